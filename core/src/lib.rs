@@ -1,0 +1,1 @@
+//! A distributed lock that tells the truth.

@@ -1,0 +1,1 @@
+//! Servers, proxies and processes for the tests.

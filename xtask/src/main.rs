@@ -1,0 +1,2 @@
+//! The repository's tasks.
+fn main() {}
