@@ -1,2 +1,52 @@
-//! The repository's tasks.
-fn main() {}
+//! The repository's tasks. `cargo xtask --help` lists them.
+
+mod audit;
+mod counts;
+mod run;
+mod setup;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The repository's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every check and every test, installing what they need first.
+    ///
+    /// Needs redis-server 7.0 or newer, rustfmt, clippy and the standard library for
+    /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
+    /// root, rustup); otherwise the command to run is printed.
+    ///
+    /// The last line is always `N passed, N failed, N skipped`: the tests of all steps together.
+    /// A run of test steps in which no test ran has failed.
+    Test(test::Options),
+    /// Check the dependencies with cargo-deny: bans, licences, sources, advisories.
+    ///
+    /// Needs cargo-deny: `cargo install --locked cargo-deny`. Only the advisories need the
+    /// network. If their database cannot be fetched that is said, and is no failure.
+    Audit,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Test(options) => return test::main(&options),
+        Task::Audit => audit::main(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

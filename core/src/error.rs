@@ -1,0 +1,191 @@
+//! The one error type.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+/// What went wrong, in a form to match on.
+///
+/// That a lock is held by somebody else is not an error: acquiring answers `None` or waits.
+#[non_exhaustive]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
+pub enum ErrorKind {
+    /// A name, a time to live, a URL or a setting is not valid; the message says what is.
+    Config,
+    /// The store cannot be reached, or says that it cannot serve just now.
+    Unavailable,
+    /// The store did not answer in time. Whether it acted is *unknown*.
+    Timeout,
+    /// The store refused the credentials, or does not permit a command to this user.
+    Auth,
+    /// The server is a replica that takes no writes.
+    ReadOnly,
+    /// The server is older than the protocol needs.
+    Unsupported,
+    /// A key that a lock needs holds something that is not a lock's.
+    WrongType,
+    /// The store answered with some other error.
+    Store,
+    /// The lease is no longer held: it was lost or released before.
+    NotHeld,
+    /// A bound was reached: too many calls are waiting.
+    Overloaded,
+    /// The locker was shut down.
+    Shutdown,
+}
+
+impl ErrorKind {
+    /// The kind as a short code, the same in every language binding.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::ErrorKind::NotHeld.code(), "notHeld");
+    /// ```
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::Auth => "auth",
+            Self::ReadOnly => "readOnly",
+            Self::Unsupported => "unsupported",
+            Self::WrongType => "wrongType",
+            Self::Store => "store",
+            Self::NotHeld => "notHeld",
+            Self::Overloaded => "overloaded",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// An error of this crate: a [kind](ErrorKind), a message that names the culprit, and a source
+/// where there is one.
+///
+/// It is opaque, so that it can gain detail without breaking anyone, and cheap to clone, since
+/// one failed request may concern many callers and every reader of the events. Messages never
+/// hold a password or a URL's credentials.
+///
+/// ```
+/// use leasehold::{ErrorKind, Name};
+///
+/// let error = Name::new("").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Config);
+/// assert!(!error.is_transient());
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: Box<str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// Makes an error; for hosts of the engine and for guards.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into().into(),
+            source: None,
+        }))
+    }
+
+    /// Makes an error that another one caused.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        let source = Some(source.into());
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into().into(),
+            source,
+        }))
+    }
+
+    /// What went wrong, to match on.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same call may succeed later with nothing changed by the caller.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Unavailable
+                | ErrorKind::Timeout
+                | ErrorKind::ReadOnly
+                | ErrorKind::Overloaded
+        )
+    }
+
+    /// Whether the store gave no answer in time.
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// Whether the lease had been lost or released before.
+    pub fn is_not_held(&self) -> bool {
+        self.kind() == ErrorKind::NotHeld
+    }
+
+    /// Whether an argument or a setting was not valid.
+    pub fn is_config(&self) -> bool {
+        self.kind() == ErrorKind::Config
+    }
+
+    pub(crate) fn shutdown() -> Self {
+        Self::new(ErrorKind::Shutdown, "the locker was shut down")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message);
+        if let Some(source) = &self.0.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// Errors are equal when their kinds and messages are.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.kind == other.0.kind && self.0.message == other.0.message
+    }
+}
+
+impl Eq for Error {}
+
+/// As `{"code": "timeout", "message": "…"}`.
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Error", 2)?;
+        fields.serialize_field("code", self.kind().code())?;
+        fields.serialize_field("message", &*self.0.message)?;
+        fields.end()
+    }
+}

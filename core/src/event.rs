@@ -1,0 +1,236 @@
+//! What happens to a lease, as a value.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::token::FencingToken;
+
+/// Something that happened to a lock of this locker.
+///
+/// As JSON an event is an object with a `type` in camel case; durations are whole milliseconds,
+/// rounded down.
+///
+/// ```
+/// use leasehold::{FencingToken, LeaseEvent, LossReason, Name};
+///
+/// let event = LeaseEvent::Lost {
+///     name: Name::new("orders/42")?,
+///     token: FencingToken::new(34)?,
+///     reason: LossReason::Deleted,
+/// };
+/// assert_eq!(
+///     serde_json::to_string(&event).unwrap(),
+///     r#"{"type":"lost","name":"orders/42","token":34,"reason":"deleted"}"#,
+/// );
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum LeaseEvent {
+    /// Somebody else holds the lock, and a caller waits for it.
+    Waiting {
+        /// The lock.
+        name: Name,
+        /// The place in line, 1 for who is next; absent where the store keeps no line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        position: Option<u32>,
+    },
+    /// The lock is held; or it was held already when this reader began.
+    Acquired {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// The lease was extended.
+    Renewed {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the new deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// A renewal failed; time is left, and it is tried again.
+    AtRisk {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+        /// What failed.
+        error: Error,
+    },
+    /// The lease ended without being released. The holder must not act under it any more.
+    Lost {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// Why.
+        reason: LossReason,
+    },
+    /// The holder released the lock, and the store confirmed it.
+    Released {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+    },
+    /// This reader was too slow and missed events. An `Acquired` for each lock that is held
+    /// now follows; a `Lost` is the last to be given up.
+    Lagged {
+        /// How many events were missed.
+        missed: u64,
+    },
+}
+
+impl LeaseEvent {
+    /// The lock that the event is of; `None` for `Lagged`.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Waiting { name, .. }
+            | Self::Acquired { name, .. }
+            | Self::Renewed { name, .. }
+            | Self::AtRisk { name, .. }
+            | Self::Lost { name, .. }
+            | Self::Released { name, .. } => Some(name),
+            Self::Lagged { .. } => None,
+        }
+    }
+
+    /// The tenure's token; `None` for `Waiting` and `Lagged`.
+    pub fn token(&self) -> Option<FencingToken> {
+        match self {
+            Self::Acquired { token, .. }
+            | Self::Renewed { token, .. }
+            | Self::AtRisk { token, .. }
+            | Self::Lost { token, .. }
+            | Self::Released { token, .. } => Some(*token),
+            Self::Waiting { .. } | Self::Lagged { .. } => None,
+        }
+    }
+}
+
+/// Why a lease was lost.
+#[non_exhaustive]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LossReason {
+    /// The deadline came before a renewal succeeded, or the lease was fixed.
+    Expired,
+    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover.
+    Deleted,
+    /// Somebody else holds the lock now.
+    Superseded,
+    /// The lock was force-released.
+    Revoked,
+    /// The locker was shut down.
+    Shutdown,
+}
+
+impl std::fmt::Display for LossReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "it expired",
+            Self::Deleted => "its key was deleted",
+            Self::Superseded => "somebody else holds the lock",
+            Self::Revoked => "it was force-released",
+            Self::Shutdown => "the locker was shut down",
+        })
+    }
+}
+
+fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// The JSON is an interface: log readers and the JavaScript binding depend on it.
+    #[test]
+    fn the_json_of_every_event_is_fixed() {
+        let name = || Name::new("a/b").expect("a valid name");
+        let token = FencingToken::new(34).expect("a valid token");
+        let remaining = Duration::from_micros(29_940_999);
+        let cases = [
+            (
+                LeaseEvent::Waiting {
+                    name: name(),
+                    position: None,
+                },
+                r#"{"type":"waiting","name":"a/b"}"#,
+            ),
+            (
+                LeaseEvent::Waiting {
+                    name: name(),
+                    position: Some(2),
+                },
+                r#"{"type":"waiting","name":"a/b","position":2}"#,
+            ),
+            (
+                LeaseEvent::Acquired {
+                    name: name(),
+                    token,
+                    remaining,
+                },
+                r#"{"type":"acquired","name":"a/b","token":34,"remaining":29940}"#,
+            ),
+            (
+                LeaseEvent::Renewed {
+                    name: name(),
+                    token,
+                    remaining,
+                },
+                r#"{"type":"renewed","name":"a/b","token":34,"remaining":29940}"#,
+            ),
+            (
+                LeaseEvent::AtRisk {
+                    name: name(),
+                    token,
+                    remaining,
+                    error: Error::new(ErrorKind::Timeout, "no answer"),
+                },
+                r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"timeout","message":"no answer"}}"#,
+            ),
+            (
+                LeaseEvent::Lost {
+                    name: name(),
+                    token,
+                    reason: LossReason::Superseded,
+                },
+                r#"{"type":"lost","name":"a/b","token":34,"reason":"superseded"}"#,
+            ),
+            (
+                LeaseEvent::Released {
+                    name: name(),
+                    token,
+                },
+                r#"{"type":"released","name":"a/b","token":34}"#,
+            ),
+            (
+                LeaseEvent::Lagged { missed: 3 },
+                r#"{"type":"lagged","missed":3}"#,
+            ),
+        ];
+        for (event, json) in cases {
+            assert_eq!(
+                serde_json::to_string(&event).expect("an event serializes"),
+                json
+            );
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! From the script's answer to replies. What comes from a server is not trusted: anything that
+//! is not exactly of the expected form is an error, never a guess.
+
+use super::command::{BatchReply, Command, Held, Holder, Op, Reply};
+use super::server_error::server_error;
+use crate::error::{Error, ErrorKind};
+use crate::name::Owner;
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+/// Decodes the script's flat list of strings, the answer to `batch`.
+pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
+    let mut fields = Fields { rest: answer };
+    let time = ServerTime::from_micros(fields.number()?);
+    let mut replies = Vec::with_capacity(batch.len());
+    for op in batch {
+        let count = usize::try_from(fields.number()?).map_err(|_| unexpected())?;
+        let mut own = fields.split(count)?;
+        let reply = match own.text()? {
+            "late" => Ok(Reply::Late),
+            "error" => Err(refusal(&mut own, &op.command)?),
+            status => Ok(reply(&op.command, status, &mut own)?),
+        };
+        own.end()?;
+        replies.push(reply);
+    }
+    fields.end()?;
+    Ok(BatchReply { time, replies })
+}
+
+fn reply<F: AsRef<[u8]>>(
+    command: &Command,
+    status: &str,
+    fields: &mut Fields<'_, F>,
+) -> Result<Reply, Error> {
+    Ok(match (command, status) {
+        (Command::Acquire(_), "held") => Reply::Held(Held {
+            token: fields.token()?,
+            expires: fields.millis()?,
+        }),
+        (Command::Acquire(_), "busy") => Reply::Busy {
+            expires: fields.expiry()?,
+        },
+        (Command::Renew { .. }, "renewed") => Reply::Renewed {
+            expires: fields.millis()?,
+        },
+        (Command::Renew { .. } | Command::Release { .. }, "gone") => Reply::Gone,
+        (Command::Renew { .. } | Command::Release { .. }, "taken") => Reply::Taken,
+        (Command::Release { .. }, "released") => Reply::Released,
+        (Command::ForceRelease { .. }, "released") => Reply::ForceReleased(Some(fields.holder()?)),
+        (Command::ForceRelease { .. }, "free") => Reply::ForceReleased(None),
+        (Command::Inspect { .. }, "held") => {
+            let holder = fields.holder()?;
+            Reply::Inspected {
+                last_token: Some(holder.token),
+                holder: Some(holder),
+            }
+        }
+        (Command::Inspect { .. }, "free") => {
+            let last_token = match fields.text()? {
+                "0" => None,
+                digits => Some(token(digits)?),
+            };
+            Reply::Inspected {
+                holder: None,
+                last_token,
+            }
+        }
+        _ => return Err(unexpected()),
+    })
+}
+
+fn refusal<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>, command: &Command) -> Result<Error, Error> {
+    let text = fields.lossy()?;
+    let key = fields.lossy()?;
+    let own = command.key();
+    let known = key == own.lock() || key == own.token();
+    if known {
+        Ok(server_error(&text, Some(&key)))
+    } else {
+        Err(unexpected())
+    }
+}
+
+struct Fields<'a, F> {
+    rest: &'a [F],
+}
+
+impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
+    fn bytes(&mut self) -> Result<&'a [u8], Error> {
+        let (first, rest) = self.rest.split_first().ok_or_else(unexpected)?;
+        self.rest = rest;
+        Ok(first.as_ref())
+    }
+
+    fn text(&mut self) -> Result<&'a str, Error> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| unexpected())
+    }
+
+    fn lossy(&mut self) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    fn number(&mut self) -> Result<u64, Error> {
+        let text = self.text()?;
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
+    }
+
+    fn millis(&mut self) -> Result<ServerTime, Error> {
+        Ok(ServerTime::from_millis(self.number()?))
+    }
+
+    fn expiry(&mut self) -> Result<Option<ServerTime>, Error> {
+        if self
+            .rest
+            .first()
+            .is_some_and(|field| field.as_ref() == b"-1")
+        {
+            self.bytes()?;
+            return Ok(None);
+        }
+        self.millis().map(Some)
+    }
+
+    fn token(&mut self) -> Result<FencingToken, Error> {
+        token(self.text()?)
+    }
+
+    fn holder(&mut self) -> Result<Holder, Error> {
+        let token = self.token()?;
+        let expires = self.expiry()?;
+        let reclaimable = match self.text()? {
+            "r" => true,
+            "l" => false,
+            _ => return Err(unexpected()),
+        };
+        let label = self.lossy()?;
+        let owner = if reclaimable {
+            Owner::reclaimable(label)
+        } else {
+            Owner::labelled(label)
+        };
+        Ok(Holder {
+            token,
+            expires,
+            owner: owner.map_err(|_| unexpected())?,
+        })
+    }
+
+    fn split(&mut self, count: usize) -> Result<Fields<'a, F>, Error> {
+        let (own, rest) = self.rest.split_at_checked(count).ok_or_else(unexpected)?;
+        self.rest = rest;
+        Ok(Fields { rest: own })
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(unexpected())
+        }
+    }
+}
+
+fn token(digits: &str) -> Result<FencingToken, Error> {
+    digits.parse().map_err(|_| unexpected())
+}
+
+fn unexpected() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "the server's answer to the lock script is not of the expected form; is there a proxy or \
+         an incompatible server in between?",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::protocol::LockKey;
+
+    fn inspect() -> Vec<Op> {
+        let name = Name::new("n").expect("a valid name");
+        let key = LockKey::new("ns", &name).expect("a valid namespace");
+        vec![Op {
+            command: Command::Inspect { key },
+            not_after: ServerTime::from_micros(9),
+        }]
+    }
+
+    #[test]
+    fn what_the_script_sends_is_read() {
+        let batch = decode(&inspect(), &["77", "5", "held", "34", "2", "r", "job-7"]);
+        let owner = Owner::reclaimable("job-7").expect("a valid owner");
+        let token = FencingToken::new(34).expect("a valid token");
+        let expires = Some(ServerTime::from_millis(2));
+        let holder = Some(Holder {
+            token,
+            expires,
+            owner,
+        });
+        let reply = Reply::Inspected {
+            holder,
+            last_token: Some(token),
+        };
+        let time = ServerTime::from_micros(77);
+        assert_eq!(
+            batch,
+            Ok(BatchReply {
+                time,
+                replies: vec![Ok(reply)]
+            })
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_the_key_and_its_kind() {
+        let answer = [
+            "77",
+            "3",
+            "error",
+            "WRONGTYPE Operation against a key",
+            "{ns:n}:token",
+        ];
+        let batch = decode(&inspect(), &answer).expect("the batch itself went well");
+        let error = batch.replies[0]
+            .clone()
+            .expect_err("the command was refused");
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+        assert!(error.to_string().contains("{ns:n}:token"), "{error}");
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        let cases: [&[&str]; 14] = [
+            &[],
+            &["x"],
+            &["-5", "1", "late"],
+            &["77"],
+            &["77", "2", "late"],
+            &["77", "1", "late", "more"],
+            &["77", "2", "late", "more"],
+            &["77", "1", "held"],
+            &["77", "1", "released"],
+            &["77", "5", "held", "0", "2", "r", "job"],
+            &["77", "5", "held", "34", "2", "x", "job"],
+            &["77", "5", "held", "34", "-2", "l", "job"],
+            &["77", "2", "free", "9007199254740992"],
+            &["77", "18446744073709551616", "late"],
+        ];
+        for answer in cases {
+            assert!(decode(&inspect(), answer).is_err(), "{answer:?} was taken");
+        }
+    }
+}

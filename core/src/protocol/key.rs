@@ -1,0 +1,115 @@
+//! The keys of one name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::name::Name;
+
+/// The hash tag that all keys of one name share: `{namespace:name}`.
+///
+/// `}` is escaped in both parts and `:` in the namespace, so that different names never share a
+/// key and all keys of one name live on one cluster slot.
+///
+/// ```
+/// use leasehold::{protocol::LockKey, Name};
+///
+/// let key = LockKey::new("app", &Name::new("a}b%")?)?;
+/// assert_eq!(key.lock(), "{app:a%7Db%25}:lock");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockKey(Arc<str>);
+
+impl LockKey {
+    /// The longest namespace, in bytes.
+    pub const MAX_NAMESPACE_BYTES: usize = 128;
+
+    /// The key of a name; [`ErrorKind::Config`] if the namespace is empty or over-long.
+    pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
+        if namespace.is_empty() || namespace.len() > Self::MAX_NAMESPACE_BYTES {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "a namespace has 1 to {} bytes, this one has {}",
+                    Self::MAX_NAMESPACE_BYTES,
+                    namespace.len()
+                ),
+            ));
+        }
+        let mut tag = String::with_capacity(namespace.len() + name.as_str().len() + 3);
+        tag.push('{');
+        escape(namespace, true, &mut tag);
+        tag.push(':');
+        escape(name.as_str(), false, &mut tag);
+        tag.push('}');
+        Ok(Self(tag.into()))
+    }
+
+    /// The key of the lock itself.
+    pub fn lock(&self) -> String {
+        format!("{}:lock", self.0)
+    }
+
+    /// The key of the name's token counter.
+    pub fn token(&self) -> String {
+        format!("{}:token", self.0)
+    }
+}
+
+impl fmt::Debug for LockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+fn escape(text: &str, colons: bool, into: &mut String) {
+    for character in text.chars() {
+        match character {
+            '%' => into.push_str("%25"),
+            '}' => into.push_str("%7D"),
+            ':' if colons => into.push_str("%3A"),
+            other => into.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> LockKey {
+        let name = Name::new(name).expect("a valid name");
+        LockKey::new(namespace, &name).expect("a valid namespace")
+    }
+
+    #[test]
+    fn different_names_have_different_keys() {
+        let pairs = [
+            (key("a", "b:c"), key("a:b", "c")),
+            (key("a", "}"), key("a", "%7D")),
+            (key("a", "x}:lock"), key("a", "x")),
+        ];
+        for (one, other) in pairs {
+            assert_ne!(one, other);
+            assert_ne!(one.lock(), other.lock());
+        }
+    }
+
+    /// Redis hashes what is between the first `{` and the first `}` after it.
+    #[test]
+    fn the_whole_name_is_the_hash_tag() {
+        for name in ["{", "}", "{}", "a}{b", "🔒 \n\0", "x"] {
+            let lock = key("ns", name).lock();
+            let tag = &lock[1..lock.find('}').expect("there is a closing brace")];
+            assert_eq!(format!("{{{tag}}}:lock"), lock, "of {name:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_checked() {
+        let name = Name::new("x").expect("a valid name");
+        assert!(LockKey::new("", &name).is_err());
+        assert!(LockKey::new(&"n".repeat(129), &name).is_err());
+    }
+}

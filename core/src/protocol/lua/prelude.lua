@@ -1,0 +1,71 @@
+-- One call executes a batch of operations, each on the keys of one name.
+--
+-- KEYS   each operation's keys, one operation after the other
+-- ARGV   per operation: its name, not_after (microseconds of this server's clock), its arguments
+-- reply  flat list of strings: this server's time in microseconds, then per operation the number
+--        of its fields and the fields, the first of which says what happened:
+--          late                not_after had passed; nothing was done
+--          error, text, key    the server refused a command on that key
+--          …                   what the operation's own header says
+--
+-- A lock's value is lease:client:token:kind:label, where kind is r if the label is an owner that
+-- may reclaim the lock and l if it is for people only.
+
+local MAX_TOKEN = 9007199254740991
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local now_ms = math.floor(now / 1000)
+
+-- Lua would print large numbers with an exponent.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function fail(text, key)
+  error({ text = text, key = key })
+end
+
+-- A failing command ends its own operation and not the batch.
+local function call(command, key, ...)
+  local result = redis.pcall(command, key, ...)
+  if type(result) == 'table' and result.err then
+    fail(result.err, key)
+  end
+  return result
+end
+
+-- The holder of a lock, or nil if it is free.
+local function holder_of(key)
+  local value = call('GET', key)
+  if not value then
+    return nil
+  end
+  local lease, client, token, kind, label = string.match(value, '^(%x+):(%x+):(%d+):([rl]):(.*)$')
+  if not lease or #lease ~= 32 or #client ~= 16 then
+    fail('WRONGTYPE the key holds a value that is not a lock', key)
+  end
+  return { lease = lease, client = client, token = token, kind = kind, label = label }
+end
+
+-- When a lock expires, in milliseconds; -1 if somebody took its expiry away.
+local function expiry_of(key)
+  return digits(call('PEXPIRETIME', key))
+end
+
+-- Counts up; with a retention the token is lifted to the clock, so that it grows even if the
+-- counter was lost, and the counter may expire.
+local function next_token(key, retention)
+  local token = call('INCR', key)
+  if retention == '0' then
+    call('PERSIST', key)
+  elseif token < now then
+    token = now
+    call('SET', key, digits(now), 'PX', retention)
+  else
+    call('PEXPIRE', key, retention)
+  end
+  if token > MAX_TOKEN then
+    fail('ERR the token counter is used up', key)
+  end
+  return digits(token)
+end

@@ -1,0 +1,46 @@
+//! What a lock says to its store, and what the store answers.
+//!
+//! A host sends a batch of [`Op`]s in one call of one Lua [`SCRIPT`] and feeds the answer back
+//! as a [`BatchReply`]; [`MemoryServer`](crate::MemoryServer) executes the same operations
+//! without a server.
+//!
+//! ```
+//! use leasehold::protocol::{self, Command, LockKey, Op};
+//! use leasehold::time::ServerTime;
+//! use leasehold::Name;
+//!
+//! let key = LockKey::new("shop", &Name::new("orders/42")?)?;
+//! let op = Op {
+//!     command: Command::Inspect { key },
+//!     not_after: ServerTime::from_micros(1_800_000_000_000_000),
+//! };
+//! let call = protocol::encode(&[op]);
+//! assert_eq!(call.keys, ["{shop:orders/42}:lock", "{shop:orders/42}:token"]);
+//! assert_eq!(call.args, ["inspect", "1800000000000000"]);
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+
+mod command;
+mod decode;
+mod encode;
+mod key;
+mod server_error;
+
+pub use command::{
+    Acquire, BatchReply, ClientId, Command, Counter, Held, Holder, LeaseId, Op, Reply,
+};
+pub use decode::decode;
+pub use encode::{ScriptCall, encode};
+pub use key::LockKey;
+pub use server_error::server_error;
+
+/// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer.
+pub const SCRIPT: &str = concat!(
+    include_str!("lua/prelude.lua"),
+    include_str!("lua/acquire.lua"),
+    include_str!("lua/renew.lua"),
+    include_str!("lua/release.lua"),
+    include_str!("lua/force_release.lua"),
+    include_str!("lua/inspect.lua"),
+    include_str!("lua/batch.lua"),
+);

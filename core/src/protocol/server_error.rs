@@ -1,0 +1,90 @@
+//! What a server's error text means.
+
+use crate::error::{Error, ErrorKind};
+
+/// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
+/// key that it is about, where that is known.
+///
+/// ```
+/// use leasehold::{protocol::server_error, ErrorKind};
+///
+/// let error = server_error("LOADING Redis is loading the dataset in memory", None);
+/// assert_eq!(error.kind(), ErrorKind::Unavailable);
+/// ```
+pub fn server_error(text: &str, key: Option<&str>) -> Error {
+    // A hostile or broken server does not get to fill logs.
+    let text: String = text.chars().take(300).collect();
+    let code = text.split([' ', '\r', '\n']).next().unwrap_or_default();
+    let (kind, advice) = meaning(code, &text);
+    let about = key
+        .map(|key| format!(" about the key {key:?}"))
+        .unwrap_or_default();
+    Error::new(kind, format!("the server answered{about}: {text}{advice}"))
+}
+
+fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
+    match code {
+        "WRONGTYPE" => (
+            ErrorKind::WrongType,
+            "; something other than leasehold wrote that key: use another name or namespace",
+        ),
+        "NOAUTH" => (ErrorKind::Auth, "; give the user and password in the URL"),
+        "WRONGPASS" => (ErrorKind::Auth, "; check the user and password in the URL"),
+        "NOPERM" => (
+            ErrorKind::Auth,
+            "; the lock script needs +@scripting +@read +@write +time on its namespace's keys",
+        ),
+        "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" => {
+            (ErrorKind::Unavailable, "")
+        }
+        _ if text.contains("DB index is out of range") => (
+            ErrorKind::Config,
+            "; the database in the URL does not exist on this server",
+        ),
+        _ if text.contains("value is not an integer") => (
+            ErrorKind::WrongType,
+            "; something other than leasehold wrote that key",
+        ),
+        _ if text.contains("invalid password") || text.contains("AUTH <password>") => {
+            (ErrorKind::Auth, "")
+        }
+        _ => (ErrorKind::Store, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_decides() {
+        let cases = [
+            ("WRONGPASS invalid username-password pair", ErrorKind::Auth),
+            ("NOAUTH Authentication required.", ErrorKind::Auth),
+            (
+                "READONLY You can't write against a read only replica.",
+                ErrorKind::ReadOnly,
+            ),
+            (
+                "LOADING Redis is loading the dataset in memory",
+                ErrorKind::Unavailable,
+            ),
+            ("ERR DB index is out of range", ErrorKind::Config),
+            (
+                "ERR value is not an integer or out of range",
+                ErrorKind::WrongType,
+            ),
+            ("OOM command not allowed", ErrorKind::Store),
+            ("", ErrorKind::Store),
+        ];
+        for (text, kind) in cases {
+            assert_eq!(server_error(text, None).kind(), kind, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert!(server_error(&"x".repeat(10_000), None).to_string().len() < 400);
+    }
+}

@@ -1,0 +1,116 @@
+//! How many tests ran: read from what `cargo test` prints.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Tests that passed, failed and were skipped (`#[ignore]`).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Counts {
+    /// Reads the line with which a test binary ends; any other line is `None`.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let (_, result) = line.split_once("test result: ")?;
+        let (_, counts) = result.split_once(". ")?;
+        let count = |word: &str| {
+            counts
+                .split(';')
+                .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
+        };
+        Some(Self {
+            passed: count("passed")?,
+            failed: count("failed")?,
+            skipped: count("ignored")?,
+        })
+    }
+
+    /// How many tests really ran.
+    pub(crate) fn ran(self) -> u64 {
+        self.passed + self.failed
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counts;
+
+    #[test]
+    fn reads_a_result_line() {
+        let line = "test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; \
+                    7 filtered out; finished in 0.01s";
+        assert_eq!(
+            Counts::parse(line),
+            Some(Counts {
+                passed: 12,
+                failed: 0,
+                skipped: 3
+            })
+        );
+    }
+
+    #[test]
+    fn reads_a_failed_result_line_after_other_output() {
+        let line = "noise without an end of line test result: FAILED. 1 passed; 2 failed; \
+                    0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
+        assert_eq!(
+            Counts::parse(line),
+            Some(Counts {
+                passed: 1,
+                failed: 2,
+                skipped: 0
+            })
+        );
+    }
+
+    #[test]
+    fn other_lines_are_no_result() {
+        for line in [
+            "",
+            "running 3 tests",
+            "test a::b ... ok",
+            "test result: ok",
+            "3 passed",
+        ] {
+            assert_eq!(Counts::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn adds_up_and_prints_the_last_line() {
+        let mut sum = Counts {
+            passed: 1,
+            failed: 2,
+            skipped: 3,
+        };
+        sum += Counts {
+            passed: 10,
+            failed: 20,
+            skipped: 30,
+        };
+        assert_eq!(sum.to_string(), "11 passed, 22 failed, 33 skipped");
+        assert_eq!(sum.ran(), 33);
+    }
+}

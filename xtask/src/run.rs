@@ -1,0 +1,240 @@
+//! Running commands, and showing them as one would type them.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How long a command's output may stay open and silent after the command has ended.
+const OPEN_OUTPUT_LIMIT: Duration = Duration::from_secs(5);
+/// How often a silent command is asked whether it still runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Lines read ahead of the one that is being shown.
+const LINES_AHEAD: usize = 256;
+
+/// A command, run in the root of the repository.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cmd<'a> {
+    pub(crate) env: &'a [(&'a str, &'a str)],
+    pub(crate) program: &'a str,
+    pub(crate) args: &'a [&'a str],
+}
+
+impl<'a> Cmd<'a> {
+    pub(crate) const fn new(program: &'a str, args: &'a [&'a str]) -> Self {
+        Self {
+            env: &[],
+            program,
+            args,
+        }
+    }
+
+    pub(crate) const fn cargo(args: &'a [&'a str]) -> Self {
+        Self::new("cargo", args)
+    }
+
+    pub(crate) const fn with_env(self, env: &'a [(&'a str, &'a str)]) -> Self {
+        Self { env, ..self }
+    }
+
+    /// Runs it on this terminal.
+    pub(crate) fn run(self) -> Result<()> {
+        let status = self
+            .command()
+            .status()
+            .with_context(|| self.not_started())?;
+        ensure!(status.success(), "`{self}` failed ({status})");
+        Ok(())
+    }
+
+    /// Runs it in silence and returns its standard output; `None` if it failed or does not exist.
+    pub(crate) fn probe(self) -> Option<String> {
+        let output = self.command().stdin(Stdio::null()).output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs it on this terminal and shows each line of its standard output to `on_line` too.
+    pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
+        let mut child = self
+            .command()
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| self.not_started())?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("the child's standard output is piped")?;
+        let (sender, lines) = sync_channel(LINES_AHEAD);
+        std::thread::spawn(move || send_lines(stdout, &sender));
+        let ended = copy_lines(
+            &lines,
+            OPEN_OUTPUT_LIMIT,
+            || Ok(child.try_wait()?.is_some()),
+            &mut on_line,
+        );
+        if let Err(error) = ended {
+            // Only a failure to ask or to write comes here with the child still running.
+            let _ = child.kill();
+            return Err(error.context(format!("`{self}`")));
+        }
+        let status: ExitStatus = child.wait()?;
+        ensure!(status.success(), "`{self}` failed ({status})");
+        Ok(())
+    }
+
+    fn not_started(&self) -> String {
+        format!("could not start `{}`", self.program)
+    }
+
+    fn command(&self) -> Command {
+        let program = match (self.program, std::env::var_os("CARGO")) {
+            // The very cargo that runs this task.
+            ("cargo", Some(cargo)) => cargo,
+            (program, _) => program.into(),
+        };
+        let mut command = Command::new(program);
+        command
+            .args(self.args)
+            .envs(self.env.iter().copied())
+            .current_dir(root());
+        command
+    }
+}
+
+impl fmt::Display for Cmd<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.env {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        f.write_str(self.program)?;
+        self.args
+            .iter()
+            .try_for_each(|arg| write!(f, " {}", quoted(arg)))
+    }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    // `cargo run` sets the variable; the other is for a binary that is started by hand.
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    xtask
+        .parent()
+        .map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn send_lines(from: impl Read, to: &SyncSender<Vec<u8>>) {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        match from.read_until(b'\n', &mut line) {
+            Ok(1..) if to.send(line).is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+/// Shows the lines until their end.
+///
+/// The end of the output is not the end of the command: a process that a test left behind keeps
+/// the output open, and waiting for that would be waiting for ever.
+fn copy_lines(
+    lines: &Receiver<Vec<u8>>,
+    limit: Duration,
+    mut has_ended: impl FnMut() -> Result<bool>,
+    on_line: &mut impl FnMut(&str),
+) -> Result<()> {
+    let mut ended_at = None;
+    loop {
+        match lines.recv_timeout(POLL_INTERVAL) {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line);
+                // Not written to `stdout()`: only what `print!` prints do tests capture, and
+                // else the results in xtask's own tests would count as results of the run.
+                print!("{line}");
+                std::io::stdout().flush()?;
+                on_line(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) if ended_at.is_none() => {
+                ended_at = has_ended()?.then(Instant::now);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if ended_at.is_some_and(|at| at.elapsed() > limit) {
+            bail!("ended but left a process behind that holds its standard output open");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+    use std::time::Duration;
+
+    use super::{Cmd, copy_lines};
+
+    #[test]
+    fn shows_a_command_as_one_would_type_it() {
+        let cmd = Cmd::cargo(&["doc", "--no-deps"]).with_env(&[("RUSTDOCFLAGS", "-D warnings")]);
+        assert_eq!(
+            cmd.to_string(),
+            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
+        );
+        assert_eq!(
+            Cmd::new("sh", &["-c", "it's"]).to_string(),
+            r"sh -c 'it'\''s'"
+        );
+    }
+
+    #[test]
+    fn reads_lines_and_reports_failure() {
+        let mut lines = Vec::new();
+        let cmd = Cmd::new("sh", &["-c", "echo one; printf two"]);
+        cmd.run_and_read(|line| lines.push(line.trim_end().to_owned()))
+            .expect("it exits with 0");
+        assert_eq!(lines, ["one", "two"]);
+
+        let cmd = Cmd::new("sh", &["-c", "exit 3"]);
+        let error = cmd.run_and_read(|_| {}).expect_err("it exits with 3");
+        assert!(error.to_string().contains("exit 3"), "{error}");
+    }
+
+    #[test]
+    fn a_process_left_behind_is_a_failure_and_not_a_hang() {
+        let (sender, lines) = sync_channel(1);
+        let copy = || copy_lines(&lines, Duration::ZERO, || Ok(true), &mut |_| {});
+        let error = copy().expect_err("the output is still open");
+        assert!(
+            error.to_string().contains("left a process behind"),
+            "{error}"
+        );
+        drop(sender);
+        copy().expect("the output is closed");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = Cmd::new("no-such-program", &[])
+            .run()
+            .expect_err("there is none");
+        assert!(error.to_string().contains("no-such-program"), "{error}");
+        assert_eq!(Cmd::new("no-such-program", &[]).probe(), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! What the steps need on the machine, and installing it where that is possible.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::run::Cmd;
+
+/// The oldest Redis that has all that the scripts use.
+const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
+const WASM_TARGET: &str = "wasm32-unknown-unknown";
+
+const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
+const APT_INSTALL: Cmd<'_> = Cmd::new(
+    "apt-get",
+    &["install", "-y", "--no-install-recommends", "redis-server"],
+)
+.with_env(APT_ENV);
+/// No questions, and no service started: in run level 1 there is none, and the tests start their
+/// own servers.
+const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
+
+/// Something that a step needs on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Redis,
+    Rustfmt,
+    Clippy,
+    Wasm,
+}
+
+impl Need {
+    /// Makes sure that it is there, and says what is there.
+    pub(crate) fn ensure(self) -> Result<String> {
+        match self {
+            Self::Redis => redis(),
+            Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
+            Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
+            Self::Wasm => wasm_target(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+fn redis() -> Result<String> {
+    if let Some(found) = redis_version()? {
+        return Ok(found);
+    }
+    let by_hand = format!(
+        "redis-server is not on PATH; run: sudo sh -c '{}'",
+        apt_by_hand()
+    );
+    ensure!(
+        Cmd::new("apt-get", &["--version"]).probe().is_some(),
+        "redis-server is not on PATH and there is no apt-get; install Redis {}.{} or newer",
+        OLDEST_REDIS.major,
+        OLDEST_REDIS.minor,
+    );
+    ensure!(is_root(), "{by_hand}");
+    println!("== setup: redis-server is missing; {APT_INSTALL}");
+    APT_UPDATE
+        .run()
+        .and_then(|()| APT_INSTALL.run())
+        .context(by_hand)?;
+    redis_version()?.context("redis-server was installed but is still not on PATH")
+}
+
+/// The server that is on PATH, if there is one; an error if it is too old.
+fn redis_version() -> Result<Option<String>> {
+    let Some(printed) = Cmd::new("redis-server", &["--version"]).probe() else {
+        return Ok(None);
+    };
+    let printed = printed.trim();
+    let version = parse_redis_version(printed)
+        .with_context(|| format!("`redis-server --version` printed no version: {printed:?}"))?;
+    let Version { major, minor } = OLDEST_REDIS;
+    ensure!(
+        version >= OLDEST_REDIS,
+        "redis-server {major}.{minor} or newer is needed: {printed}"
+    );
+    Ok(Some(format!(
+        "redis-server {}.{}",
+        version.major, version.minor
+    )))
+}
+
+/// Reads `Redis server v=7.0.15 sha=…` (or `Valkey server v=…`).
+fn parse_redis_version(printed: &str) -> Option<Version> {
+    let version = printed
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("v="))?;
+    let mut parts = version.split('.').map(str::parse);
+    Some(Version {
+        major: parts.next()?.ok()?,
+        minor: parts.next()?.ok()?,
+    })
+}
+
+fn apt_by_hand() -> String {
+    "apt-get update && apt-get install -y --no-install-recommends redis-server".to_owned()
+}
+
+fn is_root() -> bool {
+    Cmd::new("id", &["-u"])
+        .probe()
+        .is_some_and(|id| id.trim() == "0")
+}
+
+fn component(name: &str, version: Cmd<'_>) -> Result<String> {
+    if let Some(found) = version.probe() {
+        return Ok(found.trim().to_owned());
+    }
+    let args = ["component", "add", name];
+    let add = Cmd::new("rustup", &args);
+    println!("== setup: {name} is missing; {add}");
+    add.run()
+        .with_context(|| format!("{name} is missing; install it with `{add}`"))?;
+    let found = version
+        .probe()
+        .with_context(|| format!("`{version}` still fails"))?;
+    Ok(found.trim().to_owned())
+}
+
+fn wasm_target() -> Result<String> {
+    let there = Ok(format!("standard library for {WASM_TARGET}"));
+    if has_wasm_std() {
+        return there;
+    }
+    let add = Cmd::new("rustup", &["target", "add", WASM_TARGET]);
+    println!("== setup: the standard library for {WASM_TARGET} is missing; {add}");
+    let advice = || {
+        anyhow!(
+            "the standard library for {WASM_TARGET} is missing: install rustup and run `{add}` \
+             (component rust-std of the same version as `rustc --version`)"
+        )
+    };
+    if let Err(error) = add.run() {
+        return Err(advice().context(error));
+    }
+    if !has_wasm_std() {
+        bail!(advice());
+    }
+    there
+}
+
+/// Whether the compiler in use has a standard library for the target, wherever it came from.
+fn has_wasm_std() -> bool {
+    let printed = Cmd::new(
+        "rustc",
+        &["--print", "target-libdir", "--target", WASM_TARGET],
+    )
+    .probe();
+    printed.is_some_and(|folder| has_core(Path::new(folder.trim())))
+}
+
+fn has_core(folder: &Path) -> bool {
+    let Ok(mut entries) = folder.read_dir() else {
+        return false;
+    };
+    entries.any(|entry| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("libcore-"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OLDEST_REDIS, Version, parse_redis_version};
+
+    #[test]
+    fn reads_the_version_of_a_server() {
+        let printed = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64";
+        assert_eq!(
+            parse_redis_version(printed),
+            Some(Version { major: 7, minor: 0 })
+        );
+        let printed = "Valkey server v=8.1.3 sha=00000000:0 malloc=libc bits=64";
+        assert_eq!(
+            parse_redis_version(printed),
+            Some(Version { major: 8, minor: 1 })
+        );
+    }
+
+    #[test]
+    fn what_is_no_version_is_none() {
+        for printed in ["", "Redis server", "v=", "v=7", "v=seven.0", "redis 7.0.15"] {
+            assert_eq!(parse_redis_version(printed), None, "{printed:?}");
+        }
+    }
+
+    #[test]
+    fn compares_versions_as_numbers() {
+        let version = |major, minor| Version { major, minor };
+        assert!(version(6, 2) < OLDEST_REDIS && version(6, 12) < OLDEST_REDIS);
+        assert!(version(7, 0) >= OLDEST_REDIS && version(10, 0) >= OLDEST_REDIS);
+    }
+}

@@ -1,0 +1,141 @@
+//! The steps of `cargo xtask test`.
+
+use crate::run::Cmd;
+use crate::setup::Need;
+
+/// One step of the run.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) cmd: Cmd<'static>,
+    pub(crate) needs: &'static [Need],
+    /// Whether it runs tests, whose results are counted.
+    pub(crate) tests: bool,
+}
+
+/// All steps, in order: what is quick and fails often comes first.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        what: "the code is formatted",
+        cmd: Cmd::cargo(&["fmt", "--all", "--check"]),
+        needs: &[Need::Rustfmt],
+        tests: false,
+    },
+    Step {
+        name: "clippy",
+        what: "no warnings, in any target",
+        cmd: Cmd::cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+        needs: &[Need::Clippy],
+        tests: false,
+    },
+    Step {
+        name: "clippy-core",
+        what: "no warnings without the default features",
+        cmd: Cmd::cargo(&[
+            "clippy",
+            "-p",
+            "leasehold",
+            "--no-default-features",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+        needs: &[Need::Clippy],
+        tests: false,
+    },
+    Step {
+        name: "wasm",
+        what: "the engine compiles for WebAssembly",
+        cmd: Cmd::cargo(&[
+            "check",
+            "-p",
+            "leasehold",
+            "--no-default-features",
+            "--target",
+            "wasm32-unknown-unknown",
+            "--locked",
+        ]),
+        needs: &[Need::Wasm],
+        tests: false,
+    },
+    Step {
+        name: "test",
+        what: "unit, integration, differential and simulation tests",
+        // Without --no-fail-fast the first failing binary would hide the results of the others.
+        cmd: Cmd::cargo(&[
+            "test",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--no-fail-fast",
+        ]),
+        needs: &[Need::Redis],
+        tests: true,
+    },
+    Step {
+        name: "doctest",
+        what: "the examples in the documentation",
+        cmd: Cmd::cargo(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]),
+        needs: &[Need::Redis],
+        tests: true,
+    },
+    Step {
+        name: "doc",
+        what: "the documentation builds without warnings",
+        cmd: Cmd::cargo(&["doc", "--workspace", "--no-deps", "--locked"])
+            .with_env(&[("RUSTDOCFLAGS", "-D warnings")]),
+        needs: &[],
+        tests: false,
+    },
+    Step {
+        name: "oversell",
+        what: "the example program ends well",
+        cmd: Cmd::cargo(&[
+            "run",
+            "-p",
+            "leasehold-examples",
+            "--example",
+            "oversell",
+            "--locked",
+        ]),
+        needs: &[Need::Redis],
+        tests: false,
+    },
+    Step {
+        name: "five_callers",
+        what: "the example program ends well",
+        cmd: Cmd::cargo(&[
+            "run",
+            "-p",
+            "leasehold-examples",
+            "--example",
+            "five_callers",
+            "--locked",
+        ]),
+        needs: &[Need::Redis],
+        tests: false,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::STEPS;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), STEPS.len());
+    }
+}

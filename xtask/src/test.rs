@@ -1,0 +1,201 @@
+//! `cargo xtask test`: every check and every test.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::counts::Counts;
+use crate::setup::Need;
+use crate::steps::{STEPS, Step};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Print the steps and their commands, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Run only this step; may be given several times.
+    #[arg(
+        long,
+        value_name = "STEP",
+        value_parser = PossibleValuesParser::new(STEPS.iter().map(|step| step.name)),
+    )]
+    only: Vec<String>,
+    /// Run all the steps even if one fails.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Runs the steps that were asked for. The last line printed is the count of tests.
+pub(crate) fn main(options: &Options) -> ExitCode {
+    let chosen =
+        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
+    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+    if options.list {
+        for Step {
+            name, what, cmd, ..
+        } in steps
+        {
+            println!("{name}: {what}\n    {cmd}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut counts = Counts::default();
+    let mut failed = run_all(&steps, options.keep_going, &mut counts);
+    if failed.is_empty() && counts.ran() == 0 && steps.iter().any(|step| step.tests) {
+        println!("== no test ran");
+        failed.push("the run");
+    }
+    if !failed.is_empty() {
+        println!("== failed: {}", failed.join(", "));
+    }
+    println!("{counts}");
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Sets up and runs the steps, and returns the names of those that failed.
+fn run_all(steps: &[&Step], keep_going: bool, counts: &mut Counts) -> Vec<&'static str> {
+    let mut failed = Vec::new();
+    // All of the set-up comes first: better to fail there at once than after minutes.
+    let missing = set_up(steps, keep_going);
+    if !missing.is_empty() && !keep_going {
+        return vec!["setup"];
+    }
+    for step in steps {
+        if step.needs.iter().any(|need| missing.contains(need)) {
+            println!("== {}: not run, what it needs is missing", step.name);
+            failed.push(step.name);
+        } else if !run_and_report(step, counts) {
+            failed.push(step.name);
+            if !keep_going {
+                break;
+            }
+        }
+    }
+    failed
+}
+
+/// Makes sure of what the steps need, and returns what could not be had.
+fn set_up(steps: &[&Step], keep_going: bool) -> Vec<Need> {
+    let (mut done, mut missing) = (Vec::new(), Vec::new());
+    for &need in steps.iter().flat_map(|step| step.needs) {
+        if done.contains(&need) {
+            continue;
+        }
+        done.push(need);
+        let start = Instant::now();
+        match need.ensure() {
+            Ok(found) => println!("== setup: {found}, {:.1} s", start.elapsed().as_secs_f64()),
+            Err(error) => {
+                println!("== setup: FAILED: {error:#}");
+                missing.push(need);
+                if !keep_going {
+                    break;
+                }
+            }
+        }
+    }
+    missing
+}
+
+fn run_and_report(step: &Step, counts: &mut Counts) -> bool {
+    println!("== {}: {}", step.name, step.cmd);
+    let start = Instant::now();
+    let mut own = Counts::default();
+    let result = run(step, &mut own);
+    *counts += own;
+    let seconds = start.elapsed().as_secs_f64();
+    let tests = if step.tests {
+        format!(", {own}")
+    } else {
+        String::new()
+    };
+    let name = step.name;
+    match result {
+        Ok(()) => {
+            println!("== {name}: ok in {seconds:.1} s{tests}");
+            true
+        }
+        Err(error) => {
+            println!("== {name}: FAILED after {seconds:.1} s{tests}: {error:#}");
+            println!("== {name}: to run it alone: cargo xtask test --only {name}");
+            false
+        }
+    }
+}
+
+fn run(step: &Step, counts: &mut Counts) -> Result<()> {
+    if !step.tests {
+        return step.cmd.run();
+    }
+    step.cmd
+        .run_and_read(|line| {
+            if let Some(more) = Counts::parse(line) {
+                *counts += more;
+            }
+        })
+        .context("tests failed or could not be built")?;
+    ensure!(
+        counts.failed == 0,
+        "`{}` hid {} failed tests",
+        step.cmd,
+        counts.failed
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_all;
+    use crate::counts::Counts;
+    use crate::run::Cmd;
+    use crate::steps::Step;
+
+    fn step(name: &'static str, args: &'static [&'static str], tests: bool) -> Step {
+        Step {
+            name,
+            what: "",
+            cmd: Cmd::new("sh", args),
+            needs: &[],
+            tests,
+        }
+    }
+
+    #[test]
+    fn stops_at_the_first_failure_or_keeps_going() {
+        let steps = [
+            step("good", &["-c", "exit 0"], false),
+            step("bad", &["-c", "exit 1"], false),
+            step("worse", &["-c", "exit 2"], false),
+        ];
+        let steps: Vec<_> = steps.iter().collect();
+        let mut counts = Counts::default();
+        assert_eq!(run_all(&steps, false, &mut counts), ["bad"]);
+        assert_eq!(run_all(&steps, true, &mut counts), ["bad", "worse"]);
+        assert_eq!(counts, Counts::default());
+    }
+
+    #[test]
+    fn counts_the_tests_of_failing_steps_too() {
+        let print = "echo 'test result: FAILED. 2 passed; 1 failed; 4 ignored'; exit 101";
+        let args = Box::leak(Box::new(["-c", print]));
+        let steps = [step("tests", args, true)];
+        let steps: Vec<_> = steps.iter().collect();
+        let mut counts = Counts::default();
+        assert_eq!(run_all(&steps, false, &mut counts), ["tests"]);
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 2,
+                failed: 1,
+                skipped: 4
+            }
+        );
+    }
+}
