@@ -1,5 +1,6 @@
 //! A distributed lock that tells the truth.
 
+pub mod engine;
 mod error;
 mod event;
 mod memory;

@@ -1,1 +1,29 @@
 //! Servers, proxies and processes for the tests.
+//!
+//! Everything here listens on 127.0.0.1 only, on a port that is free at the moment, and ends with
+//! the value that stands for it. It is test support: whatever goes wrong in it panics with a
+//! message that names the cause. Nothing here goes through `fred` or `leasehold`, so that a test
+//! never has to trust the thing that it tests.
+//!
+//! - [`RedisServer`]: a real `redis-server` that can be paused, killed and restarted
+//! - [`Admin`] and [`Monitor`]: a plain connection to look at a server and to meddle with it
+//! - [`Proxy`]: a TCP proxy that loses, delays and cuts
+//! - [`FakeServer`]: answers what the test wants a server to answer
+//! - [`Child`]: a program that can be paused and killed
+//! - [`eventually`] and [`unique_name`]
+
+mod child;
+mod fake_server;
+mod ports;
+mod process;
+mod proxy;
+mod redis_server;
+mod resp;
+mod wait;
+
+pub use child::Child;
+pub use fake_server::FakeServer;
+pub use proxy::{Direction, Mode, Proxy};
+pub use redis_server::{RedisConfig, RedisServer};
+pub use resp::{Admin, Monitor, Resp};
+pub use wait::{Condition, eventually, unique_name};

@@ -1,0 +1,325 @@
+//! From wanting a lock to holding it, or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock;
+use super::io::{CallId, Done, Grant, LockId, LockSpec, Wait};
+use super::link::Answer;
+use super::pace::{Flight, Pace};
+use super::release::Doubt;
+use super::tenure::Tenure;
+use super::{Engine, Lock, Origin, Phase, Whose};
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
+use crate::time::{ServerTime, Timestamp};
+
+/// How many calls may wait for one lock of one owner.
+const MAX_CALLERS: usize = 65_536;
+
+/// Asking again while somebody else has the lock. The holder's expiry is asked at in any case.
+const FIRST_POLL: Duration = Duration::from_millis(63);
+const SLOWEST_POLL: Duration = Duration::from_millis(250);
+
+/// Trying again while the store does not answer.
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(50);
+pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Acquiring {
+    pub(super) lease: LeaseId,
+    pub(super) callers: Vec<Caller>,
+    pub(super) flight: Option<Flight>,
+    pub(super) pace: Pace,
+    polls: Pace,
+    /// Since when the store has given no answer, and why.
+    silence: Option<(Timestamp, Error)>,
+    /// Whether it was ever answered that somebody else has the lock.
+    busy: bool,
+    /// An attempt whose outcome is unknown may have taken the lock, or may until then.
+    doubt: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) call: CallId,
+    pub(super) wait: Wait,
+}
+
+impl Acquiring {
+    fn new(lease: LeaseId, now: Timestamp) -> Self {
+        Self {
+            lease,
+            callers: Vec::new(),
+            flight: None,
+            pace: Pace::due(now),
+            polls: Pace::due(now),
+            silence: None,
+            busy: false,
+            doubt: None,
+        }
+    }
+
+    pub(super) fn wake_at(&self) -> Timestamp {
+        let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
+        let until = |caller: &Caller| match caller.wait {
+            Wait::Until(until) => Some(until),
+            Wait::Never | Wait::Forever => None,
+        };
+        self.callers.iter().filter_map(until).min().map_or(own, |until| until.min(own))
+    }
+
+    /// The last moment at which any caller still wants the lock.
+    fn wanted_until(&self) -> Timestamp {
+        let until = |caller: &Caller| match caller.wait {
+            Wait::Until(until) => until,
+            Wait::Never | Wait::Forever => Timestamp::NEVER,
+        };
+        self.callers.iter().map(until).max().unwrap_or(Timestamp::NEVER)
+    }
+}
+
+impl Engine {
+    pub(super) fn acquire(
+        &mut self,
+        id: LockId,
+        spec: Arc<LockSpec>,
+        lease: LeaseId,
+        caller: Caller,
+    ) {
+        let now = self.now;
+        let lock = self.locks.entry(id).or_insert_with(|| Lock {
+            spec,
+            phase: Phase::Idle,
+            releasing: None,
+            closed: false,
+            wake: None,
+        });
+        match &mut lock.phase {
+            Phase::Held(tenure) => {
+                tenure.leases += 1;
+                let grant = tenure.grant();
+                self.complete(caller.call, Ok(Done::Acquired(grant)));
+            }
+            Phase::Acquiring(acquiring) if acquiring.callers.len() >= MAX_CALLERS => {
+                let message = format!("{MAX_CALLERS} calls wait for this lock already");
+                let error = Error::new(ErrorKind::Overloaded, message);
+                self.complete(caller.call, Err(error));
+            }
+            Phase::Acquiring(acquiring) => {
+                let asks_now = caller.wait == Wait::Never && acquiring.flight.is_none();
+                acquiring.callers.push(caller);
+                if asks_now {
+                    self.attempt(id);
+                }
+            }
+            Phase::Idle => {
+                let mut acquiring = Acquiring::new(lease, now);
+                acquiring.callers.push(caller);
+                lock.phase = Phase::Acquiring(acquiring);
+                self.attempt(id);
+            }
+        }
+        self.settle_lock(id);
+    }
+
+    pub(super) fn acquiring_time(&mut self, id: LockId) {
+        self.dismiss_callers(id);
+        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        match acquiring.flight {
+            Some(flight) if flight.give_up <= self.now => {
+                self.attempt_failed(id, flight, no_answer());
+            }
+            None if acquiring.pace.next <= self.now => self.attempt(id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn acquiring_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
+        match answer {
+            Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
+            Ok((Reply::Busy { expires }, time)) => self.busy(id, expires, time),
+            // The server's clock was not where the anchor said; by this reply it is known anew.
+            Ok((Reply::Late, _)) => self.attempt_failed(id, flight, came_late()),
+            Ok(_) => self.attempt_failed(id, flight, mismatch()),
+            Err(error) => self.attempt_failed(id, flight, error),
+        }
+    }
+
+    /// Ends the acquisition with this error for everyone who waits.
+    pub(super) fn fail_acquiring(&mut self, id: LockId, error: &Error) {
+        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        for caller in std::mem::take(&mut acquiring.callers) {
+            self.complete(caller.call, Err(error.clone()));
+        }
+        self.end_acquiring(id);
+    }
+
+    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back.
+    pub(super) fn end_acquiring(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let Phase::Acquiring(acquiring) = &lock.phase else { return };
+        let lease = acquiring.lease;
+        let attempt = acquiring.flight.map(|flight| flight.attempt);
+        let in_flight = acquiring.flight.map(|flight| flight.give_up);
+        let until = in_flight.max(acquiring.doubt);
+        let spec = lock.spec.clone();
+        lock.phase = Phase::Idle;
+        if let Some(until) = until {
+            self.give_back(id, &spec, lease, Some(Doubt { attempt, until }));
+        }
+    }
+
+    fn attempt(&mut self, id: LockId) {
+        let (now, client) = (self.now, self.settings.client);
+        let timeout = self.settings.command_timeout;
+        let attempt = self.next_id();
+        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let give_up = (now + timeout.min(spec.ttl)).min(acquiring.wanted_until());
+        let flight = Flight { attempt, sent: now, give_up };
+        acquiring.flight = Some(flight);
+        let command = Command::Acquire(Acquire {
+            key: spec.key.clone(),
+            lease: acquiring.lease,
+            ttl: spec.ttl,
+            client,
+            owner: spec.owner.clone(),
+            counter: spec.counter,
+        });
+        let origin = Origin { whose: Whose::Lock(id), attempt };
+        if let Err(error) = self.send(origin, command, give_up) {
+            // Nothing was sent, so nothing is in doubt.
+            let never_sent = Flight { give_up: now, ..flight };
+            self.attempt_failed(id, never_sent, error);
+        }
+    }
+
+    fn acquired(&mut self, id: LockId, flight: Flight, held: Held, time: ServerTime) {
+        let deadline = clock::deadline(flight.sent, time, held.expires);
+        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let (spec, lease) = (spec.clone(), acquiring.lease);
+        let callers = std::mem::take(&mut acquiring.callers);
+        let leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        let tenure = Tenure::new(&spec, lease, held.token, flight.sent, deadline, leases);
+        if tenure.is_over(&spec, self.now) {
+            // The answer took longer than the lease lives: ask again with the same lease id.
+            acquiring.callers = callers;
+            return self.attempt_failed(id, flight, no_answer());
+        }
+        let grant = tenure.grant();
+        // That the lock could be taken proves that the tenure before is over.
+        self.confirm_release(id);
+        if let Some(lock) = self.locks.get_mut(&id) {
+            lock.phase = Phase::Held(tenure);
+        }
+        let remaining = deadline.since(self.now);
+        let event = LeaseEvent::Acquired { name: spec.name.clone(), token: grant.token, remaining };
+        self.emit(id, event, Some(deadline));
+        for caller in callers {
+            self.complete(caller.call, Ok(Done::Acquired(grant)));
+        }
+    }
+
+    fn busy(&mut self, id: LockId, expires: Option<ServerTime>, time: ServerTime) {
+        let now = self.now;
+        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let first = !acquiring.busy;
+        acquiring.busy = true;
+        acquiring.flight = None;
+        acquiring.silence = None;
+        acquiring.doubt = None;
+        acquiring.polls.back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);
+        // Redis lets a key live through the millisecond it expires in.
+        let at_expiry = expires.map(|at| now + at.since(time) + Duration::from_millis(1));
+        let poll = acquiring.polls.next;
+        acquiring.pace = Pace::due(at_expiry.map_or(poll, |at| at.min(poll)));
+        let name = spec.name.clone();
+        self.dismiss_callers(id);
+        if first && self.acquiring(id).is_some() {
+            self.emit(id, LeaseEvent::Waiting { name, position: None }, None);
+        }
+    }
+
+    fn attempt_failed(&mut self, id: LockId, flight: Flight, error: Error) {
+        let (now, patience) = (self.now, self.settings.patience);
+        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        acquiring.flight = None;
+        let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
+        if flight.give_up > flight.sent && !refused {
+            acquiring.doubt = acquiring.doubt.max(Some(flight.give_up));
+        }
+        if !error.is_transient() {
+            return self.fail_acquiring(id, &error);
+        }
+        let since = acquiring.silence.as_ref().map_or(flight.sent, |(since, _)| *since);
+        acquiring.silence = Some((since, error.clone()));
+        acquiring.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, acquiring.lease);
+        let impatient = acquiring
+            .callers
+            .extract_if(.., |caller| match caller.wait {
+                Wait::Never => true,
+                Wait::Forever => now.since(since) >= patience,
+                Wait::Until(_) => false,
+            })
+            .collect::<Vec<_>>();
+        for caller in impatient {
+            self.complete(caller.call, Err(error.clone()));
+        }
+        self.dismiss_callers(id);
+    }
+
+    /// Answers the callers whose time to wait is over, and ends the acquisition if it was all.
+    fn dismiss_callers(&mut self, id: LockId) {
+        let now = self.now;
+        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        // A caller that does not wait is content with the first answer after it asked.
+        let answered = acquiring.flight.is_none() && acquiring.busy && acquiring.silence.is_none();
+        let over = acquiring
+            .callers
+            .extract_if(.., |caller| match caller.wait {
+                Wait::Never => answered,
+                Wait::Until(until) => until <= now,
+                Wait::Forever => false,
+            })
+            .collect::<Vec<_>>();
+        let result = match &acquiring.silence {
+            Some((_, error)) => Err(error.clone()),
+            None if acquiring.busy => Ok(Done::Busy),
+            None => Err(no_answer()),
+        };
+        let ended = acquiring.callers.is_empty();
+        for caller in over {
+            self.complete(caller.call, result.clone());
+        }
+        if ended {
+            self.end_acquiring(id);
+        }
+    }
+
+    fn acquiring(&mut self, id: LockId) -> Option<(&Arc<LockSpec>, &mut Acquiring)> {
+        let lock = self.locks.get_mut(&id)?;
+        match &mut lock.phase {
+            Phase::Acquiring(acquiring) => Some((&lock.spec, acquiring)),
+            Phase::Idle | Phase::Held(_) => None,
+        }
+    }
+}
+
+impl Tenure {
+    pub(super) fn grant(&self) -> Grant {
+        Grant { lease: self.lease, token: self.token, deadline: self.deadline }
+    }
+}
+
+pub(super) fn no_answer() -> Error {
+    Error::new(ErrorKind::Timeout, "the store did not answer in time; whether it acted is unknown")
+}
+
+pub(super) fn came_late() -> Error {
+    Error::new(ErrorKind::Timeout, "the request reached the store too late, and it did nothing")
+}
+
+pub(super) fn mismatch() -> Error {
+    Error::new(ErrorKind::Store, "the store answered something else than was asked")
+}

@@ -1,0 +1,233 @@
+//! What goes into the engine and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::event::LeaseEvent;
+use crate::name::{Name, Owner};
+use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// One owner's handle on a name. The host chooses it, and never again for something else.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LockId(pub u64);
+
+/// A call of the program that waits for an answer. The host chooses it, as above.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId(pub u64);
+
+/// A batch that was sent. The engine chooses it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+/// What a lock is: the same for all its acquisitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockSpec {
+    /// What is locked.
+    pub name: Name,
+    /// Its keys in the store.
+    pub key: LockKey,
+    /// How long a lease lives unless it is renewed.
+    pub ttl: Duration,
+    /// Whether leases end by themselves, without renewal.
+    pub fixed: bool,
+    /// The holder as others see it.
+    pub owner: Owner,
+    /// How tokens are made.
+    pub counter: Counter,
+}
+
+impl LockSpec {
+    /// The shortest time to live.
+    pub const MIN_TTL: Duration = Duration::from_millis(10);
+    /// The longest time to live: a year.
+    pub const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+}
+
+/// How long an acquisition waits for a lock that somebody else holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// It does not: one answer from the store decides.
+    Never,
+    /// Until then.
+    Until(Timestamp),
+    /// For ever.
+    Forever,
+}
+
+/// Something that happened outside of the engine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The store can be reached: for the first time, or again and perhaps another server. What
+    /// was sent before is lost.
+    Connected,
+    /// The store cannot be reached any more; nothing is sent until `Connected`.
+    Disconnected {
+        /// What happened.
+        error: Error,
+    },
+    /// The program wants the lock. Answered by [`Done::Acquired`] or [`Done::Busy`].
+    Acquire {
+        /// The call to answer.
+        call: CallId,
+        /// Whose acquisition it is: while this owner holds the lock it gets the same tenure.
+        lock: LockId,
+        /// What to acquire.
+        spec: Arc<LockSpec>,
+        /// 128 fresh random bits: the engine's only source of randomness.
+        lease: LeaseId,
+        /// How long to wait.
+        wait: Wait,
+    },
+    /// The program gave up a call; a lock that it was to get is given back.
+    Cancel {
+        /// The lock, where the call is an acquisition or a renewal.
+        lock: Option<LockId>,
+        /// The call.
+        call: CallId,
+    },
+    /// Extend a lease now. Answered by [`Done::Renewed`].
+    Renew {
+        /// The call to answer.
+        call: CallId,
+        /// The lock.
+        lock: LockId,
+        /// The tenure.
+        lease: LeaseId,
+    },
+    /// One of the tenure's leases is given up; the last one frees the lock. Answered by
+    /// [`Done::Released`].
+    Release {
+        /// The call to answer, if somebody waits.
+        call: Option<CallId>,
+        /// The lock.
+        lock: LockId,
+        /// The tenure.
+        lease: LeaseId,
+    },
+    /// Tell who has a lock. Answered by [`Done::Inspected`].
+    Inspect {
+        /// The call to answer.
+        call: CallId,
+        /// The lock's keys.
+        key: LockKey,
+    },
+    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`].
+    ForceRelease {
+        /// The call to answer.
+        call: CallId,
+        /// The lock's keys.
+        key: LockKey,
+    },
+    /// The program has no handle on the lock any more; [`Output::Closed`] follows when its
+    /// last tenure is over.
+    Close {
+        /// The lock.
+        lock: LockId,
+    },
+    /// The answer to [`Output::Send`], or why there is none.
+    Reply {
+        /// Which one.
+        request: RequestId,
+        /// The answer.
+        result: Result<BatchReply, Error>,
+    },
+    /// End every tenure and refuse everything from now on. Answered by [`Done::ShutDown`].
+    Shutdown {
+        /// The call to answer.
+        call: CallId,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// Something for the host to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Execute the batch in one script call and feed the answer back as [`Input::Reply`],
+    /// exactly once. Batches leave in the order of these outputs.
+    Send {
+        /// To be told with the answer.
+        request: RequestId,
+        /// What to execute; empty to ask for the server's time alone.
+        batch: Vec<Op>,
+        /// After this moment nobody waits for the answer.
+        give_up: Timestamp,
+    },
+    /// Answer a call.
+    Complete {
+        /// The call.
+        call: CallId,
+        /// The answer.
+        result: Result<Done, Error>,
+    },
+    /// Something happened to a lock.
+    Event {
+        /// The lock.
+        lock: LockId,
+        /// What happened.
+        event: LeaseEvent,
+        /// The lease's deadline after it, where there is one.
+        deadline: Option<Timestamp>,
+    },
+    /// Nothing more will happen to a lock that was closed.
+    Closed {
+        /// The lock.
+        lock: LockId,
+    },
+}
+
+/// What a call achieved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// The lock is held.
+    Acquired(Grant),
+    /// Somebody else has the lock, and the call's time to wait is over.
+    Busy,
+    /// The lease was extended.
+    Renewed,
+    /// The lease was given up, and the lock freed if it was the last.
+    Released,
+    /// Who has the lock.
+    Inspected(Inspection),
+    /// Who had the lock that was freed; `None` if it was free.
+    ForceReleased(Option<HolderInfo>),
+    /// All tenures are over.
+    ShutDown,
+}
+
+/// A tenure.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// Which one.
+    pub lease: LeaseId,
+    /// Its token.
+    pub token: FencingToken,
+    /// When it ends unless it is renewed.
+    pub deadline: Timestamp,
+}
+
+/// What the store knows of a lock.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspection {
+    /// Who has the lock; `None` if it is free.
+    pub holder: Option<HolderInfo>,
+    /// The last token of the name, if the store still remembers one.
+    pub last_token: Option<FencingToken>,
+}
+
+/// Who has a lock.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HolderInfo {
+    /// The holder's token.
+    pub token: FencingToken,
+    /// The time until the lock expires unless it is renewed; `None` if it does not expire,
+    /// since somebody took its expiry away.
+    pub remaining: Option<Duration>,
+    /// The holder's owner or label.
+    pub owner: Owner,
+}

@@ -1,0 +1,244 @@
+//! The link to the store: what is sent when, and to whom the answers go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::clock::Anchor;
+use super::io::{Output, RequestId};
+use super::pace::Pace;
+use super::timers::Timed;
+use super::{Engine, Origin, Phase, Whose};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
+use crate::time::{ServerTime, Timestamp};
+
+/// The most operations that leave in one script call: it keeps the server from other work for
+/// well below a millisecond, and its text below 256 KiB.
+const MAX_BATCH: usize = 128;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    state: State,
+    pace: Pace,
+    wake: Option<Timestamp>,
+    outbox: Vec<Outgoing>,
+    requests: BTreeMap<RequestId, Vec<Origin>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Down(Error),
+    /// Connected; the server's clock is not known yet, and so no `not_after` either.
+    Unanchored,
+    Up(Anchor),
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    origin: Origin,
+    command: Command,
+    give_up: Timestamp,
+}
+
+/// A reply to one operation, with the server's time.
+pub(super) type Answer = Result<(Reply, ServerTime), Error>;
+
+impl Link {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Down(Error::new(ErrorKind::Unavailable, "not connected yet")),
+            pace: Pace::due(Timestamp::from_nanos(0)),
+            wake: None,
+            outbox: Vec::new(),
+            requests: BTreeMap::new(),
+        }
+    }
+}
+
+impl Engine {
+    /// Queues an operation for this call of `handle`, or fails if there is no link.
+    pub(super) fn send(
+        &mut self,
+        origin: Origin,
+        command: Command,
+        give_up: Timestamp,
+    ) -> Result<(), Error> {
+        if let State::Down(error) = &self.link.state {
+            return Err(error.clone());
+        }
+        self.link.outbox.push(Outgoing { origin, command, give_up });
+        Ok(())
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.link.state = State::Unanchored;
+        self.link.pace = Pace::due(self.now);
+        self.probe();
+        let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
+        self.fail_requests(&error);
+        self.retry_all();
+    }
+
+    pub(super) fn disconnected(&mut self, error: &Error) {
+        self.link.state = State::Down(error.clone());
+        self.timers.set(Timed::Link, &mut self.link.wake, None);
+        self.fail_requests(error);
+    }
+
+    pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
+        // Whoever waited for a request that is not known any more was told that it failed.
+        let Some(origins) = self.link.requests.remove(&request) else { return };
+        match result {
+            Ok(batch) => {
+                self.link.state = State::Up(Anchor::new(batch.time, self.now));
+                self.timers.set(Timed::Link, &mut self.link.wake, None);
+                let mut replies = batch.replies.into_iter();
+                for origin in origins {
+                    let reply = replies.next().unwrap_or_else(|| {
+                        Err(Error::new(ErrorKind::Store, "the server answered less than was asked"))
+                    });
+                    self.deliver(origin, reply.map(|reply| (reply, batch.time)));
+                }
+            }
+            Err(error) if origins.is_empty() => {
+                // A probe: it is tried again when the link's timer says so.
+                drop(error);
+                self.back_off_probe();
+            }
+            Err(error) => {
+                for origin in origins {
+                    self.deliver(origin, Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn link_time(&mut self) {
+        self.timers.set(Timed::Link, &mut self.link.wake, None);
+        if matches!(self.link.state, State::Unanchored) {
+            self.probe();
+        }
+    }
+
+    /// Sends what was queued, if the server's clock is known.
+    pub(super) fn flush(&mut self) {
+        let State::Up(anchor) = self.link.state else {
+            return self.drop_stale();
+        };
+        if self.link.outbox.is_empty() {
+            return;
+        }
+        let mut outbox = std::mem::take(&mut self.link.outbox);
+        for chunk in outbox.chunks(MAX_BATCH) {
+            let request = RequestId(self.next_id());
+            let give_up = chunk.iter().map(|out| out.give_up).max().unwrap_or(self.now);
+            let batch = chunk.iter().map(|out| Op {
+                command: out.command.clone(),
+                not_after: anchor.not_after(out.give_up),
+            });
+            let batch = batch.collect();
+            let origins = chunk.iter().map(|out| out.origin).collect();
+            self.link.requests.insert(request, origins);
+            self.outputs.push_back(Output::Send { request, batch, give_up });
+        }
+        outbox.clear();
+        // The buffer is kept for the next time.
+        self.link.outbox = outbox;
+    }
+
+    /// Without an anchor nothing leaves; what nobody waits for any more must not pile up.
+    fn drop_stale(&mut self) {
+        let now = self.now;
+        self.link.outbox.retain(|out| out.give_up > now);
+    }
+
+    fn probe(&mut self) {
+        let request = RequestId(self.next_id());
+        let give_up = self.now + self.settings.command_timeout;
+        self.link.requests.insert(request, Vec::new());
+        self.outputs.push_back(Output::Send { request, batch: Vec::new(), give_up });
+        self.timers.set(Timed::Link, &mut self.link.wake, Some(give_up));
+    }
+
+    fn back_off_probe(&mut self) {
+        if matches!(self.link.state, State::Unanchored) {
+            let seed = LeaseId(u128::from(self.settings.client.0));
+            let (base, most) = (Duration::from_millis(50), Duration::from_secs(1));
+            self.link.pace.back_off(self.now, base, most, seed);
+            let next = Some(self.link.pace.next);
+            self.timers.set(Timed::Link, &mut self.link.wake, next);
+        }
+    }
+
+    fn fail_requests(&mut self, error: &Error) {
+        let probes = |origins: &Vec<Origin>| origins.is_empty();
+        let connected = !matches!(self.link.state, State::Down(_));
+        let requests = std::mem::take(&mut self.link.requests);
+        let queued = std::mem::take(&mut self.link.outbox);
+        for (request, origins) in requests {
+            if connected && probes(&origins) {
+                self.link.requests.insert(request, origins);
+                continue;
+            }
+            for origin in origins {
+                self.deliver(origin, Err(error.clone()));
+            }
+        }
+        for out in queued {
+            self.deliver(out.origin, Err(error.clone()));
+        }
+    }
+
+    fn deliver(&mut self, origin: Origin, answer: Answer) {
+        match origin.whose {
+            Whose::Lock(lock) => self.lock_answer(lock, origin.attempt, answer),
+            Whose::Release(id) => self.release_answer(id, origin.attempt, answer),
+            Whose::Query(call) => self.query_answer(call, origin.attempt, answer),
+        }
+    }
+
+    fn lock_answer(&mut self, id: super::LockId, attempt: u64, answer: Answer) {
+        let flight = match self.locks.get(&id).map(|lock| &lock.phase) {
+            Some(Phase::Acquiring(acquiring)) => acquiring.flight,
+            Some(Phase::Held(tenure)) => tenure.flight,
+            Some(Phase::Idle) | None => None,
+        };
+        match flight.filter(|flight| flight.attempt == attempt) {
+            Some(flight) => match self.locks.get(&id).map(|lock| &lock.phase) {
+                Some(Phase::Acquiring(_)) => self.acquiring_answer(id, flight, answer),
+                _ => self.renewal_answer(id, flight, answer),
+            },
+            None if answer.is_ok() => self.resolve_doubt(attempt),
+            None => {}
+        }
+        self.settle_lock(id);
+    }
+
+    /// After a reconnect everything that was waiting to try again does so now.
+    fn retry_all(&mut self) {
+        let now = self.now;
+        let mut failed = Vec::new();
+        for (id, lock) in &mut self.locks {
+            let pace = match &mut lock.phase {
+                Phase::Acquiring(acquiring) => &mut acquiring.pace,
+                Phase::Held(tenure) => &mut tenure.pace,
+                Phase::Idle => continue,
+            };
+            if pace.failures > 0 {
+                pace.next = now;
+                failed.push(*id);
+            }
+        }
+        for id in failed {
+            self.lock_time(id);
+        }
+        let releases: Vec<_> = self.releases.keys().copied().collect();
+        for id in releases {
+            self.retry_release(id);
+        }
+        let queries: Vec<_> = self.queries.keys().copied().collect();
+        for call in queries {
+            self.retry_query(call);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The lock protocol as a state machine: it decides everything and does nothing.
+//!
+//! One [`Engine`] serves one locker. It has no I/O, no clock, no randomness and no threads; a
+//! *host* brings those. The contract:
+//!
+//! 1. Tell the engine what happened and what time it is: [`Engine::handle`].
+//! 2. Drain [`Engine::poll`] and do what it says, in order, until it says `None`.
+//! 3. Call `handle` with [`Input::Tick`] at [`Engine::wake_at`], if nothing else happens before.
+//!    Being late is safe, it only delays: the clock decides, never the timer.
+//! 4. Answer every [`Output::Send`] by exactly one [`Input::Reply`], whatever happens.
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use leasehold::engine::{CallId, Done, Engine, Input, LockId, LockSpec, Output, Settings, Wait};
+//! use leasehold::protocol::{ClientId, Counter, LeaseId, LockKey};
+//! use leasehold::time::{ServerTime, Timestamp};
+//! use leasehold::{MemoryServer, Name, Owner};
+//!
+//! let name = Name::new("orders/42")?;
+//! let spec = Arc::new(LockSpec {
+//!     key: LockKey::new("app", &name)?,
+//!     name,
+//!     ttl: Duration::from_secs(30),
+//!     fixed: false,
+//!     owner: Owner::labelled("docs")?,
+//!     counter: Counter::Dense,
+//! });
+//! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
+//! let now = Timestamp::from_nanos(0);
+//! engine.handle(now, Input::Connected);
+//! let (call, lock, lease) = (CallId(1), LockId(1), LeaseId(1));
+//! engine.handle(now, Input::Acquire { call, lock, spec, lease, wait: Wait::Never });
+//! let mut token = None;
+//! while let Some(output) = engine.poll() {
+//!     match output {
+//!         Output::Send { request, batch, .. } => {
+//!             let result = Ok(server.execute(ServerTime::from_micros(1), &batch));
+//!             engine.handle(now, Input::Reply { request, result });
+//!         }
+//!         Output::Complete { result: Ok(Done::Acquired(grant)), .. } => token = Some(grant.token),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(token.map(|token| token.get()), Some(1));
+//! # Ok::<(), leasehold::Error>(())
+//! ```
+
+mod acquire;
+mod clock;
+mod io;
+mod link;
+mod pace;
+mod query;
+mod release;
+mod tenure;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use io::{
+    CallId, Done, Grant, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId, Wait,
+};
+
+use crate::error::Error;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{ClientId, Command};
+use crate::time::Timestamp;
+use acquire::Acquiring;
+use link::Link;
+use query::Query;
+use release::Release;
+use tenure::Tenure;
+use timers::{Timed, Timers};
+
+/// What holds for the whole locker.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who this locker is: 64 random bits.
+    pub client: ClientId,
+    /// How long one attempt waits for the store's answer at the most.
+    pub command_timeout: Duration,
+    /// How long a call goes on trying while the store gives no answer.
+    pub patience: Duration,
+}
+
+impl Settings {
+    /// The defaults: 2 s for an attempt, 10 s of patience.
+    pub fn new(client: ClientId) -> Self {
+        Self {
+            client,
+            command_timeout: Duration::from_secs(2),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The state of one locker: its locks, calls, leases, link and timers. See the
+/// [module](self) for how to drive it.
+#[derive(Debug)]
+pub struct Engine {
+    settings: Settings,
+    now: Timestamp,
+    link: Link,
+    locks: BTreeMap<LockId, Lock>,
+    releases: BTreeMap<u64, Release>,
+    queries: BTreeMap<CallId, Query>,
+    timers: Timers,
+    shutdown: Option<Shutdown>,
+    outputs: VecDeque<Output>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+struct Lock {
+    spec: Arc<LockSpec>,
+    phase: Phase,
+    /// The release of its last tenure, while that is not confirmed.
+    releasing: Option<u64>,
+    closed: bool,
+    wake: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Idle,
+    Acquiring(Acquiring),
+    Held(Tenure),
+}
+
+/// Whose operation an answer belongs to, and which attempt of it.
+#[derive(Copy, Clone, Debug)]
+struct Origin {
+    whose: Whose,
+    attempt: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Whose {
+    Lock(LockId),
+    Release(u64),
+    Query(CallId),
+}
+
+#[derive(Debug)]
+struct Shutdown {
+    call: Option<CallId>,
+    wake: Option<Timestamp>,
+}
+
+/// Inputs and outputs.
+impl Engine {
+    /// An engine that is not connected yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Timestamp::from_nanos(0),
+            link: Link::new(),
+            locks: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            timers: Timers::default(),
+            shutdown: None,
+            outputs: VecDeque::new(),
+            last_id: 0,
+        }
+    }
+
+    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.now = self.now.max(now);
+        // What is over is over before anything else is looked at.
+        self.run_due();
+        match input {
+            Input::Connected => self.connected(),
+            Input::Disconnected { error } => self.disconnected(&error),
+            Input::Reply { request, result } => self.reply(request, result),
+            Input::Tick => {}
+            Input::Cancel { lock, call } => self.cancel(lock, call),
+            Input::Release { call, lock, lease } => self.release(call, lock, lease),
+            Input::Close { lock } => self.close(lock),
+            Input::Shutdown { call } => self.shut_down(call),
+            Input::Acquire { call, .. }
+            | Input::Renew { call, .. }
+            | Input::Inspect { call, .. }
+            | Input::ForceRelease { call, .. }
+                if self.shutdown.is_some() =>
+            {
+                self.complete(call, Err(Error::shutdown()));
+            }
+            Input::Acquire { call, lock, spec, lease, wait } => {
+                self.acquire(lock, spec, lease, acquire::Caller { call, wait });
+            }
+            Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
+            Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),
+            Input::ForceRelease { call, key } => self.query(call, Command::ForceRelease { key }),
+        }
+        self.settle_shutdown();
+        self.flush();
+    }
+
+    /// The next thing for the host to do.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When the engine wants to be told the time, if nothing else happens before.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.timers.first()
+    }
+
+    /// Whether nothing is held, under way or waiting for an answer.
+    pub fn is_idle(&self) -> bool {
+        self.releases.is_empty() && self.queries.is_empty() && self.locks.is_empty()
+    }
+
+    /// The first lock after `after` that is held now, with an `Acquired` event that says so; for
+    /// readers that begin or that missed something.
+    pub fn next_held(&self, now: Timestamp, after: Option<LockId>) -> Option<(LockId, LeaseEvent)> {
+        let from = after.map_or(0, |id| id.0.saturating_add(1));
+        let held = |(id, lock): (&LockId, &Lock)| match &lock.phase {
+            Phase::Held(tenure) if !tenure.is_over(&lock.spec, now) => {
+                let LockSpec { name, .. } = &*lock.spec;
+                let (name, token) = (name.clone(), tenure.token);
+                let remaining = tenure.deadline.since(now);
+                Some((*id, LeaseEvent::Acquired { name, token, remaining }))
+            }
+            _ => None,
+        };
+        self.locks.range(LockId(from)..).find_map(held)
+    }
+
+    /// Whether this lock is held now; as [`next_held`](Self::next_held), of one.
+    pub fn held(&self, now: Timestamp, lock: LockId) -> Option<LeaseEvent> {
+        let before = lock.0.checked_sub(1).map(LockId);
+        self.next_held(now, before).filter(|(id, _)| *id == lock).map(|(_, event)| event)
+    }
+}
+
+/// What the parts share.
+impl Engine {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn complete(&mut self, call: CallId, result: Result<Done, Error>) {
+        self.outputs.push_back(Output::Complete { call, result });
+    }
+
+    fn emit(&mut self, lock: LockId, event: LeaseEvent, deadline: Option<Timestamp>) {
+        self.outputs.push_back(Output::Event { lock, event, deadline });
+    }
+
+    fn run_due(&mut self) {
+        while let Some(what) = self.timers.due(self.now) {
+            match what {
+                Timed::Link => self.link_time(),
+                Timed::Lock(lock) => self.lock_time(lock),
+                Timed::Release(id) => self.release_time(id),
+                Timed::Query(call) => self.query_time(call),
+                Timed::Shutdown => self.end_shutdown(),
+            }
+        }
+    }
+
+    fn lock_time(&mut self, id: LockId) {
+        match self.locks.get(&id).map(|lock| &lock.phase) {
+            Some(Phase::Acquiring(_)) => self.acquiring_time(id),
+            Some(Phase::Held(_)) => self.tenure_time(id),
+            Some(Phase::Idle) | None => {}
+        }
+        self.settle_lock(id);
+    }
+
+    /// Sets a lock's timer to what its phase needs; forgets the lock if it needs nothing.
+    fn settle_lock(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let at = match &lock.phase {
+            Phase::Idle => None,
+            Phase::Acquiring(acquiring) => Some(acquiring.wake_at()),
+            Phase::Held(tenure) => Some(tenure.wake_at(&lock.spec)),
+        };
+        self.timers.set(Timed::Lock(id), &mut lock.wake, at);
+        if matches!(lock.phase, Phase::Idle) && lock.releasing.is_none() {
+            if lock.closed {
+                self.outputs.push_back(Output::Closed { lock: id });
+            }
+            self.locks.remove(&id);
+        }
+    }
+
+    fn close(&mut self, id: LockId) {
+        match self.locks.get_mut(&id) {
+            Some(lock) => {
+                lock.closed = true;
+                self.settle_lock(id);
+            }
+            None => self.outputs.push_back(Output::Closed { lock: id }),
+        }
+    }
+
+    fn cancel(&mut self, lock: Option<LockId>, call: CallId) {
+        let Some(id) = lock else { return self.end_query(call) };
+        match self.locks.get_mut(&id).map(|lock| &mut lock.phase) {
+            Some(Phase::Acquiring(acquiring)) => {
+                acquiring.callers.retain(|caller| caller.call != call);
+                if acquiring.callers.is_empty() {
+                    self.end_acquiring(id);
+                }
+            }
+            Some(Phase::Held(tenure)) => tenure.renewals.retain(|renewal| *renewal != call),
+            Some(Phase::Idle) | None => {}
+        }
+        self.settle_lock(id);
+    }
+}
+
+/// Shutting down.
+impl Engine {
+    fn shut_down(&mut self, call: CallId) {
+        if self.shutdown.is_some() {
+            return self.complete(call, Ok(Done::ShutDown));
+        }
+        let mut shutdown = Shutdown { call: Some(call), wake: None };
+        let until = self.now + self.settings.patience;
+        self.timers.set(Timed::Shutdown, &mut shutdown.wake, Some(until));
+        self.shutdown = Some(shutdown);
+        let locks: Vec<_> = self.locks.keys().copied().collect();
+        for id in locks {
+            match self.locks.get(&id).map(|lock| &lock.phase) {
+                Some(Phase::Acquiring(_)) => self.fail_acquiring(id, &Error::shutdown()),
+                Some(Phase::Held(_)) => self.lose(id, LossReason::Shutdown),
+                Some(Phase::Idle) | None => {}
+            }
+            self.settle_lock(id);
+        }
+        let queries: Vec<_> = self.queries.keys().copied().collect();
+        for call in queries {
+            self.end_query(call);
+            self.complete(call, Err(Error::shutdown()));
+        }
+    }
+
+    fn settle_shutdown(&mut self) {
+        if self.shutdown.is_some() && self.releases.is_empty() {
+            self.end_shutdown();
+        }
+    }
+
+    fn end_shutdown(&mut self) {
+        let Some(shutdown) = &mut self.shutdown else { return };
+        self.timers.set(Timed::Shutdown, &mut shutdown.wake, None);
+        if let Some(call) = shutdown.call.take() {
+            self.complete(call, Ok(Done::ShutDown));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How often things are tried, and how long they are waited for.
+
+use std::time::Duration;
+
+use crate::protocol::LeaseId;
+use crate::time::Timestamp;
+
+/// Attempts of one thing: when the next is due, and how often it failed in a row.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    pub(super) next: Timestamp,
+    pub(super) failures: u32,
+}
+
+impl Pace {
+    pub(super) fn due(now: Timestamp) -> Self {
+        Self { next: now, failures: 0 }
+    }
+
+    /// Puts the next attempt off: the first retry comes after `base`, each later one after twice
+    /// the time, `most` at the longest.
+    pub(super) fn back_off(
+        &mut self,
+        now: Timestamp,
+        base: Duration,
+        most: Duration,
+        seed: LeaseId,
+    ) {
+        let wait = base.saturating_mul(1 << self.failures.min(16)).min(most);
+        self.failures = self.failures.saturating_add(1);
+        self.next = now + jitter(wait, seed, self.failures);
+    }
+}
+
+/// An operation that was sent and not answered yet.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Flight {
+    pub(super) attempt: u64,
+    pub(super) sent: Timestamp,
+    /// Nobody waits any longer, and the server will not act any more.
+    pub(super) give_up: Timestamp,
+}
+
+/// Between 80 and 100 % of a duration. `round` makes it differ from one time to the next.
+pub(super) fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
+    let mixed = mix(seed.0 as u64 ^ (seed.0 >> 64) as u64 ^ u64::from(round));
+    let parts = 800 + u32::try_from(mixed % 201).unwrap_or(0);
+    duration / 1_000 * parts
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_spreads_over_the_last_fifth() {
+        let whole = Duration::from_secs(10);
+        let times: Vec<_> = (0..1_000).map(|i| jitter(whole, LeaseId(77), i)).collect();
+        assert!(times.iter().all(|time| *time >= whole * 4 / 5 && *time <= whole));
+        assert!(times.iter().any(|time| *time < whole * 84 / 100));
+        assert!(times.iter().any(|time| *time > whole * 96 / 100));
+    }
+
+    #[test]
+    fn backing_off_doubles_up_to_a_limit() {
+        let mut pace = Pace::due(Timestamp::from_nanos(0));
+        let mut waits = Vec::new();
+        for _ in 0..40 {
+            let (base, most) = (Duration::from_millis(50), Duration::from_secs(1));
+            pace.back_off(Timestamp::from_nanos(0), base, most, LeaseId(1));
+            waits.push(pace.next.since(Timestamp::from_nanos(0)));
+        }
+        assert!(waits[0] >= Duration::from_millis(40) && waits[0] <= Duration::from_millis(50));
+        assert!(waits[1] >= Duration::from_millis(80) && waits[1] <= Duration::from_millis(100));
+        assert!(waits[39] >= Duration::from_millis(800) && waits[39] <= Duration::from_secs(1));
+    }
+}

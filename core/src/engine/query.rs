@@ -1,0 +1,119 @@
+//! Looking at locks, and freeing other people's.
+
+use super::acquire::{FIRST_RETRY, SLOWEST_RETRY, came_late, mismatch, no_answer};
+use super::io::{CallId, Done, HolderInfo, Inspection};
+use super::link::Answer;
+use super::pace::{Flight, Pace};
+use super::timers::Timed;
+use super::{Engine, Origin, Whose};
+use crate::error::Error;
+use crate::protocol::{Command, Holder, LeaseId, Reply};
+use crate::time::{ServerTime, Timestamp};
+
+/// A question to the store that is under way.
+#[derive(Debug)]
+pub(super) struct Query {
+    command: Command,
+    until: Timestamp,
+    flight: Option<Flight>,
+    pace: Pace,
+    wake: Option<Timestamp>,
+}
+
+impl Engine {
+    pub(super) fn query(&mut self, call: CallId, command: Command) {
+        let until = self.now + self.settings.patience;
+        let pace = Pace::due(self.now);
+        self.queries.insert(call, Query { command, until, flight: None, pace, wake: None });
+        self.attempt_query(call);
+        self.settle_query(call);
+    }
+
+    pub(super) fn query_time(&mut self, call: CallId) {
+        let now = self.now;
+        let Some(query) = self.queries.get(&call) else { return };
+        match query.flight {
+            Some(flight) if flight.give_up <= now => self.query_failed(call, no_answer()),
+            None if query.pace.next <= now => self.attempt_query(call),
+            _ => {}
+        }
+        self.settle_query(call);
+    }
+
+    pub(super) fn retry_query(&mut self, call: CallId) {
+        let now = self.now;
+        if let Some(query) = self.queries.get_mut(&call) {
+            if query.pace.failures > 0 {
+                query.pace.next = now;
+                self.query_time(call);
+            }
+        }
+    }
+
+    pub(super) fn query_answer(&mut self, call: CallId, attempt: u64, answer: Answer) {
+        let flight = self.queries.get(&call).and_then(|query| query.flight);
+        if flight.is_none_or(|flight| flight.attempt != attempt) {
+            return;
+        }
+        let done = match answer {
+            Ok((Reply::Inspected { holder, last_token }, time)) => {
+                let holder = holder.map(|holder| holder_info(holder, time));
+                Done::Inspected(Inspection { holder, last_token })
+            }
+            Ok((Reply::ForceReleased(holder), time)) => {
+                Done::ForceReleased(holder.map(|holder| holder_info(holder, time)))
+            }
+            Ok((Reply::Late, _)) => return self.query_failed(call, came_late()),
+            Ok(_) => return self.query_failed(call, mismatch()),
+            Err(error) => return self.query_failed(call, error),
+        };
+        self.end_query(call);
+        self.complete(call, Ok(done));
+    }
+
+    pub(super) fn end_query(&mut self, call: CallId) {
+        if let Some(mut query) = self.queries.remove(&call) {
+            self.timers.set(Timed::Query(call), &mut query.wake, None);
+        }
+    }
+
+    fn attempt_query(&mut self, call: CallId) {
+        let (now, timeout) = (self.now, self.settings.command_timeout);
+        let attempt = self.next_id();
+        let Some(query) = self.queries.get_mut(&call) else { return };
+        let give_up = (now + timeout).min(query.until);
+        query.flight = Some(Flight { attempt, sent: now, give_up });
+        let command = query.command.clone();
+        let origin = Origin { whose: Whose::Query(call), attempt };
+        if let Err(error) = self.send(origin, command, give_up) {
+            self.query_failed(call, error);
+        }
+    }
+
+    fn query_failed(&mut self, call: CallId, error: Error) {
+        let now = self.now;
+        let Some(query) = self.queries.get_mut(&call) else { return };
+        query.flight = None;
+        if !error.is_transient() || query.until <= now {
+            self.end_query(call);
+            return self.complete(call, Err(error));
+        }
+        // The seed only spreads retries; the call's number does for that.
+        let seed = LeaseId(u128::from(call.0));
+        query.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, seed);
+        query.pace.next = query.pace.next.min(query.until);
+        self.settle_query(call);
+    }
+
+    fn settle_query(&mut self, call: CallId) {
+        if let Some(query) = self.queries.get_mut(&call) {
+            let at = query.flight.map_or(query.pace.next, |flight| flight.give_up);
+            self.timers.set(Timed::Query(call), &mut query.wake, Some(at));
+        }
+    }
+}
+
+fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {
+    let Holder { token, expires, owner } = holder;
+    HolderInfo { token, remaining: expires.map(|expires| expires.since(time)), owner }
+}

@@ -1,0 +1,284 @@
+//! Giving locks back: by the holder, and after acquisitions that nobody wants any more.
+
+use super::acquire::{FIRST_RETRY, SLOWEST_RETRY, no_answer};
+use super::io::{CallId, Done, LockId, LockSpec};
+use super::link::Answer;
+use super::pace::{Flight, Pace};
+use super::tenure::{lost, not_held};
+use super::timers::Timed;
+use super::{Engine, Origin, Phase, Whose};
+use crate::error::Error;
+use crate::event::{LeaseEvent, LossReason};
+use crate::name::Name;
+use crate::protocol::{Command, LeaseId, LockKey, Reply};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// A release that is under way. It is tried until the store confirms it or the lock expires.
+#[derive(Debug)]
+pub(super) struct Release {
+    lock: LockId,
+    key: LockKey,
+    lease: LeaseId,
+    /// What the events are to say; nothing after an acquisition that never was a tenure.
+    tenure: Option<(Name, FencingToken)>,
+    /// Who waits for it, and until when.
+    call: Option<(CallId, Timestamp)>,
+    until: Timestamp,
+    doubt: Option<Doubt>,
+    /// An earlier attempt may have freed the lock already.
+    unresolved: bool,
+    error: Option<Error>,
+    flight: Option<Flight>,
+    pace: Pace,
+    wake: Option<Timestamp>,
+}
+
+/// An operation on the lease whose answer is not known: until then it may still take effect, and
+/// after it the release is repeated if need be.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Doubt {
+    /// The attempt, if its answer may still come and settle the matter.
+    pub(super) attempt: Option<u64>,
+    pub(super) until: Timestamp,
+}
+
+impl Release {
+    fn wake_at(&self) -> Timestamp {
+        let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
+        let call = self.call.map_or(Timestamp::NEVER, |(_, until)| until);
+        own.min(call).min(self.until)
+    }
+}
+
+impl Engine {
+    /// One lease of a tenure is given up by its holder.
+    pub(super) fn release(&mut self, call: Option<CallId>, id: LockId, lease: LeaseId) {
+        let lock = self.locks.get_mut(&id);
+        let Some((lock, leases)) = lock.and_then(|lock| match &mut lock.phase {
+            Phase::Held(tenure) if tenure.lease == lease => {
+                tenure.leases = tenure.leases.saturating_sub(1);
+                let leases = tenure.leases;
+                Some((lock, leases))
+            }
+            _ => None,
+        }) else {
+            return self.answer(call, Err(not_held()));
+        };
+        if leases > 0 {
+            return self.answer(call, Ok(Done::Released));
+        }
+        let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
+        let Phase::Held(tenure) = phase else { return };
+        let spec = lock.spec.clone();
+        let doubt = tenure
+            .flight
+            .map(|flight| Doubt { attempt: Some(flight.attempt), until: flight.give_up });
+        let release = Release {
+            lock: id,
+            key: spec.key.clone(),
+            lease,
+            tenure: Some((spec.name.clone(), tenure.token)),
+            call: call.map(|call| (call, self.now + self.settings.patience)),
+            until: tenure.deadline,
+            doubt,
+            unresolved: false,
+            error: None,
+            flight: None,
+            pace: Pace::due(self.now),
+            wake: None,
+        };
+        for call in tenure.renewals {
+            self.complete(call, Err(not_held()));
+        }
+        let release = self.start_release(release);
+        if let Some(lock) = self.locks.get_mut(&id) {
+            lock.releasing = release;
+        }
+        self.settle_lock(id);
+    }
+
+    /// Frees whatever this lease may have in the store, and tells nobody.
+    pub(super) fn give_back(
+        &mut self,
+        lock: LockId,
+        spec: &LockSpec,
+        lease: LeaseId,
+        doubt: Option<Doubt>,
+    ) {
+        let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
+        self.start_release(Release {
+            lock,
+            key: spec.key.clone(),
+            lease,
+            tenure: None,
+            call: None,
+            until: last + spec.ttl,
+            doubt,
+            unresolved: false,
+            error: None,
+            flight: None,
+            pace: Pace::due(self.now),
+            wake: None,
+        });
+    }
+
+    pub(super) fn release_time(&mut self, id: u64) {
+        let now = self.now;
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        if release.until <= now {
+            return self.release_expired(id);
+        }
+        if let Some((call, _)) = release.call.take_if(|(_, until)| *until <= now) {
+            let error = release.error.clone().unwrap_or_else(no_answer);
+            self.complete(call, Err(error));
+        }
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        match release.flight {
+            Some(flight) if flight.give_up <= now => self.release_failed(id, no_answer()),
+            None if release.pace.next <= now => self.attempt_release(id),
+            _ => {}
+        }
+        self.settle_release(id);
+    }
+
+    pub(super) fn retry_release(&mut self, id: u64) {
+        let now = self.now;
+        if let Some(release) = self.releases.get_mut(&id) {
+            if release.pace.failures > 0 {
+                release.pace.next = now;
+                self.release_time(id);
+            }
+        }
+    }
+
+    pub(super) fn release_answer(&mut self, id: u64, attempt: u64, answer: Answer) {
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        if release.flight.is_none_or(|flight| flight.attempt != attempt) {
+            return;
+        }
+        let unresolved = release.unresolved;
+        match answer {
+            Ok((Reply::Released, _)) => self.finish_release(id, None),
+            // An earlier attempt did it, and its answer was lost.
+            Ok((Reply::Gone | Reply::Taken, _)) if unresolved => self.finish_release(id, None),
+            Ok((Reply::Gone, _)) => self.finish_release(id, Some(LossReason::Deleted)),
+            Ok((Reply::Taken, _)) => self.finish_release(id, Some(LossReason::Superseded)),
+            Ok(_) => self.release_failed(id, super::acquire::came_late()),
+            Err(error) => {
+                release.unresolved = true;
+                self.release_failed(id, error);
+            }
+        }
+        self.settle_release(id);
+    }
+
+    /// The answer to an operation that was in doubt has come.
+    pub(super) fn resolve_doubt(&mut self, attempt: u64) {
+        let doubts = |release: &&mut Release| {
+            release.doubt.is_some_and(|doubt| doubt.attempt == Some(attempt))
+        };
+        if let Some(release) = self.releases.values_mut().find(doubts) {
+            release.doubt = None;
+        }
+    }
+
+    /// Something proves that the lock's last tenure is over in the store.
+    pub(super) fn confirm_release(&mut self, lock: LockId) {
+        if let Some(id) = self.locks.get(&lock).and_then(|lock| lock.releasing) {
+            self.finish_release(id, None);
+        }
+    }
+
+    fn start_release(&mut self, release: Release) -> Option<u64> {
+        let id = self.next_id();
+        self.releases.insert(id, release);
+        self.attempt_release(id);
+        self.settle_release(id);
+        self.releases.contains_key(&id).then_some(id)
+    }
+
+    fn attempt_release(&mut self, id: u64) {
+        let (now, timeout) = (self.now, self.settings.command_timeout);
+        let attempt = self.next_id();
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        let give_up = (now + timeout).min(release.until);
+        release.flight = Some(Flight { attempt, sent: now, give_up });
+        let command = Command::Release { key: release.key.clone(), lease: release.lease };
+        let origin = Origin { whose: Whose::Release(id), attempt };
+        if let Err(error) = self.send(origin, command, give_up) {
+            self.release_failed(id, error);
+        }
+    }
+
+    fn release_failed(&mut self, id: u64, error: Error) {
+        let now = self.now;
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        if error.is_timeout() {
+            release.unresolved = true;
+        }
+        release.flight = None;
+        release.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.lease);
+        release.error = Some(error);
+    }
+
+    /// The store answered; `lost` if the lease had been lost before.
+    fn finish_release(&mut self, id: u64, lost_by: Option<LossReason>) {
+        let now = self.now;
+        let Some(release) = self.releases.get_mut(&id) else { return };
+        release.flight = None;
+        if let Some(doubt) = release.doubt.filter(|doubt| doubt.until > now) {
+            // An operation on the lease may still be on its way: look again when it cannot be.
+            if release.tenure.is_none() {
+                release.doubt = None;
+                release.pace = Pace::due(doubt.until);
+                return;
+            }
+        }
+        let Some(release) = self.end_release(id) else { return };
+        if let Some((name, token)) = release.tenure {
+            let event = match lost_by {
+                Some(reason) => LeaseEvent::Lost { name, token, reason },
+                None => LeaseEvent::Released { name, token },
+            };
+            self.emit(release.lock, event, None);
+        }
+        let result = lost_by.map_or(Ok(Done::Released), |reason| Err(lost(reason)));
+        self.answer(release.call.map(|(call, _)| call), result);
+        self.settle_lock(release.lock);
+    }
+
+    /// The lock expired before the store confirmed its release.
+    fn release_expired(&mut self, id: u64) {
+        let Some(release) = self.end_release(id) else { return };
+        if let Some((name, token)) = release.tenure {
+            let reason = LossReason::Expired;
+            self.emit(release.lock, LeaseEvent::Lost { name, token, reason }, None);
+        }
+        let error = release.error.unwrap_or_else(no_answer);
+        self.answer(release.call.map(|(call, _)| call), Err(error));
+        self.settle_lock(release.lock);
+    }
+
+    fn end_release(&mut self, id: u64) -> Option<Release> {
+        let mut release = self.releases.remove(&id)?;
+        self.timers.set(Timed::Release(id), &mut release.wake, None);
+        if let Some(lock) = self.locks.get_mut(&release.lock) {
+            lock.releasing.take_if(|releasing| *releasing == id);
+        }
+        Some(release)
+    }
+
+    fn settle_release(&mut self, id: u64) {
+        if let Some(release) = self.releases.get_mut(&id) {
+            let at = Some(release.wake_at());
+            self.timers.set(Timed::Release(id), &mut release.wake, at);
+        }
+    }
+
+    fn answer(&mut self, call: Option<CallId>, result: Result<Done, Error>) {
+        if let Some(call) = call {
+            self.complete(call, result);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A held lock: its renewals, and its loss.
+
+use std::time::Duration;
+
+use super::acquire::{came_late, mismatch, no_answer};
+use super::clock;
+use super::io::{CallId, Done, LockId, LockSpec};
+use super::link::Answer;
+use super::pace::{Flight, Pace, jitter};
+use super::{Engine, Origin, Phase, Whose};
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{Command, LeaseId, Reply};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+#[derive(Debug)]
+pub(super) struct Tenure {
+    pub(super) lease: LeaseId,
+    pub(super) token: FencingToken,
+    pub(super) deadline: Timestamp,
+    /// How many leases of the program share it.
+    pub(super) leases: u32,
+    pub(super) flight: Option<Flight>,
+    pub(super) pace: Pace,
+    /// Calls that wait for a renewal.
+    pub(super) renewals: Vec<CallId>,
+}
+
+impl Tenure {
+    pub(super) fn new(
+        spec: &LockSpec,
+        lease: LeaseId,
+        token: FencingToken,
+        sent: Timestamp,
+        deadline: Timestamp,
+        leases: u32,
+    ) -> Self {
+        let pace = Pace::due(next_renewal(spec, lease, sent));
+        Self { lease, token, deadline, leases, flight: None, pace, renewals: Vec::new() }
+    }
+
+    /// When `Lost` is told: so long before the deadline that a host which wakes a little late
+    /// still tells it in time.
+    fn loss_at(&self, spec: &LockSpec) -> Timestamp {
+        self.deadline - (spec.ttl / 20).min(Duration::from_millis(20))
+    }
+
+    pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
+        now >= self.loss_at(spec)
+    }
+
+    pub(super) fn wake_at(&self, spec: &LockSpec) -> Timestamp {
+        let renewal = match self.flight {
+            Some(flight) => flight.give_up,
+            None if self.is_renewed(spec) => self.pace.next,
+            None => Timestamp::NEVER,
+        };
+        renewal.min(self.loss_at(spec))
+    }
+
+    fn is_renewed(&self, spec: &LockSpec) -> bool {
+        !spec.fixed || !self.renewals.is_empty()
+    }
+}
+
+impl Engine {
+    pub(super) fn tenure_time(&mut self, id: LockId) {
+        let now = self.now;
+        let Some((spec, tenure)) = self.tenure(id) else { return };
+        if tenure.is_over(spec, now) {
+            return self.lose(id, LossReason::Expired);
+        }
+        match tenure.flight {
+            Some(flight) if flight.give_up <= now => self.renewal_failed(id, no_answer()),
+            None if tenure.is_renewed(spec) && tenure.pace.next <= now => self.renew(id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn renew_by_hand(&mut self, call: CallId, id: LockId, lease: LeaseId) {
+        match self.tenure(id) {
+            Some((_, tenure)) if tenure.lease == lease => {
+                tenure.renewals.push(call);
+                if tenure.flight.is_none() {
+                    self.renew(id);
+                }
+                self.settle_lock(id);
+            }
+            _ => self.complete(call, Err(not_held())),
+        }
+    }
+
+    pub(super) fn renewal_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
+        match answer {
+            Ok((Reply::Renewed { expires }, time)) => self.renewed(id, flight, expires, time),
+            Ok((Reply::Gone, _)) => self.lose(id, LossReason::Deleted),
+            Ok((Reply::Taken, _)) => self.lose(id, LossReason::Superseded),
+            Ok((Reply::Late, _)) => self.renewal_failed(id, came_late()),
+            Ok(_) => self.renewal_failed(id, mismatch()),
+            // Somebody put something else in the lock's place.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                self.lose(id, LossReason::Superseded);
+            }
+            Err(error) => self.renewal_failed(id, error),
+        }
+    }
+
+    /// Ends the tenure without a release by its holder.
+    pub(super) fn lose(&mut self, id: LockId, reason: LossReason) {
+        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
+        let Phase::Held(tenure) = phase else {
+            lock.phase = phase;
+            return;
+        };
+        let spec = lock.spec.clone();
+        let (name, token) = (spec.name.clone(), tenure.token);
+        self.emit(id, LeaseEvent::Lost { name, token, reason }, None);
+        for call in tenure.renewals {
+            self.complete(call, Err(lost(reason)));
+        }
+        if matches!(reason, LossReason::Expired | LossReason::Shutdown) {
+            // The store may still have it for a while, and a late renewal may lengthen that.
+            let doubt = tenure.flight.map(|flight| super::release::Doubt {
+                attempt: Some(flight.attempt),
+                until: flight.give_up,
+            });
+            self.give_back(id, &spec, tenure.lease, doubt);
+        }
+    }
+
+    fn renew(&mut self, id: LockId) {
+        let (now, timeout) = (self.now, self.settings.command_timeout);
+        let attempt = self.next_id();
+        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let give_up = (now + timeout.min(spec.ttl / 3)).min(tenure.loss_at(spec));
+        tenure.flight = Some(Flight { attempt, sent: now, give_up });
+        let command =
+            Command::Renew { key: spec.key.clone(), lease: tenure.lease, ttl: spec.ttl };
+        let origin = Origin { whose: Whose::Lock(id), attempt };
+        if let Err(error) = self.send(origin, command, give_up) {
+            self.renewal_failed(id, error);
+        }
+    }
+
+    fn renewed(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
+        let now = self.now;
+        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
+        tenure.flight = None;
+        tenure.deadline = deadline;
+        tenure.pace = Pace::due(next_renewal(spec, tenure.lease, flight.sent));
+        let (name, token) = (spec.name.clone(), tenure.token);
+        let calls = std::mem::take(&mut tenure.renewals);
+        let remaining = deadline.since(now);
+        self.emit(id, LeaseEvent::Renewed { name, token, remaining }, Some(deadline));
+        for call in calls {
+            self.complete(call, Ok(Done::Renewed));
+        }
+    }
+
+    fn renewal_failed(&mut self, id: LockId, error: Error) {
+        let now = self.now;
+        let Some((spec, tenure)) = self.tenure(id) else { return };
+        tenure.flight = None;
+        let base = (spec.ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let most = (spec.ttl / 6).clamp(base, Duration::from_secs(1));
+        tenure.pace.back_off(now, base, most, tenure.lease);
+        let (name, token) = (spec.name.clone(), tenure.token);
+        let calls = std::mem::take(&mut tenure.renewals);
+        let remaining = tenure.deadline.since(now);
+        for call in calls {
+            self.complete(call, Err(error.clone()));
+        }
+        self.emit(id, LeaseEvent::AtRisk { name, token, remaining, error }, None);
+    }
+
+    fn tenure(&mut self, id: LockId) -> Option<(&LockSpec, &mut Tenure)> {
+        let lock = self.locks.get_mut(&id)?;
+        match &mut lock.phase {
+            Phase::Held(tenure) => Some((&lock.spec, tenure)),
+            Phase::Idle | Phase::Acquiring(_) => None,
+        }
+    }
+}
+
+fn next_renewal(spec: &LockSpec, lease: LeaseId, sent: Timestamp) -> Timestamp {
+    // The moment itself makes the jitter differ from one renewal to the next.
+    #[allow(clippy::cast_possible_truncation)]
+    let round = sent.as_nanos() as u32;
+    sent + jitter(spec.ttl / 3, lease, round)
+}
+
+pub(super) fn not_held() -> Error {
+    Error::new(ErrorKind::NotHeld, "the lease is not held: it was lost or released before")
+}
+
+pub(super) fn lost(reason: LossReason) -> Error {
+    Error::new(ErrorKind::NotHeld, format!("the lease is not held: {reason}"))
+}

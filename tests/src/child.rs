@@ -1,0 +1,165 @@
+//! A child process whose output the test reads line by line.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::process;
+
+/// Lines that the child may print before the test reads them.
+const UNREAD_LIMIT: usize = 16_384;
+
+/// A running program. Its standard error goes to that of the test.
+///
+/// Dropping the value kills the program, paused or not.
+#[derive(Debug)]
+pub struct Child {
+    program: String,
+    process: std::process::Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Child {
+    /// Starts `program` with `args`.
+    pub fn spawn<A: AsRef<OsStr>>(program: &Path, args: impl IntoIterator<Item = A>) -> Self {
+        let name = program.display().to_string();
+        let mut process = Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("starting {name}: {error}"));
+        let stdout = process.stdout.take().expect("standard output is piped");
+        let (sender, lines) = mpsc::channel(UNREAD_LIMIT);
+        // The thread ends with the child: its end closes the pipe.
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(line) {
+                    eprintln!("more than {UNREAD_LIMIT} unread lines of a child: the rest is lost");
+                    break;
+                }
+            }
+        });
+        Self {
+            program: name,
+            process,
+            lines,
+        }
+    }
+
+    /// The next line that starts with `prefix`; the lines before it are dropped.
+    ///
+    /// Panics, with what was read instead, if there is none within `limit` or the child's output
+    /// ends first.
+    pub async fn wait_line(&mut self, prefix: &str, limit: Duration) -> String {
+        let end = Instant::now() + limit;
+        let mut others = Vec::new();
+        loop {
+            match timeout_at(end, self.lines.recv()).await {
+                Ok(Some(line)) if line.starts_with(prefix) => return line,
+                Ok(Some(line)) => others.push(line),
+                Ok(None) => panic!(
+                    "{}: the output ended with no line \"{prefix}…\"; instead: {others:#?}",
+                    self.program
+                ),
+                Err(elapsed) => panic!(
+                    "{}: no line \"{prefix}…\" within {limit:?} ({elapsed}); instead: {others:#?}",
+                    self.program
+                ),
+            }
+        }
+    }
+
+    /// The lines that were printed so far and not read yet.
+    pub fn unread_lines(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Stops the process (SIGSTOP) and returns once it stands still.
+    pub fn pause(&self) {
+        process::pause(&self.process);
+    }
+
+    /// Lets the process run on (SIGCONT).
+    pub fn resume(&self) {
+        process::resume(&self.process);
+    }
+
+    /// Kills the process (SIGKILL) and waits for its end.
+    pub fn kill9(&mut self) {
+        process::kill(&mut self.process);
+    }
+
+    /// Waits until the process ends by itself, and tells whether it succeeded.
+    ///
+    /// Panics after `limit`.
+    pub async fn wait_exit(&mut self, limit: Duration) -> bool {
+        let process = &mut self.process;
+        let what = format!("the end of {}", self.program);
+        let status = crate::eventually(limit, &what, async || {
+            process.try_wait().expect("the child can be waited for")
+        });
+        status.await.success()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        process::kill(&mut self.process);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn shell(script: &str) -> Child {
+        Child::spawn(Path::new("/bin/sh"), ["-c", script])
+    }
+
+    #[tokio::test]
+    async fn reads_lines_and_the_end() {
+        let mut child = shell("echo noise; echo token 7; exit 3");
+        assert_eq!(child.wait_line("token ", LIMIT).await, "token 7");
+        assert!(!child.wait_exit(LIMIT).await);
+    }
+
+    #[tokio::test]
+    #[should_panic(
+        expected = "the output ended with no line \"token…\"; instead: [\n    \"noise\""
+    )]
+    async fn tells_what_came_instead() {
+        shell("echo noise").wait_line("token", LIMIT).await;
+    }
+
+    #[tokio::test]
+    async fn a_paused_child_is_silent_until_resumed() {
+        let mut child = shell("while :; do echo tick; sleep 0.005; done");
+        child.wait_line("tick", LIMIT).await;
+        child.pause();
+        // What was in the pipe before arrives; then nothing more does.
+        crate::eventually(LIMIT, "silence", async || {
+            child.unread_lines();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            child.unread_lines().is_empty()
+        })
+        .await;
+        child.resume();
+        child.wait_line("tick", LIMIT).await;
+        child.pause();
+        child.kill9();
+    }
+}

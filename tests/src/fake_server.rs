@@ -1,0 +1,168 @@
+//! A server that answers whatever the test wants.
+
+use std::fmt::{self, Debug};
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::Resp;
+
+/// Commands kept for [`FakeServer::commands`]; the later ones are answered but not kept.
+const COMMAND_LIMIT: usize = 10_000;
+
+type Answer = dyn Fn(&[String]) -> String + Send + Sync;
+
+struct Shared {
+    answer: Box<Answer>,
+    commands: Mutex<Vec<Vec<String>>>,
+}
+
+impl Shared {
+    fn remember(&self, command: Vec<String>) {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        if commands.len() < COMMAND_LIMIT {
+            commands.push(command);
+        }
+    }
+}
+
+/// A minimal RESP2 server. It has no commands but those that its closure answers.
+///
+/// Dropping it closes its connections.
+pub struct FakeServer {
+    port: u16,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl FakeServer {
+    /// A server that answers each command, given as its words, with what the closure returns: raw
+    /// RESP2, for example `"+OK\r\n"`. An empty answer is none at all.
+    pub async fn start(answer: impl Fn(&[String]) -> String + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .unwrap_or_else(|error| panic!("binding a fake server: {error}"));
+        let port = listener
+            .local_addr()
+            .expect("a bound listener has an address")
+            .port();
+        let shared = Arc::new(Shared {
+            answer: Box::new(answer),
+            commands: Mutex::default(),
+        });
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Self { port, shared, task }
+    }
+
+    /// A server that greets like Redis and answers INFO with `text`: for example
+    /// `"# Server\r\nredis_version:6.2.14\r\n"`. It knows no HELLO, so it cannot speak RESP3, and
+    /// no command beyond those that a client sends when it connects.
+    pub async fn with_info(text: &str) -> Self {
+        let info = format!("${}\r\n{text}\r\n", text.len());
+        Self::start(move |command| {
+            let name = command[0].to_uppercase();
+            match name.as_str() {
+                "PING" => "+PONG\r\n".to_owned(),
+                "CLIENT" | "SELECT" => "+OK\r\n".to_owned(),
+                "INFO" => info.clone(),
+                _ => format!("-ERR unknown command '{}'\r\n", command[0]),
+            }
+        })
+        .await
+    }
+
+    /// `redis://127.0.0.1:port`
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The commands it got so far, from all connections (the first 10,000).
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        self.shared
+            .commands
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Debug for FakeServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FakeServer")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // The connections end with the set, and the set with this task.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(serve(stream, Arc::clone(&shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+    let mut unread = Vec::new();
+    while stream.read_buf(&mut unread).await? > 0 {
+        while let Some((value, length)) = Resp::parse(&unread) {
+            unread.drain(..length);
+            let Resp::Array(words) = value else {
+                panic!("not a command: {value:?}")
+            };
+            let words: Vec<String> = words.iter().filter_map(Resp::as_string).collect();
+            let answer = (shared.answer)(&words);
+            shared.remember(words);
+            stream.write_all(answer.as_bytes()).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Admin;
+
+    #[tokio::test]
+    async fn claims_what_it_is_told() {
+        let server = FakeServer::with_info("# Server\r\nredis_version:6.2.14\r\n").await;
+        assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
+        let mut admin = Admin::connect_port(server.port()).await;
+        assert_eq!(admin.string(&["PING"]).await.as_deref(), Some("PONG"));
+        assert_eq!(
+            admin.info("server", "redis_version").await.as_deref(),
+            Some("6.2.14")
+        );
+        admin.ok(&["CLIENT", "SETNAME", "x"]).await;
+        admin.ok(&["SELECT", "0"]).await;
+        let unknown = Resp::Error("ERR unknown command 'HELLO'".into());
+        assert_eq!(admin.command(&["HELLO", "3"]).await, unknown);
+        assert_eq!(server.commands()[1], ["INFO", "server"]);
+    }
+
+    #[tokio::test]
+    async fn dropping_it_closes_its_connections() {
+        let server = FakeServer::start(|_| String::new()).await;
+        let mut admin = Admin::connect_port(server.port()).await;
+        drop(server);
+        assert!(admin.next_value().await.is_err());
+    }
+}

@@ -1,0 +1,244 @@
+use std::io::ErrorKind;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::eventually;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// Long enough for loopback to have delivered what it would deliver.
+const QUIET: Duration = Duration::from_millis(60);
+
+/// A server that sends back what it gets.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                tokio::io::copy(&mut read, &mut write).await.ok();
+            });
+        }
+    });
+    port
+}
+
+async fn connect(proxy: &Proxy) -> TcpStream {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port()))
+        .await
+        .expect("the proxy accepts")
+}
+
+async fn send(stream: &mut TcpStream, text: &str) {
+    stream
+        .write_all(text.as_bytes())
+        .await
+        .expect("the connection is open");
+}
+
+async fn expect(stream: &mut TcpStream, text: &str) {
+    let mut bytes = vec![0; text.len()];
+    timeout(LIMIT, stream.read_exact(&mut bytes))
+        .await
+        .expect(text)
+        .expect("it is open");
+    assert_eq!(bytes, text.as_bytes());
+}
+
+async fn expect_silence(stream: &mut TcpStream) {
+    assert!(
+        timeout(QUIET, stream.read_u8()).await.is_err(),
+        "bytes came, or an end"
+    );
+}
+
+/// The reset may come so soon that the connection already fails to be made.
+async fn expect_refused(proxy: &Proxy) {
+    match TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).await {
+        Ok(mut stream) => expect_reset(&mut stream).await,
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+async fn expect_reset(stream: &mut TcpStream) {
+    let read = timeout(LIMIT, stream.read_u8())
+        .await
+        .expect("a reset")
+        .expect_err("a reset");
+    assert_eq!(read.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn passes_bytes_and_ends_and_counts() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    send(&mut stream, "hello").await;
+    expect(&mut stream, "hello").await;
+    assert_eq!(proxy.connections(), 1);
+    assert_eq!(
+        (proxy.bytes(Direction::Up), proxy.bytes(Direction::Down)),
+        (5, 5)
+    );
+
+    let big = "x".repeat(3 << 20);
+    let (mut read, mut write) = stream.split();
+    let mut back = Vec::new();
+    let (_, ()) = tokio::join!(read.read_to_end(&mut back), async {
+        write
+            .write_all(big.as_bytes())
+            .await
+            .expect("the connection is open");
+        write.shutdown().await.expect("the connection is open");
+    });
+    assert!(back == big.as_bytes());
+    eventually(LIMIT, "the end of the connection", async || {
+        proxy.open_connections() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn holds_requests_and_delivers_them_in_order() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    proxy.set(Direction::Up, Mode::Hold);
+    send(&mut stream, "one,").await;
+    eventually(LIMIT, "held bytes", async || proxy.held(Direction::Up) == 4).await;
+    send(&mut stream, "two").await;
+    stream.shutdown().await.expect("the connection is open");
+    let mut later = connect(&proxy).await;
+    send(&mut later, "three").await;
+    expect_silence(&mut stream).await;
+    assert_eq!(proxy.bytes(Direction::Down), 0);
+
+    proxy.set(Direction::Up, Mode::Pass);
+    expect(&mut stream, "one,two").await;
+    expect(&mut later, "three").await;
+    assert_eq!(stream.read(&mut [0]).await.expect("an orderly end"), 0);
+    assert_eq!(proxy.held(Direction::Up), 0);
+}
+
+#[tokio::test]
+async fn a_black_hole_swallows_all_and_healing_resets() {
+    let proxy = Proxy::start(echo().await).await;
+    let (mut old, mut idle) = (connect(&proxy).await, connect(&proxy).await);
+    send(&mut old, "1").await;
+    expect(&mut old, "1").await;
+    proxy.set_both(Mode::BlackHole);
+    let mut new = connect(&proxy).await;
+    send(&mut old, "22").await;
+    send(&mut new, "333").await;
+    eventually(LIMIT, "the bytes", async || proxy.bytes(Direction::Up) == 6).await;
+    expect_silence(&mut old).await;
+    expect_silence(&mut new).await;
+
+    // What lost bytes stays half-open; what lost none goes on.
+    proxy.set_both(Mode::Pass);
+    send(&mut old, "4444").await;
+    send(&mut idle, "5").await;
+    expect(&mut idle, "5").await;
+    expect_silence(&mut old).await;
+
+    proxy.heal();
+    expect_reset(&mut old).await;
+    expect_reset(&mut new).await;
+    send(&mut idle, "6").await;
+    expect(&mut idle, "6").await;
+    assert_eq!(proxy.bytes(Direction::Down), 3);
+}
+
+#[tokio::test]
+async fn replies_vanish_and_requests_do_not() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    proxy.discard_replies(true);
+    send(&mut stream, "request").await;
+    eventually(LIMIT, "the reply", async || {
+        proxy.bytes(Direction::Down) == 7
+    })
+    .await;
+    proxy.discard_replies(false);
+    expect_silence(&mut stream).await;
+    proxy.heal();
+    expect_reset(&mut stream).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cuts_present_connections_and_refuses_new_ones() {
+    let proxy = Proxy::start(echo().await).await;
+    let (mut first, mut second) = (connect(&proxy).await, connect(&proxy).await);
+    eventually(LIMIT, "both connections", async || {
+        proxy.open_connections() == 2
+    })
+    .await;
+    proxy.set(Direction::Up, Mode::Hold);
+    send(&mut second, "lost").await;
+    eventually(LIMIT, "held bytes", async || proxy.held(Direction::Up) == 4).await;
+    proxy.cut().await;
+    assert_eq!(
+        (proxy.open_connections(), proxy.held(Direction::Up)),
+        (0, 0)
+    );
+    expect_reset(&mut first).await;
+    expect_reset(&mut second).await;
+
+    proxy.set(Direction::Up, Mode::Pass);
+    proxy.refuse(true);
+    expect_refused(&proxy).await;
+    assert_eq!(proxy.connections(), 2);
+    proxy.refuse(false);
+    let mut third = connect(&proxy).await;
+    send(&mut third, "3").await;
+    expect(&mut third, "3").await;
+}
+
+#[tokio::test]
+async fn delays_each_direction() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    proxy.latency(Duration::from_millis(40));
+    let start = Instant::now();
+    send(&mut stream, "slow").await;
+    expect(&mut stream, "slow").await;
+    assert!(start.elapsed() >= Duration::from_millis(80));
+}
+
+#[tokio::test]
+async fn a_dead_target_resets_unless_nothing_passes() {
+    let proxy = Proxy::start(crate::ports::free_port()).await;
+    expect_refused(&proxy).await;
+    proxy.set_both(Mode::BlackHole);
+    let mut stream = connect(&proxy).await;
+    send(&mut stream, "into the void").await;
+    expect_silence(&mut stream).await;
+    proxy.heal();
+    expect_reset(&mut stream).await;
+}
+
+#[tokio::test]
+async fn dropping_it_closes_its_connections() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    send(&mut stream, "1").await;
+    expect(&mut stream, "1").await;
+    drop(proxy);
+    assert!(matches!(timeout(LIMIT, stream.read_u8()).await, Ok(Err(_))));
+}
+
+#[tokio::test]
+#[should_panic(expected = "a proxy holds more than 16777216 bytes Up")]
+async fn holding_too_much_fails_the_test() {
+    let proxy = Proxy::start(echo().await).await;
+    let mut stream = connect(&proxy).await;
+    proxy.set(Direction::Up, Mode::Hold);
+    drop(stream.write_all(&vec![0; 18 << 20]).await);
+    eventually(LIMIT, "the proxy's complaint", async || {
+        proxy.connections() == 2
+    })
+    .await;
+}

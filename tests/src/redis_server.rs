@@ -1,0 +1,244 @@
+//! Real Redis servers.
+
+mod config;
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+pub use config::RedisConfig;
+
+use crate::{Admin, Resp, eventually, process};
+
+/// For a server to answer after its start, and to end when it is asked to.
+const LIMIT: Duration = Duration::from_secs(10);
+const PORT_ATTEMPTS: usize = 20;
+/// What Redis logs when another process was faster to bind the port.
+const PORT_TAKEN: &str = "Failed listening on port";
+
+#[derive(PartialEq, Eq)]
+enum Launch {
+    Answers,
+    PortTaken,
+}
+
+/// A `redis-server` process (or what `LEASEHOLD_REDIS_SERVER` names instead) with its own folder.
+///
+/// Dropping it kills the process, paused or not, and removes the folder.
+#[derive(Debug)]
+pub struct RedisServer {
+    folder: TempDir,
+    config: RedisConfig,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts a server that keeps nothing on disk.
+    pub async fn start() -> Self {
+        Self::config().start().await
+    }
+
+    /// A configuration to change before [`RedisConfig::start`].
+    pub fn config() -> RedisConfig {
+        RedisConfig::default()
+    }
+
+    /// `redis://127.0.0.1:port`, with the password if there is one.
+    pub fn url(&self) -> String {
+        match &self.config.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// The port, the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The password that it asks for.
+    pub fn password(&self) -> Option<&str> {
+        self.config.password.as_deref()
+    }
+
+    /// The Unix socket. Panics if it was not configured to have one.
+    pub fn socket_path(&self) -> PathBuf {
+        assert!(self.config.unix_socket, "configure it with unix_socket()");
+        self.folder.path().join("redis.sock")
+    }
+
+    /// The folder of its log and data.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process id. Panics if it does not run.
+    pub fn pid(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// Stops the process (SIGSTOP) and returns once it stands still. Its port still accepts
+    /// connections and bytes, as the kernel does that.
+    pub fn pause(&self) {
+        process::pause(self.running());
+    }
+
+    /// Lets the process run on (SIGCONT).
+    pub fn resume(&self) {
+        process::resume(self.running());
+    }
+
+    /// Kills the process (SIGKILL), paused or not, and waits for its end.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            process::kill(&mut child);
+        }
+    }
+
+    /// Asks the process to end (SIGTERM), and waits until it has.
+    pub async fn stop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        process::signal(child, Signal::TERM);
+        process::resume(child);
+        eventually(LIMIT, "the end of redis-server", async || {
+            child.try_wait().expect("the child can be waited for")
+        })
+        .await;
+        self.child = None;
+    }
+
+    /// Starts a new process on the same port and folder, killing the present one if it runs, and
+    /// waits until it answers.
+    pub async fn restart(&mut self) {
+        self.kill();
+        for _ in 0..PORT_ATTEMPTS {
+            if self.launch().await == Launch::Answers {
+                return;
+            }
+            // Nobody binds this port on purpose, so it is free again in a moment.
+            tokio::time::sleep(LIMIT / 100).await;
+        }
+        panic!(
+            "port {} was taken by another process: {}",
+            self.port,
+            self.log_tail()
+        );
+    }
+
+    fn running(&self) -> &Child {
+        self.child
+            .as_ref()
+            .expect("redis-server was killed or stopped, and not restarted")
+    }
+
+    /// Starts a process and waits until this very process answers.
+    async fn launch(&mut self) -> Launch {
+        self.child = Some(self.spawn());
+        eventually(LIMIT, "an answer of redis-server", async || {
+            let child = self.child.as_mut().expect("it was set above");
+            if let Some(status) = child.try_wait().expect("the child can be waited for") {
+                self.child = None;
+                let log = self.log_tail();
+                assert!(
+                    log.contains(PORT_TAKEN),
+                    "redis-server ended with {status}: {log}"
+                );
+                return Some(Launch::PortTaken);
+            }
+            match self.answers().await {
+                Ok(true) => Some(Launch::Answers),
+                Err(error) if error.kind() == io::ErrorKind::Other => {
+                    panic!(
+                        "redis-server refuses the test: {error}; {}",
+                        self.log_tail()
+                    )
+                }
+                Ok(false) | Err(_) => None,
+            }
+        })
+        .await
+    }
+
+    /// Whether this process, not another that has the port, answers PING.
+    async fn answers(&self) -> io::Result<bool> {
+        let mut admin = Admin::try_connect(self.port, self.password()).await?;
+        if admin.try_command(&["PING"]).await? != Resp::Simple("PONG".into()) {
+            return Ok(false); // It still loads its data.
+        }
+        let info = admin
+            .try_command(&["INFO", "server"])
+            .await?
+            .as_string()
+            .unwrap_or_default();
+        let mine = format!("process_id:{}", self.pid());
+        Ok(info.lines().any(|line| line == mine))
+    }
+
+    fn spawn(&self) -> Child {
+        let config = &self.config;
+        let folder = self.folder.path();
+        let program = env::var_os("LEASEHOLD_REDIS_SERVER").unwrap_or("redis-server".into());
+        // Each start has its own log, so that the last lines are of the last start.
+        let log = File::create(self.log_path())
+            .unwrap_or_else(|error| panic!("making the log of redis-server: {error}"));
+        let errors = log.try_clone().expect("a file handle can be duplicated");
+        let mut command = Command::new(&program);
+        command
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1", "--daemonize", "no", "--save", ""])
+            .args([
+                "--appendonly",
+                if config.append_only { "yes" } else { "no" },
+            ])
+            .args(["--appendfsync", "always", "--dir", "."])
+            // A replica need not wait for others to sync with it: 5 s by default.
+            .args(["--repl-diskless-sync-delay", "0"]);
+        if let Some(password) = &config.password {
+            command.args(["--requirepass", password]);
+        }
+        if config.unix_socket {
+            command.arg("--unixsocket").arg(self.socket_path());
+        }
+        command
+            .args(&config.args)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("redis.log")
+    }
+
+    /// The last lines that the process logged.
+    pub fn log_tail(&self) -> String {
+        let log = fs::read(self.log_path()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        let mut tail = "the end of its log:\n".to_owned();
+        for line in &lines[lines.len().saturating_sub(20)..] {
+            writeln!(tail, "    {line}").expect("a string takes every write");
+        }
+        tail
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests;

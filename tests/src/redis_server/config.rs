@@ -1,0 +1,83 @@
+//! How a server is to be.
+
+use super::{Launch, PORT_ATTEMPTS, RedisServer};
+use crate::ports;
+
+/// How a [`RedisServer`] is to be.
+#[derive(Clone, Debug, Default)]
+pub struct RedisConfig {
+    pub(super) args: Vec<String>,
+    pub(super) password: Option<String>,
+    pub(super) unix_socket: bool,
+    pub(super) append_only: bool,
+}
+
+impl RedisConfig {
+    /// More arguments of `redis-server`: `["--databases", "4"]`.
+    #[must_use]
+    pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Asks clients for this password (`--requirepass`). [`RedisServer::url`] carries it.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        assert!(
+            password.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+            "the URL would need escapes for the password {password:?}"
+        );
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Listens on a Unix socket too: [`RedisServer::socket_path`].
+    #[must_use]
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Makes it a replica of `primary`. Replication takes a moment to begin: wait for
+    /// `master_link_status` to be `up` in INFO.
+    #[must_use]
+    pub fn replica_of(self, primary: &RedisServer) -> Self {
+        let config = self.args(["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+        match &primary.config.password {
+            Some(password) => config.args(["--masterauth", password]),
+            None => config,
+        }
+    }
+
+    /// Keeps every write on disk before it answers, so that data survives [`RedisServer::kill`].
+    /// Without this a restarted server is empty.
+    #[must_use]
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub async fn start(self) -> RedisServer {
+        let folder = tempfile::Builder::new()
+            .prefix("leasehold-redis-")
+            .tempdir()
+            .unwrap_or_else(|error| panic!("making a folder for redis-server: {error}"));
+        let mut server = RedisServer {
+            folder,
+            config: self,
+            port: 0,
+            child: None,
+        };
+        for _ in 0..PORT_ATTEMPTS {
+            server.port = ports::free_port();
+            if server.launch().await == Launch::Answers {
+                return server;
+            }
+        }
+        panic!(
+            "{PORT_ATTEMPTS} ports were taken by others: {}",
+            server.log_tail()
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Waiting for a condition instead of sleeping and hoping.
+
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
+
+/// What a condition of [`eventually`] may answer: `bool`, or an `Option` of what it found.
+pub trait Condition {
+    /// What [`eventually`] returns when the condition holds.
+    type Found;
+
+    /// The finding, if the condition holds.
+    fn found(self) -> Option<Self::Found>;
+}
+
+impl Condition for bool {
+    type Found = ();
+
+    fn found(self) -> Option<()> {
+        self.then_some(())
+    }
+}
+
+impl<T> Condition for Option<T> {
+    type Found = T;
+
+    fn found(self) -> Option<T> {
+        self
+    }
+}
+
+/// Asks `condition` every few milliseconds until it holds, and returns what it found.
+///
+/// Panics after `limit`, naming `what`; also if one call of `condition` hangs that long.
+///
+/// ```
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().expect("rt").block_on(async {
+/// let mut calls = 0;
+/// leasehold_tests::eventually(Duration::from_secs(5), "three calls", async || {
+///     calls += 1;
+///     calls == 3
+/// })
+/// .await;
+/// # });
+/// ```
+pub async fn eventually<C, R>(limit: Duration, what: &str, mut condition: C) -> R::Found
+where
+    C: AsyncFnMut() -> R,
+    R: Condition,
+{
+    let end = Instant::now() + limit;
+    loop {
+        match timeout_at(end, condition()).await {
+            Err(elapsed) => panic!("not within {limit:?}: {what} (during a check: {elapsed})"),
+            Ok(answer) => {
+                if let Some(found) = answer.found() {
+                    return found;
+                }
+            }
+        }
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
+        sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// A name that no other test, process or run uses.
+pub fn unique_name(prefix: &str) -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("the clock is past 1970")
+        .as_micros();
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{prefix}-{}-{now}-{count}", process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn returns_what_was_found() {
+        let mut left = 3;
+        let found = eventually(Duration::from_secs(5), "a finding", async || {
+            left -= 1;
+            (left == 0).then_some("here")
+        })
+        .await;
+        assert_eq!(found, "here");
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "not within 20ms: the impossible")]
+    async fn names_what_did_not_happen() {
+        eventually(Duration::from_millis(20), "the impossible", async || false).await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "an answer (during a check")]
+    async fn a_check_that_hangs_is_a_failure() {
+        let hang = async || std::future::pending::<bool>().await;
+        eventually(Duration::from_millis(20), "an answer", hang).await;
+    }
+
+    #[test]
+    fn names_differ() {
+        assert_ne!(unique_name("a"), unique_name("a"));
+    }
+}
