@@ -67,7 +67,11 @@ impl Acquiring {
             Wait::Until(until) => Some(until),
             Wait::Never | Wait::Forever => None,
         };
-        self.callers.iter().filter_map(until).min().map_or(own, |until| until.min(own))
+        self.callers
+            .iter()
+            .filter_map(until)
+            .min()
+            .map_or(own, |until| until.min(own))
     }
 
     /// The last moment at which any caller still wants the lock.
@@ -76,7 +80,11 @@ impl Acquiring {
             Wait::Until(until) => until,
             Wait::Never | Wait::Forever => Timestamp::NEVER,
         };
-        self.callers.iter().map(until).max().unwrap_or(Timestamp::NEVER)
+        self.callers
+            .iter()
+            .map(until)
+            .max()
+            .unwrap_or(Timestamp::NEVER)
     }
 }
 
@@ -126,12 +134,13 @@ impl Engine {
 
     pub(super) fn acquiring_time(&mut self, id: LockId) {
         self.dismiss_callers(id);
-        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        let now = self.now;
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         match acquiring.flight {
-            Some(flight) if flight.give_up <= self.now => {
-                self.attempt_failed(id, flight, no_answer());
-            }
-            None if acquiring.pace.next <= self.now => self.attempt(id),
+            Some(flight) if flight.give_up <= now => self.attempt_failed(id, flight, &no_answer()),
+            None if acquiring.pace.next <= now => self.attempt(id),
             _ => {}
         }
     }
@@ -140,16 +149,30 @@ impl Engine {
         match answer {
             Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
             Ok((Reply::Busy { expires }, time)) => self.busy(id, expires, time),
-            // The server's clock was not where the anchor said; by this reply it is known anew.
-            Ok((Reply::Late, _)) => self.attempt_failed(id, flight, came_late()),
-            Ok(_) => self.attempt_failed(id, flight, mismatch()),
-            Err(error) => self.attempt_failed(id, flight, error),
+            Ok((Reply::Late, _)) => self.came_late(id, flight),
+            Ok(_) => self.attempt_failed(id, flight, &mismatch()),
+            Err(error) => self.attempt_failed(id, flight, &error),
         }
+    }
+
+    /// The server did nothing. Its clock was not where the anchor said; by this reply it is known
+    /// anew, so asking again at once may succeed.
+    fn came_late(&mut self, id: LockId, flight: Flight) {
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
+        if acquiring.pace.failures > 0 {
+            return self.attempt_failed(id, flight, &came_late());
+        }
+        acquiring.pace.failures = 1;
+        self.attempt(id);
     }
 
     /// Ends the acquisition with this error for everyone who waits.
     pub(super) fn fail_acquiring(&mut self, id: LockId, error: &Error) {
-        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         for caller in std::mem::take(&mut acquiring.callers) {
             self.complete(caller.call, Err(error.clone()));
         }
@@ -158,12 +181,18 @@ impl Engine {
 
     /// Nobody wants the lock any more. If it may have been taken all the same, it is given back.
     pub(super) fn end_acquiring(&mut self, id: LockId) {
-        let Some(lock) = self.locks.get_mut(&id) else { return };
-        let Phase::Acquiring(acquiring) = &lock.phase else { return };
+        let Some(lock) = self.locks.get_mut(&id) else {
+            return;
+        };
+        let Phase::Acquiring(acquiring) = &lock.phase else {
+            return;
+        };
         let lease = acquiring.lease;
         let attempt = acquiring.flight.map(|flight| flight.attempt);
         let in_flight = acquiring.flight.map(|flight| flight.give_up);
         let until = in_flight.max(acquiring.doubt);
+        // The answer to the last attempt says nothing of earlier ones.
+        let attempt = attempt.filter(|_| acquiring.doubt.is_none());
         let spec = lock.spec.clone();
         lock.phase = Phase::Idle;
         if let Some(until) = until {
@@ -175,9 +204,15 @@ impl Engine {
         let (now, client) = (self.now, self.settings.client);
         let timeout = self.settings.command_timeout;
         let attempt = self.next_id();
-        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         let give_up = (now + timeout.min(spec.ttl)).min(acquiring.wanted_until());
-        let flight = Flight { attempt, sent: now, give_up };
+        let flight = Flight {
+            attempt,
+            sent: now,
+            give_up,
+        };
         acquiring.flight = Some(flight);
         let command = Command::Acquire(Acquire {
             key: spec.key.clone(),
@@ -187,25 +222,34 @@ impl Engine {
             owner: spec.owner.clone(),
             counter: spec.counter,
         });
-        let origin = Origin { whose: Whose::Lock(id), attempt };
+        let origin = Origin {
+            whose: Whose::Lock(id),
+            attempt,
+        };
         if let Err(error) = self.send(origin, command, give_up) {
             // Nothing was sent, so nothing is in doubt.
-            let never_sent = Flight { give_up: now, ..flight };
-            self.attempt_failed(id, never_sent, error);
+            let never_sent = Flight {
+                give_up: now,
+                ..flight
+            };
+            self.attempt_failed(id, never_sent, &error);
         }
     }
 
     fn acquired(&mut self, id: LockId, flight: Flight, held: Held, time: ServerTime) {
+        let now = self.now;
         let deadline = clock::deadline(flight.sent, time, held.expires);
-        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let callers = std::mem::take(&mut acquiring.callers);
         let leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         let tenure = Tenure::new(&spec, lease, held.token, flight.sent, deadline, leases);
-        if tenure.is_over(&spec, self.now) {
+        if tenure.is_over(&spec, now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
             acquiring.callers = callers;
-            return self.attempt_failed(id, flight, no_answer());
+            return self.attempt_failed(id, flight, &no_answer());
         }
         let grant = tenure.grant();
         // That the lock could be taken proves that the tenure before is over.
@@ -213,8 +257,12 @@ impl Engine {
         if let Some(lock) = self.locks.get_mut(&id) {
             lock.phase = Phase::Held(tenure);
         }
-        let remaining = deadline.since(self.now);
-        let event = LeaseEvent::Acquired { name: spec.name.clone(), token: grant.token, remaining };
+        let remaining = deadline.since(now);
+        let event = LeaseEvent::Acquired {
+            name: spec.name.clone(),
+            token: grant.token,
+            remaining,
+        };
         self.emit(id, event, Some(deadline));
         for caller in callers {
             self.complete(caller.call, Ok(Done::Acquired(grant)));
@@ -223,13 +271,18 @@ impl Engine {
 
     fn busy(&mut self, id: LockId, expires: Option<ServerTime>, time: ServerTime) {
         let now = self.now;
-        let Some((spec, acquiring)) = self.acquiring(id) else { return };
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         let first = !acquiring.busy;
         acquiring.busy = true;
         acquiring.flight = None;
         acquiring.silence = None;
-        acquiring.doubt = None;
-        acquiring.polls.back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);
+        // Attempts that cannot take effect any more did not take the lock.
+        acquiring.doubt = acquiring.doubt.filter(|until| *until > now);
+        acquiring
+            .polls
+            .back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);
         // Redis lets a key live through the millisecond it expires in.
         let at_expiry = expires.map(|at| now + at.since(time) + Duration::from_millis(1));
         let poll = acquiring.polls.next;
@@ -237,24 +290,38 @@ impl Engine {
         let name = spec.name.clone();
         self.dismiss_callers(id);
         if first && self.acquiring(id).is_some() {
-            self.emit(id, LeaseEvent::Waiting { name, position: None }, None);
+            self.emit(
+                id,
+                LeaseEvent::Waiting {
+                    name,
+                    position: None,
+                },
+                None,
+            );
         }
     }
 
-    fn attempt_failed(&mut self, id: LockId, flight: Flight, error: Error) {
+    fn attempt_failed(&mut self, id: LockId, flight: Flight, error: &Error) {
         let (now, patience) = (self.now, self.settings.patience);
-        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         acquiring.flight = None;
         let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
         if flight.give_up > flight.sent && !refused {
             acquiring.doubt = acquiring.doubt.max(Some(flight.give_up));
         }
         if !error.is_transient() {
-            return self.fail_acquiring(id, &error);
+            return self.fail_acquiring(id, error);
         }
-        let since = acquiring.silence.as_ref().map_or(flight.sent, |(since, _)| *since);
+        let since = acquiring
+            .silence
+            .as_ref()
+            .map_or(flight.sent, |(since, _)| *since);
         acquiring.silence = Some((since, error.clone()));
-        acquiring.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, acquiring.lease);
+        acquiring
+            .pace
+            .back_off(now, FIRST_RETRY, SLOWEST_RETRY, acquiring.lease);
         let impatient = acquiring
             .callers
             .extract_if(.., |caller| match caller.wait {
@@ -272,7 +339,9 @@ impl Engine {
     /// Answers the callers whose time to wait is over, and ends the acquisition if it was all.
     fn dismiss_callers(&mut self, id: LockId) {
         let now = self.now;
-        let Some((_, acquiring)) = self.acquiring(id) else { return };
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
         // A caller that does not wait is content with the first answer after it asked.
         let answered = acquiring.flight.is_none() && acquiring.busy && acquiring.silence.is_none();
         let over = acquiring
@@ -308,18 +377,31 @@ impl Engine {
 
 impl Tenure {
     pub(super) fn grant(&self) -> Grant {
-        Grant { lease: self.lease, token: self.token, deadline: self.deadline }
+        Grant {
+            lease: self.lease,
+            token: self.token,
+            deadline: self.deadline,
+        }
     }
 }
 
 pub(super) fn no_answer() -> Error {
-    Error::new(ErrorKind::Timeout, "the store did not answer in time; whether it acted is unknown")
+    Error::new(
+        ErrorKind::Timeout,
+        "the store did not answer in time; whether it acted is unknown",
+    )
 }
 
 pub(super) fn came_late() -> Error {
-    Error::new(ErrorKind::Timeout, "the request reached the store too late, and it did nothing")
+    Error::new(
+        ErrorKind::Timeout,
+        "the request reached the store too late, and it did nothing",
+    )
 }
 
 pub(super) fn mismatch() -> Error {
-    Error::new(ErrorKind::Store, "the store answered something else than was asked")
+    Error::new(
+        ErrorKind::Store,
+        "the store answered something else than was asked",
+    )
 }

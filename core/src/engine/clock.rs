@@ -56,13 +56,20 @@ mod tests {
         let time = ServerTime::from_millis(1_700_000_000_000);
         let expires = time + Duration::from_secs(30);
         assert_eq!(deadline(local(1_000), time, expires), local(31_000 - 60));
-        assert_eq!(deadline(local(1_000), expires, time), local(1_000), "already over");
+        assert_eq!(
+            deadline(local(1_000), expires, time),
+            local(1_000),
+            "already over"
+        );
     }
 
     #[test]
     fn not_after_counts_from_the_reply_and_leaves_a_margin() {
         let anchor = Anchor::new(ServerTime::from_millis(9_000), local(500));
-        assert_eq!(anchor.not_after(local(1_500)), ServerTime::from_millis(9_998));
+        assert_eq!(
+            anchor.not_after(local(1_500)),
+            ServerTime::from_millis(9_998)
+        );
         assert_eq!(anchor.not_after(local(100)), ServerTime::from_millis(9_000));
     }
 
@@ -75,16 +82,17 @@ mod tests {
         for rate in [999_u64, 1_000, 1_001] {
             for (t0, at, t1) in [(0, 0, 0), (0, 0, 900), (0, 900, 900), (0, 450, 900)] {
                 let server_start = 5_000_000_000_u64;
-                let server_at =
-                    |millis: u64| server_start + (millis - at) * rate;
+                let server_at = |millis: u64| server_start + (millis - at) * rate;
                 let anchor = Anchor::new(ServerTime::from_micros(server_start), local(t1));
                 let give_up = t1 + 2_000;
                 let bound = anchor.not_after(local(give_up));
-                assert!(bound.as_micros() <= server_at(give_up), "{rate} {t0} {at} {t1}");
+                assert!(
+                    bound.as_micros() <= server_at(give_up),
+                    "{rate} {t0} {at} {t1}"
+                );
 
                 let expires = ServerTime::from_micros(server_start) + Duration::from_secs(10);
-                let deadline =
-                    deadline(local(t0), ServerTime::from_micros(server_start), expires);
+                let deadline = deadline(local(t0), ServerTime::from_micros(server_start), expires);
                 let deadline = deadline.as_nanos() / 1_000_000;
                 assert!(server_at(deadline.max(at)) <= expires.as_micros());
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::clock::Anchor;
-use super::io::{Output, RequestId};
+use super::io::{LockId, Output, RequestId};
 use super::pace::Pace;
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
@@ -66,16 +66,20 @@ impl Engine {
         if let State::Down(error) = &self.link.state {
             return Err(error.clone());
         }
-        self.link.outbox.push(Outgoing { origin, command, give_up });
+        self.link.outbox.push(Outgoing {
+            origin,
+            command,
+            give_up,
+        });
         Ok(())
     }
 
     pub(super) fn connected(&mut self) {
         self.link.state = State::Unanchored;
         self.link.pace = Pace::due(self.now);
-        self.probe();
         let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
         self.fail_requests(&error);
+        self.probe();
         self.retry_all();
     }
 
@@ -87,7 +91,9 @@ impl Engine {
 
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
         // Whoever waited for a request that is not known any more was told that it failed.
-        let Some(origins) = self.link.requests.remove(&request) else { return };
+        let Some(origins) = self.link.requests.remove(&request) else {
+            return;
+        };
         match result {
             Ok(batch) => {
                 self.link.state = State::Up(Anchor::new(batch.time, self.now));
@@ -95,16 +101,15 @@ impl Engine {
                 let mut replies = batch.replies.into_iter();
                 for origin in origins {
                     let reply = replies.next().unwrap_or_else(|| {
-                        Err(Error::new(ErrorKind::Store, "the server answered less than was asked"))
+                        Err(Error::new(
+                            ErrorKind::Store,
+                            "the server answered less than was asked",
+                        ))
                     });
                     self.deliver(origin, reply.map(|reply| (reply, batch.time)));
                 }
             }
-            Err(error) if origins.is_empty() => {
-                // A probe: it is tried again when the link's timer says so.
-                drop(error);
-                self.back_off_probe();
-            }
+            Err(_) if origins.is_empty() => self.back_off_probe(),
             Err(error) => {
                 for origin in origins {
                     self.deliver(origin, Err(error.clone()));
@@ -131,7 +136,11 @@ impl Engine {
         let mut outbox = std::mem::take(&mut self.link.outbox);
         for chunk in outbox.chunks(MAX_BATCH) {
             let request = RequestId(self.next_id());
-            let give_up = chunk.iter().map(|out| out.give_up).max().unwrap_or(self.now);
+            let give_up = chunk
+                .iter()
+                .map(|out| out.give_up)
+                .max()
+                .unwrap_or(self.now);
             let batch = chunk.iter().map(|out| Op {
                 command: out.command.clone(),
                 not_after: anchor.not_after(out.give_up),
@@ -139,7 +148,11 @@ impl Engine {
             let batch = batch.collect();
             let origins = chunk.iter().map(|out| out.origin).collect();
             self.link.requests.insert(request, origins);
-            self.outputs.push_back(Output::Send { request, batch, give_up });
+            self.outputs.push_back(Output::Send {
+                request,
+                batch,
+                give_up,
+            });
         }
         outbox.clear();
         // The buffer is kept for the next time.
@@ -156,8 +169,13 @@ impl Engine {
         let request = RequestId(self.next_id());
         let give_up = self.now + self.settings.command_timeout;
         self.link.requests.insert(request, Vec::new());
-        self.outputs.push_back(Output::Send { request, batch: Vec::new(), give_up });
-        self.timers.set(Timed::Link, &mut self.link.wake, Some(give_up));
+        self.outputs.push_back(Output::Send {
+            request,
+            batch: Vec::new(),
+            give_up,
+        });
+        self.timers
+            .set(Timed::Link, &mut self.link.wake, Some(give_up));
     }
 
     fn back_off_probe(&mut self) {
@@ -171,18 +189,10 @@ impl Engine {
     }
 
     fn fail_requests(&mut self, error: &Error) {
-        let probes = |origins: &Vec<Origin>| origins.is_empty();
-        let connected = !matches!(self.link.state, State::Down(_));
         let requests = std::mem::take(&mut self.link.requests);
         let queued = std::mem::take(&mut self.link.outbox);
-        for (request, origins) in requests {
-            if connected && probes(&origins) {
-                self.link.requests.insert(request, origins);
-                continue;
-            }
-            for origin in origins {
-                self.deliver(origin, Err(error.clone()));
-            }
+        for origin in requests.into_values().flatten() {
+            self.deliver(origin, Err(error.clone()));
         }
         for out in queued {
             self.deliver(out.origin, Err(error.clone()));
@@ -197,7 +207,7 @@ impl Engine {
         }
     }
 
-    fn lock_answer(&mut self, id: super::LockId, attempt: u64, answer: Answer) {
+    fn lock_answer(&mut self, id: LockId, attempt: u64, answer: Answer) {
         let flight = match self.locks.get(&id).map(|lock| &lock.phase) {
             Some(Phase::Acquiring(acquiring)) => acquiring.flight,
             Some(Phase::Held(tenure)) => tenure.flight,

@@ -191,7 +191,13 @@ impl Engine {
             {
                 self.complete(call, Err(Error::shutdown()));
             }
-            Input::Acquire { call, lock, spec, lease, wait } => {
+            Input::Acquire {
+                call,
+                lock,
+                spec,
+                lease,
+                wait,
+            } => {
                 self.acquire(lock, spec, lease, acquire::Caller { call, wait });
             }
             Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
@@ -226,7 +232,14 @@ impl Engine {
                 let LockSpec { name, .. } = &*lock.spec;
                 let (name, token) = (name.clone(), tenure.token);
                 let remaining = tenure.deadline.since(now);
-                Some((*id, LeaseEvent::Acquired { name, token, remaining }))
+                Some((
+                    *id,
+                    LeaseEvent::Acquired {
+                        name,
+                        token,
+                        remaining,
+                    },
+                ))
             }
             _ => None,
         };
@@ -236,7 +249,9 @@ impl Engine {
     /// Whether this lock is held now; as [`next_held`](Self::next_held), of one.
     pub fn held(&self, now: Timestamp, lock: LockId) -> Option<LeaseEvent> {
         let before = lock.0.checked_sub(1).map(LockId);
-        self.next_held(now, before).filter(|(id, _)| *id == lock).map(|(_, event)| event)
+        self.next_held(now, before)
+            .filter(|(id, _)| *id == lock)
+            .map(|(_, event)| event)
     }
 }
 
@@ -252,7 +267,11 @@ impl Engine {
     }
 
     fn emit(&mut self, lock: LockId, event: LeaseEvent, deadline: Option<Timestamp>) {
-        self.outputs.push_back(Output::Event { lock, event, deadline });
+        self.outputs.push_back(Output::Event {
+            lock,
+            event,
+            deadline,
+        });
     }
 
     fn run_due(&mut self) {
@@ -278,7 +297,9 @@ impl Engine {
 
     /// Sets a lock's timer to what its phase needs; forgets the lock if it needs nothing.
     fn settle_lock(&mut self, id: LockId) {
-        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let Some(lock) = self.locks.get_mut(&id) else {
+            return;
+        };
         let at = match &lock.phase {
             Phase::Idle => None,
             Phase::Acquiring(acquiring) => Some(acquiring.wake_at()),
@@ -304,7 +325,9 @@ impl Engine {
     }
 
     fn cancel(&mut self, lock: Option<LockId>, call: CallId) {
-        let Some(id) = lock else { return self.end_query(call) };
+        let Some(id) = lock else {
+            return self.end_query(call);
+        };
         match self.locks.get_mut(&id).map(|lock| &mut lock.phase) {
             Some(Phase::Acquiring(acquiring)) => {
                 acquiring.callers.retain(|caller| caller.call != call);
@@ -325,9 +348,13 @@ impl Engine {
         if self.shutdown.is_some() {
             return self.complete(call, Ok(Done::ShutDown));
         }
-        let mut shutdown = Shutdown { call: Some(call), wake: None };
+        let mut shutdown = Shutdown {
+            call: Some(call),
+            wake: None,
+        };
         let until = self.now + self.settings.patience;
-        self.timers.set(Timed::Shutdown, &mut shutdown.wake, Some(until));
+        self.timers
+            .set(Timed::Shutdown, &mut shutdown.wake, Some(until));
         self.shutdown = Some(shutdown);
         let locks: Vec<_> = self.locks.keys().copied().collect();
         for id in locks {
@@ -352,7 +379,9 @@ impl Engine {
     }
 
     fn end_shutdown(&mut self) {
-        let Some(shutdown) = &mut self.shutdown else { return };
+        let Some(shutdown) = &mut self.shutdown else {
+            return;
+        };
         self.timers.set(Timed::Shutdown, &mut shutdown.wake, None);
         if let Some(call) = shutdown.call.take() {
             self.complete(call, Ok(Done::ShutDown));

@@ -14,7 +14,10 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn due(now: Timestamp) -> Self {
-        Self { next: now, failures: 0 }
+        Self {
+            next: now,
+            failures: 0,
+        }
     }
 
     /// Puts the next attempt off: the first retry comes after `base`, each later one after twice
@@ -43,12 +46,14 @@ pub(super) struct Flight {
 
 /// Between 80 and 100 % of a duration. `round` makes it differ from one time to the next.
 pub(super) fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
-    let mixed = mix(seed.0 as u64 ^ (seed.0 >> 64) as u64 ^ u64::from(round));
+    let [high, low] =
+        [seed.0 >> 64, seed.0].map(|half| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(0));
+    let mixed = mix(high ^ low ^ u64::from(round));
     let parts = 800 + u32::try_from(mixed % 201).unwrap_or(0);
     duration / 1_000 * parts
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+/// The finaliser of `SplitMix64` (Steele, Lea and Flood, 2014).
 fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -64,7 +69,11 @@ mod tests {
     fn jitter_spreads_over_the_last_fifth() {
         let whole = Duration::from_secs(10);
         let times: Vec<_> = (0..1_000).map(|i| jitter(whole, LeaseId(77), i)).collect();
-        assert!(times.iter().all(|time| *time >= whole * 4 / 5 && *time <= whole));
+        assert!(
+            times
+                .iter()
+                .all(|time| *time >= whole * 4 / 5 && *time <= whole)
+        );
         assert!(times.iter().any(|time| *time < whole * 84 / 100));
         assert!(times.iter().any(|time| *time > whole * 96 / 100));
     }

@@ -24,14 +24,25 @@ impl Engine {
     pub(super) fn query(&mut self, call: CallId, command: Command) {
         let until = self.now + self.settings.patience;
         let pace = Pace::due(self.now);
-        self.queries.insert(call, Query { command, until, flight: None, pace, wake: None });
+        self.queries.insert(
+            call,
+            Query {
+                command,
+                until,
+                flight: None,
+                pace,
+                wake: None,
+            },
+        );
         self.attempt_query(call);
         self.settle_query(call);
     }
 
     pub(super) fn query_time(&mut self, call: CallId) {
         let now = self.now;
-        let Some(query) = self.queries.get(&call) else { return };
+        let Some(query) = self.queries.get(&call) else {
+            return;
+        };
         match query.flight {
             Some(flight) if flight.give_up <= now => self.query_failed(call, no_answer()),
             None if query.pace.next <= now => self.attempt_query(call),
@@ -42,11 +53,11 @@ impl Engine {
 
     pub(super) fn retry_query(&mut self, call: CallId) {
         let now = self.now;
-        if let Some(query) = self.queries.get_mut(&call) {
-            if query.pace.failures > 0 {
-                query.pace.next = now;
-                self.query_time(call);
-            }
+        if let Some(query) = self.queries.get_mut(&call)
+            && query.pace.failures > 0
+        {
+            query.pace.next = now;
+            self.query_time(call);
         }
     }
 
@@ -80,11 +91,20 @@ impl Engine {
     fn attempt_query(&mut self, call: CallId) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_id();
-        let Some(query) = self.queries.get_mut(&call) else { return };
+        let Some(query) = self.queries.get_mut(&call) else {
+            return;
+        };
         let give_up = (now + timeout).min(query.until);
-        query.flight = Some(Flight { attempt, sent: now, give_up });
+        query.flight = Some(Flight {
+            attempt,
+            sent: now,
+            give_up,
+        });
         let command = query.command.clone();
-        let origin = Origin { whose: Whose::Query(call), attempt };
+        let origin = Origin {
+            whose: Whose::Query(call),
+            attempt,
+        };
         if let Err(error) = self.send(origin, command, give_up) {
             self.query_failed(call, error);
         }
@@ -92,7 +112,9 @@ impl Engine {
 
     fn query_failed(&mut self, call: CallId, error: Error) {
         let now = self.now;
-        let Some(query) = self.queries.get_mut(&call) else { return };
+        let Some(query) = self.queries.get_mut(&call) else {
+            return;
+        };
         query.flight = None;
         if !error.is_transient() || query.until <= now {
             self.end_query(call);
@@ -107,13 +129,24 @@ impl Engine {
 
     fn settle_query(&mut self, call: CallId) {
         if let Some(query) = self.queries.get_mut(&call) {
-            let at = query.flight.map_or(query.pace.next, |flight| flight.give_up);
-            self.timers.set(Timed::Query(call), &mut query.wake, Some(at));
+            let at = query
+                .flight
+                .map_or(query.pace.next, |flight| flight.give_up);
+            self.timers
+                .set(Timed::Query(call), &mut query.wake, Some(at));
         }
     }
 }
 
 fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {
-    let Holder { token, expires, owner } = holder;
-    HolderInfo { token, remaining: expires.map(|expires| expires.since(time)), owner }
+    let Holder {
+        token,
+        expires,
+        owner,
+    } = holder;
+    HolderInfo {
+        token,
+        remaining: expires.map(|expires| expires.since(time)),
+        owner,
+    }
 }

@@ -34,8 +34,8 @@ pub(super) struct Release {
     wake: Option<Timestamp>,
 }
 
-/// An operation on the lease whose answer is not known: until then it may still take effect, and
-/// after it the release is repeated if need be.
+/// An acquisition whose answer is not known: until then it may still take effect, so the release
+/// is repeated after it.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Doubt {
     /// The attempt, if its answer may still come and settle the matter.
@@ -71,9 +71,6 @@ impl Engine {
         let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
         let Phase::Held(tenure) = phase else { return };
         let spec = lock.spec.clone();
-        let doubt = tenure
-            .flight
-            .map(|flight| Doubt { attempt: Some(flight.attempt), until: flight.give_up });
         let release = Release {
             lock: id,
             key: spec.key.clone(),
@@ -81,7 +78,7 @@ impl Engine {
             tenure: Some((spec.name.clone(), tenure.token)),
             call: call.map(|call| (call, self.now + self.settings.patience)),
             until: tenure.deadline,
-            doubt,
+            doubt: None,
             unresolved: false,
             error: None,
             flight: None,
@@ -125,7 +122,9 @@ impl Engine {
 
     pub(super) fn release_time(&mut self, id: u64) {
         let now = self.now;
-        let Some(release) = self.releases.get_mut(&id) else { return };
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
         if release.until <= now {
             return self.release_expired(id);
         }
@@ -133,9 +132,14 @@ impl Engine {
             let error = release.error.clone().unwrap_or_else(no_answer);
             self.complete(call, Err(error));
         }
-        let Some(release) = self.releases.get_mut(&id) else { return };
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
         match release.flight {
-            Some(flight) if flight.give_up <= now => self.release_failed(id, no_answer()),
+            Some(flight) if flight.give_up <= now => {
+                release.unresolved = true;
+                self.release_failed(id, no_answer());
+            }
             None if release.pace.next <= now => self.attempt_release(id),
             _ => {}
         }
@@ -144,17 +148,22 @@ impl Engine {
 
     pub(super) fn retry_release(&mut self, id: u64) {
         let now = self.now;
-        if let Some(release) = self.releases.get_mut(&id) {
-            if release.pace.failures > 0 {
-                release.pace.next = now;
-                self.release_time(id);
-            }
+        if let Some(release) = self.releases.get_mut(&id)
+            && release.pace.failures > 0
+        {
+            release.pace.next = now;
+            self.release_time(id);
         }
     }
 
     pub(super) fn release_answer(&mut self, id: u64, attempt: u64, answer: Answer) {
-        let Some(release) = self.releases.get_mut(&id) else { return };
-        if release.flight.is_none_or(|flight| flight.attempt != attempt) {
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
+        if release
+            .flight
+            .is_none_or(|flight| flight.attempt != attempt)
+        {
             return;
         }
         let unresolved = release.unresolved;
@@ -176,7 +185,9 @@ impl Engine {
     /// The answer to an operation that was in doubt has come.
     pub(super) fn resolve_doubt(&mut self, attempt: u64) {
         let doubts = |release: &&mut Release| {
-            release.doubt.is_some_and(|doubt| doubt.attempt == Some(attempt))
+            release
+                .doubt
+                .is_some_and(|doubt| doubt.attempt == Some(attempt))
         };
         if let Some(release) = self.releases.values_mut().find(doubts) {
             release.doubt = None;
@@ -201,11 +212,23 @@ impl Engine {
     fn attempt_release(&mut self, id: u64) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_id();
-        let Some(release) = self.releases.get_mut(&id) else { return };
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
         let give_up = (now + timeout).min(release.until);
-        release.flight = Some(Flight { attempt, sent: now, give_up });
-        let command = Command::Release { key: release.key.clone(), lease: release.lease };
-        let origin = Origin { whose: Whose::Release(id), attempt };
+        release.flight = Some(Flight {
+            attempt,
+            sent: now,
+            give_up,
+        });
+        let command = Command::Release {
+            key: release.key.clone(),
+            lease: release.lease,
+        };
+        let origin = Origin {
+            whose: Whose::Release(id),
+            attempt,
+        };
         if let Err(error) = self.send(origin, command, give_up) {
             self.release_failed(id, error);
         }
@@ -213,32 +236,37 @@ impl Engine {
 
     fn release_failed(&mut self, id: u64, error: Error) {
         let now = self.now;
-        let Some(release) = self.releases.get_mut(&id) else { return };
-        if error.is_timeout() {
-            release.unresolved = true;
-        }
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
         release.flight = None;
-        release.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.lease);
+        release
+            .pace
+            .back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.lease);
         release.error = Some(error);
     }
 
     /// The store answered; `lost` if the lease had been lost before.
     fn finish_release(&mut self, id: u64, lost_by: Option<LossReason>) {
         let now = self.now;
-        let Some(release) = self.releases.get_mut(&id) else { return };
+        let Some(release) = self.releases.get_mut(&id) else {
+            return;
+        };
         release.flight = None;
-        if let Some(doubt) = release.doubt.filter(|doubt| doubt.until > now) {
-            // An operation on the lease may still be on its way: look again when it cannot be.
-            if release.tenure.is_none() {
-                release.doubt = None;
-                release.pace = Pace::due(doubt.until);
-                return;
-            }
+        if let Some(doubt) = release.doubt.take().filter(|doubt| doubt.until > now) {
+            release.pace = Pace::due(doubt.until);
+            return;
         }
-        let Some(release) = self.end_release(id) else { return };
+        let Some(release) = self.end_release(id) else {
+            return;
+        };
         if let Some((name, token)) = release.tenure {
             let event = match lost_by {
-                Some(reason) => LeaseEvent::Lost { name, token, reason },
+                Some(reason) => LeaseEvent::Lost {
+                    name,
+                    token,
+                    reason,
+                },
                 None => LeaseEvent::Released { name, token },
             };
             self.emit(release.lock, event, None);
@@ -250,10 +278,20 @@ impl Engine {
 
     /// The lock expired before the store confirmed its release.
     fn release_expired(&mut self, id: u64) {
-        let Some(release) = self.end_release(id) else { return };
+        let Some(release) = self.end_release(id) else {
+            return;
+        };
         if let Some((name, token)) = release.tenure {
             let reason = LossReason::Expired;
-            self.emit(release.lock, LeaseEvent::Lost { name, token, reason }, None);
+            self.emit(
+                release.lock,
+                LeaseEvent::Lost {
+                    name,
+                    token,
+                    reason,
+                },
+                None,
+            );
         }
         let error = release.error.unwrap_or_else(no_answer);
         self.answer(release.call.map(|(call, _)| call), Err(error));

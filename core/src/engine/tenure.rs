@@ -37,7 +37,15 @@ impl Tenure {
         leases: u32,
     ) -> Self {
         let pace = Pace::due(next_renewal(spec, lease, sent));
-        Self { lease, token, deadline, leases, flight: None, pace, renewals: Vec::new() }
+        Self {
+            lease,
+            token,
+            deadline,
+            leases,
+            flight: None,
+            pace,
+            renewals: Vec::new(),
+        }
     }
 
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
@@ -67,7 +75,9 @@ impl Tenure {
 impl Engine {
     pub(super) fn tenure_time(&mut self, id: LockId) {
         let now = self.now;
-        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let Some((spec, tenure)) = self.tenure(id) else {
+            return;
+        };
         if tenure.is_over(spec, now) {
             return self.lose(id, LossReason::Expired);
         }
@@ -108,7 +118,9 @@ impl Engine {
 
     /// Ends the tenure without a release by its holder.
     pub(super) fn lose(&mut self, id: LockId, reason: LossReason) {
-        let Some(lock) = self.locks.get_mut(&id) else { return };
+        let Some(lock) = self.locks.get_mut(&id) else {
+            return;
+        };
         let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
         let Phase::Held(tenure) = phase else {
             lock.phase = phase;
@@ -116,29 +128,45 @@ impl Engine {
         };
         let spec = lock.spec.clone();
         let (name, token) = (spec.name.clone(), tenure.token);
-        self.emit(id, LeaseEvent::Lost { name, token, reason }, None);
+        self.emit(
+            id,
+            LeaseEvent::Lost {
+                name,
+                token,
+                reason,
+            },
+            None,
+        );
         for call in tenure.renewals {
             self.complete(call, Err(lost(reason)));
         }
         if matches!(reason, LossReason::Expired | LossReason::Shutdown) {
-            // The store may still have it for a while, and a late renewal may lengthen that.
-            let doubt = tenure.flight.map(|flight| super::release::Doubt {
-                attempt: Some(flight.attempt),
-                until: flight.give_up,
-            });
-            self.give_back(id, &spec, tenure.lease, doubt);
+            // The store may still have it for a while; others need not wait that long.
+            self.give_back(id, &spec, tenure.lease, None);
         }
     }
 
     fn renew(&mut self, id: LockId) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_id();
-        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let Some((spec, tenure)) = self.tenure(id) else {
+            return;
+        };
         let give_up = (now + timeout.min(spec.ttl / 3)).min(tenure.loss_at(spec));
-        tenure.flight = Some(Flight { attempt, sent: now, give_up });
-        let command =
-            Command::Renew { key: spec.key.clone(), lease: tenure.lease, ttl: spec.ttl };
-        let origin = Origin { whose: Whose::Lock(id), attempt };
+        tenure.flight = Some(Flight {
+            attempt,
+            sent: now,
+            give_up,
+        });
+        let command = Command::Renew {
+            key: spec.key.clone(),
+            lease: tenure.lease,
+            ttl: spec.ttl,
+        };
+        let origin = Origin {
+            whose: Whose::Lock(id),
+            attempt,
+        };
         if let Err(error) = self.send(origin, command, give_up) {
             self.renewal_failed(id, error);
         }
@@ -146,7 +174,9 @@ impl Engine {
 
     fn renewed(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
         let now = self.now;
-        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let Some((spec, tenure)) = self.tenure(id) else {
+            return;
+        };
         let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
         tenure.flight = None;
         tenure.deadline = deadline;
@@ -154,7 +184,15 @@ impl Engine {
         let (name, token) = (spec.name.clone(), tenure.token);
         let calls = std::mem::take(&mut tenure.renewals);
         let remaining = deadline.since(now);
-        self.emit(id, LeaseEvent::Renewed { name, token, remaining }, Some(deadline));
+        self.emit(
+            id,
+            LeaseEvent::Renewed {
+                name,
+                token,
+                remaining,
+            },
+            Some(deadline),
+        );
         for call in calls {
             self.complete(call, Ok(Done::Renewed));
         }
@@ -162,7 +200,9 @@ impl Engine {
 
     fn renewal_failed(&mut self, id: LockId, error: Error) {
         let now = self.now;
-        let Some((spec, tenure)) = self.tenure(id) else { return };
+        let Some((spec, tenure)) = self.tenure(id) else {
+            return;
+        };
         tenure.flight = None;
         let base = (spec.ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
         let most = (spec.ttl / 6).clamp(base, Duration::from_secs(1));
@@ -173,7 +213,16 @@ impl Engine {
         for call in calls {
             self.complete(call, Err(error.clone()));
         }
-        self.emit(id, LeaseEvent::AtRisk { name, token, remaining, error }, None);
+        self.emit(
+            id,
+            LeaseEvent::AtRisk {
+                name,
+                token,
+                remaining,
+                error,
+            },
+            None,
+        );
     }
 
     fn tenure(&mut self, id: LockId) -> Option<(&LockSpec, &mut Tenure)> {
@@ -193,9 +242,15 @@ fn next_renewal(spec: &LockSpec, lease: LeaseId, sent: Timestamp) -> Timestamp {
 }
 
 pub(super) fn not_held() -> Error {
-    Error::new(ErrorKind::NotHeld, "the lease is not held: it was lost or released before")
+    Error::new(
+        ErrorKind::NotHeld,
+        "the lease is not held: it was lost or released before",
+    )
 }
 
 pub(super) fn lost(reason: LossReason) -> Error {
-    Error::new(ErrorKind::NotHeld, format!("the lease is not held: {reason}"))
+    Error::new(
+        ErrorKind::NotHeld,
+        format!("the lease is not held: {reason}"),
+    )
 }

@@ -40,6 +40,9 @@ impl Timers {
 
     /// The next thing whose time has come. Its timer stays set until the thing moves it.
     pub(super) fn due(&self, now: Timestamp) -> Option<Timed> {
-        self.0.first().filter(|(at, _)| *at <= now).map(|(_, what)| *what)
+        self.0
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, what)| *what)
     }
 }
