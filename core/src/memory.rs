@@ -205,6 +205,8 @@ impl MemoryServer {
                 Some(expiry(now, retention)),
             ),
         };
+        let token = FencingToken::new(next)
+            .map_err(|_| Error::new(ErrorKind::Store, "the token counter is used up"))?;
         self.counters.insert(
             key.clone(),
             TokenCounter {
@@ -212,8 +214,7 @@ impl MemoryServer {
                 expires,
             },
         );
-        FencingToken::new(next)
-            .map_err(|_| Error::new(ErrorKind::Store, "the token counter is used up"))
+        Ok(token)
     }
 
     /// Drops what has expired whenever the store has doubled since the last time.

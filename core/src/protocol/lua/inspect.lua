@@ -11,8 +11,8 @@ local function inspect(k)
     return { 'held', holder.token, expiry_of(lock), holder.kind, holder.label }
   end
   local token = call('GET', counter) or '0'
-  if not string.match(token, '^%d+$') then
-    fail('WRONGTYPE the key holds a value that is not a token', counter)
+  if token ~= '0' and not is_token(token) then
+    fail(NOT_A_TOKEN, counter)
   end
   return { 'free', token }
 end

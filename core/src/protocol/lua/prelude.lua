@@ -12,6 +12,7 @@
 -- may reclaim the lock and l if it is for people only.
 
 local MAX_TOKEN = 9007199254740991
+local NOT_A_TOKEN = 'WRONGTYPE the key holds a value that is not a token'
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local now_ms = math.floor(now / 1000)
@@ -34,14 +35,20 @@ local function call(command, key, ...)
   return result
 end
 
+-- Whether these are a token's digits, as the client reads them: a reply that it cannot read would
+-- spoil the whole batch.
+local function is_token(text)
+  return #text <= 16 and string.match(text, '^[1-9]%d*$') and tonumber(text) <= MAX_TOKEN
+end
+
 -- The holder of a lock, or nil if it is free.
 local function holder_of(key)
   local value = call('GET', key)
   if not value then
     return nil
   end
-  local lease, client, token, kind, label = string.match(value, '^(%x+):(%x+):(%d+):([rl]):(.*)$')
-  if not lease or #lease ~= 32 or #client ~= 16 then
+  local lease, client, token, kind, label = string.match(value, '^(%x+):(%x+):(%d+):([rl]):(.+)$')
+  if not lease or #lease ~= 32 or #client ~= 16 or not is_token(token) then
     fail('WRONGTYPE the key holds a value that is not a lock', key)
   end
   return { lease = lease, client = client, token = token, kind = kind, label = label }
@@ -53,19 +60,21 @@ local function expiry_of(key)
 end
 
 -- Counts up; with a retention the token is lifted to the clock, so that it grows even if the
--- counter was lost, and the counter may expire.
+-- counter was lost, and the counter may expire. A counter that yields no token is left as it was.
 local function next_token(key, retention)
   local token = call('INCR', key)
+  if retention ~= '0' and token < now then
+    call('SET', key, digits(now), 'PX', retention)
+    return digits(now)
+  end
+  if token < 1 or token > MAX_TOKEN then
+    call('DECR', key)
+    fail(token < 1 and NOT_A_TOKEN or 'ERR the token counter is used up', key)
+  end
   if retention == '0' then
     call('PERSIST', key)
-  elseif token < now then
-    token = now
-    call('SET', key, digits(now), 'PX', retention)
   else
     call('PEXPIRE', key, retention)
-  end
-  if token > MAX_TOKEN then
-    fail('ERR the token counter is used up', key)
   end
   return digits(token)
 end

@@ -1,0 +1,201 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use super::{Core, Locker};
+use crate::driver::{Shared, Store};
+use crate::engine::Settings;
+use crate::error::{Error, ErrorKind};
+use crate::name::{Name, Owner};
+use crate::protocol::{ClientId, LockKey};
+use crate::rt;
+
+/// Settings of a [`Locker`], all with defaults that suit most.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// let locker = leasehold::Locker::builder()
+///     .namespace("shop")
+///     .command_timeout(Duration::from_millis(500))
+///     .connect("memory://")
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    namespace: String,
+    owner: Option<String>,
+    command_timeout: Duration,
+    patience: Duration,
+    token_retention: Duration,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        let settings = Settings::new(ClientId(0));
+        Self {
+            namespace: "leasehold".to_owned(),
+            owner: None,
+            command_timeout: settings.command_timeout,
+            patience: settings.patience,
+            token_retention: Duration::from_secs(7 * 24 * 60 * 60),
+        }
+    }
+
+    /// What the names of this locker are apart by from those of others on the same server: 1 to
+    /// 128 bytes; `leasehold` by default.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The owner of all locks that do not set [their own](super::Lock::owner): a reclaimable
+    /// identity, 1 to 128 bytes. By default a lock shows the machine and the process, and nobody
+    /// reclaims it.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// How long one attempt waits for the store's answer at the most: 1 ms to 1 min; 2 s by
+    /// default. A renewal waits a third of its lease's time to live, if that is less.
+    #[must_use]
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// How long a call keeps trying while the store gives no answer, before it fails with the
+    /// last error: up to 1 h; 10 s by default. Waiting for a lock that somebody else holds does
+    /// not count: there the store does answer.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How long the store remembers the last token of a name that is not used: 1 s to a year;
+    /// 7 days by default. Tokens grow even past it, as long as the server's clock does.
+    #[must_use]
+    pub fn token_retention(mut self, retention: Duration) -> Self {
+        self.token_retention = retention;
+        self
+    }
+
+    /// Connects to the store that a URL names: `redis://[user:password@]host[:port][/database]`,
+    /// `unix:///path/to/socket[?db=database]`, or `memory://[name]` for a store in this process
+    /// that all lockers share that name it.
+    ///
+    /// Fails with [`ErrorKind::Config`] if a setting, the URL or its database is not valid,
+    /// [`Unavailable`](ErrorKind::Unavailable) or [`Timeout`](ErrorKind::Timeout) if the server
+    /// cannot be reached, [`Auth`](ErrorKind::Auth) if it refuses the user,
+    /// [`Unsupported`](ErrorKind::Unsupported) if it is older than 7.0, and
+    /// [`ReadOnly`](ErrorKind::ReadOnly) if it is a replica. Must be called on a tokio runtime
+    /// with time and I/O enabled; the locker's background task runs on it.
+    pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let store = Store::connect(url.as_ref()).await?;
+        self.start_on(owner, store).await
+    }
+
+    /// Uses a fred client that the program has and that is connected (`init` was awaited). Its
+    /// settings and its connection stay the program's: give it a reconnection policy. Errors as
+    /// of [`connect`](Self::connect).
+    pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let store = Store::with_fred(client).await?;
+        self.start_on(owner, store).await
+    }
+
+    /// A locker on a store of its own in this process. Nothing else sees its locks.
+    /// [`ErrorKind::Config`] if a setting is not valid. Panics outside of a tokio runtime with
+    /// time enabled.
+    pub fn in_memory(self) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let (locker, clock) = self.start(owner, Store::in_memory())?;
+        clock
+            .now_or_never()
+            .expect("a store in memory answers at once");
+        Ok(locker)
+    }
+
+    async fn start_on(self, owner: Owner, store: Store) -> Result<Locker, Error> {
+        let (locker, clock) = self.start(owner, store)?;
+        clock.await;
+        Ok(locker)
+    }
+
+    fn start(
+        self,
+        owner: Owner,
+        store: Store,
+    ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
+        // 64 of the bits tell this locker from every other.
+        let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
+        let settings = Settings {
+            command_timeout: self.command_timeout,
+            patience: self.patience,
+            ..Settings::new(client)
+        };
+        let (shared, clock) = Shared::start(store, settings);
+        let Self {
+            namespace,
+            token_retention,
+            ..
+        } = self;
+        let core = Core {
+            shared,
+            namespace,
+            owner,
+            token_retention,
+        };
+        Ok((
+            Locker {
+                core: Arc::new(core),
+            },
+            clock,
+        ))
+    }
+
+    fn checked(&self) -> Result<Owner, Error> {
+        // Any name will do: this is for the namespace.
+        LockKey::new(&self.namespace, &Name::new("n")?)?;
+        let year = Duration::from_secs(366 * 24 * 60 * 60);
+        let minute = Duration::from_secs(60);
+        in_range(
+            "command_timeout",
+            self.command_timeout,
+            Duration::from_millis(1),
+            minute,
+        )?;
+        in_range("patience", self.patience, Duration::ZERO, minute * 60)?;
+        in_range(
+            "token_retention",
+            self.token_retention,
+            Duration::from_secs(1),
+            year,
+        )?;
+        self.owner
+            .as_ref()
+            .map_or_else(|| Ok(rt::default_owner()), Owner::reclaimable)
+    }
+}
+
+pub(super) fn in_range(
+    what: impl fmt::Display,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let message = format!("{what} is from {least:?} to {most:?}, not {value:?}");
+    Err(Error::new(ErrorKind::Config, message))
+}

@@ -1,0 +1,59 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use pin_project::{pin_project, pinned_drop};
+
+use crate::driver::{ReaderId, Shared};
+use crate::event::LeaseEvent;
+
+/// A stream of what happens to one lock, or to all locks of a locker.
+///
+/// - It begins with the current state: an `Acquired` for each lock that is held.
+/// - Renewals that were not read yet merge into the newest.
+/// - A reader that leaves more than 1,024 events unread gets `Lagged` with the number that it
+///   missed, then the losses that it has not read, then the current state. Memory stays bounded;
+///   of more than 512 unread losses the latest are told.
+/// - `Lost` comes no later than the deadline, if the runtime gives its timer a thread in time.
+/// - The stream of a lock ends when the lock's last handle and lease are gone, that of a locker
+///   when the locker is shut down or gone.
+///
+/// Every reader gets every event; readers do not hold up each other, or the locks.
+#[pin_project(PinnedDrop)]
+#[must_use = "streams do nothing unless they are polled"]
+pub struct LeaseEvents {
+    shared: Arc<Shared>,
+    reader: ReaderId,
+}
+
+impl LeaseEvents {
+    pub(super) fn new(shared: Arc<Shared>, lock: Option<crate::engine::LockId>) -> Self {
+        let reader = shared.subscribe(lock);
+        Self { shared, reader }
+    }
+}
+
+impl Stream for LeaseEvents {
+    type Item = LeaseEvent;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LeaseEvent>> {
+        let this = self.project();
+        this.shared.poll_event(*this.reader, context.waker())
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for LeaseEvents {
+    fn drop(self: Pin<&mut Self>) {
+        let this = self.project();
+        this.shared.unsubscribe(*this.reader);
+    }
+}
+
+impl fmt::Debug for LeaseEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseEvents").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project::pin_project;
+
+use super::Lock;
+use crate::driver::{Hold, HoldState};
+use crate::error::Error;
+use crate::event::LossReason;
+use crate::name::Name;
+use crate::token::FencingToken;
+
+/// The time-limited right to a name, with a fencing token.
+///
+/// A lease that is not [fixed](Lock::fixed) is renewed in the background until it is released,
+/// dropped or lost. It can be lost at any time, so let the storage that you write to check its
+/// [`token`](Self::token): a program that was paused cannot know that its lease is over.
+///
+/// Dropping a lease releases it in the background, which needs the tokio runtime to go on; to
+/// know that it is released, call [`release`](Self::release).
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let locker = leasehold::Locker::in_memory();
+/// let lease = locker.lock("orders/42")?.acquire().await?;
+/// assert!(lease.is_valid());
+/// assert!(lease.remaining() > std::time::Duration::from_secs(29));
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a lease that is dropped is released"]
+pub struct Lease {
+    hold: Hold,
+    /// Keeps the lock's events going.
+    lock: Lock,
+}
+
+impl Lease {
+    pub(super) fn new(hold: Hold, lock: Lock) -> Self {
+        Self { hold, lock }
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &Name {
+        self.lock.name()
+    }
+
+    /// The tenure's token, greater than that of every earlier tenure of the name.
+    pub fn token(&self) -> FencingToken {
+        self.hold.state.token
+    }
+
+    /// The time until the deadline; zero once the lease is lost. No I/O.
+    pub fn remaining(&self) -> Duration {
+        self.hold.state.remaining()
+    }
+
+    /// Whether the lease is held, as far as can be known here. No I/O: it is false from the
+    /// deadline on, whatever the network does. True may be out of date by the time it is looked
+    /// at; only a guard at the storage is proof against that.
+    pub fn is_valid(&self) -> bool {
+        self.hold.state.lost().is_none()
+    }
+
+    /// Resolves when the lease is lost, with the reason; never if it is not. Cancel-safe.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
+    /// let lease = lock.acquire().await?;
+    /// assert_eq!(lease.lost().await, leasehold::LossReason::Expired);
+    /// assert!(!lease.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> LossReason {
+        self.hold.state.until_lost().await
+    }
+
+    /// Does work for as long as the lease is held: at the moment of its loss the work is dropped,
+    /// at its next await point. The lease is still held afterwards if the work came to its end.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// assert_eq!(lease.run(async { 6 * 7 }).await?, 42);
+    ///
+    /// let short = locker.lock("short")?.ttl(Duration::from_millis(50)).fixed().acquire().await?;
+    /// let lost = short.run(std::future::pending::<()>()).await.unwrap_err();
+    /// assert_eq!(lost.reason, leasehold::LossReason::Expired);
+    /// # Ok(()) }
+    /// ```
+    pub fn run<F: Future>(&self, work: F) -> Run<F> {
+        let state = self.hold.state.clone();
+        let lost = Box::pin({
+            let state = state.clone();
+            async move { state.until_lost().await }
+        });
+        Run {
+            work,
+            lost,
+            state,
+            name: self.name().clone(),
+        }
+    }
+
+    /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
+    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost;
+    /// after another error the lease may or may not have been extended, and may be renewed again.
+    pub async fn renew(&self) -> Result<(), Error> {
+        self.hold.renew().await.map(drop)
+    }
+
+    /// Gives the lease up and waits until the store has freed the lock, one round trip; at once
+    /// if other leases of this owner are still there.
+    ///
+    /// [`NotHeld`](crate::ErrorKind::NotHeld) if it had been lost: then somebody else may have
+    /// held the lock while you worked. After another error the store has not confirmed; the
+    /// release is tried on in the background, and the lock ends by its time to live. Dropping
+    /// the future does not stop the release.
+    pub async fn release(self) -> Result<(), Error> {
+        let Self { hold, lock } = self;
+        let released = hold.release().await.map(drop);
+        drop(lock);
+        released
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The lease under which work was done was lost before the work came to its end.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the lease on {name:?} with token {token} was lost: {reason}")]
+#[non_exhaustive]
+pub struct Lost {
+    /// What was locked.
+    pub name: Name,
+    /// The tenure's token.
+    pub token: FencingToken,
+    /// Why.
+    pub reason: LossReason,
+}
+
+/// The future of [`Lease::run`]. It borrows nothing.
+#[pin_project]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Run<F> {
+    #[pin]
+    work: F,
+    lost: Pin<Box<dyn Future<Output = LossReason> + Send>>,
+    state: Arc<HoldState>,
+    name: Name,
+}
+
+impl<F: Future> Future for Run<F> {
+    type Output = Result<F::Output, Lost>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        // The loss is looked at first: past the deadline no further step of the work is taken.
+        if let Poll::Ready(reason) = this.lost.as_mut().poll(context) {
+            let (name, token) = (this.name.clone(), this.state.token);
+            return Poll::Ready(Err(Lost {
+                name,
+                token,
+                reason,
+            }));
+        }
+        this.work.poll(context).map(Ok)
+    }
+}

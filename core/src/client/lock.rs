@@ -1,0 +1,233 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::builder::in_range;
+use super::{Core, Lease, LeaseEvents};
+use crate::driver::Answer;
+use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::error::Error;
+use crate::name::{Name, Owner};
+use crate::protocol::{Counter, LeaseId, LockKey};
+use crate::rt;
+
+/// A handle on one name with its options. Making one does no I/O; set options before its first
+/// use.
+///
+/// Clones are one owner: while one of them holds the lock, another one's acquire returns at once
+/// with a further [`Lease`] of the same tenure and token, and the lock is freed when the last of
+/// these leases goes. To exclude each other, callers need handles of their own from
+/// [`Locker::lock`](super::Locker::lock).
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// let locker = leasehold::Locker::in_memory();
+/// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(10));
+/// match lock.acquire_within(Duration::from_secs(3)).await? {
+///     Some(lease) => println!("held with token {}", lease.token()),
+///     None => println!("somebody else holds it"),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    handle: Arc<Handle>,
+}
+
+/// One owner of one name, shared by its clones, and by its leases.
+struct Handle {
+    id: LockId,
+    core: Arc<Core>,
+    spec: Result<Arc<LockSpec>, Error>,
+    name: Name,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.shared.feed(Input::Close { lock: self.id });
+    }
+}
+
+impl Lock {
+    /// The time to live without [`ttl`](Self::ttl).
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+    pub(super) fn new(core: Arc<Core>, name: Name, key: LockKey) -> Self {
+        let spec = LockSpec {
+            name: name.clone(),
+            key,
+            ttl: Self::DEFAULT_TTL,
+            fixed: false,
+            owner: core.owner.clone(),
+            counter: Counter::ClockFloor {
+                retention: core.token_retention,
+            },
+        };
+        Self::of(core, name, Ok(Arc::new(spec)))
+    }
+
+    fn of(core: Arc<Core>, name: Name, spec: Result<Arc<LockSpec>, Error>) -> Self {
+        let id = LockId(core.shared.next_id());
+        Self {
+            handle: Arc::new(Handle {
+                id,
+                core,
+                spec,
+                name,
+            }),
+        }
+    }
+
+    /// How long the lease lives unless it is renewed: 10 ms to a year (366 days), 30 s by
+    /// default. The store counts whole milliseconds. Shorter means that others wait less for a
+    /// holder that died; longer, that the holder survives longer outages of the store.
+    ///
+    /// A time out of bounds is told by [`acquire`](Self::acquire), as
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config).
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|spec| {
+            in_range(
+                "a lease's time to live",
+                ttl,
+                LockSpec::MIN_TTL,
+                LockSpec::MAX_TTL,
+            )?;
+            spec.ttl = ttl;
+            Ok(())
+        })
+    }
+
+    /// Leases end by themselves after the time to live, unless [`Lease::renew`] is called.
+    #[must_use]
+    pub fn fixed(self) -> Self {
+        self.with(|spec| {
+            spec.fixed = true;
+            Ok(())
+        })
+    }
+
+    /// An identity that outlives the process: when it restarts and asks for the lock under the
+    /// same owner, it takes the lock over at once, with a new token, and its former self is
+    /// superseded. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
+    /// [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
+    /// each other.
+    #[must_use]
+    pub fn owner(self, owner: impl AsRef<str>) -> Self {
+        self.with(|spec| {
+            spec.owner = Owner::reclaimable(owner.as_ref())?;
+            Ok(())
+        })
+    }
+
+    /// Tokens count 1, 2, 3, … instead of following the server's clock. They fall back if the
+    /// store loses its data, so this is for stores that do not, and for names that always use it.
+    #[must_use]
+    pub fn dense_tokens(self) -> Self {
+        self.with(|spec| {
+            spec.counter = Counter::Dense;
+            Ok(())
+        })
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &Name {
+        &self.handle.name
+    }
+
+    /// Waits until the lock is held.
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a bad option, with the
+    /// store's error if that refuses, and with the last of them if it gives no answer for the
+    /// locker's [patience](super::Builder::patience). That somebody else holds the lock is not
+    /// an error, however long it takes.
+    ///
+    /// Cancel-safe: a dropped call leaves no lock behind, beyond its time to live if the store
+    /// cannot be reached.
+    pub async fn acquire(&self) -> Result<Lease, Error> {
+        match self.ask(Wait::Forever).await? {
+            Some(lease) => Ok(lease),
+            None => unreachable!("who waits for ever is not sent away"),
+        }
+    }
+
+    /// Takes the lock if it is free; `None` if somebody else holds it. One round trip. Errors
+    /// and cancel safety as of [`acquire`](Self::acquire), but it tries only once.
+    pub async fn try_acquire(&self) -> Result<Option<Lease>, Error> {
+        self.ask(Wait::Never).await
+    }
+
+    /// Waits so long for the lock; `None` if somebody else held it all the time. An error as of
+    /// [`acquire`](Self::acquire) if the store gave no answer in the end. Cancel-safe.
+    pub async fn acquire_within(&self, time: Duration) -> Result<Option<Lease>, Error> {
+        if time.is_zero() {
+            return self.try_acquire().await;
+        }
+        self.ask(Wait::Until(rt::now() + time)).await
+    }
+
+    /// What happens to this lock, beginning with what is now: see [`LeaseEvents`]. It spans
+    /// tenures and ends when the lock's last handle and lease are gone.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use futures::StreamExt;
+    /// use leasehold::LeaseEvent;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?;
+    /// let mut events = lock.events();
+    /// lock.acquire().await?.release().await?;
+    /// assert!(matches!(events.next().await, Some(LeaseEvent::Acquired { .. })));
+    /// assert!(matches!(events.next().await, Some(LeaseEvent::Released { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn events(&self) -> LeaseEvents {
+        LeaseEvents::new(self.handle.core.shared.clone(), Some(self.handle.id))
+    }
+
+    async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
+        let spec = self.handle.spec.clone()?;
+        let lease = LeaseId(rt::random_bits()?);
+        let lock = self.handle.id;
+        let shared = &self.handle.core.shared;
+        let input = |call| Input::Acquire {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+        };
+        match shared.call(Some(lock), input).await? {
+            Answer::Acquired(hold) => Ok(Some(Lease::new(hold, self.clone()))),
+            Answer::Busy => Ok(None),
+            _ => unreachable!("an acquisition is answered by a lease or none"),
+        }
+    }
+
+    /// The same lock with another option, as an owner of its own if others share this one.
+    fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
+        let Handle {
+            core, spec, name, ..
+        } = &*self.handle;
+        let spec = spec.clone().and_then(|mut spec| {
+            change(Arc::make_mut(&mut spec))?;
+            Ok(spec)
+        });
+        Self::of(core.clone(), name.clone(), spec)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Lock");
+        debug.field("name", &self.handle.name);
+        match &self.handle.spec {
+            Ok(spec) => debug.field("ttl", &spec.ttl).field("fixed", &spec.fixed),
+            Err(error) => debug.field("error", error),
+        };
+        debug.finish_non_exhaustive()
+    }
+}

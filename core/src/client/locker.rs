@@ -1,0 +1,175 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Builder, Core, LeaseEvents, Lock};
+use crate::driver::Answer;
+use crate::engine::{HolderInfo, Input, Inspection};
+use crate::error::Error;
+use crate::name::Name;
+use crate::protocol::LockKey;
+
+/// A client of the lock service: its identity, its connection, and the background task that
+/// renews every lease it holds. Clones are the same locker; one per process is enough.
+///
+/// When the last handle of a locker is gone (clones, locks and leases count), its task ends and
+/// its connection is closed.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// let locker = leasehold::Locker::in_memory();
+/// let lease = locker.lock("orders/42")?.acquire().await?;
+/// println!("held with token {}", lease.token());
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locker {
+    pub(super) core: Arc<Core>,
+}
+
+impl Locker {
+    /// Connects to the store that a URL names, with default settings: see [`Builder::connect`]
+    /// for the forms and the errors.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Uses a fred client that the program has: see [`Builder::with_fred`].
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use fred::prelude::*;
+    ///
+    /// let client = fred::types::Builder::default_centralized()
+    ///     .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+    ///     .build()?;
+    /// client.init().await?;
+    /// let locker = leasehold::Locker::with_fred(client).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_fred(client: fred::clients::Client) -> Result<Self, Error> {
+        Self::builder().with_fred(client).await
+    }
+
+    /// A locker on a store of its own in this process: for tests, and for programs that run
+    /// alone. Panics outside of a tokio runtime with time enabled.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// assert!(locker.lock("orders/42")?.try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn in_memory() -> Self {
+        Self::builder()
+            .in_memory()
+            .expect("the defaults are valid, and there is randomness")
+    }
+
+    /// To set more than the store.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A handle on one name. It does no I/O. [`ErrorKind::Config`](crate::ErrorKind::Config) if
+    /// the name is empty or longer than 512 bytes.
+    ///
+    /// Each call makes a new *owner*: two handles on one name exclude each other, also within
+    /// this locker. Clones of one handle do not: they are one owner.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let (one, other) = (locker.lock("orders/42")?, locker.lock("orders/42")?);
+    /// let held = one.acquire().await?;
+    /// assert!(other.try_acquire().await?.is_none());
+    /// assert!(one.clone().try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock, Error> {
+        let name = Name::new(name)?;
+        let key = LockKey::new(&self.core.namespace, &name)?;
+        Ok(Lock::new(self.core.clone(), name, key))
+    }
+
+    /// The events of all locks of this locker: see [`LeaseEvents`].
+    pub fn events(&self) -> LeaseEvents {
+        LeaseEvents::new(self.core.shared.clone(), None)
+    }
+
+    /// Asks the store who holds a name. Cancel-safe.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let holder = locker.inspect("orders/42").await?.holder.expect("it is held");
+    /// assert_eq!(holder.token, lease.token());
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, Error> {
+        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        match self
+            .core
+            .shared
+            .call(None, |call| Input::Inspect { call, key })
+            .await?
+        {
+            Answer::Inspected(inspection) => Ok(inspection),
+            _ => unreachable!("an inspection is answered by an inspection"),
+        }
+    }
+
+    /// Frees a name whoever holds it, and tells who that was; `None` if it was free. The holder
+    /// finds out at its next renewal, and its writes are refused wherever its token is checked.
+    /// Not cancel-safe: a dropped call may or may not have acted.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let stuck = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(locker.force_release("orders/42").await?.is_some());
+    /// let next = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(next.token() > stuck.token());
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>, Error> {
+        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        match self
+            .core
+            .shared
+            .call(None, |call| Input::ForceRelease { call, key })
+            .await?
+        {
+            Answer::ForceReleased(holder) => Ok(holder),
+            _ => unreachable!("a forced release is answered by its holder"),
+        }
+    }
+
+    /// Ends everything: leases are lost with [`LossReason::Shutdown`](crate::LossReason) and
+    /// freed at the store, calls under way fail with
+    /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one. Returns
+    /// when the store has confirmed it, or after the [patience](Builder::patience) for a store
+    /// that does not answer.
+    pub async fn shutdown(&self) {
+        let shared = &self.core.shared;
+        // The answer says nothing: what the store did not confirm ends by its time to live.
+        let _ = shared.call(None, |call| Input::Shutdown { call }).await;
+        shared.close();
+    }
+}
+
+impl fmt::Debug for Locker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locker")
+            .field("namespace", &self.core.namespace)
+            .field("owner", &self.core.owner.label())
+            .finish_non_exhaustive()
+    }
+}

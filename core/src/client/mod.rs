@@ -1,0 +1,33 @@
+//! The async public surface.
+
+mod builder;
+mod events;
+mod lease;
+mod lock;
+mod locker;
+
+pub use builder::Builder;
+pub use events::LeaseEvents;
+pub use lease::{Lease, Lost, Run};
+pub use lock::Lock;
+pub use locker::Locker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::Shared;
+use crate::name::Owner;
+
+/// What all handles of a locker share; the last one to go closes it.
+struct Core {
+    shared: Arc<Shared>,
+    namespace: String,
+    owner: Owner,
+    token_retention: Duration,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,308 @@
+//! Calls that wait for the engine's answer, and the tenures they get.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::{CallId, Input, LockId, Shared};
+use crate::engine::{Done, Grant, HolderInfo, Inspection};
+use crate::error::Error;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::LeaseId;
+use crate::rt;
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// What a call got.
+pub(crate) enum Answer {
+    Acquired(Hold),
+    Busy,
+    Done,
+    Inspected(Inspection),
+    ForceReleased(Option<HolderInfo>),
+}
+
+/// One lease of a tenure. Dropping it gives it up in the background.
+pub(crate) struct Hold {
+    pub(crate) state: Arc<HoldState>,
+    shared: Arc<Shared>,
+    lock: LockId,
+    given_up: bool,
+}
+
+/// What a tenure's leases know of it without asking the engine.
+pub(crate) struct HoldState {
+    lease: LeaseId,
+    pub(crate) token: FencingToken,
+    deadline: AtomicU64,
+    /// 0 while it is held, else one more than the index of the reason.
+    lost: AtomicU8,
+    changed: Notify,
+}
+
+const REASONS: [LossReason; 5] = [
+    LossReason::Expired,
+    LossReason::Deleted,
+    LossReason::Superseded,
+    LossReason::Revoked,
+    LossReason::Shutdown,
+];
+
+type Sender = oneshot::Sender<Result<Answer, Error>>;
+
+#[derive(Default)]
+pub(super) struct Calls(BTreeMap<CallId, (Sender, Option<LockId>)>);
+
+/// An answer on its way. It is delivered with nothing locked: if nobody waits for it any more, a
+/// lease in it is given up, and that locks.
+pub(super) struct Delivery(
+    oneshot::Sender<Result<Answer, Error>>,
+    Result<Answer, Error>,
+);
+
+impl Delivery {
+    pub(super) fn deliver(self) {
+        let _ = self.0.send(self.1);
+    }
+}
+
+impl Calls {
+    pub(super) fn finish(
+        &mut self,
+        call: CallId,
+        result: Result<Done, Error>,
+        holds: &mut BTreeMap<LockId, Arc<HoldState>>,
+        shared: &Arc<Shared>,
+    ) -> Option<Delivery> {
+        let (sender, lock) = self.0.remove(&call)?;
+        let answer = result.map(|done| match done {
+            Done::Acquired(grant) => {
+                let lock = lock.expect("a call that acquires is made for a lock");
+                let state = HoldState::of(grant, holds.get(&lock));
+                holds.insert(lock, state.clone());
+                let shared = shared.clone();
+                Answer::Acquired(Hold {
+                    state,
+                    shared,
+                    lock,
+                    given_up: false,
+                })
+            }
+            Done::Busy => Answer::Busy,
+            Done::Renewed | Done::Released | Done::ShutDown => Answer::Done,
+            Done::Inspected(inspection) => Answer::Inspected(inspection),
+            Done::ForceReleased(holder) => Answer::ForceReleased(holder),
+        });
+        Some(Delivery(sender, answer))
+    }
+}
+
+impl Shared {
+    /// Makes a call and waits for its answer. Dropping the future cancels the call.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        lock: Option<LockId>,
+        input: impl FnOnce(CallId) -> Input,
+    ) -> Pending {
+        let (sender, receiver) = oneshot::channel();
+        let call = CallId(self.next_id());
+        let input = input(call);
+        let sends = self.step_with(|state| {
+            state.calls.0.insert(call, (sender, lock));
+            input
+        });
+        let mut sends = sends.into_iter();
+        let own = sends.next().map(|outgoing| {
+            let execution: Execution = Box::pin(self.execute(outgoing));
+            execution
+        });
+        self.spawn_all(sends);
+        Pending {
+            shared: self.clone(),
+            lock,
+            call,
+            own,
+            receiver: Some(receiver),
+        }
+    }
+}
+
+type Execution = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The future of a call.
+pub(crate) struct Pending {
+    shared: Arc<Shared>,
+    lock: Option<LockId>,
+    call: CallId,
+    /// The batch that this call's own task sends.
+    own: Option<Execution>,
+    /// `None` once the answer was taken.
+    receiver: Option<oneshot::Receiver<Result<Answer, Error>>>,
+}
+
+impl Pending {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Answer, Error>> {
+        let Some(receiver) = &mut self.receiver else {
+            return Poll::Pending;
+        };
+        let Poll::Ready(answer) = Pin::new(receiver).poll(context) else {
+            return Poll::Pending;
+        };
+        self.receiver = None;
+        Poll::Ready(answer.unwrap_or_else(|_| Err(Error::shutdown())))
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Answer, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(own) = &mut self.own
+            && own.as_mut().poll(context).is_ready()
+        {
+            self.own = None;
+        }
+        self.poll_answer(context)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(receiver) = self.receiver.take() {
+            let (lock, call) = (self.lock, self.call);
+            let sends = self.shared.step_with(|state| {
+                state.calls.0.remove(&call);
+                Input::Cancel { lock, call }
+            });
+            self.shared.spawn_all(sends);
+            // A lease that is in it already is given up only now, with the call gone.
+            drop(receiver);
+        }
+        // What was sent is awaited all the same: its answer may concern others.
+        if let Some(own) = self.own.take() {
+            self.shared.runtime.spawn(own);
+        }
+    }
+}
+
+impl Hold {
+    /// Gives the lease up and waits for the store to confirm it.
+    pub(crate) fn release(mut self) -> Pending {
+        self.given_up = true;
+        let (lock, lease) = (self.lock, self.state.lease);
+        let input = move |call| Input::Release {
+            call: Some(call),
+            lock,
+            lease,
+        };
+        self.shared.call(Some(lock), input)
+    }
+
+    /// Extends the lease now.
+    pub(crate) fn renew(&self) -> Pending {
+        let (lock, lease) = (self.lock, self.state.lease);
+        self.shared
+            .call(Some(lock), move |call| Input::Renew { call, lock, lease })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.given_up {
+            let (lock, lease) = (self.lock, self.state.lease);
+            self.shared.feed(Input::Release {
+                call: None,
+                lock,
+                lease,
+            });
+        }
+    }
+}
+
+impl HoldState {
+    /// The tenure's state: the one that its other leases have, or a new one.
+    fn of(grant: Grant, known: Option<&Arc<HoldState>>) -> Arc<Self> {
+        match known {
+            Some(known) if known.lease == grant.lease => known.clone(),
+            _ => Arc::new(Self {
+                lease: grant.lease,
+                token: grant.token,
+                deadline: AtomicU64::new(grant.deadline.as_nanos()),
+                lost: AtomicU8::new(0),
+                changed: Notify::new(),
+            }),
+        }
+    }
+
+    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
+    pub(crate) fn lost(&self) -> Option<LossReason> {
+        let told = usize::from(self.lost.load(Ordering::Acquire));
+        match told.checked_sub(1).and_then(|index| REASONS.get(index)) {
+            Some(reason) => Some(*reason),
+            None if rt::now() >= self.deadline() => Some(LossReason::Expired),
+            None => None,
+        }
+    }
+
+    /// Waits until the lease is over.
+    pub(crate) async fn until_lost(&self) -> LossReason {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(reason) = self.lost() {
+                return reason;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.lost() {
+            Some(_) => Duration::ZERO,
+            None => self.deadline().since(rt::now()),
+        }
+    }
+
+    /// Keeps the tenures up to date with what the engine says happened.
+    pub(super) fn follow(
+        holds: &mut BTreeMap<LockId, Arc<HoldState>>,
+        lock: LockId,
+        event: &LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
+        let Some(hold) = holds
+            .get(&lock)
+            .filter(|hold| Some(hold.token) == event.token())
+        else {
+            return;
+        };
+        match event {
+            LeaseEvent::Renewed { .. } => {
+                let deadline = deadline.map_or(0, Timestamp::as_nanos);
+                hold.deadline.fetch_max(deadline, Ordering::AcqRel);
+            }
+            LeaseEvent::Lost { reason, .. } => {
+                let index = REASONS
+                    .iter()
+                    .position(|known| known == reason)
+                    .unwrap_or(0);
+                hold.lost
+                    .store(u8::try_from(index + 1).unwrap_or(1), Ordering::Release);
+                hold.changed.notify_waiters();
+                holds.remove(&lock);
+            }
+            LeaseEvent::Released { .. } => drop(holds.remove(&lock)),
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Timestamp {
+        Timestamp::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+}

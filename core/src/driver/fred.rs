@@ -1,0 +1,305 @@
+//! A Redis server through the fred client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ::fred::bytes::Bytes;
+use ::fred::clients::Client;
+use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
+use ::fred::interfaces::{ClientLike, EventInterface};
+use ::fred::types::config::{Config, Options, ReconnectPolicy};
+use ::fred::types::{Builder, ClusterHash, CustomCommand, InfoKind, Value};
+use futures::StreamExt;
+use tokio_stream::wrappers::BroadcastStream;
+
+use super::{Input, Shared};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{self, BatchReply, Op, ScriptCall, server_error};
+use crate::rt;
+use crate::time::Timestamp;
+
+/// The oldest Redis with all the commands of the script.
+const OLDEST: u32 = 7;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How many commands fred may hold back. The engine gives up on each after its time-out.
+const MAX_COMMANDS: usize = 65_536;
+
+/// After so many commands in a row without an answer the link counts as half-open: fred's own
+/// check starts anew with every write, and never fires under a steady trickle of renewals.
+const TIMEOUTS_TO_RECONNECT: u32 = 2;
+
+pub(crate) struct FredStore {
+    client: Client,
+    /// Whether this crate made the client, and so decides over its connection.
+    owned: bool,
+    sha: String,
+    timeouts: Arc<AtomicU32>,
+}
+
+impl FredStore {
+    pub(super) async fn connect(config: Config, shown: String) -> Result<Self, Error> {
+        let client = Builder::from_config(config)
+            .with_connection_config(|connection| {
+                connection.connection_timeout = CONNECT_TIMEOUT;
+                connection.internal_command_timeout = CONNECT_TIMEOUT;
+                // A command that is sent twice is decided on by the engine, not by the client.
+                connection.max_command_attempts = 1;
+                connection.max_command_buffer_len = MAX_COMMANDS;
+                connection.tcp.nodelay = Some(true);
+            })
+            .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+            .build()
+            .map_err(|error| unavailable(&shown, &error))?;
+        let init = tokio::time::timeout(CONNECT_TIMEOUT * 2, client.init()).await;
+        let checked = match init {
+            Ok(Ok(_)) => Self::checked(client.clone(), true).await,
+            Ok(Err(error)) => Err(unavailable(&shown, &error)),
+            Err(_) => {
+                let message = format!("{shown} did not answer within {CONNECT_TIMEOUT:?}");
+                Err(Error::new(ErrorKind::Timeout, message))
+            }
+        };
+        if checked.is_err() {
+            quit(&client).await;
+        }
+        checked
+    }
+
+    pub(super) async fn with_client(client: Client) -> Result<Self, Error> {
+        Self::checked(client, false).await
+    }
+
+    async fn checked(client: Client, owned: bool) -> Result<Self, Error> {
+        let sha = ::fred::util::sha1_hash(protocol::SCRIPT);
+        let store = Self {
+            client,
+            owned,
+            sha,
+            timeouts: Arc::default(),
+        };
+        store.check_server().await?;
+        // Loads the script, and finds out whether this user may run it.
+        store.execute(&[], rt::now() + CONNECT_TIMEOUT).await?;
+        Ok(store)
+    }
+
+    async fn check_server(&self) -> Result<(), Error> {
+        let options = options(CONNECT_TIMEOUT);
+        let client = self.client.with_options(&options);
+        for kind in [InfoKind::Server, InfoKind::Replication] {
+            match client
+                .info::<String>(Some(kind))
+                .await
+                .map_err(|error| convert(&error))
+            {
+                Ok(text) => check_info(&text)?,
+                // Who may not look may still lock; the script itself finds out the rest.
+                Err(error) if error.kind() == ErrorKind::Auth && !is_unauthenticated(&error) => {
+                    tracing::warn!(%error, "the server's version could not be checked");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn execute(
+        &self,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
+        let call = protocol::encode(batch);
+        let answer = match self.run("EVALSHA", &self.sha, &call, give_up).await {
+            Err(error) if error.details().starts_with("NOSCRIPT") => {
+                self.run("EVAL", protocol::SCRIPT, &call, give_up).await
+            }
+            answer => answer,
+        };
+        self.note_timeouts(answer.as_ref().err());
+        let reply = protocol::decode(batch, &answer.map_err(|error| convert(&error))?)?;
+        self.note_demotion(&reply);
+        Ok(reply)
+    }
+
+    async fn run(
+        &self,
+        command: &'static str,
+        script: &str,
+        call: &ScriptCall,
+        give_up: Timestamp,
+    ) -> Result<Vec<Bytes>, FredError> {
+        let keys = i64::try_from(call.keys.len()).unwrap_or(i64::MAX);
+        let mut args: Vec<Value> = Vec::with_capacity(2 + call.keys.len() + call.args.len());
+        args.push(script.into());
+        args.push(keys.into());
+        args.extend(call.keys.iter().map(|key| Value::from(key.as_str())));
+        args.extend(call.args.iter().map(|arg| Value::from(arg.as_str())));
+        let options = options(give_up.since(rt::now()).max(Duration::from_millis(1)));
+        // The script is the first argument; the first key is what decides on a cluster's node.
+        let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
+        self.client
+            .with_options(&options)
+            .custom(command, args)
+            .await
+    }
+
+    /// Tells the engine when the link goes and when it is back.
+    pub(super) fn watch_link(&self, shared: &Arc<Shared>) {
+        let errors = BroadcastStream::new(self.client.error_rx()).map(|error| match error {
+            Ok((error, _)) => Input::Disconnected {
+                error: convert(&error),
+            },
+            // Something was missed. A fresh start is right whatever it was.
+            Err(_) => Input::Connected,
+        });
+        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Input::Connected);
+        let mut changes = futures::stream::select(errors, connects);
+        let shared_weak = Arc::downgrade(shared);
+        shared.runtime.spawn(async move {
+            while let Some(input) = changes.next().await {
+                let Some(shared) = shared_weak.upgrade() else {
+                    break;
+                };
+                tracing::debug!(?input, "the link changed");
+                shared.feed(input);
+            }
+        });
+    }
+
+    pub(super) async fn close(&self) {
+        if self.owned {
+            quit(&self.client).await;
+        }
+    }
+
+    fn note_timeouts(&self, error: Option<&FredError>) {
+        if error.is_none_or(|error| *error.kind() != FredErrorKind::Timeout) {
+            self.timeouts.store(0, Ordering::Relaxed);
+            return;
+        }
+        let timeouts = self.timeouts.fetch_add(1, Ordering::Relaxed) + 1;
+        if timeouts >= TIMEOUTS_TO_RECONNECT {
+            self.timeouts.store(0, Ordering::Relaxed);
+            self.reconnect("commands were not answered");
+        }
+    }
+
+    /// A primary that became a replica keeps its connections; the name may lead elsewhere now.
+    fn note_demotion(&self, reply: &BatchReply) {
+        let read_only = |reply: &Result<_, Error>| {
+            reply
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
+        };
+        if reply.replies.iter().any(read_only) {
+            self.reconnect("the server is a replica now");
+        }
+    }
+
+    fn reconnect(&self, why: &'static str) {
+        if !self.owned {
+            return;
+        }
+        tracing::debug!(why, "reconnecting");
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
+        });
+    }
+}
+
+fn options(timeout: Duration) -> Options {
+    Options {
+        max_attempts: Some(1),
+        timeout: Some(timeout),
+        ..Options::default()
+    }
+}
+
+/// fred's `quit` may hang while it reconnects.
+async fn quit(client: &Client) {
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.quit()).await;
+}
+
+fn check_info(info: &str) -> Result<(), Error> {
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
+    };
+    if let Some(version) = field("redis_version") {
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major < OLDEST) {
+            let version: String = version.chars().take(40).collect();
+            let message = format!("the server is of version {version:?}; {OLDEST}.0 is needed");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    if field("role") == Some("slave") {
+        let message = "the server is a read-only replica; connect to the primary";
+        return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    Ok(())
+}
+
+fn is_unauthenticated(error: &Error) -> bool {
+    error.to_string().contains("NOAUTH")
+}
+
+fn unavailable(shown: &str, error: &FredError) -> Error {
+    let cause = convert(error);
+    Error::with_source(cause.kind(), format!("{shown}: {cause}"), error.to_string())
+}
+
+fn convert(error: &FredError) -> Error {
+    let details = error.details();
+    let kind = match error.kind() {
+        FredErrorKind::Timeout => {
+            return Error::new(
+                ErrorKind::Timeout,
+                "the store did not answer in time; whether it acted is unknown",
+            );
+        }
+        FredErrorKind::Backpressure => ErrorKind::Overloaded,
+        FredErrorKind::IO
+        | FredErrorKind::Canceled
+        | FredErrorKind::Routing
+        | FredErrorKind::Cluster
+        | FredErrorKind::Sentinel => ErrorKind::Unavailable,
+        FredErrorKind::Protocol | FredErrorKind::Parse => ErrorKind::Store,
+        _ => return server_error(details, None),
+    };
+    let message = match kind {
+        ErrorKind::Overloaded => format!("too many commands wait for the connection: {details}"),
+        ErrorKind::Store => format!("the store's answer could not be read: {details}"),
+        _ => format!("the store cannot be reached: {details}"),
+    };
+    Error::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_and_replicas_are_refused() {
+        let check = |info: &str| check_info(info).map_err(|error| error.kind());
+        assert_eq!(check("redis_version:7.0.15\r\nrole:master\r\n"), Ok(()));
+        assert_eq!(check("redis_version:10.1\r\n"), Ok(()));
+        assert_eq!(check("nothing of use"), Ok(()));
+        assert_eq!(
+            check("redis_version:6.2.14\r\n"),
+            Err(ErrorKind::Unsupported)
+        );
+        assert_eq!(
+            check("role:slave\r\nmaster_host:x\r\n"),
+            Err(ErrorKind::ReadOnly)
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! Hands events to readers, each at its own pace and with bounded memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Poll, Waker};
+
+use super::LockId;
+use crate::engine::Engine;
+use crate::event::LeaseEvent;
+use crate::time::Timestamp;
+
+/// How many events one reader may leave unread, besides the state that it was told.
+pub(super) const CAPACITY: usize = 1_024;
+
+/// One stream of events.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ReaderId(pub(crate) u64);
+
+#[derive(Default)]
+pub(super) struct Hub {
+    readers: BTreeMap<ReaderId, Reader>,
+    of_lock: BTreeMap<LockId, Vec<ReaderId>>,
+    of_all: Vec<ReaderId>,
+    ended: bool,
+}
+
+struct Reader {
+    scope: Option<LockId>,
+    queue: VecDeque<(LockId, LeaseEvent)>,
+    /// The place of the queue's first event among all that were ever queued.
+    first: u64,
+    /// Where each lock's unread `Renewed` is, while it is the last that the lock has queued.
+    renewed: BTreeMap<LockId, u64>,
+    missed: u64,
+    /// How long the queue may get.
+    limit: usize,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl Hub {
+    pub(super) fn subscribe(
+        &mut self,
+        id: ReaderId,
+        scope: Option<LockId>,
+        engine: &Engine,
+        now: Timestamp,
+    ) {
+        match scope {
+            Some(lock) => self.of_lock.entry(lock).or_default().push(id),
+            None => self.of_all.push(id),
+        }
+        let mut reader = Reader {
+            scope,
+            queue: VecDeque::new(),
+            first: 0,
+            renewed: BTreeMap::new(),
+            missed: 0,
+            limit: CAPACITY,
+            ended: self.ended,
+            waker: None,
+        };
+        reader.queue_state(engine, now);
+        self.readers.insert(id, reader);
+    }
+
+    pub(super) fn unsubscribe(&mut self, id: ReaderId) {
+        let Some(reader) = self.readers.remove(&id) else {
+            return;
+        };
+        let Some(lock) = reader.scope else {
+            return self.of_all.retain(|other| *other != id);
+        };
+        if let Some(ids) = self.of_lock.get_mut(&lock) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.of_lock.remove(&lock);
+            }
+        }
+    }
+
+    /// Queues an event for everyone whom it concerns; returns who is to be woken.
+    pub(super) fn publish(&mut self, lock: LockId, event: &LeaseEvent) -> Vec<Waker> {
+        let of_lock = self.of_lock.get(&lock).into_iter().flatten();
+        let mut wakers = Vec::new();
+        for id in of_lock.chain(&self.of_all) {
+            if let Some(reader) = self.readers.get_mut(id) {
+                reader.push(lock, event.clone());
+                wakers.extend(reader.waker.take());
+            }
+        }
+        wakers
+    }
+
+    /// No event of this lock will follow.
+    pub(super) fn end(&mut self, lock: LockId) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for id in self.of_lock.get(&lock).into_iter().flatten() {
+            wakers.extend(self.readers.get_mut(id).and_then(Reader::end));
+        }
+        wakers
+    }
+
+    /// No event at all will follow.
+    pub(super) fn end_all(&mut self) -> Vec<Waker> {
+        self.ended = true;
+        self.readers.values_mut().filter_map(Reader::end).collect()
+    }
+
+    /// The reader's next event, `None` at its end.
+    pub(super) fn poll(
+        &mut self,
+        id: ReaderId,
+        engine: &Engine,
+        now: Timestamp,
+        waker: &Waker,
+    ) -> Poll<Option<LeaseEvent>> {
+        let Some(reader) = self.readers.get_mut(&id) else {
+            return Poll::Ready(None);
+        };
+        match reader.next(engine, now) {
+            Some(event) => Poll::Ready(Some(event)),
+            None if reader.ended => Poll::Ready(None),
+            None => {
+                reader.waker = Some(waker.clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn end(&mut self) -> Option<Waker> {
+        self.ended = true;
+        self.waker.take()
+    }
+
+    fn push(&mut self, lock: LockId, event: LeaseEvent) {
+        let is_loss = matches!(event, LeaseEvent::Lost { .. });
+        if self.missed > 0 && !is_loss {
+            // The state that follows `Lagged` will tell it.
+            self.missed += 1;
+            return;
+        }
+        if matches!(event, LeaseEvent::Renewed { .. }) {
+            let end = self.first + self.queue.len() as u64;
+            let place = *self.renewed.entry(lock).or_insert(end);
+            let index = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX);
+            if let Some(unread) = self.queue.get_mut(index) {
+                *unread = (lock, event);
+                return;
+            }
+        } else {
+            self.renewed.remove(&lock);
+        }
+        self.queue.push_back((lock, event));
+        if self.queue.len() > self.limit {
+            self.lag();
+        }
+    }
+
+    /// Gives up what the coming state says again, and keeps the latest losses.
+    fn lag(&mut self) {
+        let queued = self.queue.len();
+        self.queue
+            .retain(|(_, event)| matches!(event, LeaseEvent::Lost { .. }));
+        while self.queue.len() > CAPACITY / 2 {
+            self.queue.pop_front();
+        }
+        self.first += queued as u64;
+        self.renewed.clear();
+        self.missed += (queued - self.queue.len()) as u64;
+        self.limit = CAPACITY;
+    }
+
+    fn next(&mut self, engine: &Engine, now: Timestamp) -> Option<LeaseEvent> {
+        if self.missed > 0 {
+            let missed = std::mem::take(&mut self.missed);
+            self.queue_state(engine, now);
+            return Some(LeaseEvent::Lagged { missed });
+        }
+        let (lock, event) = self.queue.pop_front()?;
+        if self.renewed.get(&lock) == Some(&self.first) {
+            self.renewed.remove(&lock);
+        }
+        self.first += 1;
+        Some(event)
+    }
+
+    /// Says of each lock that is held now that it is.
+    fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
+        let unread = self.queue.len();
+        if let Some(lock) = self.scope {
+            self.queue
+                .extend(engine.held(now, lock).map(|event| (lock, event)));
+        } else {
+            let mut last = None;
+            while let Some((lock, event)) = engine.next_held(now, last) {
+                self.queue.push_back((lock, event));
+                last = Some(lock);
+            }
+        }
+        self.limit = CAPACITY + self.queue.len() - unread;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::engine::Settings;
+    use crate::event::LossReason;
+    use crate::name::Name;
+    use crate::protocol::ClientId;
+    use crate::token::FencingToken;
+
+    const LOCK: LockId = LockId(1);
+    const READER: ReaderId = ReaderId(9);
+
+    struct Reading(Hub, Engine);
+
+    impl Reading {
+        fn new(scope: Option<LockId>) -> Self {
+            let engine = Engine::new(Settings::new(ClientId(1)));
+            let mut hub = Hub::default();
+            hub.subscribe(READER, scope, &engine, Timestamp::from_nanos(0));
+            Self(hub, engine)
+        }
+
+        fn publish(&mut self, lock: LockId, event: &LeaseEvent) {
+            self.0.publish(lock, event);
+        }
+
+        fn read(&mut self) -> Vec<LeaseEvent> {
+            let (now, waker) = (Timestamp::from_nanos(0), Waker::noop());
+            let mut events = Vec::new();
+            while let Poll::Ready(Some(event)) = self.0.poll(READER, &self.1, now, waker) {
+                events.push(event);
+            }
+            events
+        }
+    }
+
+    fn name() -> Name {
+        Name::new("n").expect("a valid name")
+    }
+
+    fn token(token: u64) -> FencingToken {
+        FencingToken::new(token).expect("a valid token")
+    }
+
+    fn acquired(t: u64) -> LeaseEvent {
+        LeaseEvent::Acquired {
+            name: name(),
+            token: token(t),
+            remaining: Duration::ZERO,
+        }
+    }
+
+    fn renewed(t: u64, seconds: u64) -> LeaseEvent {
+        let remaining = Duration::from_secs(seconds);
+        LeaseEvent::Renewed {
+            name: name(),
+            token: token(t),
+            remaining,
+        }
+    }
+
+    fn lost(t: u64) -> LeaseEvent {
+        LeaseEvent::Lost {
+            name: name(),
+            token: token(t),
+            reason: LossReason::Deleted,
+        }
+    }
+
+    fn released(t: u64) -> LeaseEvent {
+        LeaseEvent::Released {
+            name: name(),
+            token: token(t),
+        }
+    }
+
+    #[test]
+    fn unread_renewals_merge_into_the_newest() {
+        let mut reading = Reading::new(Some(LOCK));
+        reading.publish(LOCK, &acquired(1));
+        for second in 0..10_000 {
+            reading.publish(LOCK, &renewed(1, second));
+        }
+        assert_eq!(reading.read(), [acquired(1), renewed(1, 9_999)]);
+        reading.publish(LOCK, &renewed(1, 3));
+        assert_eq!(
+            reading.read(),
+            [renewed(1, 3)],
+            "one that was read is not merged into"
+        );
+    }
+
+    /// Catches a merge across a loss, which would show a renewal of a lease that is gone.
+    #[test]
+    fn a_renewal_does_not_move_across_another_event_of_its_lock() {
+        let mut reading = Reading::new(None);
+        let events = [
+            renewed(1, 1),
+            lost(1),
+            acquired(2),
+            renewed(2, 1),
+            released(2),
+            acquired(3),
+        ];
+        for event in &events {
+            reading.publish(LOCK, event);
+        }
+        assert_eq!(reading.read(), events);
+    }
+
+    #[test]
+    fn renewals_of_many_locks_merge_each_with_its_own() {
+        let mut reading = Reading::new(None);
+        for second in 0..100 {
+            for lock in 1..=50 {
+                reading.publish(LockId(lock), &renewed(lock, second));
+            }
+        }
+        let events = reading.read();
+        assert_eq!(events.len(), 50);
+        assert!(
+            events
+                .iter()
+                .zip(1..)
+                .all(|(event, lock)| *event == renewed(lock, 99))
+        );
+    }
+
+    #[test]
+    fn a_slow_reader_lags_and_keeps_the_losses() {
+        let mut reading = Reading::new(Some(LOCK));
+        let cycles = 5_000;
+        for t in 1..=cycles {
+            reading.publish(LOCK, &acquired(t));
+            reading.publish(LOCK, &if t % 100 == 0 { lost(t) } else { released(t) });
+        }
+        let queued = reading.0.readers[&READER].queue.len();
+        assert!(queued <= CAPACITY, "{queued} events are kept");
+        let events = reading.read();
+        let LeaseEvent::Lagged { missed } = events[0] else {
+            panic!("{:?} came first", events[0])
+        };
+        assert_eq!(
+            missed + events.len() as u64 - 1,
+            2 * cycles,
+            "every event is told or counted"
+        );
+        let losses = events
+            .iter()
+            .filter(|event| matches!(event, LeaseEvent::Lost { .. }));
+        assert_eq!(losses.count(), 50, "no loss is missed");
+    }
+
+    #[test]
+    fn more_losses_than_fit_keep_the_latest() {
+        let mut reading = Reading::new(Some(LOCK));
+        for t in 1..=10_000 {
+            reading.publish(LOCK, &lost(t));
+        }
+        let events = reading.read();
+        assert!(events.len() <= CAPACITY + 1);
+        assert_eq!(events.last(), Some(&lost(10_000)));
+    }
+
+    #[test]
+    fn what_was_queued_before_the_end_is_still_told() {
+        let mut reading = Reading::new(Some(LOCK));
+        reading.publish(LOCK, &released(1));
+        reading.0.end(LOCK);
+        let (now, waker) = (Timestamp::from_nanos(0), Waker::noop());
+        let mut poll = || reading.0.poll(READER, &reading.1, now, waker);
+        assert_eq!(poll(), Poll::Ready(Some(released(1))));
+        assert_eq!(poll(), Poll::Ready(None));
+    }
+}

@@ -1,0 +1,276 @@
+//! Joins the engine and the world: the only place that runs the engine natively.
+//!
+//! A caller's own task locks the engine, takes out what is to be sent, awaits the answer and
+//! feeds it back, so an uncontended acquire hops through no other task. One background task per
+//! locker owns the timers.
+
+mod calls;
+mod fred;
+mod hub;
+mod memory;
+mod store;
+mod url;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+pub(crate) use calls::{Answer, Hold, HoldState};
+pub(crate) use hub::ReaderId;
+pub(crate) use store::Store;
+
+use crate::engine::{CallId, Engine, Input, LockId, Output, RequestId, Settings};
+use crate::event::LeaseEvent;
+use crate::protocol::Op;
+use crate::rt;
+use crate::time::Timestamp;
+use calls::{Calls, Delivery};
+use hub::Hub;
+
+/// The longest nap of the background task while it has something to wake for: timers of the
+/// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
+const LONGEST_NAP: Duration = Duration::from_millis(500);
+
+/// One locker's engine, its store, and everyone who waits for something of it.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    store: Store,
+    runtime: Handle,
+    rearm: Notify,
+    last_id: AtomicU64,
+}
+
+struct State {
+    engine: Engine,
+    calls: Calls,
+    holds: BTreeMap<LockId, Arc<HoldState>>,
+    hub: Hub,
+    /// What the background task sleeps until.
+    armed: Timestamp,
+    closing: bool,
+}
+
+/// A batch that is to be sent.
+struct Outgoing {
+    request: RequestId,
+    batch: Vec<Op>,
+    give_up: Timestamp,
+}
+
+/// What has to happen once the state is unlocked.
+#[derive(Default)]
+struct Effects {
+    sends: Vec<Outgoing>,
+    deliveries: Vec<Delivery>,
+    wakers: Vec<Waker>,
+}
+
+impl Shared {
+    /// Starts the engine on a store that can be reached. The future asks for the store's clock, so
+    /// that the first call is one round trip; on a store in memory it is ready at once.
+    pub(crate) fn start(
+        store: Store,
+        settings: Settings,
+    ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        let shared = Arc::new(Self {
+            state: Mutex::new(State {
+                engine: Engine::new(settings),
+                calls: Calls::default(),
+                holds: BTreeMap::new(),
+                hub: Hub::default(),
+                armed: Timestamp::NEVER,
+                closing: false,
+            }),
+            store,
+            runtime: Handle::current(),
+            rearm: Notify::new(),
+            last_id: AtomicU64::new(0),
+        });
+        let sends = shared.step(Input::Connected);
+        shared.runtime.spawn(shared.clone().keep_time());
+        shared.store.watch_link(&shared);
+        let started = shared.clone();
+        let ask_for_clock = async move {
+            for outgoing in sends {
+                started.execute(outgoing).await;
+            }
+        };
+        (shared, ask_for_clock)
+    }
+
+    /// A number that was never used before in this locker.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Tells the engine something that no caller waits for.
+    pub(crate) fn feed(self: &Arc<Self>, input: Input) {
+        let sends = self.step(input);
+        self.spawn_all(sends);
+    }
+
+    /// The program has no handle left, or has shut down: what is under way is finished, and the
+    /// link closed.
+    pub(crate) fn close(&self) {
+        self.state().closing = true;
+        self.rearm.notify_one();
+    }
+
+    /// A new reader of the events of one lock, or of all.
+    pub(crate) fn subscribe(&self, lock: Option<LockId>) -> ReaderId {
+        let id = ReaderId(self.next_id());
+        let state = &mut *self.state();
+        state.hub.subscribe(id, lock, &state.engine, rt::now());
+        id
+    }
+
+    pub(crate) fn unsubscribe(&self, reader: ReaderId) {
+        self.state().hub.unsubscribe(reader);
+    }
+
+    /// The next event for a reader, or `None` at the end.
+    pub(crate) fn poll_event(
+        &self,
+        reader: ReaderId,
+        waker: &Waker,
+    ) -> std::task::Poll<Option<LeaseEvent>> {
+        let state = &mut *self.state();
+        state.hub.poll(reader, &state.engine, rt::now(), waker)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the engine in a state between two inputs at worst.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Feeds the engine and does everything that it asks for but sending.
+    fn step(self: &Arc<Self>, input: Input) -> Vec<Outgoing> {
+        self.step_with(|_| input)
+    }
+
+    fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Vec<Outgoing> {
+        let mut effects = Effects::default();
+        let rearm = {
+            let state = &mut *self.state();
+            let input = input(state);
+            state.engine.handle(rt::now(), input);
+            while let Some(output) = state.engine.poll() {
+                self.apply(state, output, &mut effects);
+            }
+            let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
+            wake < state.armed || (state.closing && state.engine.is_idle())
+        };
+        if rearm {
+            self.rearm.notify_one();
+        }
+        effects.wakers.into_iter().for_each(Waker::wake);
+        effects.deliveries.into_iter().for_each(Delivery::deliver);
+        effects.sends
+    }
+
+    fn apply(self: &Arc<Self>, state: &mut State, output: Output, effects: &mut Effects) {
+        match output {
+            Output::Send {
+                request,
+                batch,
+                give_up,
+            } => {
+                effects.sends.push(Outgoing {
+                    request,
+                    batch,
+                    give_up,
+                });
+            }
+            Output::Complete { call, result } => {
+                let State { calls, holds, .. } = state;
+                effects
+                    .deliveries
+                    .extend(calls.finish(call, result, holds, self));
+            }
+            Output::Event {
+                lock,
+                event,
+                deadline,
+            } => {
+                trace(&event);
+                HoldState::follow(&mut state.holds, lock, &event, deadline);
+                effects.wakers.extend(state.hub.publish(lock, &event));
+            }
+            Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
+        }
+    }
+
+    fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Outgoing>) {
+        for outgoing in sends {
+            self.runtime.spawn(self.execute(outgoing));
+        }
+    }
+
+    /// Sends a batch and feeds its answer back. It must run to its end, whoever waits for it.
+    fn execute(self: &Arc<Self>, outgoing: Outgoing) -> impl Future<Output = ()> + Send + 'static {
+        let shared = self.clone();
+        async move {
+            let Outgoing {
+                request,
+                batch,
+                give_up,
+            } = outgoing;
+            let result = shared.store.execute(&batch, give_up).await;
+            shared.feed(Input::Reply { request, result });
+        }
+    }
+
+    /// The background task.
+    async fn keep_time(self: Arc<Self>) {
+        loop {
+            let now = rt::now();
+            let wake = {
+                let state = &mut *self.state();
+                if state.closing && state.engine.is_idle() {
+                    break;
+                }
+                state.armed = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
+                state.armed
+            };
+            if wake <= now {
+                self.feed(Input::Tick);
+            } else if wake == Timestamp::NEVER {
+                self.rearm.notified().await;
+            } else {
+                let nap = wake.since(now).min(LONGEST_NAP);
+                let _ = tokio::time::timeout(nap, self.rearm.notified()).await;
+            }
+        }
+        let wakers = self.state().hub.end_all();
+        wakers.into_iter().for_each(Waker::wake);
+        self.store.close().await;
+    }
+}
+
+/// Events for whoever collects traces.
+fn trace(event: &LeaseEvent) {
+    match event {
+        LeaseEvent::Lost {
+            name,
+            token,
+            reason,
+        } => {
+            tracing::warn!(%name, %token, %reason, "lease lost");
+        }
+        LeaseEvent::AtRisk {
+            name,
+            token,
+            remaining,
+            error,
+        } => {
+            tracing::warn!(%name, %token, ?remaining, %error, "lease at risk");
+        }
+        other => tracing::debug!(event = ?other, "lease"),
+    }
+}

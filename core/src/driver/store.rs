@@ -1,0 +1,65 @@
+//! Where batches go.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::fred::FredStore;
+use super::memory::MemoryStore;
+use crate::error::Error;
+use crate::protocol::{BatchReply, Op};
+use crate::time::Timestamp;
+
+/// A store that executes the protocol.
+pub(crate) enum Store {
+    Fred(FredStore),
+    Memory(Arc<MemoryStore>),
+}
+
+impl Store {
+    /// A store of its own in this process.
+    pub(crate) fn in_memory() -> Self {
+        Self::Memory(Arc::new(MemoryStore::new()))
+    }
+
+    /// Connects to what a URL names.
+    pub(crate) async fn connect(url: &str) -> Result<Self, Error> {
+        match super::url::parse(url)? {
+            super::url::Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
+            super::url::Target::Redis { config, shown } => {
+                FredStore::connect(*config, shown).await.map(Self::Fred)
+            }
+        }
+    }
+
+    /// Uses a client that the program has.
+    pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
+        FredStore::with_client(client).await.map(Self::Fred)
+    }
+
+    /// Executes a batch in one script call; it gives up at that moment.
+    pub(super) async fn execute(
+        &self,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
+        match self {
+            Self::Fred(store) => store.execute(batch, give_up).await,
+            Self::Memory(store) => Ok(store.execute(batch)),
+        }
+    }
+
+    /// Reports to the engine when the link goes and comes back.
+    pub(super) fn watch_link(&self, shared: &Arc<Shared>) {
+        match self {
+            Self::Fred(store) => store.watch_link(shared),
+            Self::Memory(_) => {}
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Fred(store) => store.close().await,
+            Self::Memory(_) => {}
+        }
+    }
+}

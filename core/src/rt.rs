@@ -1,0 +1,99 @@
+//! What differs from one platform to the next: clocks, randomness, the machine's name.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, ErrorKind};
+use crate::name::Owner;
+use crate::time::{ServerTime, Timestamp};
+
+/// The monotonic clock. It counts on while the machine is suspended, so that one that slept
+/// finds its leases lost.
+#[cfg(unix)]
+pub(crate) fn now() -> Timestamp {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // Apple's and the BSDs' CLOCK_MONOTONIC counts through sleep; Linux's does not.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+
+    let time = clock_gettime(CLOCK);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Timestamp::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// The monotonic clock; `QueryPerformanceCounter` counts through sleep.
+#[cfg(not(unix))]
+pub(crate) fn now() -> Timestamp {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Timestamp::from_nanos(0) + ORIGIN.elapsed()
+}
+
+/// The wall clock.
+pub(crate) fn wall_clock() -> ServerTime {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    ServerTime::from_micros(0) + since
+}
+
+/// Random bits from the operating system.
+pub(crate) fn random_bits() -> Result<u128, Error> {
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(u128::from_ne_bytes(bytes)),
+        Err(error) => {
+            let message = "the operating system gave no random bits for a lease id";
+            Err(Error::with_source(
+                ErrorKind::Unavailable,
+                message,
+                error.to_string(),
+            ))
+        }
+    }
+}
+
+/// `machine/process`, for people who look who holds a lock.
+pub(crate) fn default_owner() -> Owner {
+    let process = std::process::id();
+    let machine = machine_name();
+    let machine: String = machine.chars().take(64).collect();
+    Owner::labelled(format!("{machine}/{process}"))
+        .or_else(|_| Owner::labelled(process.to_string()))
+        .expect("a process id is a short label")
+}
+
+#[cfg(unix)]
+fn machine_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+fn machine_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_goes_forward() {
+        let before = now();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(now().since(before) >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn the_wall_clock_is_of_this_century() {
+        assert!(wall_clock() > ServerTime::from_millis(1_700_000_000_000));
+    }
+}
