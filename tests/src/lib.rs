@@ -10,7 +10,7 @@
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
 //! - [`FakeServer`]: answers what the test wants a server to answer
 //! - [`Child`]: a program that can be paused and killed
-//! - [`eventually`] and [`unique_name`]
+//! - [`eventually`], [`next_event`] and [`unique_name`]
 
 mod child;
 mod fake_server;
@@ -26,4 +26,4 @@ pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
 pub use redis_server::{RedisConfig, RedisServer};
 pub use resp::{Admin, Monitor, Resp};
-pub use wait::{Condition, eventually, unique_name};
+pub use wait::{Condition, eventually, next_event, unique_name};

@@ -4,7 +4,9 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use leasehold::{LeaseEvent, LeaseEvents};
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_stream::StreamExt;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
@@ -31,6 +33,25 @@ impl<T> Condition for Option<T> {
     fn found(self) -> Option<T> {
         self
     }
+}
+
+/// Reads events up to the first that is wanted, and returns it.
+///
+/// Panics with all that came if it does not come within `limit`, or if the stream ends.
+pub async fn next_event(
+    events: &mut LeaseEvents,
+    limit: Duration,
+    wanted: impl Fn(&LeaseEvent) -> bool,
+) -> LeaseEvent {
+    let until = Instant::now() + limit;
+    let mut came = Vec::new();
+    while let Ok(Some(event)) = timeout_at(until, events.next()).await {
+        if wanted(&event) {
+            return event;
+        }
+        came.push(event);
+    }
+    panic!("the event did not come within {limit:?}; what came: {came:?}");
 }
 
 /// Asks `condition` every few milliseconds until it holds, and returns what it found.

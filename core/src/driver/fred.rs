@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 /// The oldest Redis with all the commands of the script.
 const OLDEST: u32 = 7;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many commands fred may hold back. The engine gives up on each after its time-out.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -206,9 +206,18 @@ impl Shared {
         }
     }
 
+    /// Sends batches on behalf of nobody. They are on their way when this returns, so what the
+    /// same task sends next comes after them: a release that was dropped, before the next acquire.
     fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Outgoing>) {
         for outgoing in sends {
-            self.runtime.spawn(self.execute(outgoing));
+            let _on_runtime = self.runtime.enter();
+            let mut execution = Box::pin(self.execute(outgoing));
+            let first = execution
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            if first.is_pending() {
+                self.runtime.spawn(execution);
+            }
         }
     }
 

@@ -15,17 +15,21 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
     let mut replies = Vec::with_capacity(batch.len());
     for op in batch {
         let count = usize::try_from(fields.number()?).map_err(|_| unexpected())?;
-        let mut own = fields.split(count)?;
-        let reply = match own.text()? {
-            "late" => Ok(Reply::Late),
-            "error" => Err(refusal(&mut own, &op.command)?),
-            status => Ok(reply(&op.command, status, &mut own)?),
-        };
-        own.end()?;
-        replies.push(reply);
+        // What is wrong with one operation's fields is not its neighbours' trouble.
+        replies.push(outcome(&op.command, fields.split(count)?));
     }
     fields.end()?;
     Ok(BatchReply { time, replies })
+}
+
+fn outcome<F: AsRef<[u8]>>(command: &Command, mut fields: Fields<'_, F>) -> Result<Reply, Error> {
+    let reply = match fields.text()? {
+        "late" => Reply::Late,
+        "error" => return Err(refusal(&mut fields, command)?),
+        status => reply(command, status, &mut fields)?,
+    };
+    fields.end()?;
+    Ok(reply)
 }
 
 fn reply<F: AsRef<[u8]>>(
@@ -251,7 +255,25 @@ mod tests {
             &["77", "18446744073709551616", "late"],
         ];
         for answer in cases {
-            assert!(decode(&inspect(), answer).is_err(), "{answer:?} was taken");
+            let batch = decode(&inspect(), answer);
+            let taken = batch.is_ok_and(|batch| batch.replies.iter().all(Result::is_ok));
+            assert!(!taken, "{answer:?} was taken");
         }
+    }
+
+    #[test]
+    fn one_malformed_reply_does_not_spoil_its_neighbours() {
+        let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
+        let answer = ["77", "2", "free", "x", "2", "free", "5"];
+        let replies = decode(&batch, &answer).expect("the frame is whole").replies;
+        assert!(replies[0].is_err());
+        let last_token = FencingToken::new(5).ok();
+        assert_eq!(
+            replies[1],
+            Ok(Reply::Inspected {
+                holder: None,
+                last_token
+            })
+        );
     }
 }

@@ -1,0 +1,329 @@
+//! Which ways through the script the sequences took.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold::Error;
+use leasehold::protocol::{Acquire, BatchReply, Command, Counter, Op, Reply};
+use leasehold::time::ServerTime;
+
+use crate::model::Model;
+use crate::real::Entry;
+
+/// Everything that has to be reached.
+const BRANCHES: [&str; 53] = [
+    "acquire: late",
+    "acquire: free, first dense token",
+    "acquire: free, dense token counted up",
+    "acquire: free, dense over a counter that would expire",
+    "acquire: free, dense after the counter expired",
+    "acquire: free, dense counter used up",
+    "acquire: free, first token from the clock",
+    "acquire: free, token lifted to the clock",
+    "acquire: free, token counted up ahead of the clock",
+    "acquire: free, clock floor over a counter without an expiry",
+    "acquire: free, clock floor after the counter expired",
+    "acquire: free, clock floor, counter used up",
+    "acquire: free, the greatest token",
+    "acquire: free since it expired",
+    "acquire: retry",
+    "acquire: retry by another client",
+    "acquire: retry as another owner",
+    "acquire: busy, a label on both sides",
+    "acquire: busy, the holder's owner has only a label",
+    "acquire: busy, the asker's owner has only a label",
+    "acquire: busy, another owner",
+    "acquire: busy, the same owner at the same client",
+    "acquire: reclaimed, dense",
+    "acquire: reclaimed, clock floor",
+    "acquire: reclaim fails, counter used up",
+    "renew: late",
+    "renew: renewed",
+    "renew: shortened",
+    "renew: gone",
+    "renew: gone since it expired",
+    "renew: taken",
+    "release: late",
+    "release: released",
+    "release: gone",
+    "release: gone since it expired",
+    "release: taken",
+    "force-release: late",
+    "force-release: released from a label",
+    "force-release: released from an owner",
+    "force-release: free",
+    "force-release: free since it expired",
+    "inspect: late",
+    "inspect: held with a label",
+    "inspect: held by an owner",
+    "inspect: free, last token known",
+    "inspect: free, no token",
+    "inspect: free since the lock expired",
+    "inspect: free, the counter expired",
+    "batch: one operation",
+    "batch: several operations on one name",
+    "batch: several names",
+    "batch: some late, some not",
+    "batch: some refused, some not",
+];
+
+/// How often each branch was taken.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Coverage {
+    hits: BTreeMap<&'static str, usize>,
+}
+
+/// A lock's value, taken apart.
+struct Lock {
+    lease: String,
+    client: String,
+    kind: String,
+    label: String,
+    expires: Option<u64>,
+}
+
+/// What an operation meets.
+struct Before {
+    now: ServerTime,
+    lock: Option<Lock>,
+    token: Option<Entry>,
+    lock_outlived: bool,
+    token_outlived: bool,
+}
+
+impl Coverage {
+    pub(crate) fn summary(&self) -> String {
+        let (hits, all) = (self.hits.len(), BRANCHES.len());
+        let rarest = self.hits.iter().min_by_key(|(_, hits)| **hits);
+        format!("branches covered: {hits} of {all}; the rarest: {rarest:?}")
+    }
+
+    pub(crate) fn missed(&self) -> Vec<&'static str> {
+        let missed = |branch: &&str| !self.hits.contains_key(branch);
+        BRANCHES.into_iter().filter(missed).collect()
+    }
+
+    /// Notes what a batch did to a model in that state, by the real server's replies.
+    pub(crate) fn note(
+        &mut self,
+        mut model: Model,
+        batch: &[Op],
+        answer: &BatchReply,
+        outlived: &BTreeSet<String>,
+    ) {
+        let now = answer.time;
+        let mut outlived = outlived.clone();
+        for (op, reply) in batch.iter().zip(&answer.replies) {
+            let key = op.command.key();
+            let before = Before {
+                now,
+                lock: model.lock(now, key).map(|entry| Lock::new(&entry)),
+                token: model.token(now, key),
+                lock_outlived: outlived.contains(&key.lock()),
+                token_outlived: outlived.contains(&key.token()),
+            };
+            for branch in branches(&op.command, reply, &before) {
+                self.hit(branch);
+            }
+            model.execute(now, std::slice::from_ref(op));
+            if model.lock(now, key).is_some() {
+                outlived.remove(&key.lock());
+            }
+            if model.token(now, key).is_some() {
+                outlived.remove(&key.token());
+            }
+        }
+        self.note_shape(batch, &answer.replies);
+    }
+
+    fn note_shape(&mut self, batch: &[Op], replies: &[Result<Reply, Error>]) {
+        let names: BTreeSet<_> = batch.iter().map(|op| op.command.key()).collect();
+        let late = replies.iter().filter(|reply| **reply == Ok(Reply::Late));
+        let late = late.count();
+        let refused = replies.iter().filter(|reply| reply.is_err()).count();
+        let mixed = |count| 0 < count && count < batch.len();
+        let shapes = [
+            (batch.len() == 1, "batch: one operation"),
+            (
+                names.len() < batch.len(),
+                "batch: several operations on one name",
+            ),
+            (names.len() > 1, "batch: several names"),
+            (mixed(late), "batch: some late, some not"),
+            (mixed(refused), "batch: some refused, some not"),
+        ];
+        for (_, shape) in shapes.iter().filter(|(holds, _)| *holds) {
+            self.hit(shape);
+        }
+    }
+
+    fn hit(&mut self, branch: &'static str) {
+        assert!(BRANCHES.contains(&branch), "{branch:?} is not in the list");
+        *self.hits.entry(branch).or_default() += 1;
+    }
+}
+
+impl Lock {
+    fn new(entry: &Entry) -> Self {
+        let mut parts = entry.value.splitn(5, ':').map(str::to_owned);
+        let mut next = || parts.next().expect("a lock's value has five parts");
+        let (lease, client, _token) = (next(), next(), next());
+        Self {
+            lease,
+            client,
+            kind: next(),
+            label: next(),
+            expires: entry.expires,
+        }
+    }
+
+    fn has_owner(&self) -> bool {
+        self.kind == "r"
+    }
+}
+
+fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) -> Vec<&'static str> {
+    let expired = before.lock_outlived;
+    let owner = before.lock.as_ref().is_some_and(Lock::has_owner);
+    match (command, reply) {
+        (Command::Acquire(_), Ok(Reply::Late)) => vec!["acquire: late"],
+        (Command::Renew { .. }, Ok(Reply::Late)) => vec!["renew: late"],
+        (Command::Release { .. }, Ok(Reply::Late)) => vec!["release: late"],
+        (Command::ForceRelease { .. }, Ok(Reply::Late)) => vec!["force-release: late"],
+        (Command::Inspect { .. }, Ok(Reply::Late)) => vec!["inspect: late"],
+        (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
+        (Command::Renew { .. }, Ok(Reply::Renewed { expires })) => {
+            let former = before.lock.as_ref().and_then(|lock| lock.expires);
+            let shorter = former.is_some_and(|former| former > expires.millis());
+            vec![if shorter {
+                "renew: shortened"
+            } else {
+                "renew: renewed"
+            }]
+        }
+        (Command::Renew { .. }, Ok(Reply::Gone)) if expired => vec!["renew: gone since it expired"],
+        (Command::Renew { .. }, Ok(Reply::Gone)) => vec!["renew: gone"],
+        (Command::Renew { .. }, Ok(Reply::Taken)) => vec!["renew: taken"],
+        (Command::Release { .. }, Ok(Reply::Released)) => vec!["release: released"],
+        (Command::Release { .. }, Ok(Reply::Gone)) if expired => {
+            vec!["release: gone since it expired"]
+        }
+        (Command::Release { .. }, Ok(Reply::Gone)) => vec!["release: gone"],
+        (Command::Release { .. }, Ok(Reply::Taken)) => vec!["release: taken"],
+        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(Some(_)))) if owner => {
+            vec!["force-release: released from an owner"]
+        }
+        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(Some(_)))) => {
+            vec!["force-release: released from a label"]
+        }
+        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(None))) if expired => {
+            vec!["force-release: free since it expired"]
+        }
+        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(None))) => {
+            vec!["force-release: free"]
+        }
+        (Command::Inspect { .. }, Ok(Reply::Inspected { .. })) => inspected(before),
+        (command, reply) => panic!("{reply:?} is no answer to {command:?}"),
+    }
+}
+
+fn inspected(before: &Before) -> Vec<&'static str> {
+    match &before.lock {
+        Some(lock) if lock.has_owner() => return vec!["inspect: held by an owner"],
+        Some(_) => return vec!["inspect: held with a label"],
+        None => {}
+    }
+    let mut hits = vec![match before.token {
+        Some(_) => "inspect: free, last token known",
+        None => "inspect: free, no token",
+    }];
+    if before.lock_outlived {
+        hits.push("inspect: free since the lock expired");
+    }
+    if before.token_outlived {
+        hits.push("inspect: free, the counter expired");
+    }
+    hits
+}
+
+fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) -> Vec<&'static str> {
+    let dense = acquire.counter == Counter::Dense;
+    match (&before.lock, reply) {
+        (None, Ok(Reply::Held(held))) => {
+            let mut hits = counted(acquire, before);
+            if held.token == leasehold::FencingToken::MAX {
+                hits.push("acquire: free, the greatest token");
+            }
+            if before.lock_outlived {
+                hits.push("acquire: free since it expired");
+            }
+            hits
+        }
+        (None, Err(_)) if dense => vec!["acquire: free, dense counter used up"],
+        (None, Err(_)) => vec!["acquire: free, clock floor, counter used up"],
+        (Some(lock), Ok(Reply::Held(_))) if lock.lease == acquire.lease.to_string() => {
+            vec![if lock.client != acquire.client.to_string() {
+                "acquire: retry by another client"
+            } else if lock.label != acquire.owner.label()
+                || lock.has_owner() != acquire.owner.is_reclaimable()
+            {
+                "acquire: retry as another owner"
+            } else {
+                "acquire: retry"
+            }]
+        }
+        (Some(_), Ok(Reply::Held(_))) if dense => vec!["acquire: reclaimed, dense"],
+        (Some(_), Ok(Reply::Held(_))) => vec!["acquire: reclaimed, clock floor"],
+        (Some(_), Err(_)) => vec!["acquire: reclaim fails, counter used up"],
+        (Some(lock), Ok(Reply::Busy { .. })) => vec![busy(acquire, lock)],
+        (_, reply) => panic!("{reply:?} is no answer to {acquire:?}"),
+    }
+}
+
+fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
+    match (lock.has_owner(), acquire.owner.is_reclaimable()) {
+        (false, false) => "acquire: busy, a label on both sides",
+        (false, true) => "acquire: busy, the holder's owner has only a label",
+        (true, false) => "acquire: busy, the asker's owner has only a label",
+        (true, true) if lock.label != acquire.owner.label() => "acquire: busy, another owner",
+        (true, true) => "acquire: busy, the same owner at the same client",
+    }
+}
+
+/// The ways to the next token.
+fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
+    let last = before.token.as_ref().map_or(0, |token| {
+        let digits = &token.value;
+        digits
+            .parse::<u64>()
+            .expect("the model's counter is a number")
+    });
+    let expires = before.token.as_ref().and_then(|token| token.expires);
+    let known = before.token.is_some();
+    let mut hits = Vec::new();
+    if acquire.counter == Counter::Dense {
+        hits.push(if known {
+            "acquire: free, dense token counted up"
+        } else {
+            "acquire: free, first dense token"
+        });
+        if expires.is_some() {
+            hits.push("acquire: free, dense over a counter that would expire");
+        }
+        if before.token_outlived {
+            hits.push("acquire: free, dense after the counter expired");
+        }
+        return hits;
+    }
+    hits.push(match known {
+        false => "acquire: free, first token from the clock",
+        true if last + 1 < before.now.as_micros() => "acquire: free, token lifted to the clock",
+        true => "acquire: free, token counted up ahead of the clock",
+    });
+    if known && expires.is_none() {
+        hits.push("acquire: free, clock floor over a counter without an expiry");
+    }
+    if before.token_outlived {
+        hits.push("acquire: free, clock floor after the counter expired");
+    }
+    hits
+}

@@ -1,0 +1,161 @@
+//! Which keys a call touches, and where they live in a cluster.
+
+use std::collections::BTreeSet;
+
+use leasehold::protocol::{self, Command, Counter, LockKey, Reply};
+use leasehold::{FencingToken, Name};
+use leasehold_tests::{Admin, Monitor, RedisServer, Resp};
+
+use crate::real::Real;
+use crate::samples::{FLOOR, acquire, batch, every_operation, inspect, key, release, renew};
+
+/// Names for which a wrong hash tag or a missing escape would show.
+const NAMES: [&str; 9] = [
+    "n",
+    "{",
+    "}",
+    "{}",
+    "a}{b",
+    "}{",
+    "nul\0\r\n",
+    "🔒",
+    "x}:lock",
+];
+
+async fn cluster() -> RedisServer {
+    RedisServer::config()
+        .args(["--cluster-enabled", "yes"])
+        .start()
+        .await
+}
+
+#[tokio::test]
+async fn a_large_batch_is_answered_in_order() {
+    let mut real = Real::start().await;
+    let keys: Vec<LockKey> = (0..128)
+        .map(|number| key(&format!("name {number}")))
+        .collect();
+    let take = |(number, key): (usize, &LockKey)| {
+        let lease = u32::try_from(number).expect("there are 128");
+        Command::Acquire(acquire(key, lease, Counter::Dense))
+    };
+    // So each lock has its own token: its number and 1.
+    for (last, key) in keys.iter().enumerate() {
+        let incr = ["INCRBY", &key.token(), &last.to_string()];
+        real.admin.int(&incr).await;
+    }
+    let takes: Vec<Command> = keys.iter().enumerate().map(take).collect();
+    let held = real
+        .run(&batch(takes.clone()))
+        .await
+        .expect("it is answered");
+    assert_eq!(held.replies.len(), 128);
+    for (number, reply) in (1..).zip(&held.replies) {
+        let Ok(Reply::Held(held)) = reply else {
+            panic!("the lock was free: {reply:?}");
+        };
+        assert_eq!(FencingToken::new(number).ok(), Some(held.token));
+    }
+    assert_eq!(real.admin.int(&["DBSIZE"]).await, 256);
+
+    let ends = keys.iter().zip(0..).map(|(key, lease)| release(key, lease));
+    let released = real.run(&batch(ends)).await.expect("it is answered");
+    assert_eq!(released.replies, vec![Ok(Reply::Released); 128]);
+    assert_eq!(real.admin.int(&["DBSIZE"]).await, 128);
+}
+
+#[tokio::test]
+async fn a_call_touches_its_declared_keys_only() {
+    let mut real = Real::start().await;
+    let mut monitor = Monitor::start(&real.server).await;
+    let key = key("watched");
+    let mut dense = acquire(&key, 2, Counter::Dense);
+    let mut commands = every_operation(&key, 1);
+    commands.extend([
+        Command::Acquire(dense.clone()),
+        Command::Acquire(dense.clone()),
+    ]);
+    dense.lease = protocol::LeaseId(3);
+    commands.extend([
+        Command::Acquire(dense),
+        renew(&key, 3),
+        release(&key, 2),
+        inspect(&key),
+    ]);
+    commands.push(Command::Acquire(acquire(&key, 2, FLOOR)));
+    for command in commands {
+        monitor.clear().await;
+        let batch = batch([command]);
+        let declared: BTreeSet<String> = protocol::encode(&batch).keys.into_iter().collect();
+        real.run(&batch).await.expect("it is answered");
+        let touched: BTreeSet<String> = monitor
+            .matching(" lua] ")
+            .await
+            .iter()
+            .filter_map(|line| line.split('"').nth(3).map(str::to_owned))
+            .collect();
+        assert!(!touched.is_empty(), "the monitor shows what scripts do");
+        assert!(
+            touched.is_subset(&declared),
+            "{batch:?}: {touched:?}, {declared:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn all_keys_of_a_name_live_on_one_slot() {
+    let server = cluster().await;
+    let mut admin = Admin::connect(&server).await;
+    let mut slots = BTreeSet::new();
+    for name in NAMES {
+        for namespace in ["ns", "a}b", "{", "a:b{}"] {
+            let key = Name::new(name).and_then(|name| LockKey::new(namespace, &name));
+            let key = key.expect("a valid name and namespace");
+            let lock = admin.int(&["CLUSTER", "KEYSLOT", &key.lock()]).await;
+            let token = admin.int(&["CLUSTER", "KEYSLOT", &key.token()]).await;
+            assert_eq!(lock, token, "{key:?}");
+            slots.insert(lock);
+        }
+    }
+    assert!(slots.len() > 25, "36 names that share few slots: {slots:?}");
+}
+
+/// A cluster node refuses a script that touches a key of another slot than its declared ones.
+#[tokio::test]
+async fn a_cluster_node_runs_a_batch_on_one_name() {
+    let server = cluster().await;
+    let mut admin = Admin::connect(&server).await;
+    admin.ok(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    leasehold_tests::eventually(
+        std::time::Duration::from_secs(10),
+        "the cluster",
+        async || {
+            let info = admin.string(&["CLUSTER", "INFO"]).await;
+            info.is_some_and(|info| info.contains("cluster_state:ok"))
+        },
+    )
+    .await;
+    let call = |names: &[&str]| {
+        let commands = names.iter().flat_map(|name| every_operation(&key(name), 1));
+        let batch = batch(commands.collect::<Vec<_>>());
+        let call = protocol::encode(&batch);
+        let count = call.keys.len().to_string();
+        let head = ["EVAL", protocol::SCRIPT, &count].map(str::to_owned);
+        let args: Vec<String> = head.into_iter().chain(call.keys).chain(call.args).collect();
+        (batch, args)
+    };
+    for name in NAMES {
+        let (batch, args) = call(&[name]);
+        let Resp::Array(fields) = admin.command(&args).await else {
+            panic!("the cluster refuses {name:?}");
+        };
+        let fields: Vec<String> = fields.iter().filter_map(Resp::as_string).collect();
+        let answer = protocol::decode(&batch, &fields).expect("it is of the expected form");
+        assert!(answer.replies.iter().all(Result::is_ok), "{answer:?}");
+    }
+    let answer = admin.command(&call(&["n", "another"]).1).await;
+    assert!(
+        matches!(&answer, Resp::Error(error) if error.starts_with("CROSSSLOT")),
+        "{answer:?}"
+    );
+}

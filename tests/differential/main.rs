@@ -1,0 +1,18 @@
+//! The lock script on a real `redis-server` against its model, [`leasehold::MemoryServer`].
+//!
+//! - [`property`]: random sequences of batches, pauses and an administrator's doings run on both,
+//!   which must give the same replies and be left with the same keys; and models that are wrong
+//!   on purpose, which the same comparison must find out
+//! - [`refusals`] and [`keys`]: what the model cannot do, such as foreign values and replicas
+//!
+//! `LEASEHOLD_CASES` sets the number of random sequences.
+
+mod branches;
+mod compare;
+mod keys;
+mod model;
+mod property;
+mod real;
+mod refusals;
+mod samples;
+mod sequence;

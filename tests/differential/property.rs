@@ -1,0 +1,112 @@
+//! Random sequences on the real server and on the model.
+
+use std::cell::RefCell;
+use std::env;
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::compare::{Report, compare};
+use crate::model::Flaw;
+use crate::real::Real;
+use crate::sequence::{Sequence, sequences};
+
+/// Enough to reach every branch.
+const CASES: u32 = 600;
+/// A wrong model is found much earlier.
+const CONTROL_CASES: u32 = 200;
+
+struct Bench {
+    runtime: Runtime,
+    state: RefCell<(Real, Report)>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime can be made");
+        let real = runtime.block_on(Real::start());
+        let state = RefCell::new((real, Report::default()));
+        Self { runtime, state }
+    }
+
+    /// The same sequences each time; the first that fails is shrunk.
+    fn run(&self, flaw: Flaw, cases: u32, shrink: u32) -> Result<(), TestError<Sequence>> {
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            max_shrink_iters: shrink,
+            ..Config::default()
+        };
+        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        TestRunner::new_with_rng(config, rng).run(&sequences(), |sequence| {
+            let (real, report) = &mut *self.state.borrow_mut();
+            self.runtime
+                .block_on(compare(real, flaw, &sequence, report))
+                .map_err(TestCaseError::fail)
+        })
+    }
+}
+
+/// Past the test harness, which would keep it to itself.
+fn say(text: &str) {
+    writeln!(io::stderr(), "{text}").expect("standard error takes text");
+}
+
+#[test]
+fn the_script_and_the_model_do_the_same() {
+    let cases = env::var("LEASEHOLD_CASES").map_or(CASES, |cases| {
+        cases.parse().expect("LEASEHOLD_CASES is a number")
+    });
+    let (bench, start) = (Bench::new(), Instant::now());
+    if let Err(error) = bench.run(Flaw::Nothing, cases, 2_000) {
+        panic!("the script and the model differ: {error}");
+    }
+    let (_, report) = &*bench.state.borrow();
+    say(&format!(
+        "differential: {}; {cases} sequences, {} operations, {} repeated since an expiry was \
+         close, {:.1?}",
+        report.coverage.summary(),
+        report.operations,
+        report.unclear,
+        start.elapsed()
+    ));
+    assert!(
+        report.given_up * 20 <= usize::try_from(cases).expect("a small number"),
+        "{} sequences could not be told: is the machine overloaded?",
+        report.given_up
+    );
+    let missed = report.coverage.missed();
+    assert!(
+        missed.is_empty() || cases < CASES,
+        "not reached in {cases} sequences: {missed:#?}"
+    );
+}
+
+#[test]
+fn every_wrong_model_is_found() {
+    let bench = Bench::new();
+    for flaw in Flaw::ALL {
+        match bench.run(flaw, CONTROL_CASES, 0) {
+            Err(TestError::Fail(reason, _)) if reason.message().contains("the model") => {}
+            other => panic!("{flaw:?} was not found: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_difference_is_shrunk_to_what_matters() {
+    let bench = Bench::new();
+    let Err(TestError::Fail(reason, sequence)) = bench.run(Flaw::RenewalTakesGone, CASES, 500)
+    else {
+        panic!("the wrong model was not found");
+    };
+    assert_eq!(sequence.steps.len(), 1, "{sequence:#?}");
+    let text = reason.message();
+    assert!(
+        text.contains("step 0") && text.contains("Ok(Gone), the model Ok(Renewed"),
+        "{text}"
+    );
+}

@@ -1,0 +1,146 @@
+//! The script on a real server, through a plain connection.
+
+use std::collections::BTreeMap;
+
+use leasehold::protocol::{self, BatchReply, Op};
+use leasehold::time::ServerTime;
+use leasehold_tests::{Admin, RedisServer, Resp};
+
+/// Every key with its value and expiry, and then the time: one look at everything.
+const DUMP: &str = "
+  local fields = {}
+  for _, key in ipairs(redis.call('KEYS', '*')) do
+    local value = redis.pcall('GET', key)
+    fields[#fields + 1] = key
+    fields[#fields + 1] = type(value) == 'string' and value or 'not a string'
+    fields[#fields + 1] = string.format('%.0f', redis.call('PEXPIRETIME', key))
+  end
+  local clock = redis.call('TIME')
+  fields[#fields + 1] = clock[1] .. string.format('%06d', clock[2])
+  return fields";
+
+/// A server with the script, and a connection to it.
+pub(crate) struct Real {
+    pub(crate) server: RedisServer,
+    pub(crate) admin: Admin,
+    hash: String,
+    dump_hash: String,
+}
+
+/// What a server holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dump {
+    /// When it was looked at.
+    pub(crate) time: ServerTime,
+    pub(crate) keys: BTreeMap<String, Entry>,
+}
+
+/// One key's content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: String,
+    /// In milliseconds; `None` if it stays for ever.
+    pub(crate) expires: Option<u64>,
+}
+
+impl Real {
+    pub(crate) async fn start() -> Self {
+        Self::on(RedisServer::start().await).await
+    }
+
+    pub(crate) async fn on(server: RedisServer) -> Self {
+        let mut admin = Admin::connect(&server).await;
+        let hash = load(&mut admin, protocol::SCRIPT).await;
+        let dump_hash = load(&mut admin, DUMP).await;
+        Self {
+            server,
+            admin,
+            hash,
+            dump_hash,
+        }
+    }
+
+    /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script.
+    pub(crate) async fn run(&mut self, batch: &[Op]) -> Result<BatchReply, String> {
+        let call = protocol::encode(batch);
+        let parts: Vec<String> = call.keys.iter().chain(&call.args).cloned().collect();
+        let answer = self.script(call.keys.len(), &parts).await;
+        let fields = strings(answer)?;
+        protocol::decode(batch, &fields)
+            .map_err(|error| format!("{error}; the fields were {:?}", Lossy(&fields)))
+    }
+
+    /// The script's answer to these keys and arguments.
+    pub(crate) async fn script(&mut self, keys: usize, parts: &[String]) -> Resp {
+        let hash = self.hash.clone();
+        self.eval(&hash, protocol::SCRIPT, keys, parts).await
+    }
+
+    /// What the server holds now.
+    pub(crate) async fn dump(&mut self) -> Dump {
+        let hash = self.dump_hash.clone();
+        let fields = strings(self.eval(&hash, DUMP, 0, &[]).await).expect("a dump has no errors");
+        let mut fields: Vec<String> = fields
+            .into_iter()
+            .map(|field| String::from_utf8_lossy(&field).into_owned())
+            .collect();
+        let time = fields.pop().expect("a dump ends with the time");
+        let time = ServerTime::from_micros(time.parse().expect("the time is a number"));
+        let entry = |fields: &[String]| {
+            let value = fields[1].clone();
+            let expires = fields[2].parse().ok();
+            (fields[0].clone(), Entry { value, expires })
+        };
+        let keys = fields.chunks_exact(3).map(entry).collect();
+        Dump { time, keys }
+    }
+
+    /// The server's clock.
+    pub(crate) async fn time(&mut self) -> ServerTime {
+        let parts = strings(self.admin.command(&["TIME"]).await).expect("TIME has no errors");
+        let number = |part: &[u8]| -> u64 {
+            let digits = std::str::from_utf8(part).expect("TIME answers with digits");
+            digits.parse().expect("TIME answers with numbers")
+        };
+        ServerTime::from_micros(number(&parts[0]) * 1_000_000 + number(&parts[1]))
+    }
+
+    async fn eval(&mut self, hash: &str, body: &str, keys: usize, parts: &[String]) -> Resp {
+        let count = keys.to_string();
+        let with = |verb: &'static str, script: &str| -> Vec<String> {
+            let head = [verb.to_owned(), script.to_owned(), count.clone()];
+            head.into_iter().chain(parts.iter().cloned()).collect()
+        };
+        match self.admin.command(&with("EVALSHA", hash)).await {
+            Resp::Error(error) if error.starts_with("NOSCRIPT") => {
+                self.admin.command(&with("EVAL", body)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+async fn load(admin: &mut Admin, script: &str) -> String {
+    let hash = admin.string(&["SCRIPT", "LOAD", script]).await;
+    hash.expect("SCRIPT LOAD answers with the hash")
+}
+
+fn strings(answer: Resp) -> Result<Vec<Vec<u8>>, String> {
+    let Resp::Array(items) = answer else {
+        return Err(format!("not an array: {answer:?}"));
+    };
+    let string = |item| match item {
+        Resp::Bulk(Some(bytes)) => Ok(bytes),
+        other => Err(format!("not a string in the array: {other:?}")),
+    };
+    items.into_iter().map(string).collect()
+}
+
+struct Lossy<'a>(&'a [Vec<u8>]);
+
+impl std::fmt::Debug for Lossy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let texts = self.0.iter().map(|field| String::from_utf8_lossy(field));
+        f.debug_list().entries(texts).finish()
+    }
+}

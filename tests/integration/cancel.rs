@@ -1,0 +1,245 @@
+//! Calls that nobody waits for any more leave nothing behind (I6).
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use leasehold::Locker;
+use leasehold_tests::{Admin, Direction, Mode, Monitor, Proxy, RedisServer, eventually};
+
+use crate::{LIMIT, connect, connect_with, lock_key, millis};
+
+async fn no_lock_is_left(admin: &mut Admin) {
+    // Far below the 30 s after which the locks would go by themselves.
+    let condition = async || admin.keys("*:lock").await.is_empty();
+    eventually(LIMIT, "no lock to be left behind", condition).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_dropped_after_any_time_leave_no_lock() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    proxy.latency(millis(1));
+    let locker = connect_with(Locker::builder(), &proxy.url()).await;
+    let mut dropped = 0;
+    for micros in (0..6_000).step_by(30) {
+        let lock = locker
+            .lock(format!("x{}", micros % 7))
+            .expect("a valid name");
+        let acquire = lock.acquire();
+        let within = std::time::Duration::from_micros(micros);
+        if tokio::time::timeout(within, acquire).await.is_err() {
+            dropped += 1;
+        }
+    }
+    assert!(
+        dropped > 10,
+        "only {dropped} acquires were dropped under way"
+    );
+    no_lock_is_left(&mut Admin::connect(&server).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_dropped_after_any_number_of_polls_leave_no_lock() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    for polls in 0..50 {
+        let lock = locker.lock("x").expect("a valid name");
+        let mut acquire = pin!(lock.acquire());
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..polls % 5 {
+            if acquire.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    no_lock_is_left(&mut Admin::connect(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_does_not_get_the_lock() {
+    let server = RedisServer::start().await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let holder = one
+        .lock("x")
+        .expect("a valid name")
+        .acquire()
+        .await
+        .expect("it is free");
+    let lock = other.lock("x").expect("a valid name");
+    assert!(
+        lock.acquire_within(millis(150))
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
+    let waiting = tokio::time::timeout(millis(150), lock.acquire()).await;
+    assert!(waiting.is_err(), "it is held");
+    holder.release().await.expect("it is held");
+    no_lock_is_left(&mut Admin::connect(&server).await).await;
+}
+
+#[tokio::test]
+async fn a_command_delayed_past_its_time_changes_nothing() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Locker::builder().command_timeout(millis(150));
+    let locker = connect_with(builder, &proxy.url()).await;
+    admin.reset_stats().await;
+
+    proxy.set(Direction::Up, Mode::Hold);
+    let error = locker.lock("x").expect("a valid name").try_acquire().await;
+    let error = error.expect_err("no answer comes");
+    assert!(error.is_timeout(), "{error:?}");
+    proxy.set(Direction::Up, Mode::Pass);
+    let arrived = async || admin.script_calls().await > 0;
+    eventually(LIMIT, "the delayed command to reach the server", arrived).await;
+    // A command that acted would have left the counter behind, even if its lock was released.
+    assert!(
+        admin.keys("*").await.is_empty(),
+        "{:?}",
+        admin.keys("*").await
+    );
+}
+
+/// The negative control: the same command without `not_after` does act when it comes late.
+#[tokio::test]
+async fn a_delayed_command_without_a_time_takes_the_lock() {
+    use leasehold::protocol::{self, Command, Counter, LockKey, Op};
+    use leasehold::time::ServerTime;
+    use leasehold::{Name, Owner};
+
+    let server = RedisServer::start().await;
+    let key = LockKey::new("leasehold", &Name::new("x").expect("valid")).expect("valid");
+    let acquire = protocol::Acquire {
+        key,
+        lease: protocol::LeaseId(7),
+        ttl: LIMIT,
+        client: protocol::ClientId(7),
+        owner: Owner::labelled("test").expect("valid"),
+        counter: Counter::Dense,
+    };
+    let never = ServerTime::from_micros(9_000_000_000_000_000);
+    let op = Op {
+        command: Command::Acquire(acquire),
+        not_after: never,
+    };
+    let call = protocol::encode(&[op]);
+    let keys = call.keys.len().to_string();
+    let mut words = vec!["EVAL", protocol::SCRIPT, &keys];
+    words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
+
+    let proxy = Proxy::start(server.port()).await;
+    let mut delayed = Admin::connect_port(proxy.port()).await;
+    proxy.set(Direction::Up, Mode::Hold);
+    let answer = tokio::time::timeout(millis(150), delayed.try_command(&words)).await;
+    assert!(answer.is_err(), "no answer comes");
+    proxy.set(Direction::Up, Mode::Pass);
+    let mut admin = Admin::connect(&server).await;
+    let taken = async || admin.int(&["EXISTS", &lock_key("x")]).await == 1;
+    eventually(LIMIT, "the late command to take the lock", taken).await;
+}
+
+#[tokio::test]
+async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Locker::builder().command_timeout(millis(200));
+    let locker = connect_with(builder, &proxy.url()).await;
+    let lock = locker.lock("x").expect("a valid name").dense_tokens();
+
+    proxy.discard_replies(true);
+    let acquire = tokio::spawn(async move { lock.acquire().await });
+    let taken = async || admin.int(&["EXISTS", &lock_key("x")]).await == 1;
+    eventually(LIMIT, "the server to have granted the lock", taken).await;
+    proxy.heal();
+    let lease = acquire
+        .await
+        .expect("it does not panic")
+        .expect("it is retried");
+    assert_eq!(lease.token().get(), 1);
+    assert_eq!(
+        admin
+            .string(&["GET", &crate::token_key("x")])
+            .await
+            .as_deref(),
+        Some("1")
+    );
+    assert!(lease.is_valid());
+}
+
+#[tokio::test]
+async fn a_released_lease_sends_no_further_renewal() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let ttl = millis(150);
+    let released = locker.lock("released").expect("a valid name").ttl(ttl);
+    let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
+    let kept = locker.lock("kept").expect("a valid name").ttl(ttl);
+    let lease = released.acquire().await.expect("it is free");
+    drop(dropped.acquire().await.expect("it is free"));
+    let _kept = kept.acquire().await.expect("it is free");
+    tokio::time::sleep(ttl).await;
+    lease.release().await.expect("it is held");
+
+    let mut monitor = Monitor::start(&server).await;
+    tokio::time::sleep(ttl * 3).await;
+    assert!(
+        !monitor.matching("kept").await.is_empty(),
+        "the monitor sees renewals"
+    );
+    assert_eq!(monitor.matching("released").await, Vec::<String>::new());
+    assert_eq!(monitor.matching("dropped").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn shutdown_frees_everything_and_refuses_what_comes() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let mut leases = Vec::new();
+    for i in 0..300 {
+        let lock = locker.lock(format!("x{i}")).expect("a valid name");
+        leases.push(lock.acquire().await.expect("it is free"));
+    }
+    let lock = locker.lock("x0").expect("a valid name");
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await }
+    });
+    tokio::task::yield_now().await;
+    locker.shutdown().await;
+    assert_eq!(
+        Admin::connect(&server).await.keys("*:lock").await,
+        Vec::<String>::new()
+    );
+    assert!(leases.iter().all(|lease| !lease.is_valid()));
+    assert_eq!(leases[0].lost().await, leasehold::LossReason::Shutdown);
+    let waiting = waiting.await.expect("it does not panic");
+    assert_eq!(
+        waiting.map(drop).map_err(|error| error.kind()),
+        Err(leasehold::ErrorKind::Shutdown)
+    );
+    let later = lock
+        .try_acquire()
+        .await
+        .map(drop)
+        .map_err(|error| error.kind());
+    assert_eq!(later, Err(leasehold::ErrorKind::Shutdown));
+    locker.shutdown().await;
+}
+
+/// Catches a release that is overtaken by what the same task sends after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_lease_is_free_for_the_next_call_of_the_same_task() {
+    let server = RedisServer::start().await;
+    for locker in [connect(&server).await, Locker::in_memory()] {
+        for _ in 0..300 {
+            let lock = locker.lock("x").expect("a valid name");
+            let lease = lock.try_acquire().await.expect("the server answers");
+            drop(lease.expect("it was dropped before"));
+        }
+    }
+}

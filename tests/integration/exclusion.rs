@@ -1,0 +1,283 @@
+//! Who holds a lock, and who frees it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use leasehold::LeaseEvent;
+use leasehold_tests::{Admin, Child, RedisServer};
+use tokio_stream::StreamExt;
+
+use crate::{LIMIT, connect, lock_key, millis};
+
+fn holder() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_holder"))
+}
+
+async fn overlaps(how: &str) -> usize {
+    let server = RedisServer::start().await;
+    let file = server.folder().join("inside");
+    let (url, file) = (server.url(), file.to_string_lossy().into_owned());
+    let args = ["visit", &url, "room", &file, "60", how];
+    let mut children: Vec<_> = (0..3).map(|_| Child::spawn(holder(), args)).collect();
+    let mut overlaps = 0;
+    for child in &mut children {
+        loop {
+            let line = child.wait_line("", LIMIT * 3).await;
+            match line.as_str() {
+                "overlap" => overlaps += 1,
+                "done" => break,
+                other => panic!("the process said {other:?}"),
+            }
+        }
+    }
+    overlaps
+}
+
+#[tokio::test]
+async fn processes_exclude_each_other() {
+    assert_eq!(overlaps("lock").await, 0);
+}
+
+/// The negative control: the same processes without the lock do meet.
+#[tokio::test]
+async fn processes_without_the_lock_meet() {
+    assert!(overlaps("bare").await > 0);
+}
+
+#[tokio::test]
+async fn handles_of_one_locker_exclude_each_other_and_clones_do_not() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let (one, other) = (
+        locker.lock("x").expect("a valid name"),
+        locker.lock("x").expect("a valid name"),
+    );
+    let first = one.acquire().await.expect("it is free");
+    assert!(
+        other
+            .try_acquire()
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
+
+    let again = one
+        .clone()
+        .acquire()
+        .await
+        .expect("a clone is the same owner");
+    assert_eq!(again.token(), first.token());
+    first.release().await.expect("it is held");
+    assert!(again.is_valid());
+    let busy = other.try_acquire().await.expect("the server answers");
+    assert!(busy.is_none(), "another lease of the owner is still there");
+    again.release().await.expect("it is held");
+    assert!(
+        other
+            .try_acquire()
+            .await
+            .expect("the server answers")
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn only_the_owner_releases() {
+    let server = RedisServer::start().await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let short = one
+        .lock("x")
+        .expect("a valid name")
+        .ttl(millis(100))
+        .fixed();
+    let former = short.acquire().await.expect("it is free");
+    let holder = other
+        .lock("x")
+        .expect("a valid name")
+        .acquire()
+        .await
+        .expect("it expires");
+    assert!(!former.is_valid());
+
+    let error = former.release().await.expect_err("it is not held any more");
+    assert!(error.is_not_held(), "{error:?}");
+    let seen = one.inspect("x").await.expect("the server answers").holder;
+    assert_eq!(seen.map(|holder| holder.token), Some(holder.token()));
+    holder.release().await.expect("it is held");
+}
+
+/// The same, past the client's own knowledge: the script itself must refuse.
+#[tokio::test]
+async fn the_server_too_lets_only_the_owner_release() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let former = one
+        .lock("x")
+        .expect("a valid name")
+        .acquire()
+        .await
+        .expect("it is free");
+    admin.int(&["DEL", &lock_key("x")]).await;
+    let holder = other
+        .lock("x")
+        .expect("a valid name")
+        .acquire()
+        .await
+        .expect("it is free");
+
+    // The former holder has not noticed, and asks the server.
+    assert!(former.is_valid());
+    assert!(
+        former
+            .release()
+            .await
+            .expect_err("it is taken")
+            .is_not_held()
+    );
+    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
+    holder.release().await.expect("it is held");
+    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+}
+
+#[tokio::test]
+async fn a_killed_process_frees_its_lock_by_the_time_to_live() {
+    let server = RedisServer::start().await;
+    let url = server.url();
+    let mut child = Child::spawn(holder(), ["hold", &url, "x", "1000"]);
+    let token = child.wait_line("held ", LIMIT).await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("a valid name");
+    assert!(
+        lock.try_acquire()
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
+
+    child.kill9();
+    let killed = Instant::now();
+    let lease = lock
+        .acquire_within(LIMIT)
+        .await
+        .expect("the server answers");
+    let lease = lease.expect("it expires");
+    assert!(
+        killed.elapsed() < millis(2_000),
+        "it took {:?}",
+        killed.elapsed()
+    );
+    let former = token
+        .trim_start_matches("held ")
+        .parse()
+        .expect("it printed a token");
+    assert!(lease.token() > former);
+}
+
+#[tokio::test]
+async fn renewals_keep_a_lock_for_three_times_its_life() {
+    let server = RedisServer::start().await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let ttl = millis(400);
+    let lock = one.lock("x").expect("a valid name").ttl(ttl);
+    let events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    let rival = other.lock("x").expect("a valid name");
+    let begin = Instant::now();
+    while begin.elapsed() < ttl * 3 {
+        assert!(
+            rival
+                .try_acquire()
+                .await
+                .expect("the server answers")
+                .is_none()
+        );
+        assert!(lease.is_valid());
+        tokio::time::sleep(millis(20)).await;
+    }
+    let token = lease.token();
+    lease.release().await.expect("it is held");
+    drop(lock);
+    let told: Vec<_> = events.collect().await;
+    assert!(
+        told.iter().all(|event| event.token() == Some(token)),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|event| matches!(event, LeaseEvent::Renewed { .. })),
+        "{told:?}"
+    );
+    assert!(
+        matches!(told.last(), Some(LeaseEvent::Released { .. })),
+        "{told:?}"
+    );
+}
+
+/// Without renewals the same lease ends after one life: what the test above would look like.
+#[tokio::test]
+async fn a_fixed_lease_is_not_renewed_but_by_hand() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let lock = locker
+        .lock("x")
+        .expect("a valid name")
+        .ttl(millis(300))
+        .fixed();
+    let lease = lock.acquire().await.expect("it is free");
+    tokio::time::sleep(millis(150)).await;
+    lease.renew().await.expect("it is held");
+    assert!(
+        lease.remaining() > millis(200),
+        "{:?} remain",
+        lease.remaining()
+    );
+    let begin = Instant::now();
+    assert_eq!(lease.lost().await, leasehold::LossReason::Expired);
+    assert!(
+        begin.elapsed() < millis(300),
+        "it was lost after {:?}",
+        begin.elapsed()
+    );
+    assert!(lease.renew().await.expect_err("it is lost").is_not_held());
+}
+
+#[tokio::test]
+async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() {
+    let server = RedisServer::start().await;
+    let (former, restarted) = (connect(&server).await, connect(&server).await);
+    let lock = |locker: &leasehold::Locker| {
+        locker
+            .lock("x")
+            .expect("a valid name")
+            .owner("job-7")
+            .ttl(millis(600))
+    };
+    let old = lock(&former).acquire().await.expect("it is free");
+    let new = lock(&restarted)
+        .try_acquire()
+        .await
+        .expect("the server answers");
+    let new = new.expect("the same owner takes it over");
+    assert!(new.token() > old.token());
+    assert_eq!(old.lost().await, leasehold::LossReason::Superseded);
+    assert!(new.is_valid());
+
+    // The same owner twice in one locker is two tasks, not a restart.
+    assert!(
+        lock(&restarted)
+            .try_acquire()
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
+    // And another owner does not reclaim.
+    let stranger = former.lock("x").expect("a valid name").owner("job-8");
+    assert!(
+        stranger
+            .try_acquire()
+            .await
+            .expect("the server answers")
+            .is_none()
+    );
+}

@@ -1,0 +1,153 @@
+//! Servers and connections that fail and come back.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{ErrorKind, LeaseEvent, Locker};
+use leasehold_tests::{Proxy, RedisServer, eventually, next_event};
+
+use crate::{LIMIT, connect, connect_with, millis};
+
+#[tokio::test]
+async fn a_cut_connection_is_survived() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let locker = connect_with(Locker::builder(), &proxy.url()).await;
+    let lock = locker.lock("x").expect("valid").ttl(millis(1_500));
+    let lease = lock.acquire().await.expect("it is free");
+    for _ in 0..5 {
+        tokio::time::sleep(millis(400)).await;
+        proxy.cut().await;
+    }
+    assert!(lease.is_valid(), "it is renewed over new connections");
+    lease.release().await.expect("it is held");
+    assert!(lock.try_acquire().await.expect("an answer").is_some());
+}
+
+#[tokio::test]
+async fn an_outage_shorter_than_the_lease_puts_it_at_risk_and_no_more() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Locker::builder().command_timeout(millis(200));
+    let locker = connect_with(builder, &proxy.url()).await;
+    let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    proxy.refuse(true);
+    proxy.cut().await;
+    let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
+    let event = next_event(&mut events, LIMIT, at_risk).await;
+    let LeaseEvent::AtRisk {
+        remaining, error, ..
+    } = event
+    else {
+        unreachable!("it was picked")
+    };
+    assert!(
+        remaining > millis(2_000),
+        "{remaining:?} remain: it is told in time"
+    );
+    assert!(error.is_transient(), "{error:?}");
+    proxy.refuse(false);
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    assert!(lease.is_valid());
+    lease.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_store_that_gives_no_answer_is_an_error_after_the_patience() {
+    let server = RedisServer::start().await;
+    let builder = Locker::builder()
+        .command_timeout(millis(200))
+        .patience(millis(600));
+    let locker = connect_with(builder, &server.url()).await;
+    let lock = locker.lock("x").expect("valid");
+    server.pause();
+    let timed =
+        async |limits: std::ops::Range<Duration>, result: Result<(), ErrorKind>, begin: Instant| {
+            let took = begin.elapsed();
+            assert!(
+                matches!(result, Err(ErrorKind::Timeout | ErrorKind::Unavailable)),
+                "{result:?}"
+            );
+            assert!(limits.contains(&took), "it took {took:?}, not {limits:?}");
+        };
+    let begin = Instant::now();
+    let tried = lock
+        .try_acquire()
+        .await
+        .map(drop)
+        .map_err(|error| error.kind());
+    timed(millis(190)..millis(600), tried, begin).await;
+    let begin = Instant::now();
+    let within = lock
+        .acquire_within(millis(400))
+        .await
+        .map(drop)
+        .map_err(|error| error.kind());
+    timed(millis(390)..millis(700), within, begin).await;
+    let begin = Instant::now();
+    let acquired = lock.acquire().await.map(drop).map_err(|error| error.kind());
+    timed(millis(590)..millis(2_500), acquired, begin).await;
+    let begin = Instant::now();
+    let looked = locker
+        .inspect("x")
+        .await
+        .map(drop)
+        .map_err(|error| error.kind());
+    timed(millis(590)..millis(2_500), looked, begin).await;
+    server.resume();
+    let back = async || lock.try_acquire().await.is_ok();
+    eventually(LIMIT, "the server to be back", back).await;
+}
+
+#[tokio::test]
+async fn a_release_that_the_store_does_not_confirm_says_so_and_goes_on() {
+    let server = RedisServer::start().await;
+    let builder = Locker::builder()
+        .command_timeout(millis(200))
+        .patience(millis(400));
+    let locker = connect_with(builder, &server.url()).await;
+    let lease = locker
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    server.pause();
+    let error = lease.release().await.expect_err("nobody confirms it");
+    assert!(error.is_transient(), "{error:?}");
+    server.resume();
+    let next = connect(&server)
+        .await
+        .lock("x")
+        .expect("valid")
+        .acquire_within(LIMIT)
+        .await;
+    assert!(
+        next.expect("an answer").is_some(),
+        "long before the 30 s of the lease"
+    );
+}
+
+#[tokio::test]
+async fn a_waiter_survives_a_restart_of_the_server() {
+    let mut server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let rival = connect(&server).await;
+    let _held = rival
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    let lock = locker.lock("x").expect("valid");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    tokio::time::sleep(millis(100)).await;
+    server.restart().await;
+    let lease = tokio::time::timeout(LIMIT, waiting)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert!(lease.expect("the server forgot the holder").is_valid());
+}

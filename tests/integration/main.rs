@@ -1,0 +1,43 @@
+//! The native lock on real Redis servers. Every test starts its own.
+
+mod bad_input;
+mod cancel;
+mod exclusion;
+mod faults;
+mod memory;
+mod refusals;
+mod round_trips;
+mod tokens;
+
+use std::time::Duration;
+
+use leasehold::{Builder, Locker};
+use leasehold_tests::RedisServer;
+
+/// Long enough for anything that is to happen, short enough to fail in.
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn connect(server: &RedisServer) -> Locker {
+    connect_with(Locker::builder(), &server.url()).await
+}
+
+async fn connect_with(builder: Builder, url: &str) -> Locker {
+    builder
+        .connect(url)
+        .await
+        .expect("the server can be reached")
+}
+
+/// The key of a lock in the default namespace.
+fn lock_key(name: &str) -> String {
+    format!("{{leasehold:{name}}}:lock")
+}
+
+/// The key of a name's token counter in the default namespace.
+fn token_key(name: &str) -> String {
+    format!("{{leasehold:{name}}}:token")
+}

@@ -1,0 +1,140 @@
+//! Other ways to a store: in memory, by socket, by a client that exists.
+
+use fred::prelude::*;
+use leasehold::{LeaseEvent, Locker};
+use leasehold_tests::{RedisServer, unique_name};
+use tokio_stream::StreamExt;
+
+use crate::{connect, millis};
+
+#[tokio::test]
+async fn memory_urls_are_shared_by_name_and_in_memory_is_alone() {
+    let url = format!("memory://{}", unique_name("store"));
+    let one = Locker::connect(&url).await.expect("it is always there");
+    let other = Locker::connect(&url).await.expect("it is always there");
+    let alone = Locker::in_memory();
+    let held = one
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    let rival = other.lock("x").expect("valid");
+    assert!(rival.try_acquire().await.expect("an answer").is_none());
+    assert!(
+        alone
+            .lock("x")
+            .expect("valid")
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+    let token = held.token();
+    held.release().await.expect("it is held");
+    assert!(rival.acquire().await.expect("it is free").token() > token);
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves() {
+    let server = RedisServer::config().unix_socket().start().await;
+    let path = server.socket_path().display().to_string();
+    let by_socket = Locker::connect(format!("unix://{path}"))
+        .await
+        .expect("it is there");
+    let by_port = connect(&server).await;
+    let _held = by_socket
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    assert!(
+        by_port
+            .lock("x")
+            .expect("valid")
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_exists_serves_and_outlives_the_locker() {
+    let server = RedisServer::start().await;
+    let config = fred::types::config::Config::from_url(&server.url()).expect("a valid URL");
+    let client = fred::types::Builder::from_config(config)
+        .build()
+        .expect("valid");
+    client.init().await.expect("it is there");
+    let locker = Locker::with_fred(client.clone())
+        .await
+        .expect("it is connected");
+    let lease = locker
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    lease.release().await.expect("it is held");
+    locker.shutdown().await;
+    drop(locker);
+    client
+        .ping::<()>(None)
+        .await
+        .expect("the client is still the program's");
+    client.quit().await.expect("it quits");
+}
+
+#[tokio::test]
+async fn events_begin_with_the_state_and_end_with_the_handles() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("valid").ttl(millis(300));
+    let all = locker.events();
+    let lease = lock.acquire().await.expect("it is free");
+    let mut late = lock.events();
+    let token = lease.token();
+    let first = late.next().await.expect("the state");
+    assert!(
+        matches!(first, LeaseEvent::Acquired { token: t, .. } if t == token),
+        "{first:?}"
+    );
+    let next = late.next().await.expect("a renewal");
+    assert!(matches!(next, LeaseEvent::Renewed { .. }), "{next:?}");
+    drop(lock);
+    drop(lease);
+    let rest: Vec<_> = late.collect().await;
+    let told = LeaseEvent::Released {
+        name: "x".to_owned().try_into().expect("valid"),
+        token,
+    };
+    assert_eq!(rest, std::slice::from_ref(&told));
+
+    drop(locker);
+    let all: Vec<_> = all.collect().await;
+    assert!(
+        matches!(all.first(), Some(LeaseEvent::Acquired { .. })),
+        "{all:?}"
+    );
+    assert_eq!(all.last(), Some(&told));
+}
+
+/// Leases keep the locker going: dropping its handle is no shutdown.
+#[tokio::test]
+async fn a_lease_outlives_its_locker_handle() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let lease = locker
+        .lock("x")
+        .expect("valid")
+        .ttl(millis(300))
+        .acquire()
+        .await;
+    let lease = lease.expect("it is free");
+    drop(locker);
+    tokio::time::sleep(millis(700)).await;
+    assert!(lease.is_valid(), "it is renewed");
+    lease.release().await.expect("it is held");
+}

@@ -1,0 +1,211 @@
+//! Servers that refuse: a typed error that names the culprit and leaks no password.
+
+use leasehold::{Error, ErrorKind, Locker};
+use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
+
+use crate::{LIMIT, connect, lock_key, token_key};
+
+async fn refused(url: &str) -> Error {
+    Locker::connect(url).await.expect_err("it is refused")
+}
+
+fn leaks_nothing(error: &Error) {
+    let shown = format!("{error} {error:?}");
+    assert!(
+        !shown.contains("s3cret") && !shown.contains("wr0ng"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_password_is_an_auth_error() {
+    let server = RedisServer::config().password("s3cret").start().await;
+    let port = server.port();
+    for url in [
+        format!("redis://:wr0ng@127.0.0.1:{port}"),
+        format!("redis://nobody:wr0ng@127.0.0.1:{port}"),
+        format!("redis://127.0.0.1:{port}"),
+    ] {
+        let error = refused(&url).await;
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+        leaks_nothing(&error);
+    }
+    let locker = Locker::connect(format!("redis://:s3cret@127.0.0.1:{port}")).await;
+    let locker = locker.expect("the password is right");
+    assert!(!format!("{locker:?}").contains("s3cret"));
+    assert!(
+        locker
+            .lock("x")
+            .expect("valid")
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_a_config_error() {
+    let server = RedisServer::config()
+        .args(["--databases", "4"])
+        .start()
+        .await;
+    let error = refused(&format!("{}/9", server.url())).await;
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("database"), "{error}");
+    Locker::connect(format!("{}/3", server.url()))
+        .await
+        .expect("there are four");
+}
+
+#[tokio::test]
+async fn databases_are_apart() {
+    let server = RedisServer::start().await;
+    let one = Locker::connect(format!("{}/1", server.url()))
+        .await
+        .expect("it is there");
+    let two = Locker::connect(format!("{}/2", server.url()))
+        .await
+        .expect("it is there");
+    let _held = one
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    assert!(
+        two.lock("x")
+            .expect("valid")
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_read_only_replica_is_refused() {
+    let primary = RedisServer::start().await;
+    let replica = RedisServer::config().replica_of(&primary).start().await;
+    let error = refused(&replica.url()).await;
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
+    assert!(error.to_string().contains("primary"), "{error}");
+}
+
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_says_so() {
+    let primary = RedisServer::start().await;
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let mut admin = Admin::connect(&server).await;
+    let port = primary.port().to_string();
+    admin.command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let replica = async || admin.info("replication", "role").await.as_deref() == Some("slave");
+    eventually(LIMIT, "the server to be a replica", replica).await;
+    let error = locker
+        .lock("x")
+        .expect("valid")
+        .try_acquire()
+        .await
+        .expect_err("read-only");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused() {
+    let fake = FakeServer::with_info("redis_version:6.2.14\r\nrole:master\r\n").await;
+    let error = refused(&fake.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    assert!(
+        error.to_string().contains("6.2.14") && error.to_string().contains('7'),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let mut server = RedisServer::start().await;
+    let url = format!("redis://me:s3cret@127.0.0.1:{}", server.port());
+    server.kill();
+    let error = refused(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(
+        error.to_string().contains(&server.port().to_string()),
+        "{error}"
+    );
+    leaks_nothing(&error);
+
+    let error = refused("unix:///nowhere/redis.sock").await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("/nowhere/redis.sock"), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    admin.command(&["RPUSH", &lock_key("list"), "a"]).await;
+    admin
+        .command(&["SET", &lock_key("text"), "somebody's"])
+        .await;
+    admin.command(&["HSET", &token_key("hash"), "a", "b"]).await;
+    admin
+        .command(&["SET", &token_key("words"), "not a number"])
+        .await;
+    for name in ["list", "text", "hash", "words"] {
+        let error = locker
+            .lock(name)
+            .expect("valid")
+            .acquire()
+            .await
+            .expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error:?}");
+        assert!(
+            error.to_string().contains(&format!("leasehold:{name}")),
+            "{error}"
+        );
+    }
+    assert!(
+        locker.force_release("text").await.is_err(),
+        "what is not a lock is not deleted"
+    );
+    assert_eq!(admin.keys("*").await.len(), 4, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_run_scripts_is_told() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "poor",
+        "on",
+        ">s3cret",
+        "~*",
+        "+@all",
+        "-@scripting",
+    ];
+    admin.command(&rights).await;
+    let error = refused(&format!("redis://poor:s3cret@127.0.0.1:{}", server.port())).await;
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    leaks_nothing(&error);
+
+    // One that may not look at INFO may still lock.
+    let rights = [
+        "ACL", "SETUSER", "shy", "on", ">s3cret", "~*", "+@all", "-info",
+    ];
+    admin.command(&rights).await;
+    let locker = Locker::connect(format!("redis://shy:s3cret@127.0.0.1:{}", server.port())).await;
+    let locker = locker.expect("the script may run");
+    assert!(
+        locker
+            .lock("x")
+            .expect("valid")
+            .try_acquire()
+            .await
+            .expect("an answer")
+            .is_some()
+    );
+}

@@ -1,0 +1,108 @@
+//! Tokens only ever grow (I2).
+
+use leasehold::{FencingToken, Lock};
+use leasehold_tests::{Admin, RedisServer};
+
+use crate::{connect, lock_key, millis, token_key};
+
+async fn token_of(lock: &Lock) -> FencingToken {
+    let lease = lock.acquire().await.expect("it becomes free");
+    let token = lease.token();
+    lease.release().await.expect("it is held");
+    token
+}
+
+#[tokio::test]
+async fn tokens_grow_whatever_happens_to_the_store() {
+    let mut server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("a valid name");
+    let mut tokens = vec![("the first", token_of(&lock).await)];
+    tokens.push(("a release", token_of(&lock).await));
+
+    let short = locker
+        .lock("x")
+        .expect("a valid name")
+        .ttl(millis(50))
+        .fixed();
+    let lease = short.acquire().await.expect("it is free");
+    tokens.push(("a release", lease.token()));
+    lease.lost().await;
+    tokens.push(("an expiry", token_of(&lock).await));
+
+    let stuck = locker
+        .lock("x")
+        .expect("a valid name")
+        .acquire()
+        .await
+        .expect("it is free");
+    tokens.push(("a release", stuck.token()));
+    let holder = locker.force_release("x").await.expect("the server answers");
+    assert_eq!(holder.map(|holder| holder.token), Some(stuck.token()));
+    tokens.push(("a forced release", token_of(&lock).await));
+
+    admin.int(&["DEL", &token_key("x")]).await;
+    tokens.push(("the counter's loss", token_of(&lock).await));
+
+    admin.flushall().await;
+    tokens.push(("FLUSHALL", token_of(&lock).await));
+
+    server.restart().await;
+    tokens.push(("a restart without persistence", token_of(&lock).await));
+
+    for pair in tokens.windows(2) {
+        assert!(pair[1].1 > pair[0].1, "after {}: {pair:?}", pair[1].0);
+    }
+}
+
+/// The negative control: without the clock floor the counter falls back with its data.
+#[tokio::test]
+async fn dense_tokens_count_from_one_and_fall_back_with_the_data() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("a valid name").dense_tokens();
+    for expected in 1..=3 {
+        assert_eq!(token_of(&lock).await.get(), expected);
+    }
+    assert_eq!(
+        admin.int(&["PTTL", &token_key("x")]).await,
+        -1,
+        "the counter never expires"
+    );
+    admin.flushall().await;
+    assert_eq!(token_of(&lock).await.get(), 1);
+}
+
+#[tokio::test]
+async fn a_counter_that_is_ahead_of_the_clock_still_grows() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let ahead = FencingToken::MAX.get() - 10;
+    admin
+        .command(&["SET", &token_key("x"), &ahead.to_string()])
+        .await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("a valid name");
+    assert_eq!(token_of(&lock).await.get(), ahead + 1);
+    assert_eq!(token_of(&lock).await.get(), ahead + 2);
+    assert!(
+        admin.int(&["PTTL", &token_key("x")]).await > 0,
+        "it is kept for a while only"
+    );
+}
+
+#[tokio::test]
+async fn a_used_up_counter_is_an_error_and_no_lock() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    admin
+        .command(&["SET", &token_key("x"), &FencingToken::MAX.to_string()])
+        .await;
+    let locker = connect(&server).await;
+    let error = locker.lock("x").expect("a valid name").acquire().await;
+    let error = error.expect_err("there is no greater token");
+    assert!(error.to_string().contains("used up"), "{error}");
+    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+}

@@ -1,0 +1,288 @@
+//! `Lost` is never late (I4): on real servers, whatever happens to them.
+//!
+//! `cargo test -p leasehold-tests --test loss -- --nocapture` prints the lateness of `Lost` in
+//! each case: the moment a reader of the events gets it, less the deadline, so never above 0.
+//! The tests run one at a time, so that they measure the lock and not each other.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Lease, LeaseEvent, LeaseEvents, Lock, Locker, LossReason};
+use leasehold_tests::{Admin, Mode, Proxy, RedisServer, next_event};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_stream::StreamExt;
+
+const TTL: Duration = Duration::from_millis(1_500);
+const KEY: &str = "{leasehold:x}:lock";
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A held lock with a reader of its events.
+struct Held {
+    lock: Lock,
+    lease: Lease,
+    events: LeaseEvents,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// How a lease was lost.
+struct Loss {
+    reason: LossReason,
+    /// From the cause to the event.
+    after: Duration,
+    /// The event less the deadline, in milliseconds: negative is early.
+    lateness: f64,
+    at_risk: usize,
+}
+
+impl Held {
+    async fn on(url: &str) -> Self {
+        let guard = ONE_AT_A_TIME.lock().await;
+        let builder = Locker::builder().command_timeout(Duration::from_millis(300));
+        let connected = builder.connect(url).await;
+        let lock = connected
+            .expect("the server is there")
+            .lock("x")
+            .expect("valid")
+            .ttl(TTL);
+        let mut events = lock.events();
+        let lease = lock.acquire().await.expect("it is free");
+        // The cause comes at any moment between renewals; a renewal or two show that all is well.
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        next_event(&mut events, TTL, renewed).await;
+        Self {
+            lock,
+            lease,
+            events,
+            _turn: guard,
+        }
+    }
+
+    /// Follows the events to the loss, and compares with what the lease itself said last.
+    async fn until_lost(&mut self, case: &str) -> Loss {
+        let cause = Instant::now();
+        let mut deadline = cause + self.lease.remaining();
+        let mut at_risk = 0;
+        loop {
+            let next = tokio::time::timeout(TTL * 3, self.events.next()).await;
+            match next
+                .expect("the loss is told")
+                .expect("the lock still has handles")
+            {
+                LeaseEvent::Lost { reason, .. } => {
+                    let now = Instant::now();
+                    assert!(!self.lease.is_valid());
+                    assert_eq!(self.lease.remaining(), Duration::ZERO);
+                    assert_eq!(self.lease.lost().await, reason);
+                    let lateness = (now - cause).as_secs_f64() - (deadline - cause).as_secs_f64();
+                    let loss = Loss {
+                        reason,
+                        after: now - cause,
+                        lateness: lateness * 1e3,
+                        at_risk,
+                    };
+                    println!(
+                        "Lost after {case}: {reason:?}, {:.0} ms after the cause, {:.1} ms \
+                         against the deadline",
+                        loss.after.as_secs_f64() * 1e3,
+                        loss.lateness,
+                    );
+                    assert!(loss.lateness <= 0.0, "{case}: late by {} ms", loss.lateness);
+                    return loss;
+                }
+                LeaseEvent::AtRisk { .. } => at_risk += 1,
+                LeaseEvent::Renewed { .. } => deadline = Instant::now() + self.lease.remaining(),
+                other => panic!("{other:?} came instead of the loss"),
+            }
+        }
+    }
+}
+
+/// A renewal is due after a third of the lease's life; this is the next one at the latest.
+const NEXT_RENEWAL: Duration = Duration::from_millis(600);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_del() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    let mut admin = Admin::connect(&server).await;
+    admin.int(&["DEL", KEY]).await;
+    let loss = held.until_lost("DEL").await;
+    assert_eq!(loss.reason, LossReason::Deleted);
+    assert!(
+        loss.after < NEXT_RENEWAL,
+        "at the next renewal: {:?}",
+        loss.after
+    );
+    assert_eq!(
+        admin.int(&["EXISTS", KEY]).await,
+        0,
+        "nothing is re-acquired (I5)"
+    );
+    let error = held.lease.release().await.expect_err("it is lost");
+    assert!(error.is_not_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_takeover() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    let mut admin = Admin::connect(&server).await;
+    admin.int(&["DEL", KEY]).await;
+    let rival = Locker::connect(server.url())
+        .await
+        .expect("the server is there");
+    let taken = rival
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    let loss = held.until_lost("a takeover").await;
+    assert_eq!(loss.reason, LossReason::Superseded);
+    assert!(
+        loss.after < NEXT_RENEWAL,
+        "at the next renewal: {:?}",
+        loss.after
+    );
+    assert!(taken.token() > held.lease.token());
+    let seen = rival
+        .inspect("x")
+        .await
+        .expect("an answer")
+        .holder
+        .expect("it is held");
+    assert_eq!(
+        seen.token,
+        taken.token(),
+        "the former holder did not take it back (I5)"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_foreign_value_in_its_place() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    let mut admin = Admin::connect(&server).await;
+    admin.int(&["DEL", KEY]).await;
+    admin.int(&["RPUSH", KEY, "mine"]).await;
+    let loss = held.until_lost("a foreign value").await;
+    assert_eq!(loss.reason, LossReason::Superseded);
+    assert_eq!(admin.int(&["LLEN", KEY]).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_flushall() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    Admin::connect(&server).await.flushall().await;
+    let loss = held.until_lost("FLUSHALL").await;
+    assert_eq!(loss.reason, LossReason::Deleted);
+    assert!(
+        loss.after < NEXT_RENEWAL,
+        "at the next renewal: {:?}",
+        loss.after
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_forced_release() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    let admin = Locker::connect(server.url())
+        .await
+        .expect("the server is there");
+    let holder = admin
+        .force_release("x")
+        .await
+        .expect("an answer")
+        .expect("it was held");
+    assert_eq!(holder.token, held.lease.token());
+    let loss = held.until_lost("a forced release").await;
+    assert_eq!(loss.reason, LossReason::Deleted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_sigstop_of_the_server() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    server.pause();
+    let loss = held.until_lost("SIGSTOP").await;
+    assert_eq!(loss.reason, LossReason::Expired);
+    assert!(loss.at_risk > 0, "it was told to be at risk before");
+    server.resume();
+    let again = held.lock.acquire().await.expect("the server is back");
+    assert!(again.token() > held.lease.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_server_is_killed() {
+    let mut server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    server.kill();
+    let loss = held.until_lost("SIGKILL").await;
+    assert_eq!(loss.reason, LossReason::Expired);
+    assert!(loss.at_risk > 0, "it was told to be at risk before");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_connection_is_black_holed() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let mut held = Held::on(&proxy.url()).await;
+    proxy.set_both(Mode::BlackHole);
+    let loss = held.until_lost("a black hole").await;
+    assert_eq!(loss.reason, LossReason::Expired);
+    assert!(loss.at_risk > 0, "it was told to be at risk before");
+    // The old connection stays half-open for ever; only a new one gets through.
+    proxy.set_both(Mode::Pass);
+    let again = tokio::time::timeout(TTL * 10, held.lock.acquire()).await;
+    let again = again
+        .expect("the client finds another connection")
+        .expect("it expired");
+    assert!(again.token() > held.lease.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_under_the_lease_is_dropped_at_the_loss() {
+    let server = RedisServer::start().await;
+    let held = Held::on(&server.url()).await;
+    server.pause();
+    let cause = Instant::now();
+    let deadline = held.lease.remaining();
+    let steps = std::sync::atomic::AtomicU32::new(0);
+    let work = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    };
+    let lost: leasehold::Lost = held
+        .lease
+        .run::<_>(work)
+        .await
+        .map(|(): ()| ())
+        .expect_err("lost");
+    assert_eq!(lost.reason, LossReason::Expired);
+    assert!(
+        cause.elapsed() <= deadline,
+        "{:?} of {deadline:?}",
+        cause.elapsed()
+    );
+    assert!(steps.into_inner() > 10, "it went on until then");
+}
+
+/// The negative control: with the driver kept from running, the event does come late, and the
+/// measurement above sees it; the lease itself says invalid in time all the same.
+#[tokio::test(flavor = "current_thread")]
+async fn a_blocked_runtime_makes_the_event_late_but_not_the_lease() {
+    let server = RedisServer::start().await;
+    let mut held = Held::on(&server.url()).await;
+    let deadline = Instant::now() + held.lease.remaining();
+    while Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!held.lease.is_valid(), "it needs no event to be invalid");
+    let lost = |event: &LeaseEvent| matches!(event, LeaseEvent::Lost { .. });
+    next_event(&mut held.events, TTL, lost).await;
+    assert!(Instant::now() >= deadline, "so late is late");
+}

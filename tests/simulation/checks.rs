@@ -1,0 +1,190 @@
+//! What must be true, and what was seen of it: the server's side.
+
+use std::collections::BTreeMap;
+
+use leasehold::engine::LockId;
+use leasehold::protocol::{Acquire, Command, Held, LeaseId, LockKey, Reply};
+use leasehold::time::Timestamp;
+use leasehold::{Error, FencingToken};
+
+use crate::clock::Moment;
+use crate::random::mix;
+
+/// A promise that was not kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Violation {
+    /// Which: `I1` to `I6`, or `calls` or `progress`.
+    pub(crate) promise: &'static str,
+    pub(crate) at: Moment,
+    pub(crate) message: String,
+}
+
+/// How often what happened: a run in which nothing happens proves nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stats {
+    counts: BTreeMap<&'static str, u64>,
+    /// A digest of all that happened, and when.
+    pub(crate) digest: u64,
+}
+
+impl Stats {
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (what, count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+        self.digest ^= other.digest;
+    }
+}
+
+/// One token that the server gave out.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) lease: LeaseId,
+    pub(crate) token: FencingToken,
+    at: Moment,
+    /// When an operator, a loss of data or its owner's next incarnation took the lock away.
+    disturbed: Option<Moment>,
+}
+
+/// A lease on one side of a comparison.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Valid {
+    pub(crate) host: usize,
+    pub(crate) lock: LockId,
+    pub(crate) token: FencingToken,
+}
+
+/// What the lock's key says: whose it is, and its token.
+pub(crate) type Stored = Option<(LeaseId, FencingToken)>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    pub(crate) now: Moment,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) stats: Stats,
+    granted: BTreeMap<LockKey, Vec<Granted>>,
+}
+
+impl Checks {
+    /// Keeps the first violation; the run ends with it.
+    pub(crate) fn ensure(
+        &mut self,
+        promise: &'static str,
+        holds: bool,
+        message: impl FnOnce() -> String,
+    ) {
+        if !holds && self.violation.is_none() {
+            let (at, message) = (self.now, message());
+            self.violation = Some(Violation { promise, at, message });
+        }
+    }
+
+    pub(crate) fn saw(&mut self, what: &'static str) {
+        *self.stats.counts.entry(what).or_default() += 1;
+        let bytes = what.bytes().fold(self.now, |sum, byte| sum * 31 % (1 << 56) + u64::from(byte));
+        self.stats.digest = mix(self.stats.digest ^ bytes);
+    }
+
+    pub(crate) fn granted(&self, key: &LockKey, token: FencingToken) -> Option<&Granted> {
+        let mut granted = self.granted.get(key)?.iter().rev();
+        granted.find(|granted| granted.token == token)
+    }
+
+    /// Somebody who may do so took the lock away from its holder.
+    pub(crate) fn disturb(&mut self, key: &LockKey, stored: Stored) {
+        let now = self.now;
+        let Some((_, token)) = stored else { return };
+        let granted = self.granted.get_mut(key).into_iter().flatten().rev();
+        if let Some(granted) = granted.into_iter().find(|granted| granted.token == token) {
+            granted.disturbed = granted.disturbed.or(Some(now));
+        }
+    }
+
+    pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
+        self.granted(key, token).is_some_and(|granted| granted.disturbed.is_some())
+    }
+
+    /// I1: two leases that are both valid now by their own deadlines.
+    pub(crate) fn both_valid(&mut self, key: &LockKey, one: Valid, other: Valid) {
+        let (old, new) = if one.token < other.token { (one, other) } else { (other, one) };
+        let since = self.granted(key, new.token).map_or(0, |granted| granted.at);
+        let disturbed = self.granted(key, old.token).and_then(|granted| granted.disturbed);
+        let allowed = disturbed.is_some_and(|at| at <= since);
+        self.saw("two leases at once after an operator's act");
+        self.ensure("I1", allowed, || {
+            format!("{old:?} and {new:?} both hold a valid lease on {key:?}")
+        });
+        self.ensure("I2", old.token != new.token, || format!("{old:?} and {new:?} share a token"));
+    }
+
+    /// The server executed a command in time.
+    pub(crate) fn executed(
+        &mut self,
+        command: &Command,
+        before: Stored,
+        after: Stored,
+        reply: &Result<Reply, Error>,
+    ) {
+        match (command, reply) {
+            (Command::Acquire(acquire), Ok(Reply::Held(held))) => {
+                self.acquired(acquire, before, held);
+            }
+            (Command::Renew { lease, .. }, _) => {
+                let created = after.is_some() && after != before;
+                self.ensure("I5", !created, || {
+                    format!("a renewal of {lease} changed the lock from {before:?} to {after:?}")
+                });
+            }
+            (Command::Release { lease, .. }, _) => {
+                let foreign = before.is_some_and(|(holder, _)| holder != *lease);
+                self.ensure("I1", !foreign || after == before, || {
+                    format!("a release of {lease} freed {before:?}")
+                });
+            }
+            (Command::ForceRelease { key }, _) => {
+                self.disturb(key, before);
+                self.saw("force-released");
+            }
+            _ => {}
+        }
+    }
+
+    fn acquired(&mut self, acquire: &Acquire, before: Stored, held: &Held) {
+        let (now, token) = (self.now, held.token);
+        let key = &acquire.key;
+        if let Some((lease, old)) = before
+            && lease == acquire.lease
+        {
+            return self.ensure("I2", token == old, || {
+                format!("the same acquisition, {lease}, got {old} and then {token}")
+            });
+        }
+        if before.is_some() {
+            let legal = acquire.owner.is_reclaimable();
+            self.ensure("I1", legal, || format!("{} took {before:?}", acquire.lease));
+            self.disturb(key, before);
+            self.saw("reclaimed");
+        }
+        let last = self.granted.get(key).and_then(|granted| granted.last());
+        let last = last.map(|granted| granted.token);
+        self.ensure("I2", last.is_none_or(|last| last < token), || {
+            format!("token {token} was granted after {last:?} on {key:?}")
+        });
+        let (lease, disturbed) = (acquire.lease, None);
+        let granted = Granted { lease, token, at: now, disturbed };
+        self.granted.entry(key.clone()).or_default().push(granted);
+        self.saw("granted");
+    }
+
+    /// I6: a command had an effect when the host had given it up.
+    pub(crate) fn in_time(&mut self, command: &Command, now: Timestamp, bound: Timestamp) {
+        self.ensure("I6", now <= bound, || {
+            let late = now.since(bound);
+            format!("{late:?} after it was given up the server executed {command:?}")
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! One host: an engine, a clock, a connection, and a program that uses it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use leasehold::engine::{Engine, Input, RequestId};
+use leasehold::protocol::{ClientId, Op};
+use leasehold::time::Timestamp;
+
+use crate::book::{Book, Look};
+use crate::clock::{HostClock, Moment};
+use crate::plan::Plan;
+use crate::random::Random;
+
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) engine: Engine,
+    pub(crate) clock: HostClock,
+    pub(crate) book: Book,
+    pub(crate) link: Link,
+    /// How late it is told the time.
+    pub(crate) lateness: Moment,
+    pub(crate) paused: bool,
+    pub(crate) resumed: Moment,
+    /// What came while it was paused.
+    pub(crate) inbox: VecDeque<Input>,
+}
+
+/// A host's connection. What is sent on one arrives in order, as do the replies.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    /// Which one: counted from 1, and counted on when it is replaced.
+    pub(crate) connection: u64,
+    pub(crate) up: bool,
+    /// Whether the engine was told that there is none.
+    pub(crate) told_down: bool,
+    /// How often the engine was told of a change.
+    pub(crate) told: u64,
+    pub(crate) last_arrival: Moment,
+    pub(crate) last_reply: Moment,
+    /// Nothing comes through until then, in either direction, and nobody is told.
+    pub(crate) black_hole: Moment,
+}
+
+/// A batch on its way to the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) host: usize,
+    pub(crate) connection: u64,
+    /// How often the engine had been told of another connection.
+    pub(crate) told: u64,
+    pub(crate) request: RequestId,
+    pub(crate) batch: Vec<Op>,
+    /// When, by the host's clock, it gives each of them up.
+    pub(crate) bounds: Vec<Timestamp>,
+    pub(crate) give_up: Timestamp,
+}
+
+pub(crate) type SharedSent = Arc<Sent>;
+
+impl Host {
+    pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
+        let client = ClientId(random.next());
+        let limit = plan.patience + 3 * plan.timeout + std::time::Duration::from_secs(1);
+        Self {
+            engine: Engine::new(plan.settings(client)),
+            clock: plan.clock(random),
+            book: Book::new(id, limit),
+            link: Link::default(),
+            lateness: plan.lateness(random),
+            paused: false,
+            resumed: 0,
+            inbox: VecDeque::new(),
+        }
+    }
+
+    /// When it is to be told the time next.
+    pub(crate) fn wake(&self) -> Option<Moment> {
+        let at = self.engine.wake_at().filter(|_| !self.paused)?;
+        Some(self.clock.when(at).saturating_add(self.lateness))
+    }
+
+    pub(crate) fn look(&self, now: Moment) -> Look {
+        Look { now: self.clock.at(now), excused: self.resumed == now }
+    }
+}

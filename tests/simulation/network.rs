@@ -1,0 +1,241 @@
+//! The way to the server and back, and what the server does.
+
+use std::sync::Arc;
+
+use leasehold::engine::{Input, RequestId};
+use leasehold::protocol::{Acquire, BatchReply, Command, LockKey, Op, Reply};
+use leasehold::time::{ServerTime, Timestamp};
+use leasehold::{Error, ErrorKind};
+
+use crate::checks::Stored;
+use crate::clock::{MILLI, Moment};
+use crate::host::{Sent, SharedSent};
+use crate::plan::Sabotage;
+use crate::world::{Happening, World};
+
+/// To the server.
+impl World {
+    pub(crate) fn send(
+        &mut self,
+        host: usize,
+        request: RequestId,
+        batch: Vec<Op>,
+        give_up: Timestamp,
+    ) {
+        let book = &self.hosts[host].book;
+        let bound = |op: &Op| match &op.command {
+            Command::Acquire(acquire) => {
+                let attempt = book.attempts.get(&acquire.lease);
+                attempt.map_or(give_up, |attempt| give_up.min(attempt.wanted))
+            }
+            _ => give_up,
+        };
+        let bounds = batch.iter().map(bound).collect();
+        for op in &batch {
+            self.check_sent(host, &op.command);
+        }
+        let told_down = self.hosts[host].link.told_down;
+        // What was due before it was told may still be asked for: the server's time alone.
+        let nowhere = told_down && !batch.is_empty();
+        self.checks.ensure("progress", !nowhere, || format!("host {host} sends nowhere"));
+        let (connection, told) = (self.hosts[host].link.connection, self.hosts[host].link.told);
+        let sent = Sent { host, connection, told, request, batch, bounds, give_up };
+        let delay = self.delay();
+        let faults = &self.plan.faults;
+        let (lost, refused) = (faults.lost_requests, faults.refusals);
+        let link = &mut self.hosts[host].link;
+        let sent = Arc::new(sent);
+        if !link.up || link.black_hole > self.now || self.random.chance(lost) {
+            return self.no_reply(&sent);
+        }
+        let arrival = link.last_arrival.max(self.now + delay);
+        link.last_arrival = arrival;
+        if self.random.chance(refused) {
+            let kind = if delay % 2 == 0 { ErrorKind::Unavailable } else { ErrorKind::ReadOnly };
+            let error = Error::new(kind, "the server does not serve just now");
+            return self.reply_at(arrival + delay, &sent, Err(error));
+        }
+        self.schedule(arrival, Happening::Arrival(sent));
+        if self.random.chance(self.plan.faults.cuts) {
+            let at = self.now + self.random.below(delay + MILLI);
+            self.schedule(at, Happening::Cut { host, connection });
+        }
+    }
+
+    fn delay(&mut self) -> Moment {
+        let faults = &self.plan.faults;
+        if self.random.chance(faults.stall) {
+            return self.random.between(500, 6_000) * MILLI;
+        }
+        if self.random.chance(faults.slow) {
+            return self.random.between(5, 600) * MILLI;
+        }
+        self.random.between(20_000, 3 * MILLI)
+    }
+
+    /// Nothing comes back; the driver says so when the engine has given up, or somewhat earlier.
+    fn no_reply(&mut self, sent: &SharedSent) {
+        let give_up = self.hosts[sent.host].clock.when(sent.give_up);
+        let (kind, at) = match self.random.below(3) {
+            0 => (ErrorKind::Unavailable, self.now + self.random.below(50 * MILLI)),
+            1 => (ErrorKind::Timeout, give_up),
+            _ => (ErrorKind::Timeout, give_up + self.random.below(300 * MILLI)),
+        };
+        let (host, by, request) = (sent.host, None, sent.request);
+        let result = Err(Error::new(kind, "no answer came"));
+        let input = Input::Reply { request, result };
+        self.schedule(at, Happening::Delivery { host, by, input });
+        self.checks.saw("message lost");
+    }
+
+    fn reply_at(&mut self, at: Moment, sent: &SharedSent, result: Result<BatchReply, Error>) {
+        let link = &mut self.hosts[sent.host].link;
+        let at = link.last_reply.max(at);
+        link.last_reply = at;
+        let (host, by, request) = (sent.host, Some(sent.clone()), sent.request);
+        let input = Input::Reply { request, result };
+        self.schedule(at, Happening::Delivery { host, by, input });
+    }
+}
+
+/// At the server.
+impl World {
+    pub(crate) fn arrive(&mut self, sent: &SharedSent) {
+        let time = self.server_clock.at(self.now);
+        let host = sent.host;
+        let current = self.hosts[host].link.connection == sent.connection;
+        self.trace(|_| format!("server, for host {host}: {:?}", sent.batch));
+        let mut replies = Vec::with_capacity(sent.batch.len());
+        for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
+            let reply = self.execute(time, host, op, *bound);
+            if !current && reply != Ok(Reply::Late) {
+                self.checks.saw("executed after a reconnect");
+            }
+            replies.push(reply);
+        }
+        self.trace(|_| format!("    {replies:?}"));
+        if !current {
+            return;
+        }
+        let delay = self.delay();
+        let lost = self.plan.faults.lost_replies;
+        if self.hosts[host].link.black_hole > self.now || self.random.chance(lost) {
+            return self.no_reply(sent);
+        }
+        self.reply_at(self.now + delay, sent, Ok(BatchReply { time, replies }));
+    }
+
+    fn execute(
+        &mut self,
+        time: ServerTime,
+        host: usize,
+        op: &Op,
+        bound: Timestamp,
+    ) -> Result<Reply, Error> {
+        let key = op.command.key();
+        let before = self.stored(key);
+        let reply = self.sabotaged(time, host, op);
+        if reply == Ok(Reply::Late) {
+            self.checks.saw("came late");
+            return reply;
+        }
+        let after = self.stored(key);
+        let now = self.hosts[host].clock.at(self.now);
+        if before != after || matches!(reply, Ok(Reply::Held(_) | Reply::Renewed { .. })) {
+            self.checks.in_time(&op.command, now, bound);
+        }
+        self.checks.executed(&op.command, before, after, &reply);
+        if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
+            let book = &self.hosts[host].book;
+            let lock = book.attempts.get(lease).and_then(|attempt| book.locks.get(&attempt.lock));
+            let held = lock.and_then(|lock| lock.held.as_ref());
+            let held = held.filter(|held| held.lease == *lease).map(|held| held.token);
+            let same = held.is_none_or(|held| after.is_some_and(|(_, token)| token == held));
+            self.checks.ensure("I5", same, || {
+                format!("host {host} holds {lease} with {held:?} and renewed {after:?}")
+            });
+        }
+        reply
+    }
+
+    /// Executes a command, unless this run is to do it wrong.
+    fn sabotaged(
+        &mut self,
+        time: ServerTime,
+        host: usize,
+        op: &Op,
+    ) -> Result<Reply, Error> {
+        let Op { command, not_after } = op;
+        let mut op = op.clone();
+        match (self.plan.sabotage, command) {
+            (Sabotage::NotAfterIgnored, _) => op.not_after = time,
+            (Sabotage::RenewalsTake, Command::Renew { key, lease, ttl, .. }) if time <= *not_after => {
+                let spec = self.plan.spec(&mut self.random, host);
+                op.command = Command::Acquire(Acquire {
+                    key: key.clone(),
+                    lease: *lease,
+                    ttl: *ttl,
+                    client: leasehold::protocol::ClientId(1),
+                    owner: spec.owner.clone(),
+                    counter: spec.counter,
+                });
+                return match self.server.execute(time, &[op]).replies.remove(0) {
+                    Ok(Reply::Held(held)) => Ok(Reply::Renewed { expires: held.expires }),
+                    _ => Ok(Reply::Taken),
+                };
+            }
+            (Sabotage::ReleasesForgotten, Command::Release { .. }) => return Ok(Reply::Released),
+            _ => {}
+        }
+        self.server.execute(time, &[op]).replies.remove(0)
+    }
+
+    /// Whose a lock is in the store.
+    pub(crate) fn stored(&self, key: &LockKey) -> Stored {
+        let (value, _) = self.server.lock_value(self.server_clock.at(self.now), key)?;
+        let mut fields = value.split(':');
+        let lease = fields.next().and_then(|field| field.parse().ok());
+        let token = fields.nth(1).and_then(|field| field.parse().ok());
+        lease.zip(token)
+    }
+}
+
+/// Back to the host.
+impl World {
+    pub(crate) fn deliver(&mut self, host: usize, by: Option<SharedSent>, input: Input) {
+        let connection = self.hosts[host].link.connection;
+        if by.as_ref().is_some_and(|sent| sent.connection != connection) {
+            return;
+        }
+        if self.hosts[host].paused {
+            return self.input(host, input);
+        }
+        let lost = by.map(|sent| self.refused_renewals(&sent, &input)).unwrap_or_default();
+        self.input(host, input);
+        for lease in lost {
+            let mut locks = self.hosts[host].book.locks.values();
+            let held = locks.any(|lock| lock.held.as_ref().is_some_and(|held| held.lease == lease));
+            self.checks.ensure("I4", !held, || {
+                format!("host {host}: the renewal of {lease} was refused, and it is still held")
+            });
+        }
+    }
+
+    /// The leases that an answer, still waited for, says are gone.
+    fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<leasehold::protocol::LeaseId> {
+        let Input::Reply { result: Ok(answer), .. } = input else { return Vec::new() };
+        let host = &self.hosts[sent.host];
+        if host.link.told != sent.told {
+            return Vec::new();
+        }
+        // While the server would still act, the host has not given the command up.
+        let time = self.server_clock.at(self.now);
+        let refused = |(op, reply): (&Op, &Result<Reply, Error>)| match (&op.command, reply) {
+            (Command::Renew { lease, .. }, Ok(Reply::Gone | Reply::Taken)) => {
+                (time < op.not_after).then_some(*lease)
+            }
+            _ => None,
+        };
+        sent.batch.iter().zip(&answer.replies).filter_map(refused).collect()
+    }
+}

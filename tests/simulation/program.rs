@@ -1,0 +1,165 @@
+//! The programs that use the locks: they do anything, at any time.
+
+use std::time::Duration;
+
+use leasehold::engine::{CallId, Input, LockId, Wait};
+use leasehold::protocol::LeaseId;
+
+use crate::book::{Call, LockState};
+use crate::world::{Happening, World};
+
+impl World {
+    /// One act of a host's program. It does nothing while its host is paused.
+    pub(crate) fn act(&mut self, host: usize) {
+        if self.now >= self.plan.chaos {
+            return;
+        }
+        let next = self.now + 1 + self.random.below(2 * self.plan.pace);
+        self.schedule(next, Happening::Act { host });
+        if self.hosts[host].paused {
+            return;
+        }
+        match self.random.below(200) {
+            0..80 => self.acquire(host),
+            80..100 => self.cancel(host),
+            100..108 => self.renew(host),
+            108..168 => self.release_one(host),
+            168..180 => self.query(host, false),
+            180..190 if self.random.chance(self.plan.faults.force_releases * 25) => {
+                self.query(host, true);
+            }
+            190..198 => self.close(host),
+            198.. if self.random.chance(25) => self.shut_down(host),
+            _ => {}
+        }
+    }
+
+    /// Cancels, releases and closes everything, or shuts down.
+    pub(crate) fn give_everything_up(&mut self, host: usize) {
+        if self.random.chance(40) {
+            self.shut_down(host);
+        }
+        for (call, lock) in self.hosts[host].book.cancellable() {
+            self.cancel_call(host, call, lock);
+        }
+        for lock in self.hosts[host].book.held() {
+            while self.hosts[host].book.locks.get(&lock).is_some_and(|lock| lock.held.is_some()) {
+                self.release(host, lock);
+            }
+        }
+    }
+
+    fn new_call(&mut self, host: usize, call: Call) -> CallId {
+        self.last_id += 1;
+        let id = CallId(self.last_id);
+        let host = &mut self.hosts[host];
+        host.book.calls(id, call, host.clock.at(self.now));
+        id
+    }
+
+    fn lock(&mut self, host: usize) -> LockId {
+        let book = &self.hosts[host].book;
+        let open = book.locks.iter().filter(|(_, lock)| !lock.closing);
+        let open: Vec<_> = open.map(|(id, _)| *id).collect();
+        let wanted = usize::try_from(self.plan.locks_per_host).unwrap_or(1);
+        if open.len() >= wanted
+            && let Some(id) = self.random.pick(&open)
+        {
+            return id;
+        }
+        self.last_id += 1;
+        let id = LockId(self.last_id);
+        let spec = self.plan.spec(&mut self.random, host);
+        let state = LockState { spec, held: None, releasing: None, closing: false, attempt: None };
+        self.hosts[host].book.locks.insert(id, state);
+        id
+    }
+
+    fn acquire(&mut self, host: usize) {
+        let lock = self.lock(host);
+        let now = self.hosts[host].clock.at(self.now);
+        let wait = match self.random.below(10) {
+            0..3 => Wait::Never,
+            3..7 => Wait::Until(now + Duration::from_millis(self.random.below(1_500))),
+            _ => Wait::Forever,
+        };
+        let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        self.hosts[host].book.acquire(lock, lease, wait);
+        let call = self.new_call(host, Call::Acquire { lock, wait });
+        let Some(state) = self.hosts[host].book.locks.get(&lock) else { return };
+        let spec = state.spec.clone();
+        self.input(host, Input::Acquire { call, lock, spec, lease, wait });
+    }
+
+    fn cancel(&mut self, host: usize) {
+        let calls = self.hosts[host].book.cancellable();
+        if let Some((call, lock)) = self.random.pick(&calls) {
+            self.cancel_call(host, call, lock);
+        }
+    }
+
+    fn cancel_call(&mut self, host: usize, call: CallId, lock: Option<LockId>) {
+        // What the time says comes first, as it does natively: the call may be over by now.
+        self.tick(host);
+        if !self.hosts[host].book.is_pending(call) {
+            return;
+        }
+        self.hosts[host].book.cancel(call);
+        self.input(host, Input::Cancel { lock, call });
+        self.checks.saw("cancelled");
+    }
+
+    fn held_lock(&mut self, host: usize) -> Option<LockId> {
+        let held = self.hosts[host].book.held();
+        self.random.pick(&held)
+    }
+
+    fn renew(&mut self, host: usize) {
+        let Some(lock) = self.held_lock(host) else { return };
+        let held = self.hosts[host].book.locks.get(&lock).and_then(|lock| lock.held.as_ref());
+        let Some(lease) = held.map(|held| held.lease) else { return };
+        let call = self.new_call(host, Call::Renew { lock });
+        self.input(host, Input::Renew { call, lock, lease });
+    }
+
+    fn release_one(&mut self, host: usize) {
+        if let Some(lock) = self.held_lock(host) {
+            self.release(host, lock);
+        }
+    }
+
+    fn release(&mut self, host: usize, lock: LockId) {
+        let Some(lease) = self.hosts[host].book.release(lock) else { return };
+        let waits = self.random.chance(70);
+        let call = waits.then(|| self.new_call(host, Call::Release));
+        self.input(host, Input::Release { call, lock, lease });
+    }
+
+    fn query(&mut self, host: usize, force: bool) {
+        let key = self.plan.spec(&mut self.random, host).key.clone();
+        let call = self.new_call(host, Call::Query);
+        let input = if force {
+            Input::ForceRelease { call, key }
+        } else {
+            Input::Inspect { call, key }
+        };
+        self.input(host, input);
+    }
+
+    fn close(&mut self, host: usize) {
+        let locks: Vec<_> = self.hosts[host].book.locks.keys().copied().collect();
+        let Some(lock) = self.random.pick(&locks) else { return };
+        if let Some(state) = self.hosts[host].book.locks.get_mut(&lock)
+            && !state.closing
+        {
+            state.closing = true;
+            self.input(host, Input::Close { lock });
+        }
+    }
+
+    pub(crate) fn shut_down(&mut self, host: usize) {
+        self.hosts[host].book.shutdown = true;
+        let call = self.new_call(host, Call::Shutdown);
+        self.input(host, Input::Shutdown { call });
+    }
+}

@@ -1,0 +1,253 @@
+//! The run: true time, what happens when, and the hosts that take it in.
+
+use std::collections::BTreeMap;
+
+use leasehold::MemoryServer;
+use leasehold::engine::{Input, Output};
+use leasehold::protocol::Command;
+
+use crate::checks::{Checks, Stats, Valid, Violation};
+use crate::clock::{Moment, ServerClock};
+use crate::host::{Host, SharedSent};
+use crate::plan::{Plan, Sabotage};
+use crate::random::Random;
+
+/// More steps, or more outputs of one step, than any run needs.
+const MAX_STEPS: u64 = 200_000;
+const MAX_OUTPUTS: u32 = 5_000;
+
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A batch reaches the server.
+    Arrival(SharedSent),
+    /// An input reaches a host; if it came by a connection, only while that is the current one.
+    Delivery { host: usize, by: Option<SharedSent>, input: Input },
+    /// A host's program does something.
+    Act { host: usize },
+    Resume { host: usize },
+    /// A connection is lost, if it is still this one.
+    Cut { host: usize, connection: u64 },
+    /// A connection is made again, if it is still the one that was lost.
+    Restore { host: usize, connection: u64 },
+    /// Something goes wrong, perhaps.
+    Trouble,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Moment,
+    pub(crate) random: Random,
+    pub(crate) plan: Plan,
+    pub(crate) server: MemoryServer,
+    pub(crate) server_clock: ServerClock,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) checks: Checks,
+    pub(crate) last_id: u64,
+    agenda: BTreeMap<(Moment, u64), Happening>,
+    steps: u64,
+    tracing: bool,
+}
+
+impl World {
+    /// One run; what it saw, or what was not kept.
+    pub(crate) fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Result<Stats, Violation> {
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random, sabotage);
+        let hosts = (0..plan.hosts).map(|id| Host::new(&plan, &mut random, id)).collect();
+        let mut world = Self {
+            now: 0,
+            random,
+            server: MemoryServer::new(),
+            server_clock: plan.server_clock,
+            plan,
+            hosts,
+            checks: Checks::default(),
+            last_id: 0,
+            agenda: BTreeMap::new(),
+            steps: 0,
+            tracing,
+        };
+        world.trace(|world| format!("{:#?}", world.plan));
+        world.begin();
+        world.advance(world.plan.chaos);
+        world.end();
+        match world.checks.violation {
+            Some(violation) => Err(violation),
+            None => Ok(world.checks.stats),
+        }
+    }
+
+    fn begin(&mut self) {
+        for host in 0..self.hosts.len() {
+            let connection = 0;
+            let connected = self.random.below(30) * crate::clock::MILLI;
+            self.schedule(connected, Happening::Restore { host, connection });
+            let first = self.random.below(self.plan.pace);
+            self.schedule(first, Happening::Act { host });
+        }
+        self.schedule(0, Happening::Trouble);
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.checks.violation.is_some()
+    }
+
+    pub(crate) fn trace(&self, line: impl FnOnce(&Self) -> String) {
+        if self.tracing {
+            let (seconds, nanos) = (self.now / 1_000_000_000, self.now % 1_000_000_000);
+            println!("{seconds}.{nanos:09}  {}", line(self));
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: Moment, happening: Happening) {
+        self.last_id += 1;
+        self.agenda.insert((at.max(self.now), self.last_id), happening);
+    }
+
+    /// Takes what is on its way by a connection out of the agenda.
+    pub(crate) fn take_arrivals(&mut self, host: usize, connection: u64) -> Vec<(Moment, SharedSent)> {
+        let mut taken = Vec::new();
+        self.agenda.retain(|(at, _), happening| match happening {
+            Happening::Arrival(sent) if sent.host == host && sent.connection == connection => {
+                taken.push((*at, sent.clone()));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    pub(crate) fn anything_on_its_way(&self) -> bool {
+        self.agenda.values().any(|happening| matches!(happening, Happening::Arrival(_)))
+    }
+
+    /// Lets everything happen until then, or until a promise is broken.
+    pub(crate) fn advance(&mut self, until: Moment) {
+        while !self.failed() && self.next_moment().is_some_and(|next| next <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+        self.checks.now = self.now;
+    }
+
+    fn next_moment(&self) -> Option<Moment> {
+        let wakes = self.hosts.iter().filter_map(Host::wake);
+        let agenda = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        wakes.chain(agenda).min()
+    }
+
+    /// The next thing that happens.
+    fn step(&mut self) {
+        let Some(next) = self.next_moment() else { return };
+        self.now = self.now.max(next);
+        self.checks.now = self.now;
+        self.steps += 1;
+        let steps = self.steps;
+        self.checks.ensure("progress", steps < MAX_STEPS, || format!("{steps} steps"));
+        if let Some(host) = self.hosts.iter().position(|host| host.wake() == Some(next)) {
+            return self.tick(host);
+        }
+        let Some(((_, _), happening)) = self.agenda.pop_first() else { return };
+        match happening {
+            Happening::Arrival(sent) => self.arrive(&sent),
+            Happening::Delivery { host, by, input } => self.deliver(host, by, input),
+            Happening::Act { host } => self.act(host),
+            Happening::Resume { host } => self.resume(host),
+            Happening::Cut { host, connection } => self.cut(host, connection),
+            Happening::Restore { host, connection } => self.restore(host, connection),
+            Happening::Trouble => self.trouble(),
+        }
+    }
+
+    pub(crate) fn tick(&mut self, host: usize) {
+        self.feed(host, Input::Tick);
+        let host = &self.hosts[host];
+        let now = host.clock.at(self.now);
+        let wake = host.engine.wake_at();
+        self.checks.ensure("progress", wake.is_none_or(|wake| wake > now), || {
+            format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
+        });
+    }
+
+    /// Hands an input to a host, now or when its pause is over.
+    pub(crate) fn input(&mut self, host: usize, input: Input) {
+        if self.hosts[host].paused {
+            self.hosts[host].inbox.push_back(input);
+        } else {
+            self.feed(host, input);
+        }
+    }
+
+    fn feed(&mut self, id: usize, input: Input) {
+        let look = self.hosts[id].look(self.now);
+        self.trace(|_| format!("host {id} at {}: {input:?}", look.now.as_nanos()));
+        let link = &mut self.hosts[id].link;
+        if let Input::Connected | Input::Disconnected { .. } = &input {
+            link.told_down = matches!(input, Input::Disconnected { .. });
+            link.told += 1;
+        }
+        self.hosts[id].engine.handle(look.now, input);
+        let mut outputs = 0;
+        while let Some(output) = self.hosts[id].engine.poll() {
+            self.trace(|_| format!("    {output:?}"));
+            let Host { book, .. } = &mut self.hosts[id];
+            match output {
+                Output::Send { request, batch, give_up } => {
+                    self.send(id, request, batch, give_up);
+                }
+                Output::Complete { call, result } => {
+                    book.completed(&mut self.checks, look, call, &result);
+                }
+                Output::Event { lock, event, deadline } => {
+                    book.event(&mut self.checks, look, lock, &event, deadline);
+                }
+                Output::Closed { lock } => book.closed(&mut self.checks, lock),
+            }
+            outputs += 1;
+            if outputs > MAX_OUTPUTS {
+                return self.checks.ensure("progress", false, || format!("host {id} never ends"));
+            }
+        }
+        let Host { book, engine, .. } = &self.hosts[id];
+        book.settled(&mut self.checks, look.now, engine);
+        self.check_exclusion(id);
+    }
+
+    /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
+    /// that is somebody's step.
+    fn check_exclusion(&mut self, host: usize) {
+        let own: Vec<_> = self.valid_leases(host).collect();
+        for (key, one) in own {
+            let others = (0..self.hosts.len()).flat_map(|host| self.valid_leases(host));
+            let same = |(of, other): &(_, Valid)| {
+                *of == key && (other.host, other.lock) != (one.host, one.lock)
+            };
+            let others: Vec<_> = others.filter(same).collect();
+            for (_, other) in others {
+                self.checks.both_valid(&key, one, other);
+            }
+        }
+    }
+
+    fn valid_leases(
+        &self,
+        id: usize,
+    ) -> impl Iterator<Item = (leasehold::protocol::LockKey, Valid)> + '_ {
+        let host = &self.hosts[id];
+        let now = host.clock.at(self.now);
+        let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
+        host.book.locks.iter().filter_map(move |(lock, state)| {
+            let held = state.held.as_ref()?;
+            let more = if ignored { state.spec.ttl } else { std::time::Duration::ZERO };
+            let valid = Valid { host: id, lock: *lock, token: held.token };
+            (now < held.deadline + more).then(|| (state.spec.key.clone(), valid))
+        })
+    }
+
+    /// I5: what is sent for leases that are over.
+    pub(crate) fn check_sent(&mut self, host: usize, command: &Command) {
+        let Command::Acquire(acquire) = command else { return };
+        let over = self.hosts[host].book.ended.contains(&acquire.lease);
+        self.checks.ensure("I5", !over, || format!("host {host} asks again for {acquire:?}"));
+    }
+}

@@ -1,0 +1,58 @@
+//! A process that takes locks, for tests that need one of its own.
+//!
+//! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
+//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section so many times, with
+//! the lock or without it, and prints `overlap` whenever it finds another process in there.
+
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::time::Duration;
+
+use leasehold::Locker;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["hold", url, name, ttl] => {
+            let ttl = Duration::from_millis(ttl.parse()?);
+            let locker = Locker::connect(url).await?;
+            let lease = locker.lock(name)?.ttl(ttl).acquire().await?;
+            println!("held {}", lease.token());
+            println!("lost {}", lease.lost().await);
+        }
+        ["visit", url, name, file, rounds, how] => {
+            let locker = Locker::connect(url).await?;
+            for _ in 0..rounds.parse::<u32>()? {
+                let lease = match how {
+                    "lock" => Some(locker.lock(name)?.acquire().await?),
+                    _ => None,
+                };
+                visit(file).await?;
+                if let Some(lease) = lease {
+                    lease.release().await?;
+                }
+            }
+            println!("done");
+        }
+        _ => return Err("hold URL NAME TTL_MS | visit URL NAME FILE ROUNDS lock|bare".into()),
+    }
+    Ok(())
+}
+
+/// Creates a file that must not be there, stays a moment, and removes it.
+async fn visit(file: &str) -> std::io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).open(file) {
+        Ok(_) => {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            std::fs::remove_file(file)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            println!("overlap");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
