@@ -58,7 +58,7 @@ impl Held {
     }
 
     /// Follows the events to the loss, and compares with what the lease itself said last.
-    async fn until_lost(&mut self, case: &str) -> Loss {
+    async fn until_lost(&mut self, what: &str) -> Loss {
         let cause = Instant::now();
         let mut deadline = cause + self.lease.remaining();
         let mut at_risk = 0;
@@ -81,12 +81,12 @@ impl Held {
                         at_risk,
                     };
                     println!(
-                        "Lost after {case}: {reason:?}, {:.0} ms after the cause, {:.1} ms \
+                        "Lost after {what}: {reason:?}, {:.0} ms after the cause, {:.1} ms \
                          against the deadline",
                         loss.after.as_secs_f64() * 1e3,
                         loss.lateness,
                     );
-                    assert!(loss.lateness <= 0.0, "{case}: late by {} ms", loss.lateness);
+                    assert!(loss.lateness <= 0.0, "{what}: late by {} ms", loss.lateness);
                     return loss;
                 }
                 LeaseEvent::AtRisk { .. } => at_risk += 1,

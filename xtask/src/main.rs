@@ -1,6 +1,7 @@
 //! The repository's tasks. `cargo xtask --help` lists them.
 
 mod audit;
+mod bench;
 mod counts;
 mod run;
 mod setup;
@@ -35,12 +36,18 @@ enum Task {
     /// Needs cargo-deny: `cargo install --locked cargo-deny`. Only the advisories need the
     /// network. If their database cannot be fetched that is said, and is no failure.
     Audit,
+    /// Measure what the lock costs, on a server of its own, in release mode.
+    Bench {
+        /// What to measure.
+        benchmark: bench::Benchmark,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit => audit::main(),
+        Task::Bench { benchmark } => bench::main(benchmark),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

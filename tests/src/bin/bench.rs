@@ -1,0 +1,126 @@
+//! What the lock costs, on a server of its own: `cargo xtask bench --help`.
+//!
+//! - `roundtrip`: a sequential acquire and release, as a ratio to two bare round trips on the
+//!   same connection: rounds of both in turn, the median of the rounds' medians.
+//! - `memory`: the bytes that each held lease takes in the process.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use fred::prelude::*;
+use leasehold::Locker;
+use leasehold_tests::{Admin, RedisServer};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const ROUNDS: usize = 11;
+const PAIRS: usize = 2_000;
+const LEASES: usize = 50_000;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("roundtrip") => roundtrip().await,
+        Some("memory") => memory().await,
+        _ => Err("name a benchmark: roundtrip or memory".into()),
+    }
+}
+
+async fn roundtrip() -> Result<()> {
+    let server = RedisServer::start().await;
+    let config = fred::types::config::Config::from_url(&server.url())?;
+    let client = fred::types::Builder::from_config(config).build()?;
+    client.init().await?;
+    let locker = Locker::with_fred(client.clone()).await?;
+    let lock = locker.lock("bench")?;
+    let sha: String = client.script_load("return ARGV[1]").await?;
+
+    let (mut bare, mut script, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let pings = p50(async || {
+            client.ping::<()>(None).await?;
+            Ok(client.ping::<()>(None).await?)
+        })
+        .await?;
+        let calls = p50(async || {
+            client.evalsha::<(), _, _, _>(&sha, "k", "a").await?;
+            Ok(client.evalsha::<(), _, _, _>(&sha, "k", "a").await?)
+        })
+        .await?;
+        let leases = p50(async || Ok(lock.acquire().await?.release().await?)).await?;
+        // The first round warms up.
+        if round > 0 {
+            bare.push(pings);
+            script.push(calls);
+            pairs.push(leases);
+        }
+    }
+    let [bare, script, pairs] = [bare, script, pairs].map(median);
+    println!("two PINGs                  p50 {bare:>8.1?}");
+    println!("two calls of a bare script p50 {script:>8.1?}");
+    println!("acquire and release        p50 {pairs:>8.1?}");
+    println!("ratio to two PINGs         {:.2}", ratio(pairs, bare));
+    println!("ratio to two bare scripts  {:.2}", ratio(pairs, script));
+
+    let mut admin = Admin::connect(&server).await;
+    let (mut counted, before) = (Vec::new(), admin.script_calls().await);
+    let lease = lock.acquire().await?;
+    counted.push(("acquire", admin.script_calls().await));
+    lease.renew().await?;
+    counted.push(("renew", admin.script_calls().await));
+    lease.release().await?;
+    counted.push(("release", admin.script_calls().await));
+    let mut last = before;
+    for (what, calls) in counted {
+        println!("script calls of one {what:<7} {}", calls - last);
+        last = calls;
+    }
+    Ok(())
+}
+
+async fn memory() -> Result<()> {
+    let server = RedisServer::start().await;
+    let locker = Locker::connect(server.url()).await?;
+    // Names as long as `orders/0000042`, and room in the allocator's and the tree's nodes.
+    let before = resident()?;
+    let mut leases = Vec::with_capacity(LEASES);
+    for number in 0..LEASES {
+        let lock = locker
+            .lock(format!("orders/{number:07}"))?
+            .ttl(Duration::from_secs(3_600));
+        leases.push(lock.acquire().await?);
+    }
+    let held = resident()?.saturating_sub(before);
+    println!("{LEASES} leases held: {} bytes each", held / LEASES);
+    locker.shutdown().await;
+    Ok(())
+}
+
+async fn p50(mut work: impl AsyncFnMut() -> Result<()>) -> Result<Duration> {
+    let mut times = Vec::with_capacity(PAIRS);
+    for _ in 0..PAIRS {
+        let begin = Instant::now();
+        work().await?;
+        times.push(begin.elapsed());
+    }
+    Ok(median(times))
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64()
+}
+
+/// The process's resident memory in bytes.
+fn resident() -> Result<usize> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line
+        .and_then(|line| line.split_whitespace().next())
+        .ok_or("no VmRSS")?;
+    Ok(kib.parse::<usize>()? * 1_024)
+}
