@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, LeaseEvent, Locker};
-use leasehold_tests::{Proxy, RedisServer, eventually, next_event};
+use leasehold_tests::{Admin, Proxy, RedisServer, eventually, next_event};
 
 use crate::{LIMIT, connect, connect_with, millis};
 
@@ -150,4 +150,24 @@ async fn a_waiter_survives_a_restart_of_the_server() {
         .expect("in time")
         .expect("no panic");
     assert!(lease.expect("the server forgot the holder").is_valid());
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_script_is_sent_it_again() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let mut admin = Admin::connect(&server).await;
+    admin.command(&["SCRIPT", "FLUSH"]).await;
+    let lock = locker.lock("x").expect("valid");
+    let lease = lock.try_acquire().await.expect("an answer");
+    lease
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    assert_eq!(
+        admin.command_calls("eval").await,
+        2,
+        "once at first, once again"
+    );
 }

@@ -1,7 +1,7 @@
 //! A Redis server through the fred client.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ::fred::bytes::Bytes;
@@ -10,7 +10,8 @@ use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, InfoKind, Value};
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
+use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Input, Shared};
@@ -23,6 +24,9 @@ use crate::time::Timestamp;
 const OLDEST: u32 = 7;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a link that is down is looked at, if fred has no news of it.
+const LINK_CHECK: Duration = Duration::from_secs(1);
+
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many commands fred may hold back. The engine gives up on each after its time-out.
@@ -37,7 +41,8 @@ pub(crate) struct FredStore {
     /// Whether this crate made the client, and so decides over its connection.
     owned: bool,
     sha: String,
-    timeouts: Arc<AtomicU32>,
+    timeouts: AtomicU32,
+    watcher: OnceLock<AbortHandle>,
 }
 
 impl FredStore {
@@ -70,6 +75,10 @@ impl FredStore {
     }
 
     pub(super) async fn with_client(client: Client) -> Result<Self, Error> {
+        if client.is_clustered() {
+            let message = "the client is of a cluster, which is not supported yet";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         Self::checked(client, false).await
     }
 
@@ -79,7 +88,8 @@ impl FredStore {
             client,
             owned,
             sha,
-            timeouts: Arc::default(),
+            timeouts: AtomicU32::new(0),
+            watcher: OnceLock::new(),
         };
         store.check_server().await?;
         // Loads the script, and finds out whether this user may run it.
@@ -157,20 +167,18 @@ impl FredStore {
             Err(_) => Input::Connected,
         });
         let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Input::Connected);
-        let mut changes = futures::stream::select(errors, connects);
-        let shared_weak = Arc::downgrade(shared);
-        shared.runtime.spawn(async move {
-            while let Some(input) = changes.next().await {
-                let Some(shared) = shared_weak.upgrade() else {
-                    break;
-                };
-                tracing::debug!(?input, "the link changed");
-                shared.feed(input);
-            }
-        });
+        let changes = futures::stream::select(errors, connects);
+        let watch = follow_link(changes, self.client.clone(), Arc::downgrade(shared));
+        let watcher = shared.runtime.spawn(watch).abort_handle();
+        self.watcher
+            .set(watcher)
+            .expect("the link is watched from the start, once");
     }
 
     pub(super) async fn close(&self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.abort();
+        }
         if self.owned {
             quit(&self.client).await;
         }
@@ -209,6 +217,32 @@ impl FredStore {
         tokio::spawn(async move {
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
         });
+    }
+}
+
+async fn follow_link(
+    mut changes: impl Stream<Item = Input> + Unpin,
+    client: Client,
+    shared: Weak<Shared>,
+) {
+    let mut down = false;
+    while shared.strong_count() > 0 {
+        let change = if down {
+            match tokio::time::timeout(LINK_CHECK, changes.next()).await {
+                Ok(change) => change,
+                // Not every error that fred reports ends the connection; no news follows then.
+                Err(_) if client.is_connected() => Some(Input::Connected),
+                Err(_) => continue,
+            }
+        } else {
+            changes.next().await
+        };
+        let (Some(input), Some(shared)) = (change, shared.upgrade()) else {
+            break;
+        };
+        tracing::debug!(?input, "the link changed");
+        down = matches!(input, Input::Disconnected { .. });
+        shared.feed(input);
     }
 }
 
