@@ -1,4 +1,45 @@
 //! A distributed lock that tells the truth.
+//!
+//! A program takes a named lock in Redis and gets a [`FencingToken`] that only ever grows. It
+//! reads a stream of what happens to its lease: acquired, renewed, at risk, lost. The storage that
+//! it writes to checks the token, so a holder that was paused, cut off or replaced can do no harm.
+//!
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use leasehold::Locker;
+//!
+//! let locker = Locker::connect("memory://").await?; // or redis://127.0.0.1:6379
+//! let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(10));
+//! let lease = lock.acquire().await?;
+//! let token = lease.token();
+//! lease.run(async { println!("writing with token {token}") }).await?;
+//! lease.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What it promises
+//!
+//! - Two leases on one name are never both valid by their own deadlines, as long as clocks' rates
+//!   differ by less than 1 in 500 and the store keeps its data.
+//! - A later acquisition has a strictly greater token, even if the store lost its data, as long
+//!   as its clock is not behind the last token.
+//! - A lease says that it is invalid no later than its deadline, without any I/O.
+//! - A lease that is lost is never silently taken again, and a call that was given up or dropped
+//!   does nothing later.
+//!
+//! # What it does not
+//!
+//! A lease alone cannot stop a process that was paused past its deadline from finishing a write
+//! that it had begun. Only the storage can, by refusing a token smaller than one it has seen.
+//!
+//! # Where to look
+//!
+//! [`Locker`] connects, [`Lock`] is a name with its options, [`Lease`] is the right to it, and
+//! [`LeaseEvents`] tells what happens. The rest is for hosts other than tokio: the [`engine`]
+//! decides everything and does no I/O, the [`protocol`] is what it says to a store, and
+//! [`MemoryServer`] is a store without a server. Without the default feature `native` only these
+//! are there, and they compile for WebAssembly.
 
 #[cfg(feature = "native")]
 mod client;
@@ -23,3 +64,8 @@ pub use event::{LeaseEvent, LossReason};
 pub use memory::MemoryServer;
 pub use name::{Name, Owner};
 pub use token::FencingToken;
+
+/// The program in the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
