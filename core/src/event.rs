@@ -59,7 +59,7 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
-    /// A renewal failed; time is left, and it is tried again.
+    /// A renewal failed, or the store cannot be reached; time is left, and it is tried again.
     AtRisk {
         /// The lock.
         name: Name,

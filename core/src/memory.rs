@@ -120,7 +120,9 @@ impl MemoryServer {
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
-            Command::Renew { lease, ttl, .. } => Ok(self.renew(now, key, *lease, *ttl)),
+            Command::Renew {
+                lease, token, ttl, ..
+            } => Ok(self.renew(now, key, (*lease, *token), *ttl)),
             Command::Release { lease, .. } => Ok(self.release(key, *lease)),
             Command::ForceRelease { .. } => Ok(Reply::ForceReleased(
                 self.locks.remove(key).map(|lock| lock.holder()),
@@ -156,10 +158,16 @@ impl MemoryServer {
         Ok(Reply::Held(Held { token, expires }))
     }
 
-    fn renew(&mut self, now: ServerTime, key: &LockKey, lease: LeaseId, ttl: Duration) -> Reply {
+    fn renew(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        tenure: (LeaseId, FencingToken),
+        ttl: Duration,
+    ) -> Reply {
         match self.locks.get_mut(key) {
             None => Reply::Gone,
-            Some(lock) if lock.lease != lease => Reply::Taken,
+            Some(lock) if (lock.lease, lock.token) != tenure => Reply::Taken,
             Some(lock) => {
                 lock.expires = expiry(now, ttl);
                 Reply::Renewed {

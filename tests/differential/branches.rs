@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::real::Entry;
 
 /// Everything that has to be reached.
-const BRANCHES: [&str; 53] = [
+const BRANCHES: [&str; 54] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -42,6 +42,7 @@ const BRANCHES: [&str; 53] = [
     "renew: gone",
     "renew: gone since it expired",
     "renew: taken",
+    "renew: of an earlier tenure of the same lease",
     "release: late",
     "release: released",
     "release: gone",
@@ -202,7 +203,14 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         }
         (Command::Renew { .. }, Ok(Reply::Gone)) if expired => vec!["renew: gone since it expired"],
         (Command::Renew { .. }, Ok(Reply::Gone)) => vec!["renew: gone"],
-        (Command::Renew { .. }, Ok(Reply::Taken)) => vec!["renew: taken"],
+        (Command::Renew { lease, .. }, Ok(Reply::Taken)) => {
+            let own = |lock: &Lock| lock.lease == lease.to_string();
+            vec![if before.lock.as_ref().is_some_and(own) {
+                "renew: of an earlier tenure of the same lease"
+            } else {
+                "renew: taken"
+            }]
+        }
         (Command::Release { .. }, Ok(Reply::Released)) => vec!["release: released"],
         (Command::Release { .. }, Ok(Reply::Gone)) if expired => {
             vec!["release: gone since it expired"]

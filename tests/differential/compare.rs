@@ -154,7 +154,9 @@ impl Run<'_> {
         since: ServerTime,
         planned: &[Planned],
     ) -> Result<ServerTime, Trouble> {
-        let batch: Vec<Op> = planned.iter().map(|op| op.at(since, &self.names)).collect();
+        let token_of = |key: &LockKey| self.model.token_of(since, key);
+        let batch = planned.iter().map(|op| op.at(since, &self.names, token_of));
+        let batch: Vec<Op> = batch.collect();
         let expiries = self.expiries(since);
         let real = self.real.run(&batch).await.map_err(Trouble::Differs)?;
         clear(&expiries, since, real.time)?;

@@ -57,6 +57,11 @@ impl Model {
         Self { memory, flaw }
     }
 
+    /// The token of who has the lock.
+    pub(crate) fn token_of(&self, now: ServerTime, key: &LockKey) -> Option<FencingToken> {
+        former_token(&self.memory, now, key)
+    }
+
     pub(crate) fn flush(&mut self) {
         self.memory.flush();
     }
@@ -117,7 +122,13 @@ impl Model {
         }
         let reply = self.one(now, op.clone());
         match (self.flaw, &op.command, &reply) {
-            (Flaw::RenewalTakesGone, Command::Renew { key, lease, ttl }, Ok(Reply::Gone)) => {
+            (
+                Flaw::RenewalTakesGone,
+                Command::Renew {
+                    key, lease, ttl, ..
+                },
+                Ok(Reply::Gone),
+            ) => {
                 let owner = Owner::labelled("renewal").expect("a valid label");
                 let command = Command::Acquire(Acquire {
                     key: key.clone(),

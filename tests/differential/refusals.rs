@@ -241,7 +241,7 @@ async fn an_empty_batch_tells_the_time() {
 async fn a_replica_refuses_each_write_and_answers_the_rest() {
     let mut primary = Real::start().await;
     let (held, free) = (key("held"), key("free"));
-    let take = Command::Acquire(acquire(&held, 1, FLOOR));
+    let take = Command::Acquire(acquire(&held, 1, Counter::Dense));
     primary.run(&batch([take])).await.expect("it is answered");
     let config = RedisServer::config().replica_of(&primary.server);
     let mut replica = Real::on(config.start().await).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::protocol::{Acquire, ClientId, Command, Counter, LeaseId, LockKey, Op};
 use leasehold::time::ServerTime;
-use leasehold::{Name, Owner};
+use leasehold::{FencingToken, Name, Owner};
 
 /// Needs no escape less than a name does.
 pub(crate) const NAMESPACE: &str = "diff}er:ential%";
@@ -30,10 +30,16 @@ pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     }
 }
 
+pub(crate) fn first_token() -> FencingToken {
+    FencingToken::new(1).expect("a valid token")
+}
+
+/// Of the first tenure that a dense counter numbers.
 pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
     Command::Renew {
         key: key.clone(),
         lease: LeaseId(u128::from(lease)),
+        token: first_token(),
         ttl: Duration::from_secs(700),
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::Owner;
 use leasehold::protocol::{Acquire, ClientId, Command, Counter, LeaseId, LockKey, Op};
 use leasehold::time::ServerTime;
+use leasehold::{FencingToken, Owner};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -72,8 +72,15 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug)]
 enum Act {
     Acquire(AcquireAct),
-    Renew { lease: u128, ttl: Duration },
-    Release { lease: u128 },
+    /// Of the tenure that the lock has, or of an earlier one.
+    Renew {
+        lease: u128,
+        current: bool,
+        ttl: Duration,
+    },
+    Release {
+        lease: u128,
+    },
     ForceRelease,
     Inspect,
 }
@@ -97,7 +104,13 @@ enum NotAfter {
 }
 
 impl Planned {
-    pub(crate) fn at(&self, now: ServerTime, names: &[LockKey]) -> Op {
+    /// The operation at a moment, with the tokens that the locks have then.
+    pub(crate) fn at(
+        &self,
+        now: ServerTime,
+        names: &[LockKey],
+        token_of: impl Fn(&LockKey) -> Option<FencingToken>,
+    ) -> Op {
         let key = names[self.name % names.len()].clone();
         let command = match self.act.clone() {
             Act::Acquire(act) => Command::Acquire(Acquire {
@@ -108,7 +121,14 @@ impl Planned {
                 owner: act.owner,
                 counter: act.counter,
             }),
-            Act::Renew { lease, ttl } => Command::Renew {
+            Act::Renew {
+                lease,
+                current,
+                ttl,
+            } => Command::Renew {
+                token: token_of(&key)
+                    .filter(|_| current)
+                    .unwrap_or_else(samples::first_token),
                 key,
                 lease: LeaseId(lease),
                 ttl,
@@ -185,7 +205,11 @@ fn planned() -> impl Strategy<Value = Planned> {
 fn acts() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => acquires().prop_map(Act::Acquire),
-        2 => (leases(), times()).prop_map(|(lease, ttl)| Act::Renew { lease, ttl }),
+        2 => (leases(), 0..8_u8, times()).prop_map(|(lease, stale, ttl)| Act::Renew {
+            lease,
+            current: stale > 0,
+            ttl,
+        }),
         2 => leases().prop_map(|lease| Act::Release { lease }),
         1 => Just(Act::ForceRelease),
         2 => Just(Act::Inspect),

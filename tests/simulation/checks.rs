@@ -79,13 +79,19 @@ impl Checks {
     ) {
         if !holds && self.violation.is_none() {
             let (at, message) = (self.now, message());
-            self.violation = Some(Violation { promise, at, message });
+            self.violation = Some(Violation {
+                promise,
+                at,
+                message,
+            });
         }
     }
 
     pub(crate) fn saw(&mut self, what: &'static str) {
         *self.stats.counts.entry(what).or_default() += 1;
-        let bytes = what.bytes().fold(self.now, |sum, byte| sum * 31 % (1 << 56) + u64::from(byte));
+        let bytes = what
+            .bytes()
+            .fold(self.now, |sum, byte| sum * 31 % (1 << 56) + u64::from(byte));
         self.stats.digest = mix(self.stats.digest ^ bytes);
     }
 
@@ -105,20 +111,29 @@ impl Checks {
     }
 
     pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
-        self.granted(key, token).is_some_and(|granted| granted.disturbed.is_some())
+        self.granted(key, token)
+            .is_some_and(|granted| granted.disturbed.is_some())
     }
 
     /// I1: two leases that are both valid now by their own deadlines.
     pub(crate) fn both_valid(&mut self, key: &LockKey, one: Valid, other: Valid) {
-        let (old, new) = if one.token < other.token { (one, other) } else { (other, one) };
+        let (old, new) = if one.token < other.token {
+            (one, other)
+        } else {
+            (other, one)
+        };
         let since = self.granted(key, new.token).map_or(0, |granted| granted.at);
-        let disturbed = self.granted(key, old.token).and_then(|granted| granted.disturbed);
+        let disturbed = self
+            .granted(key, old.token)
+            .and_then(|granted| granted.disturbed);
         let allowed = disturbed.is_some_and(|at| at <= since);
         self.saw("two leases at once after an operator's act");
         self.ensure("I1", allowed, || {
             format!("{old:?} and {new:?} both hold a valid lease on {key:?}")
         });
-        self.ensure("I2", old.token != new.token, || format!("{old:?} and {new:?} share a token"));
+        self.ensure("I2", old.token != new.token, || {
+            format!("{old:?} and {new:?} share a token")
+        });
     }
 
     /// The server executed a command in time.
@@ -175,7 +190,12 @@ impl Checks {
             format!("token {token} was granted after {last:?} on {key:?}")
         });
         let (lease, disturbed) = (acquire.lease, None);
-        let granted = Granted { lease, token, at: now, disturbed };
+        let granted = Granted {
+            lease,
+            token,
+            at: now,
+            disturbed,
+        };
         self.granted.entry(key.clone()).or_default().push(granted);
         self.saw("granted");
     }

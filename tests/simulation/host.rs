@@ -34,7 +34,8 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     /// Whether the engine was told that there is none.
     pub(crate) told_down: bool,
-    /// How often the engine was told of a change.
+    /// How often it changed, and how often the engine was told so.
+    pub(crate) changes: u64,
     pub(crate) told: u64,
     pub(crate) last_arrival: Moment,
     pub(crate) last_reply: Moment,
@@ -81,6 +82,9 @@ impl Host {
     }
 
     pub(crate) fn look(&self, now: Moment) -> Look {
-        Look { now: self.clock.at(now), excused: self.resumed == now }
+        Look {
+            now: self.clock.at(now),
+            excused: self.resumed == now,
+        }
     }
 }

@@ -14,20 +14,21 @@ mod network;
 mod plan;
 mod program;
 mod random;
+mod told;
 mod world;
 
 use std::num::NonZero;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use checks::{Stats, Violation};
 use plan::Sabotage;
 use world::World;
 
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 10_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 20] = [
+const SEEN: [&str; 21] = [
     "granted",
     "acquired",
     "renewed",
@@ -38,6 +39,7 @@ const SEEN: [&str; 20] = [
     "force-released",
     "deleted",
     "flushed",
+    "failed over",
     "lost: expired",
     "lost: deleted",
     "lost: superseded",
@@ -59,11 +61,16 @@ fn every_promise_is_kept() {
     let seeds = variable("LEASEHOLD_SEEDS").unwrap_or(SEEDS);
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let stats = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads).map(|first| scope.spawn(move || run_every(first, threads, seeds))).collect();
+        let threads: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || run_every(first, threads, seeds)))
+            .collect();
         let mut all = Stats::default();
         for thread in threads {
-            all.merge(&thread.join().expect("a run with a failing seed prints it and panics"));
+            all.merge(
+                &thread
+                    .join()
+                    .expect("a run with a failing seed prints it and panics"),
+            );
         }
         all
     });
@@ -131,7 +138,7 @@ fn must_be_caught(sabotage: Sabotage, promise: &str) {
     panic!("{sabotage:?} went unnoticed; instead: {others:#?}");
 }
 
-/// Every so manieth seed from one on.
+/// One thread's share of the seeds.
 fn run_every(first: usize, step: usize, seeds: u64) -> Stats {
     let mut all = Stats::default();
     let first = u64::try_from(first).unwrap_or(0);
@@ -139,10 +146,17 @@ fn run_every(first: usize, step: usize, seeds: u64) -> Stats {
         let run = || World::run(seed, Sabotage::None, false);
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(stats)) => all.merge(&stats),
-            Ok(Err(Violation { promise, at, message })) => {
+            Ok(Err(Violation {
+                promise,
+                at,
+                message,
+            })) => {
                 panic!("LEASEHOLD_SEED={seed}: {promise} broken at {at} ns: {message}")
             }
-            Err(_) => panic!("LEASEHOLD_SEED={seed}: a panic"),
+            Err(panic) => {
+                eprintln!("LEASEHOLD_SEED={seed}: the panic above");
+                resume_unwind(panic)
+            }
         }
     }
     all

@@ -37,21 +37,38 @@ impl World {
         let told_down = self.hosts[host].link.told_down;
         // What was due before it was told may still be asked for: the server's time alone.
         let nowhere = told_down && !batch.is_empty();
-        self.checks.ensure("progress", !nowhere, || format!("host {host} sends nowhere"));
+        self.checks.ensure("progress", !nowhere, || {
+            format!("host {host} sends nowhere")
+        });
         let (connection, told) = (self.hosts[host].link.connection, self.hosts[host].link.told);
-        let sent = Sent { host, connection, told, request, batch, bounds, give_up };
+        let sent = Sent {
+            host,
+            connection,
+            told,
+            request,
+            batch,
+            bounds,
+            give_up,
+        };
         let delay = self.delay();
         let faults = &self.plan.faults;
         let (lost, refused) = (faults.lost_requests, faults.refusals);
         let link = &mut self.hosts[host].link;
         let sent = Arc::new(sent);
-        if !link.up || link.black_hole > self.now || self.random.chance(lost) {
+        // A server's clock says nothing of another one's, so a host must not be taken for one that
+        // knows of a failover.
+        let unaware = self.behind > 0 && link.changes != link.told;
+        if unaware || !link.up || link.black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(&sent);
         }
         let arrival = link.last_arrival.max(self.now + delay);
         link.last_arrival = arrival;
         if self.random.chance(refused) {
-            let kind = if delay % 2 == 0 { ErrorKind::Unavailable } else { ErrorKind::ReadOnly };
+            let kind = if delay.is_multiple_of(2) {
+                ErrorKind::Unavailable
+            } else {
+                ErrorKind::ReadOnly
+            };
             let error = Error::new(kind, "the server does not serve just now");
             return self.reply_at(arrival + delay, &sent, Err(error));
         }
@@ -77,7 +94,10 @@ impl World {
     fn no_reply(&mut self, sent: &SharedSent) {
         let give_up = self.hosts[sent.host].clock.when(sent.give_up);
         let (kind, at) = match self.random.below(3) {
-            0 => (ErrorKind::Unavailable, self.now + self.random.below(50 * MILLI)),
+            0 => (
+                ErrorKind::Unavailable,
+                self.now + self.random.below(50 * MILLI),
+            ),
             1 => (ErrorKind::Timeout, give_up),
             _ => (ErrorKind::Timeout, give_up + self.random.below(300 * MILLI)),
         };
@@ -147,9 +167,14 @@ impl World {
         self.checks.executed(&op.command, before, after, &reply);
         if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
             let book = &self.hosts[host].book;
-            let lock = book.attempts.get(lease).and_then(|attempt| book.locks.get(&attempt.lock));
+            let lock = book
+                .attempts
+                .get(lease)
+                .and_then(|attempt| book.locks.get(&attempt.lock));
             let held = lock.and_then(|lock| lock.held.as_ref());
-            let held = held.filter(|held| held.lease == *lease).map(|held| held.token);
+            let held = held
+                .filter(|held| held.lease == *lease)
+                .map(|held| held.token);
             let same = held.is_none_or(|held| after.is_some_and(|(_, token)| token == held));
             self.checks.ensure("I5", same, || {
                 format!("host {host} holds {lease} with {held:?} and renewed {after:?}")
@@ -159,17 +184,17 @@ impl World {
     }
 
     /// Executes a command, unless this run is to do it wrong.
-    fn sabotaged(
-        &mut self,
-        time: ServerTime,
-        host: usize,
-        op: &Op,
-    ) -> Result<Reply, Error> {
+    fn sabotaged(&mut self, time: ServerTime, host: usize, op: &Op) -> Result<Reply, Error> {
         let Op { command, not_after } = op;
         let mut op = op.clone();
         match (self.plan.sabotage, command) {
             (Sabotage::NotAfterIgnored, _) => op.not_after = time,
-            (Sabotage::RenewalsTake, Command::Renew { key, lease, ttl, .. }) if time <= *not_after => {
+            (
+                Sabotage::RenewalsTake,
+                Command::Renew {
+                    key, lease, ttl, ..
+                },
+            ) if time <= *not_after => {
                 let spec = self.plan.spec(&mut self.random, host);
                 op.command = Command::Acquire(Acquire {
                     key: key.clone(),
@@ -180,7 +205,9 @@ impl World {
                     counter: spec.counter,
                 });
                 return match self.server.execute(time, &[op]).replies.remove(0) {
-                    Ok(Reply::Held(held)) => Ok(Reply::Renewed { expires: held.expires }),
+                    Ok(Reply::Held(held)) => Ok(Reply::Renewed {
+                        expires: held.expires,
+                    }),
                     _ => Ok(Reply::Taken),
                 };
             }
@@ -192,7 +219,9 @@ impl World {
 
     /// Whose a lock is in the store.
     pub(crate) fn stored(&self, key: &LockKey) -> Stored {
-        let (value, _) = self.server.lock_value(self.server_clock.at(self.now), key)?;
+        let (value, _) = self
+            .server
+            .lock_value(self.server_clock.at(self.now), key)?;
         let mut fields = value.split(':');
         let lease = fields.next().and_then(|field| field.parse().ok());
         let token = fields.nth(1).and_then(|field| field.parse().ok());
@@ -204,13 +233,18 @@ impl World {
 impl World {
     pub(crate) fn deliver(&mut self, host: usize, by: Option<SharedSent>, input: Input) {
         let connection = self.hosts[host].link.connection;
-        if by.as_ref().is_some_and(|sent| sent.connection != connection) {
+        if by
+            .as_ref()
+            .is_some_and(|sent| sent.connection != connection)
+        {
             return;
         }
         if self.hosts[host].paused {
             return self.input(host, input);
         }
-        let lost = by.map(|sent| self.refused_renewals(&sent, &input)).unwrap_or_default();
+        let lost = by
+            .map(|sent| self.refused_renewals(&sent, &input))
+            .unwrap_or_default();
         self.input(host, input);
         for lease in lost {
             let mut locks = self.hosts[host].book.locks.values();
@@ -223,7 +257,12 @@ impl World {
 
     /// The leases that an answer, still waited for, says are gone.
     fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<leasehold::protocol::LeaseId> {
-        let Input::Reply { result: Ok(answer), .. } = input else { return Vec::new() };
+        let Input::Reply {
+            result: Ok(answer), ..
+        } = input
+        else {
+            return Vec::new();
+        };
         let host = &self.hosts[sent.host];
         if host.link.told != sent.told {
             return Vec::new();
@@ -236,6 +275,10 @@ impl World {
             }
             _ => None,
         };
-        sent.batch.iter().zip(&answer.replies).filter_map(refused).collect()
+        sent.batch
+            .iter()
+            .zip(&answer.replies)
+            .filter_map(refused)
+            .collect()
     }
 }

@@ -44,6 +44,7 @@ pub(crate) struct Faults {
     pub(crate) pauses: u64,
     pub(crate) deletions: u64,
     pub(crate) flushes: u64,
+    pub(crate) failovers: u64,
     pub(crate) force_releases: u64,
 }
 
@@ -68,8 +69,10 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(random: &mut Random, sabotage: Sabotage) -> Self {
-        let faults = Faults::new(random, sabotage);
-        let names = ["a", "b"].into_iter().take(if random.chance(60) { 1 } else { 2 });
+        let mut faults = Faults::new(random, sabotage);
+        let names = ["a", "b"]
+            .into_iter()
+            .take(if random.chance(60) { 1 } else { 2 });
         let retention = match random.below(3) {
             0 => Duration::from_millis(20),
             1 => Duration::from_secs(1),
@@ -77,11 +80,22 @@ impl Plan {
         };
         let keeps_data = faults.flushes == 0 && random.chance(20);
         let dense = keeps_data || sabotage == Sabotage::TokensFallBack;
+        let forgets = retention < Duration::from_secs(60) && !dense;
+        if forgets || faults.flushes > 0 {
+            // The new primary's clock may be behind the last token only if it knows that token.
+            faults.failovers = 0;
+        }
         let millis = Duration::from_millis;
         Self {
             sabotage,
-            hosts: if random.chance(50) { 2 } else { 3 + usize::from(random.chance(40)) },
-            names: names.map(|name| Name::new(name).expect("the name is short")).collect(),
+            hosts: if random.chance(50) {
+                2
+            } else {
+                3 + usize::from(random.chance(40))
+            },
+            names: names
+                .map(|name| Name::new(name).expect("the name is short"))
+                .collect(),
             locks_per_host: random.between(1, 3),
             ttls: match random.below(4) {
                 0 => vec![millis(100), millis(300)],
@@ -89,7 +103,11 @@ impl Plan {
                 2 => vec![millis(250), millis(1_000), millis(30_000)],
                 _ => vec![millis(2_000)],
             },
-            counter: if dense { Counter::Dense } else { Counter::ClockFloor { retention } },
+            counter: if dense {
+                Counter::Dense
+            } else {
+                Counter::ClockFloor { retention }
+            },
             reclaimable: if random.chance(25) { 60 } else { 0 },
             timeout: Duration::from_millis(random.between(150, 2_000)),
             patience: Duration::from_millis(random.between(500, 4_000)),
@@ -103,12 +121,16 @@ impl Plan {
     }
 
     pub(crate) fn clock(&self, random: &mut Random) -> HostClock {
-        let off = random.below(2_001);
+        let any = random.below(2_001);
+        let off = random.pick(&[0, any, 2_000]).unwrap_or(any);
         let rate = match self.sabotage {
             Sabotage::SlowClocks => 900_000,
             _ => 999_000 + off,
         };
-        HostClock { origin: random.below(1_000 * SECOND), rate }
+        HostClock {
+            origin: random.below(1_000 * SECOND),
+            rate,
+        }
     }
 
     pub(crate) fn settings(&self, client: ClientId) -> Settings {
@@ -129,7 +151,11 @@ impl Plan {
     }
 
     pub(crate) fn spec(&self, random: &mut Random, host: usize) -> Arc<LockSpec> {
-        let name = &self.names[if random.chance(50) { 0 } else { self.names.len() - 1 }];
+        let name = &self.names[if random.chance(50) {
+            0
+        } else {
+            self.names.len() - 1
+        }];
         let owner = if random.chance(self.reclaimable) {
             Owner::reclaimable("job")
         } else {
@@ -138,7 +164,9 @@ impl Plan {
         Arc::new(LockSpec {
             name: name.clone(),
             key: LockKey::new("sim", name).expect("the namespace is short"),
-            ttl: random.pick(&self.ttls).expect("every plan has times to live"),
+            ttl: random
+                .pick(&self.ttls)
+                .expect("every plan has times to live"),
             fixed: random.chance(20),
             owner: owner.expect("the label is short"),
             counter: self.counter,
@@ -153,6 +181,7 @@ impl Plan {
 
 impl Faults {
     fn new(random: &mut Random, sabotage: Sabotage) -> Self {
+        let cutting = if random.chance(30) { 6 } else { 1 };
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
         let mut faults = Self {
             slow: some(15),
@@ -160,11 +189,12 @@ impl Faults {
             lost_requests: some(5),
             lost_replies: some(8),
             refusals: some(3),
-            cuts: some(6),
+            cuts: some(6) * cutting,
             black_holes: some(4),
             pauses: some(8),
             deletions: some(3),
             flushes: some(2),
+            failovers: some(2),
             force_releases: some(4),
         };
         if sabotage == Sabotage::TokensFallBack {
@@ -186,6 +216,7 @@ impl Faults {
             pauses: 0,
             deletions: 0,
             flushes: 0,
+            failovers: 0,
             force_releases: 0,
         }
     }

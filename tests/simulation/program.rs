@@ -43,7 +43,12 @@ impl World {
             self.cancel_call(host, call, lock);
         }
         for lock in self.hosts[host].book.held() {
-            while self.hosts[host].book.locks.get(&lock).is_some_and(|lock| lock.held.is_some()) {
+            while self.hosts[host]
+                .book
+                .locks
+                .get(&lock)
+                .is_some_and(|lock| lock.held.is_some())
+            {
                 self.release(host, lock);
             }
         }
@@ -53,7 +58,7 @@ impl World {
         self.last_id += 1;
         let id = CallId(self.last_id);
         let host = &mut self.hosts[host];
-        host.book.calls(id, call, host.clock.at(self.now));
+        host.book.begin(id, call, host.clock.at(self.now));
         id
     }
 
@@ -70,7 +75,13 @@ impl World {
         self.last_id += 1;
         let id = LockId(self.last_id);
         let spec = self.plan.spec(&mut self.random, host);
-        let state = LockState { spec, held: None, releasing: None, closing: false, attempt: None };
+        let state = LockState {
+            spec,
+            held: None,
+            releasing: None,
+            closing: false,
+            attempt: None,
+        };
         self.hosts[host].book.locks.insert(id, state);
         id
     }
@@ -86,9 +97,20 @@ impl World {
         let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
         self.hosts[host].book.acquire(lock, lease, wait);
         let call = self.new_call(host, Call::Acquire { lock, wait });
-        let Some(state) = self.hosts[host].book.locks.get(&lock) else { return };
+        let Some(state) = self.hosts[host].book.locks.get(&lock) else {
+            return;
+        };
         let spec = state.spec.clone();
-        self.input(host, Input::Acquire { call, lock, spec, lease, wait });
+        self.input(
+            host,
+            Input::Acquire {
+                call,
+                lock,
+                spec,
+                lease,
+                wait,
+            },
+        );
     }
 
     fn cancel(&mut self, host: usize) {
@@ -115,9 +137,17 @@ impl World {
     }
 
     fn renew(&mut self, host: usize) {
-        let Some(lock) = self.held_lock(host) else { return };
-        let held = self.hosts[host].book.locks.get(&lock).and_then(|lock| lock.held.as_ref());
-        let Some(lease) = held.map(|held| held.lease) else { return };
+        let Some(lock) = self.held_lock(host) else {
+            return;
+        };
+        let held = self.hosts[host]
+            .book
+            .locks
+            .get(&lock)
+            .and_then(|lock| lock.held.as_ref());
+        let Some(lease) = held.map(|held| held.lease) else {
+            return;
+        };
         let call = self.new_call(host, Call::Renew { lock });
         self.input(host, Input::Renew { call, lock, lease });
     }
@@ -129,7 +159,9 @@ impl World {
     }
 
     fn release(&mut self, host: usize, lock: LockId) {
-        let Some(lease) = self.hosts[host].book.release(lock) else { return };
+        let Some(lease) = self.hosts[host].book.release(lock) else {
+            return;
+        };
         let waits = self.random.chance(70);
         let call = waits.then(|| self.new_call(host, Call::Release));
         self.input(host, Input::Release { call, lock, lease });
@@ -148,7 +180,9 @@ impl World {
 
     fn close(&mut self, host: usize) {
         let locks: Vec<_> = self.hosts[host].book.locks.keys().copied().collect();
-        let Some(lock) = self.random.pick(&locks) else { return };
+        let Some(lock) = self.random.pick(&locks) else {
+            return;
+        };
         if let Some(state) = self.hosts[host].book.locks.get_mut(&lock)
             && !state.closing
         {

@@ -21,14 +21,28 @@ pub(crate) enum Happening {
     /// A batch reaches the server.
     Arrival(SharedSent),
     /// An input reaches a host; if it came by a connection, only while that is the current one.
-    Delivery { host: usize, by: Option<SharedSent>, input: Input },
+    Delivery {
+        host: usize,
+        by: Option<SharedSent>,
+        input: Input,
+    },
     /// A host's program does something.
-    Act { host: usize },
-    Resume { host: usize },
+    Act {
+        host: usize,
+    },
+    Resume {
+        host: usize,
+    },
     /// A connection is lost, if it is still this one.
-    Cut { host: usize, connection: u64 },
+    Cut {
+        host: usize,
+        connection: u64,
+    },
     /// A connection is made again, if it is still the one that was lost.
-    Restore { host: usize, connection: u64 },
+    Restore {
+        host: usize,
+        connection: u64,
+    },
     /// Something goes wrong, perhaps.
     Trouble,
 }
@@ -40,6 +54,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) server: MemoryServer,
     pub(crate) server_clock: ServerClock,
+    /// How much longer locks live since failovers set the clock back.
+    pub(crate) behind: Moment,
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
@@ -53,12 +69,15 @@ impl World {
     pub(crate) fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Result<Stats, Violation> {
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random, sabotage);
-        let hosts = (0..plan.hosts).map(|id| Host::new(&plan, &mut random, id)).collect();
+        let hosts = (0..plan.hosts)
+            .map(|id| Host::new(&plan, &mut random, id))
+            .collect();
         let mut world = Self {
             now: 0,
             random,
             server: MemoryServer::new(),
             server_clock: plan.server_clock,
+            behind: 0,
             plan,
             hosts,
             checks: Checks::default(),
@@ -101,11 +120,16 @@ impl World {
 
     pub(crate) fn schedule(&mut self, at: Moment, happening: Happening) {
         self.last_id += 1;
-        self.agenda.insert((at.max(self.now), self.last_id), happening);
+        self.agenda
+            .insert((at.max(self.now), self.last_id), happening);
     }
 
     /// Takes what is on its way by a connection out of the agenda.
-    pub(crate) fn take_arrivals(&mut self, host: usize, connection: u64) -> Vec<(Moment, SharedSent)> {
+    pub(crate) fn take_arrivals(
+        &mut self,
+        host: usize,
+        connection: u64,
+    ) -> Vec<(Moment, SharedSent)> {
         let mut taken = Vec::new();
         self.agenda.retain(|(at, _), happening| match happening {
             Happening::Arrival(sent) if sent.host == host && sent.connection == connection => {
@@ -117,8 +141,15 @@ impl World {
         taken
     }
 
+    pub(crate) fn forget_arrivals(&mut self) {
+        self.agenda
+            .retain(|_, happening| !matches!(happening, Happening::Arrival(_)));
+    }
+
     pub(crate) fn anything_on_its_way(&self) -> bool {
-        self.agenda.values().any(|happening| matches!(happening, Happening::Arrival(_)))
+        self.agenda
+            .values()
+            .any(|happening| matches!(happening, Happening::Arrival(_)))
     }
 
     /// Lets everything happen until then, or until a promise is broken.
@@ -138,16 +169,21 @@ impl World {
 
     /// The next thing that happens.
     fn step(&mut self) {
-        let Some(next) = self.next_moment() else { return };
+        let Some(next) = self.next_moment() else {
+            return;
+        };
         self.now = self.now.max(next);
         self.checks.now = self.now;
         self.steps += 1;
         let steps = self.steps;
-        self.checks.ensure("progress", steps < MAX_STEPS, || format!("{steps} steps"));
+        self.checks
+            .ensure("progress", steps < MAX_STEPS, || format!("{steps} steps"));
         if let Some(host) = self.hosts.iter().position(|host| host.wake() == Some(next)) {
             return self.tick(host);
         }
-        let Some(((_, _), happening)) = self.agenda.pop_first() else { return };
+        let Some(((_, _), happening)) = self.agenda.pop_first() else {
+            return;
+        };
         match happening {
             Happening::Arrival(sent) => self.arrive(&sent),
             Happening::Delivery { host, by, input } => self.deliver(host, by, input),
@@ -164,13 +200,17 @@ impl World {
         let host = &self.hosts[host];
         let now = host.clock.at(self.now);
         let wake = host.engine.wake_at();
-        self.checks.ensure("progress", wake.is_none_or(|wake| wake > now), || {
-            format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
-        });
+        self.checks
+            .ensure("progress", wake.is_none_or(|wake| wake > now), || {
+                format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
+            });
     }
 
     /// Hands an input to a host, now or when its pause is over.
     pub(crate) fn input(&mut self, host: usize, input: Input) {
+        if let Input::Connected | Input::Disconnected { .. } = &input {
+            self.hosts[host].link.changes += 1;
+        }
         if self.hosts[host].paused {
             self.hosts[host].inbox.push_back(input);
         } else {
@@ -178,7 +218,7 @@ impl World {
         }
     }
 
-    fn feed(&mut self, id: usize, input: Input) {
+    pub(crate) fn feed(&mut self, id: usize, input: Input) {
         let look = self.hosts[id].look(self.now);
         self.trace(|_| format!("host {id} at {}: {input:?}", look.now.as_nanos()));
         let link = &mut self.hosts[id].link;
@@ -192,20 +232,30 @@ impl World {
             self.trace(|_| format!("    {output:?}"));
             let Host { book, .. } = &mut self.hosts[id];
             match output {
-                Output::Send { request, batch, give_up } => {
+                Output::Send {
+                    request,
+                    batch,
+                    give_up,
+                } => {
                     self.send(id, request, batch, give_up);
                 }
                 Output::Complete { call, result } => {
                     book.completed(&mut self.checks, look, call, &result);
                 }
-                Output::Event { lock, event, deadline } => {
+                Output::Event {
+                    lock,
+                    event,
+                    deadline,
+                } => {
                     book.event(&mut self.checks, look, lock, &event, deadline);
                 }
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
             }
             outputs += 1;
             if outputs > MAX_OUTPUTS {
-                return self.checks.ensure("progress", false, || format!("host {id} never ends"));
+                return self
+                    .checks
+                    .ensure("progress", false, || format!("host {id} never ends"));
             }
         }
         let Host { book, engine, .. } = &self.hosts[id];
@@ -238,16 +288,28 @@ impl World {
         let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
         host.book.locks.iter().filter_map(move |(lock, state)| {
             let held = state.held.as_ref()?;
-            let more = if ignored { state.spec.ttl } else { std::time::Duration::ZERO };
-            let valid = Valid { host: id, lock: *lock, token: held.token };
+            let more = if ignored {
+                state.spec.ttl
+            } else {
+                std::time::Duration::ZERO
+            };
+            let valid = Valid {
+                host: id,
+                lock: *lock,
+                token: held.token,
+            };
             (now < held.deadline + more).then(|| (state.spec.key.clone(), valid))
         })
     }
 
     /// I5: what is sent for leases that are over.
     pub(crate) fn check_sent(&mut self, host: usize, command: &Command) {
-        let Command::Acquire(acquire) = command else { return };
+        let Command::Acquire(acquire) = command else {
+            return;
+        };
         let over = self.hosts[host].book.ended.contains(&acquire.lease);
-        self.checks.ensure("I5", !over, || format!("host {host} asks again for {acquire:?}"));
+        self.checks.ensure("I5", !over, || {
+            format!("host {host} asks again for {acquire:?}")
+        });
     }
 }

@@ -291,8 +291,16 @@ fn unavailable(shown: &str, error: &FredError) -> Error {
     Error::with_source(cause.kind(), format!("{shown}: {cause}"), error.to_string())
 }
 
+/// fred shows the operating system's errors in their debug form.
+fn plain(details: &str) -> &str {
+    let message = details.split_once("message: \"").map(|(_, rest)| rest);
+    message
+        .and_then(|rest| rest.split_once('"'))
+        .map_or(details, |(message, _)| message)
+}
+
 fn convert(error: &FredError) -> Error {
-    let details = error.details();
+    let details = plain(error.details());
     let kind = match error.kind() {
         FredErrorKind::Timeout => {
             return Error::new(
@@ -320,6 +328,13 @@ fn convert(error: &FredError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_the_operating_system_are_shown_plainly() {
+        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(plain(debug), "Connection refused");
+        assert_eq!(plain("Unexpected EOF"), "Unexpected EOF");
+    }
 
     #[test]
     fn old_servers_and_replicas_are_refused() {

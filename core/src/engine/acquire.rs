@@ -148,7 +148,7 @@ impl Engine {
     pub(super) fn acquiring_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
         match answer {
             Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
-            Ok((Reply::Busy { expires }, time)) => self.busy(id, expires, time),
+            Ok((Reply::Busy { expires }, time)) => self.busy(id, flight, expires, time),
             Ok((Reply::Late, _)) => self.came_late(id, flight),
             Ok(_) => self.attempt_failed(id, flight, &mismatch()),
             Err(error) => self.attempt_failed(id, flight, &error),
@@ -245,12 +245,14 @@ impl Engine {
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let callers = std::mem::take(&mut acquiring.callers);
         let leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
-        let tenure = Tenure::new(&spec, lease, held.token, flight.sent, deadline, leases);
+        let mut tenure = Tenure::new(&spec, lease, held.token, flight.sent, deadline, leases);
         if tenure.is_over(&spec, now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
             acquiring.callers = callers;
             return self.attempt_failed(id, flight, &no_answer());
         }
+        // What could not take effect any more when this attempt was sent is in no doubt.
+        tenure.doubt = acquiring.doubt.filter(|until| *until > flight.sent);
         let grant = tenure.grant();
         // That the lock could be taken proves that the tenure before is over.
         self.confirm_release(id);
@@ -269,7 +271,7 @@ impl Engine {
         }
     }
 
-    fn busy(&mut self, id: LockId, expires: Option<ServerTime>, time: ServerTime) {
+    fn busy(&mut self, id: LockId, flight: Flight, expires: Option<ServerTime>, time: ServerTime) {
         let now = self.now;
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
@@ -278,8 +280,8 @@ impl Engine {
         acquiring.busy = true;
         acquiring.flight = None;
         acquiring.silence = None;
-        // Attempts that cannot take effect any more did not take the lock.
-        acquiring.doubt = acquiring.doubt.filter(|until| *until > now);
+        // Attempts that could not take effect any more when this one was sent did not take the lock.
+        acquiring.doubt = acquiring.doubt.filter(|until| *until > flight.sent);
         acquiring
             .polls
             .back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);

@@ -114,7 +114,8 @@ pub enum Input {
         /// The lock's keys.
         key: LockKey,
     },
-    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`].
+    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`]; by an error if what came
+    /// of it is not known, since doing it again might hit the next holder.
     ForceRelease {
         /// The call to answer.
         call: CallId,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::clock::Anchor;
 use super::io::{LockId, Output, RequestId};
 use super::pace::Pace;
+use super::tenure::Tenure;
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
 use crate::error::{Error, ErrorKind};
@@ -87,6 +88,8 @@ impl Engine {
         self.link.state = State::Down(error.clone());
         self.timers.set(Timed::Link, &mut self.link.wake, None);
         self.fail_requests(error);
+        // Whoever holds a lock is told now, and not at its next renewal.
+        self.renew_now(|tenure| tenure.pace.failures == 0);
     }
 
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
@@ -224,18 +227,33 @@ impl Engine {
         self.settle_lock(id);
     }
 
-    /// After a reconnect everything that was waiting to try again does so now.
+    fn renew_now(&mut self, which: impl Fn(&Tenure) -> bool) {
+        let now = self.now;
+        let mut held = Vec::new();
+        for (id, lock) in &mut self.locks {
+            if let Phase::Held(tenure) = &mut lock.phase
+                && which(tenure)
+            {
+                tenure.pace.next = now;
+                held.push(*id);
+            }
+        }
+        for id in held {
+            self.lock_time(id);
+        }
+    }
+
+    /// After a reconnect everything that was waiting to try again does so now, and every lease is
+    /// renewed: the server may have lost its data.
     fn retry_all(&mut self) {
+        self.renew_now(|_| true);
         let now = self.now;
         let mut failed = Vec::new();
         for (id, lock) in &mut self.locks {
-            let pace = match &mut lock.phase {
-                Phase::Acquiring(acquiring) => &mut acquiring.pace,
-                Phase::Held(tenure) => &mut tenure.pace,
-                Phase::Idle => continue,
-            };
-            if pace.failures > 0 {
-                pace.next = now;
+            if let Phase::Acquiring(acquiring) = &mut lock.phase
+                && acquiring.pace.failures > 0
+            {
+                acquiring.pace.next = now;
                 failed.push(*id);
             }
         }

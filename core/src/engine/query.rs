@@ -44,7 +44,7 @@ impl Engine {
             return;
         };
         match query.flight {
-            Some(flight) if flight.give_up <= now => self.query_failed(call, no_answer()),
+            Some(flight) if flight.give_up <= now => self.query_unknown(call, no_answer()),
             None if query.pace.next <= now => self.attempt_query(call),
             _ => {}
         }
@@ -76,7 +76,7 @@ impl Engine {
             }
             Ok((Reply::Late, _)) => return self.query_failed(call, came_late()),
             Ok(_) => return self.query_failed(call, mismatch()),
-            Err(error) => return self.query_failed(call, error),
+            Err(error) => return self.query_unknown(call, error),
         };
         self.end_query(call);
         self.complete(call, Ok(done));
@@ -108,6 +108,17 @@ impl Engine {
         if let Err(error) = self.send(origin, command, give_up) {
             self.query_failed(call, error);
         }
+    }
+
+    /// It was sent, and what came of it is not known.
+    fn query_unknown(&mut self, call: CallId, error: Error) {
+        let query = self.queries.get(&call);
+        if query.is_some_and(|query| matches!(query.command, Command::ForceRelease { .. })) {
+            // The first may still act, and a second one may hit the holder after.
+            self.end_query(call);
+            return self.complete(call, Err(error));
+        }
+        self.query_failed(call, error);
     }
 
     fn query_failed(&mut self, call: CallId, error: Error) {

@@ -1,5 +1,7 @@
 //! Giving locks back: by the holder, and after acquisitions that nobody wants any more.
 
+use std::time::Duration;
+
 use super::acquire::{FIRST_RETRY, SLOWEST_RETRY, no_answer};
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::Answer;
@@ -25,6 +27,7 @@ pub(super) struct Release {
     /// Who waits for it, and until when.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
+    ttl: Duration,
     doubt: Option<Doubt>,
     /// An earlier attempt may have freed the lock already.
     unresolved: bool,
@@ -41,6 +44,16 @@ pub(super) struct Doubt {
     /// The attempt, if its answer may still come and settle the matter.
     pub(super) attempt: Option<u64>,
     pub(super) until: Timestamp,
+}
+
+impl Doubt {
+    /// About an attempt whose answer does not come any more.
+    pub(super) fn until(until: Timestamp) -> Self {
+        Self {
+            attempt: None,
+            until,
+        }
+    }
 }
 
 impl Release {
@@ -78,7 +91,8 @@ impl Engine {
             tenure: Some((spec.name.clone(), tenure.token)),
             call: call.map(|call| (call, self.now + self.settings.patience)),
             until: tenure.deadline,
-            doubt: None,
+            ttl: spec.ttl,
+            doubt: tenure.doubt.map(Doubt::until),
             unresolved: false,
             error: None,
             flight: None,
@@ -111,6 +125,7 @@ impl Engine {
             tenure: None,
             call: None,
             until: last + spec.ttl,
+            ttl: spec.ttl,
             doubt,
             unresolved: false,
             error: None,
@@ -252,15 +267,18 @@ impl Engine {
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        release.flight = None;
-        if let Some(doubt) = release.doubt.take().filter(|doubt| doubt.until > now) {
+        // What the server could still do after it was asked, it may do after it answered.
+        let sent = release.flight.take().map_or(now, |flight| flight.sent);
+        let doubt = release.doubt.take().filter(|doubt| doubt.until > sent);
+        let (lock, tenure, call) = (release.lock, release.tenure.take(), release.call.take());
+        if let Some(doubt) = doubt {
             release.pace = Pace::due(doubt.until);
-            return;
+            release.until = doubt.until + release.ttl;
+            self.unlink_release(id);
+        } else {
+            self.end_release(id);
         }
-        let Some(release) = self.end_release(id) else {
-            return;
-        };
-        if let Some((name, token)) = release.tenure {
+        if let Some((name, token)) = tenure {
             let event = match lost_by {
                 Some(reason) => LeaseEvent::Lost {
                     name,
@@ -269,42 +287,57 @@ impl Engine {
                 },
                 None => LeaseEvent::Released { name, token },
             };
-            self.emit(release.lock, event, None);
+            self.emit(lock, event, None);
         }
         let result = lost_by.map_or(Ok(Done::Released), |reason| Err(lost(reason)));
-        self.answer(release.call.map(|(call, _)| call), result);
-        self.settle_lock(release.lock);
+        self.answer(call.map(|(call, _)| call), result);
+        self.settle_release(id);
+        self.settle_lock(lock);
     }
 
-    /// The lock expired before the store confirmed its release.
+    /// The lease is over, and the store has not confirmed its release.
     fn release_expired(&mut self, id: u64) {
-        let Some(release) = self.end_release(id) else {
+        let now = self.now;
+        let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        if let Some((name, token)) = release.tenure {
-            let reason = LossReason::Expired;
-            self.emit(
-                release.lock,
-                LeaseEvent::Lost {
-                    name,
-                    token,
-                    reason,
-                },
-                None,
-            );
-        }
-        let error = release.error.unwrap_or_else(no_answer);
-        self.answer(release.call.map(|(call, _)| call), Err(error));
-        self.settle_lock(release.lock);
+        let Some((name, token)) = release.tenure.take() else {
+            self.end_release(id);
+            return;
+        };
+        let (lock, call) = (release.lock, release.call.take());
+        let error = release.error.clone().unwrap_or_else(no_answer);
+        // A renewal that was under way may have lengthened what the store has.
+        release.until = now + release.ttl;
+        self.unlink_release(id);
+        let reason = LossReason::Expired;
+        self.emit(
+            lock,
+            LeaseEvent::Lost {
+                name,
+                token,
+                reason,
+            },
+            None,
+        );
+        self.answer(call.map(|(call, _)| call), Err(error));
+        self.settle_release(id);
+        self.settle_lock(lock);
     }
 
-    fn end_release(&mut self, id: u64) -> Option<Release> {
-        let mut release = self.releases.remove(&id)?;
-        self.timers.set(Timed::Release(id), &mut release.wake, None);
-        if let Some(lock) = self.locks.get_mut(&release.lock) {
+    fn end_release(&mut self, id: u64) {
+        self.unlink_release(id);
+        if let Some(mut release) = self.releases.remove(&id) {
+            self.timers.set(Timed::Release(id), &mut release.wake, None);
+        }
+    }
+
+    /// The lock does not wait for this release any more.
+    fn unlink_release(&mut self, id: u64) {
+        let lock = self.releases.get(&id).map(|release| release.lock);
+        if let Some(lock) = lock.and_then(|lock| self.locks.get_mut(&lock)) {
             lock.releasing.take_if(|releasing| *releasing == id);
         }
-        Some(release)
     }
 
     fn settle_release(&mut self, id: u64) {

@@ -7,6 +7,7 @@ use super::clock;
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::Answer;
 use super::pace::{Flight, Pace, jitter};
+use super::release::Doubt;
 use super::{Engine, Origin, Phase, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
@@ -23,6 +24,9 @@ pub(super) struct Tenure {
     pub(super) leases: u32,
     pub(super) flight: Option<Flight>,
     pub(super) pace: Pace,
+    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
+    /// freed: whoever ends the tenure sees to it.
+    pub(super) doubt: Option<Timestamp>,
     /// Calls that wait for a renewal.
     pub(super) renewals: Vec<CallId>,
 }
@@ -44,6 +48,7 @@ impl Tenure {
             leases,
             flight: None,
             pace,
+            doubt: None,
             renewals: Vec::new(),
         }
     }
@@ -140,9 +145,10 @@ impl Engine {
         for call in tenure.renewals {
             self.complete(call, Err(lost(reason)));
         }
-        if matches!(reason, LossReason::Expired | LossReason::Shutdown) {
+        let doubt = tenure.doubt.map(Doubt::until);
+        if doubt.is_some() || matches!(reason, LossReason::Expired | LossReason::Shutdown) {
             // The store may still have it for a while; others need not wait that long.
-            self.give_back(id, &spec, tenure.lease, None);
+            self.give_back(id, &spec, tenure.lease, doubt);
         }
     }
 
@@ -161,6 +167,7 @@ impl Engine {
         let command = Command::Renew {
             key: spec.key.clone(),
             lease: tenure.lease,
+            token: tenure.token,
             ttl: spec.ttl,
         };
         let origin = Origin {

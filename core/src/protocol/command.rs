@@ -87,6 +87,8 @@ pub enum Command {
         key: LockKey,
         /// The lease to extend.
         lease: LeaseId,
+        /// The tenure to extend: a late command may have taken the lock for this lease again.
+        token: FencingToken,
         /// The new time to live, from now.
         ttl: Duration,
     },

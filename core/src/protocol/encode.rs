@@ -33,8 +33,11 @@ impl ScriptCall {
         self.keys.push(command.key().lock());
         match command {
             Command::Acquire(acquire) => self.push_acquire(acquire),
-            Command::Renew { lease, ttl, .. } => {
+            Command::Renew {
+                lease, token, ttl, ..
+            } => {
                 self.args.push(lease.to_string());
+                self.args.push(token.to_string());
                 self.args.push(millis(*ttl));
             }
             Command::Release { lease, .. } => self.args.push(lease.to_string()),

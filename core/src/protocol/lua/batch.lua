@@ -1,7 +1,7 @@
 -- The loop over the batch: see the top of the script.
 local operations = {
   acquire = { run = acquire, keys = 2, args = 6 },
-  renew = { run = renew, keys = 1, args = 2 },
+  renew = { run = renew, keys = 1, args = 3 },
   release = { run = release, keys = 1, args = 1 },
   force_release = { run = force_release, keys = 1, args = 0 },
   inspect = { run = inspect, keys = 2, args = 0 },

@@ -1,7 +1,7 @@
--- Extends the lock if this lease still has it; takes nothing otherwise.
+-- Extends the lock if this tenure, a lease with its token, still has it; takes nothing otherwise.
 --
 -- keys   lock
--- args   lease, ttl (ms)
+-- args   lease, token, ttl (ms)
 -- reply  renewed, expiry (ms)
 --        gone
 --        taken
@@ -11,10 +11,10 @@ local function renew(k, a)
   if not holder then
     return { 'gone' }
   end
-  if holder.lease ~= ARGV[a] then
+  if holder.lease ~= ARGV[a] or holder.token ~= ARGV[a + 1] then
     return { 'taken' }
   end
-  local expires = digits(now_ms + tonumber(ARGV[a + 1]))
+  local expires = digits(now_ms + tonumber(ARGV[a + 2]))
   call('PEXPIREAT', lock, expires)
   return { 'renewed', expires }
 end

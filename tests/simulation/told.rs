@@ -1,0 +1,245 @@
+//! What one host's program is told, and whether that fits what it did.
+
+use leasehold::engine::{CallId, Done, Engine, LockId, Wait};
+use leasehold::protocol::LeaseId;
+use leasehold::time::Timestamp;
+use leasehold::{Error, ErrorKind, FencingToken, LeaseEvent, LossReason};
+
+use crate::book::{Book, Call, LockState, Look, Pending, Tenure};
+use crate::checks::Checks;
+
+/// What the program is told.
+impl Book {
+    pub(crate) fn completed(
+        &mut self,
+        checks: &mut Checks,
+        at: Look,
+        id: CallId,
+        result: &Result<Done, Error>,
+    ) {
+        let host = self.host;
+        let Some(Pending { call, .. }) = self.calls.remove(&id) else {
+            let message = || format!("host {host}: {id:?}, over or cancelled, got {result:?}");
+            return checks.ensure("calls", false, message);
+        };
+        let fits = match (call, result) {
+            (Call::Acquire { lock, .. }, Ok(Done::Acquired(grant))) => {
+                let held = self
+                    .locks
+                    .get_mut(&lock)
+                    .and_then(|lock| lock.held.as_mut());
+                let told = (grant.lease, grant.token, grant.deadline);
+                held.is_some_and(|held| {
+                    held.leases += 1;
+                    told == (held.lease, held.token, held.deadline)
+                })
+            }
+            (Call::Acquire { wait, .. }, Ok(Done::Busy)) => match wait {
+                Wait::Never => true,
+                Wait::Until(until) => until <= at.now,
+                Wait::Forever => false,
+            },
+            (Call::Renew { lock }, Ok(Done::Renewed)) => self
+                .locks
+                .get(&lock)
+                .is_some_and(|lock| lock.held.is_some()),
+            (Call::Renew { .. } | Call::Release, Err(error)) if error.is_not_held() => true,
+            (Call::Release, Ok(Done::Released))
+            | (Call::Query, Ok(Done::Inspected(_) | Done::ForceReleased(_)))
+            | (Call::Shutdown, Ok(Done::ShutDown)) => true,
+            (Call::Shutdown, Err(_)) | (_, Ok(_)) => false,
+            (_, Err(error)) if error.kind() == ErrorKind::Shutdown => self.shutdown,
+            (_, Err(error)) => error.is_transient(),
+        };
+        checks.saw(if result.is_ok() {
+            "call done"
+        } else {
+            "call failed"
+        });
+        checks.ensure("calls", fits, || {
+            format!("host {host}: {call:?} got {result:?}")
+        });
+    }
+
+    pub(crate) fn event(
+        &mut self,
+        checks: &mut Checks,
+        at: Look,
+        id: LockId,
+        event: &LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
+        let host = self.host;
+        let Some(lock) = self.locks.get_mut(&id) else {
+            let message = || format!("host {host}: {id:?} was closed, and then {event:?}");
+            return checks.ensure("I5", false, message);
+        };
+        let held = lock
+            .held
+            .as_mut()
+            .filter(|held| Some(held.token) == event.token());
+        match event {
+            LeaseEvent::Acquired { token, .. } => {
+                let deadline = deadline.unwrap_or(at.now);
+                self.acquired(checks, at, id, (*token, deadline));
+            }
+            LeaseEvent::Renewed { .. } => {
+                let old = held.as_ref().map(|held| held.deadline);
+                let kept = old.is_some_and(|old| deadline >= Some(old) && at.now < old);
+                if let (Some(held), Some(deadline)) = (held, deadline) {
+                    held.deadline = deadline;
+                }
+                checks.saw("renewed");
+                checks.ensure("I4", kept, || {
+                    format!("host {host}: not held, and {event:?}")
+                });
+            }
+            LeaseEvent::AtRisk { .. } => {
+                // The time is told first, and then that the program gives the lease up.
+                let given_up = lock.releasing.as_ref().map(|tenure| tenure.token);
+                let held = held.is_some() || given_up == event.token();
+                checks.saw("at risk");
+                checks.ensure("I4", held, || {
+                    format!("host {host}: not held, and {event:?}")
+                });
+            }
+            LeaseEvent::Waiting { .. } => {
+                let idle = lock.held.is_none();
+                checks.ensure("calls", idle, || {
+                    format!("host {host}: held, and {event:?}")
+                });
+            }
+            LeaseEvent::Lost { reason, .. } => self.lost(checks, at, id, event, *reason),
+            LeaseEvent::Released { .. } => {
+                let token = event.token();
+                let given_up = lock.releasing.take_if(|tenure| Some(tenure.token) == token);
+                self.ended
+                    .extend(given_up.as_ref().map(|tenure| tenure.lease));
+                checks.saw("released");
+                checks.ensure("I4", given_up.is_some(), || {
+                    format!("host {host}: not given up, and {event:?}")
+                });
+            }
+            other => checks.ensure("calls", false, || format!("host {host}: {other:?}")),
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        checks: &mut Checks,
+        at: Look,
+        id: LockId,
+        (token, deadline): (FencingToken, Timestamp),
+    ) {
+        let host = self.host;
+        let Some(lock) = self.locks.get_mut(&id) else {
+            return;
+        };
+        let granted = checks.granted(&lock.spec.key, token);
+        let lease = granted.map_or(LeaseId(0), |granted| granted.lease);
+        let attempt = self.attempts.get(&lease);
+        let own = attempt.is_some_and(|attempt| attempt.lock == id);
+        let idle = lock.held.is_none() && lock.releasing.is_none();
+        lock.held = Some(Tenure {
+            lease,
+            token,
+            deadline,
+            leases: 0,
+        });
+        let fresh = own && idle && !self.ended.contains(&lease);
+        checks.saw("acquired");
+        checks.ensure("I4", fresh && at.now < deadline, || {
+            format!("host {host}: {id:?} was acquired out of place or in the past, token {token}")
+        });
+    }
+
+    fn lost(
+        &mut self,
+        checks: &mut Checks,
+        at: Look,
+        id: LockId,
+        event: &LeaseEvent,
+        reason: LossReason,
+    ) {
+        let (host, token) = (self.host, event.token());
+        let Some(lock) = self.locks.get_mut(&id) else {
+            return;
+        };
+        let of = |tenure: &mut Tenure| Some(tenure.token) == token;
+        let held = lock.held.take_if(of);
+        let given_up = lock.releasing.take_if(of);
+        let key = lock.spec.key.clone();
+        checks.saw(match reason {
+            LossReason::Expired if given_up.is_some() => "release expired",
+            LossReason::Expired => "lost: expired",
+            LossReason::Deleted => "lost: deleted",
+            LossReason::Superseded => "lost: superseded",
+            LossReason::Shutdown => "lost: shutdown",
+            _ => "lost: otherwise",
+        });
+        if let Some(tenure) = &held {
+            let in_time = at.now <= tenure.deadline || at.excused;
+            checks.ensure("I4", in_time, || {
+                let late = at.now.since(tenure.deadline);
+                format!("host {host}: told {late:?} after the deadline: {event:?}")
+            });
+        } else if reason == LossReason::Expired {
+            self.unconfirmed
+                .extend(given_up.as_ref().map(|tenure| tenure.lease));
+        }
+        let tenure = held.or(given_up);
+        let by_others = matches!(reason, LossReason::Deleted | LossReason::Superseded);
+        let disturbed = |tenure: &Tenure| checks.is_disturbed(&key, tenure.token);
+        let cause = !by_others || tenure.as_ref().is_none_or(disturbed);
+        checks.ensure("I4", cause, || {
+            format!("host {host}: nobody touched the lock, and {event:?}")
+        });
+        checks.ensure("I4", tenure.is_some(), || {
+            format!("host {host}: not held, and {event:?}")
+        });
+        self.ended.extend(tenure.map(|tenure| tenure.lease));
+    }
+
+    pub(crate) fn closed(&mut self, checks: &mut Checks, id: LockId) {
+        let host = self.host;
+        let lock = self.locks.remove(&id);
+        let over =
+            |lock: LockState| lock.closing && lock.held.is_none() && lock.releasing.is_none();
+        checks.ensure("calls", lock.is_some_and(over), || {
+            format!("host {host}: {id:?} was closed too early, twice or unasked")
+        });
+    }
+
+    /// What must hold whenever a host has done all that there is to do.
+    pub(crate) fn settled(&self, checks: &mut Checks, now: Timestamp, engine: &Engine) {
+        let host = self.host;
+        let wake = engine.wake_at().unwrap_or(Timestamp::NEVER);
+        for (id, lock) in &self.locks {
+            let deadline = lock.held.as_ref().map(|held| held.deadline);
+            let known = engine.held(now, *id).is_some() == deadline.is_some();
+            checks.ensure("I4", known, || {
+                format!("host {host}: the engine and the events differ on {id:?}")
+            });
+            let watched = deadline.is_none_or(|deadline| now < deadline && wake <= deadline);
+            checks.ensure("I4", watched, || {
+                format!("host {host}: {id:?} ends at {deadline:?}, and nobody looks: {wake:?}")
+            });
+        }
+        for (id, Pending { call, since }) in &self.calls {
+            let in_time = match call {
+                Call::Acquire {
+                    wait: Wait::Until(until),
+                    ..
+                } => wake <= *until,
+                Call::Acquire {
+                    wait: Wait::Forever,
+                    ..
+                } => true,
+                _ => now.since(*since) <= self.limit,
+            };
+            checks.ensure("calls", in_time, || {
+                format!("host {host}: {id:?} is not answered: {call:?}")
+            });
+        }
+    }
+}
