@@ -1,1 +1,6 @@
 //! What the example programs share.
+
+pub mod cli;
+pub mod screen;
+pub mod server;
+pub mod shop;

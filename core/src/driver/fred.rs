@@ -293,10 +293,13 @@ fn unavailable(shown: &str, error: &FredError) -> Error {
 
 /// fred shows the operating system's errors in their debug form.
 fn plain(details: &str) -> &str {
-    let message = details.split_once("message: \"").map(|(_, rest)| rest);
-    message
-        .and_then(|rest| rest.split_once('"'))
-        .map_or(details, |(message, _)| message)
+    let quoted = |field: &str| {
+        let (_, rest) = details.split_once(field)?;
+        rest.split_once('"').map(|(text, _)| text)
+    };
+    quoted("message: \"")
+        .or_else(|| quoted("error: \""))
+        .unwrap_or(details)
 }
 
 fn convert(error: &FredError) -> Error {
@@ -333,6 +336,8 @@ mod tests {
     fn errors_of_the_operating_system_are_shown_plainly() {
         let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(plain(debug), "Connection refused");
+        let debug = "Custom { kind: Uncategorized, error: \"failed to lookup\" }";
+        assert_eq!(plain(debug), "failed to lookup");
         assert_eq!(plain("Unexpected EOF"), "Unexpected EOF");
     }
 

@@ -19,8 +19,10 @@ const FORMS: &str = "redis://[user:password@]host[:port][/database], \
                      unix:///path/to/socket[?db=database] or memory://[name]";
 
 pub(super) fn parse(text: &str) -> Result<Target, Error> {
-    let url = Url::parse(text)
-        .map_err(|error| bad(&format!("the store's URL cannot be read ({error})")))?;
+    let url = Url::parse(text).map_err(|error| match error {
+        url::ParseError::RelativeUrlWithoutBase => bad("the store's URL has no scheme"),
+        error => bad(&format!("the store's URL cannot be read ({error})")),
+    })?;
     if url.fragment().is_some() {
         return Err(bad(
             "the store's URL has a fragment (#…); percent-encode special characters",

@@ -30,6 +30,9 @@ pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Acquiring {
     pub(super) lease: LeaseId,
     pub(super) callers: Vec<Caller>,
+    /// The first and the last moment at which a caller stops waiting.
+    soonest: Timestamp,
+    latest: Timestamp,
     pub(super) flight: Option<Flight>,
     pub(super) pace: Pace,
     polls: Pace,
@@ -45,6 +48,24 @@ pub(super) struct Acquiring {
 pub(super) struct Caller {
     pub(super) call: CallId,
     pub(super) wait: Wait,
+    asked: Timestamp,
+}
+
+impl Caller {
+    pub(super) fn new(call: CallId, wait: Wait, now: Timestamp) -> Self {
+        Self {
+            call,
+            wait,
+            asked: now,
+        }
+    }
+
+    fn until(&self) -> Timestamp {
+        match self.wait {
+            Wait::Until(until) => until,
+            Wait::Never | Wait::Forever => Timestamp::NEVER,
+        }
+    }
 }
 
 impl Acquiring {
@@ -52,6 +73,8 @@ impl Acquiring {
         Self {
             lease,
             callers: Vec::new(),
+            soonest: Timestamp::NEVER,
+            latest: Timestamp::from_nanos(0),
             flight: None,
             pace: Pace::due(now),
             polls: Pace::due(now),
@@ -63,28 +86,28 @@ impl Acquiring {
 
     pub(super) fn wake_at(&self) -> Timestamp {
         let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
-        let until = |caller: &Caller| match caller.wait {
-            Wait::Until(until) => Some(until),
-            Wait::Never | Wait::Forever => None,
-        };
-        self.callers
-            .iter()
-            .filter_map(until)
-            .min()
-            .map_or(own, |until| until.min(own))
+        own.min(self.soonest)
     }
 
-    /// The last moment at which any caller still wants the lock.
-    fn wanted_until(&self) -> Timestamp {
-        let until = |caller: &Caller| match caller.wait {
-            Wait::Until(until) => until,
-            Wait::Never | Wait::Forever => Timestamp::NEVER,
-        };
-        self.callers
-            .iter()
-            .map(until)
-            .max()
-            .unwrap_or(Timestamp::NEVER)
+    fn add(&mut self, caller: Caller) {
+        let until = caller.until();
+        self.soonest = self.soonest.min(until);
+        self.latest = self.latest.max(until);
+        self.callers.push(caller);
+    }
+
+    /// Takes out the callers that a condition holds for.
+    pub(super) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
+        let removed: Vec<_> = self
+            .callers
+            .extract_if(.., |caller| condition(caller))
+            .collect();
+        if !removed.is_empty() {
+            let rest = self.callers.iter().map(Caller::until);
+            self.soonest = rest.clone().min().unwrap_or(Timestamp::NEVER);
+            self.latest = rest.max().unwrap_or(Timestamp::from_nanos(0));
+        }
+        removed
     }
 }
 
@@ -110,6 +133,8 @@ impl Engine {
                 let grant = tenure.grant();
                 self.complete(caller.call, Ok(Done::Acquired(grant)));
             }
+            // There is no time left to ask.
+            _ if caller.until() <= now => self.complete(caller.call, Err(no_answer())),
             Phase::Acquiring(acquiring) if acquiring.callers.len() >= MAX_CALLERS => {
                 let message = format!("{MAX_CALLERS} calls wait for this lock already");
                 let error = Error::new(ErrorKind::Overloaded, message);
@@ -117,14 +142,14 @@ impl Engine {
             }
             Phase::Acquiring(acquiring) => {
                 let asks_now = caller.wait == Wait::Never && acquiring.flight.is_none();
-                acquiring.callers.push(caller);
+                acquiring.add(caller);
                 if asks_now {
                     self.attempt(id);
                 }
             }
             Phase::Idle => {
                 let mut acquiring = Acquiring::new(lease, now);
-                acquiring.callers.push(caller);
+                acquiring.add(caller);
                 lock.phase = Phase::Acquiring(acquiring);
                 self.attempt(id);
             }
@@ -190,11 +215,13 @@ impl Engine {
         let lease = acquiring.lease;
         let attempt = acquiring.flight.map(|flight| flight.attempt);
         let in_flight = acquiring.flight.map(|flight| flight.give_up);
-        let until = in_flight.max(acquiring.doubt);
-        // The answer to the last attempt says nothing of earlier ones.
-        let attempt = attempt.filter(|_| acquiring.doubt.is_none());
+        let doubt = acquiring.doubt;
         let spec = lock.spec.clone();
         lock.phase = Phase::Idle;
+        let unsent = attempt.is_some_and(|attempt| self.unsend(attempt));
+        let until = in_flight.filter(|_| !unsent).max(doubt);
+        // The answer to the last attempt says nothing of earlier ones.
+        let attempt = attempt.filter(|_| doubt.is_none());
         if let Some(until) = until {
             self.give_back(id, &spec, lease, Some(Doubt { attempt, until }));
         }
@@ -207,7 +234,7 @@ impl Engine {
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
-        let give_up = (now + timeout.min(spec.ttl)).min(acquiring.wanted_until());
+        let give_up = (now + timeout.min(spec.ttl)).min(acquiring.latest);
         let flight = Flight {
             attempt,
             sent: now,
@@ -305,12 +332,17 @@ impl Engine {
 
     fn attempt_failed(&mut self, id: LockId, flight: Flight, error: &Error) {
         let (now, patience) = (self.now, self.settings.patience);
-        let Some((_, acquiring)) = self.acquiring(id) else {
+        let timeout = self.settings.command_timeout;
+        let unsent = self.unsend(flight.attempt);
+        let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         acquiring.flight = None;
+        // An earlier caller, who waited for less, ended the attempt.
+        let full = flight.sent + timeout.min(spec.ttl);
+        let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
         let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
-        if flight.give_up > flight.sent && !refused {
+        if flight.give_up > flight.sent && !refused && !unsent {
             acquiring.doubt = acquiring.doubt.max(Some(flight.give_up));
         }
         if !error.is_transient() {
@@ -324,14 +356,11 @@ impl Engine {
         acquiring
             .pace
             .back_off(now, FIRST_RETRY, SLOWEST_RETRY, acquiring.lease);
-        let impatient = acquiring
-            .callers
-            .extract_if(.., |caller| match caller.wait {
-                Wait::Never => true,
-                Wait::Forever => now.since(since) >= patience,
-                Wait::Until(_) => false,
-            })
-            .collect::<Vec<_>>();
+        let impatient = acquiring.remove(|caller| match caller.wait {
+            Wait::Never => !cut_short,
+            Wait::Forever => now.since(since.max(caller.asked)) >= patience,
+            Wait::Until(_) => false,
+        });
         for caller in impatient {
             self.complete(caller.call, Err(error.clone()));
         }
@@ -346,14 +375,11 @@ impl Engine {
         };
         // A caller that does not wait is content with the first answer after it asked.
         let answered = acquiring.flight.is_none() && acquiring.busy && acquiring.silence.is_none();
-        let over = acquiring
-            .callers
-            .extract_if(.., |caller| match caller.wait {
-                Wait::Never => answered,
-                Wait::Until(until) => until <= now,
-                Wait::Forever => false,
-            })
-            .collect::<Vec<_>>();
+        let over = acquiring.remove(|caller| match caller.wait {
+            Wait::Never => answered,
+            Wait::Until(until) => until <= now,
+            Wait::Forever => false,
+        });
         let result = match &acquiring.silence {
             Some((_, error)) => Err(error.clone()),
             None if acquiring.busy => Ok(Done::Busy),

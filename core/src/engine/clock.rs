@@ -36,6 +36,16 @@ impl Anchor {
         Self { server, received }
     }
 
+    /// The better of this anchor and a newer one. Both bound the server's clock from below, if it
+    /// was not set back in between; the older one says more if the newer answer took its time.
+    pub(super) fn refreshed(self, server: ServerTime, sent: Timestamp, now: Timestamp) -> Self {
+        let known = self.not_after(now);
+        if known > server && known <= server + now.since(sent) {
+            return Self::new(known, now);
+        }
+        Self::new(server, now)
+    }
+
     /// A server time that the server reaches no later than the local clock reaches `at`.
     pub(super) fn not_after(&self, at: Timestamp) -> ServerTime {
         let elapsed = at.since(self.received);

@@ -23,7 +23,8 @@ pub(super) struct Link {
     pace: Pace,
     wake: Option<Timestamp>,
     outbox: Vec<Outgoing>,
-    requests: BTreeMap<RequestId, Vec<Origin>>,
+    /// When each was sent, and what is in it.
+    requests: BTreeMap<RequestId, (Timestamp, Vec<Origin>)>,
 }
 
 #[derive(Debug)]
@@ -79,6 +80,7 @@ impl Engine {
         self.link.state = State::Unanchored;
         self.link.pace = Pace::due(self.now);
         let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
+        // What still waits for an anchor was never sent, and waits for the new one.
         self.fail_requests(&error);
         self.probe();
         self.retry_all();
@@ -88,18 +90,37 @@ impl Engine {
         self.link.state = State::Down(error.clone());
         self.timers.set(Timed::Link, &mut self.link.wake, None);
         self.fail_requests(error);
+        let queued: Vec<_> = self.link.outbox.iter().map(|out| out.origin).collect();
+        for origin in queued {
+            self.deliver(origin, Err(error.clone()));
+        }
+        self.link.outbox.clear();
         // Whoever holds a lock is told now, and not at its next renewal.
         self.renew_now(|tenure| tenure.pace.failures == 0);
     }
 
+    /// Takes back an operation that still waits for an anchor: one that never acts.
+    pub(super) fn unsend(&mut self, attempt: u64) -> bool {
+        if matches!(self.link.state, State::Up(_)) {
+            return false;
+        }
+        let mut waiting = self.link.outbox.iter();
+        let place = waiting.position(|out| out.origin.attempt == attempt);
+        place.map(|place| self.link.outbox.remove(place)).is_some()
+    }
+
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
         // Whoever waited for a request that is not known any more was told that it failed.
-        let Some(origins) = self.link.requests.remove(&request) else {
+        let Some((sent, origins)) = self.link.requests.remove(&request) else {
             return;
         };
         match result {
             Ok(batch) => {
-                self.link.state = State::Up(Anchor::new(batch.time, self.now));
+                let anchor = match self.link.state {
+                    State::Up(anchor) => anchor.refreshed(batch.time, sent, self.now),
+                    State::Unanchored | State::Down(_) => Anchor::new(batch.time, self.now),
+                };
+                self.link.state = State::Up(anchor);
                 self.timers.set(Timed::Link, &mut self.link.wake, None);
                 let mut replies = batch.replies.into_iter();
                 for origin in origins {
@@ -150,7 +171,7 @@ impl Engine {
             });
             let batch = batch.collect();
             let origins = chunk.iter().map(|out| out.origin).collect();
-            self.link.requests.insert(request, origins);
+            self.link.requests.insert(request, (self.now, origins));
             self.outputs.push_back(Output::Send {
                 request,
                 batch,
@@ -171,7 +192,7 @@ impl Engine {
     fn probe(&mut self) {
         let request = RequestId(self.next_id());
         let give_up = self.now + self.settings.command_timeout;
-        self.link.requests.insert(request, Vec::new());
+        self.link.requests.insert(request, (self.now, Vec::new()));
         self.outputs.push_back(Output::Send {
             request,
             batch: Vec::new(),
@@ -193,12 +214,8 @@ impl Engine {
 
     fn fail_requests(&mut self, error: &Error) {
         let requests = std::mem::take(&mut self.link.requests);
-        let queued = std::mem::take(&mut self.link.outbox);
-        for origin in requests.into_values().flatten() {
+        for origin in requests.into_values().flat_map(|(_, origins)| origins) {
             self.deliver(origin, Err(error.clone()));
-        }
-        for out in queued {
-            self.deliver(out.origin, Err(error.clone()));
         }
     }
 
@@ -248,6 +265,11 @@ impl Engine {
     fn retry_all(&mut self) {
         self.renew_now(|_| true);
         let now = self.now;
+        // Releases first: what is wanted may be what they free.
+        let releases: Vec<_> = self.releases.keys().copied().collect();
+        for id in releases {
+            self.retry_release(id);
+        }
         let mut failed = Vec::new();
         for (id, lock) in &mut self.locks {
             if let Phase::Acquiring(acquiring) = &mut lock.phase
@@ -259,10 +281,6 @@ impl Engine {
         }
         for id in failed {
             self.lock_time(id);
-        }
-        let releases: Vec<_> = self.releases.keys().copied().collect();
-        for id in releases {
-            self.retry_release(id);
         }
         let queries: Vec<_> = self.queries.keys().copied().collect();
         for call in queries {

@@ -58,6 +58,7 @@ mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -198,7 +199,12 @@ impl Engine {
                 lease,
                 wait,
             } => {
-                self.acquire(lock, spec, lease, acquire::Caller { call, wait });
+                self.acquire(
+                    lock,
+                    spec,
+                    lease,
+                    acquire::Caller::new(call, wait, self.now),
+                );
             }
             Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
             Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),
@@ -226,7 +232,7 @@ impl Engine {
     /// The first lock after `after` that is held now, with an `Acquired` event that says so; for
     /// readers that begin or that missed something.
     pub fn next_held(&self, now: Timestamp, after: Option<LockId>) -> Option<(LockId, LeaseEvent)> {
-        let from = after.map_or(0, |id| id.0.saturating_add(1));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let held = |(id, lock): (&LockId, &Lock)| match &lock.phase {
             Phase::Held(tenure) if !tenure.is_over(&lock.spec, now) => {
                 let LockSpec { name, .. } = &*lock.spec;
@@ -243,7 +249,7 @@ impl Engine {
             }
             _ => None,
         };
-        self.locks.range(LockId(from)..).find_map(held)
+        self.locks.range((from, Bound::Unbounded)).find_map(held)
     }
 
     /// Whether this lock is held now; as [`next_held`](Self::next_held), of one.
@@ -330,7 +336,7 @@ impl Engine {
         };
         match self.locks.get_mut(&id).map(|lock| &mut lock.phase) {
             Some(Phase::Acquiring(acquiring)) => {
-                acquiring.callers.retain(|caller| caller.call != call);
+                acquiring.remove(|caller| caller.call == call);
                 if acquiring.callers.is_empty() {
                     self.end_acquiring(id);
                 }

@@ -17,6 +17,7 @@ pub(super) struct Query {
     until: Timestamp,
     flight: Option<Flight>,
     pace: Pace,
+    error: Option<Error>,
     wake: Option<Timestamp>,
 }
 
@@ -31,6 +32,7 @@ impl Engine {
                 until,
                 flight: None,
                 pace,
+                error: None,
                 wake: None,
             },
         );
@@ -45,6 +47,11 @@ impl Engine {
         };
         match query.flight {
             Some(flight) if flight.give_up <= now => self.query_unknown(call, no_answer()),
+            None if query.until <= now => {
+                let error = query.error.clone().unwrap_or_else(no_answer);
+                self.end_query(call);
+                self.complete(call, Err(error));
+            }
             None if query.pace.next <= now => self.attempt_query(call),
             _ => {}
         }
@@ -135,6 +142,7 @@ impl Engine {
         let seed = LeaseId(u128::from(call.0));
         query.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, seed);
         query.pace.next = query.pace.next.min(query.until);
+        query.error = Some(error);
         self.settle_query(call);
     }
 

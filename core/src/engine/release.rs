@@ -9,7 +9,7 @@ use super::pace::{Flight, Pace};
 use super::tenure::{lost, not_held};
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
 use crate::protocol::{Command, LeaseId, LockKey, Reply};
@@ -152,7 +152,7 @@ impl Engine {
         };
         match release.flight {
             Some(flight) if flight.give_up <= now => {
-                release.unresolved = true;
+                self.release_in_doubt(id, flight.attempt);
                 self.release_failed(id, no_answer());
             }
             None if release.pace.next <= now => self.attempt_release(id),
@@ -189,8 +189,13 @@ impl Engine {
             Ok((Reply::Gone, _)) => self.finish_release(id, Some(LossReason::Deleted)),
             Ok((Reply::Taken, _)) => self.finish_release(id, Some(LossReason::Superseded)),
             Ok(_) => self.release_failed(id, super::acquire::came_late()),
+            // Somebody put something else in the lock's place.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                let lost_by = (!unresolved).then_some(LossReason::Superseded);
+                self.finish_release(id, lost_by);
+            }
             Err(error) => {
-                release.unresolved = true;
+                self.release_in_doubt(id, attempt);
                 self.release_failed(id, error);
             }
         }
@@ -246,6 +251,14 @@ impl Engine {
         };
         if let Err(error) = self.send(origin, command, give_up) {
             self.release_failed(id, error);
+        }
+    }
+
+    /// An attempt that was sent may have freed the lock.
+    fn release_in_doubt(&mut self, id: u64, attempt: u64) {
+        let unsent = self.unsend(attempt);
+        if let Some(release) = self.releases.get_mut(&id) {
+            release.unresolved |= !unsent;
         }
     }
 

@@ -1,1 +1,16 @@
+//! The engine, driven by hand: each test is one story of a host, a network and a store.
 
+mod acquire;
+mod bounds;
+mod cancel;
+mod close;
+mod deadline;
+mod host;
+mod link;
+mod network;
+mod query;
+mod release;
+mod share;
+mod shutdown;
+mod tenure;
+mod view;

@@ -16,6 +16,7 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
     let text: String = text.chars().take(300).collect();
     let code = text.split([' ', '\r', '\n']).next().unwrap_or_default();
     let (kind, advice) = meaning(code, &text);
+    let text = text.trim_end().trim_end_matches('.');
     let about = key
         .map(|key| format!(" about the key {key:?}"))
         .unwrap_or_default();

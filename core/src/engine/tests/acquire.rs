@@ -1,0 +1,280 @@
+//! Getting the lock, or not.
+
+use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Done, Wait};
+use crate::error::ErrorKind;
+use crate::protocol::{Command, LeaseId};
+
+#[test]
+fn a_free_lock_is_held_after_one_request() {
+    let mut host = Host::new();
+    let call = host.acquire(LOCK, Wait::Forever);
+    let grant = host.grant(call);
+    assert_eq!(grant.token.get(), 1);
+    assert_eq!(host.ops(), ["acquire"]);
+    assert_eq!(host.told(), ["acquired 1"]);
+    assert!(host.is_taken(LOCK));
+}
+
+#[test]
+fn a_caller_that_does_not_wait_is_told_busy_by_the_first_answer() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    host.advance(TTL);
+    assert_eq!(
+        host.ops(),
+        ["acquire"],
+        "nothing was in doubt, nothing is given back"
+    );
+    assert_eq!(host.told(), [""; 0], "it did not wait");
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let until = host.now + ms(1_234);
+    let call = host.acquire(LOCK, Wait::Until(until));
+    host.advance(TTL);
+    assert_eq!(host.outcome(call), &Ok(Done::Busy));
+    assert_eq!(host.answered(call), until);
+    assert_eq!(host.told(), ["waiting"], "told once, not at each poll");
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn polls_are_no_closer_than_50_ms_and_one_comes_at_the_expiry() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, ms(1_000));
+    let expiry = host.now + ms(1_001);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(5_000));
+    assert_eq!(host.grant(call).token.get(), 2);
+    assert_eq!(
+        host.answered(call),
+        expiry,
+        "not at the poll after the expiry"
+    );
+    let times = host.times();
+    let (last, polls) = times.split_last().expect("it polled");
+    assert_eq!(*last, expiry);
+    assert!(
+        polls.len() >= 5,
+        "slower than four times a second: {polls:?}"
+    );
+    assert!(
+        polls
+            .windows(2)
+            .all(|pair| pair[1].since(pair[0]) >= ms(50)),
+        "{polls:?}"
+    );
+    assert_eq!(host.told(), ["waiting", "acquired 2"]);
+}
+
+#[test]
+fn a_waiter_gets_the_lock_soon_after_it_was_released() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(5_000));
+    assert!(host.is_open(call));
+    host.stranger_releases(LOCK);
+    host.advance(SOON);
+    assert_eq!(host.grant(call).token.get(), 2);
+}
+
+#[test]
+fn without_an_answer_a_caller_that_does_not_wait_fails_and_the_lock_is_given_back() {
+    let mut host = Host::new();
+    host.net = Net::LoseReplies;
+    let start = host.now;
+    let call = host.acquire(LOCK, Wait::Never);
+    assert!(host.is_taken(LOCK), "the store did act");
+    host.advance(TIMEOUT);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(host.answered(call), start + TIMEOUT);
+    assert_eq!(host.ops(), ["acquire", "release"]);
+    assert!(!host.is_taken(LOCK));
+    host.net = Net::Up;
+    host.advance(TTL);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn when_the_store_was_silent_the_end_of_the_wait_is_an_error_and_not_busy() {
+    for wait in [ms(500), ms(7_000)] {
+        let mut host = Host::new();
+        host.net = Net::LoseRequests;
+        let until = host.now + wait;
+        let call = host.acquire(LOCK, Wait::Until(until));
+        host.advance(TTL);
+        assert_eq!(host.error(call), ErrorKind::Timeout);
+        assert_eq!(host.answered(call), until);
+    }
+}
+
+#[test]
+fn a_store_that_falls_silent_after_busy_makes_the_end_of_the_wait_an_error() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let until = host.now + ms(9_000);
+    let call = host.acquire(LOCK, Wait::Until(until));
+    host.net = Net::LoseRequests;
+    host.advance(TTL);
+    assert_eq!(
+        host.error(call),
+        ErrorKind::Timeout,
+        "whether it is still busy is unknown"
+    );
+    assert_eq!(host.answered(call), until);
+}
+
+#[test]
+fn one_that_waits_for_ever_fails_when_patience_with_a_silent_store_is_over() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let start = host.now;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(TTL);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    let after = host.answered(call).since(start);
+    assert!(
+        after >= PATIENCE && after <= PATIENCE + TIMEOUT + ms(1_000),
+        "{after:?}"
+    );
+}
+
+#[test]
+fn an_answer_in_between_renews_the_patience() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL * 10);
+    let call = host.acquire(LOCK, Wait::Forever);
+    for _ in 0..5 {
+        host.net = Net::LoseRequests;
+        host.advance(PATIENCE / 2);
+        host.net = Net::Up;
+        host.advance(TIMEOUT + ms(1_000));
+        assert!(host.is_open(call), "{:?}", host.outcome(call));
+    }
+}
+
+#[test]
+fn what_cannot_succeed_fails_at_once() {
+    for kind in [ErrorKind::WrongType, ErrorKind::Auth] {
+        let mut host = Host::new();
+        host.net = Net::Hold;
+        let call = host.acquire(LOCK, Wait::Forever);
+        host.refuse_next(kind);
+        assert_eq!(host.error(call), kind);
+        assert!(
+            host.engine.is_idle(),
+            "the store refused, there is nothing to give back"
+        );
+        assert_eq!(host.ops(), ["acquire"]);
+    }
+}
+
+#[test]
+fn what_may_have_acted_and_cannot_succeed_is_given_back() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.fail_next(ErrorKind::Store);
+    assert_eq!(host.error(call), ErrorKind::Store);
+    assert_eq!(host.ops(), ["acquire", "release"]);
+}
+
+/// The server was replaced by one whose clock is ahead, and nobody told.
+#[test]
+fn a_request_that_came_late_is_repeated_at_once_with_the_new_clock() {
+    let mut host = Host::new();
+    host.epoch += 60_000_000;
+    let call = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.ops(), ["acquire", "acquire"]);
+    assert_eq!(host.grant(call).token.get(), 1);
+    assert_eq!(host.log[0].at, host.log[1].at);
+}
+
+#[test]
+fn requests_that_always_come_late_end_as_a_timeout() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Never);
+    for _ in 0..2 {
+        host.epoch += 60_000_000;
+        host.answer_next();
+    }
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert!(!host.is_taken(LOCK), "what came late did nothing");
+}
+
+/// A fresh lease id in the retry would wait for its own first attempt until it expires.
+#[test]
+fn a_retry_after_a_lost_answer_finds_its_own_lease_and_token() {
+    let mut host = Host::new();
+    host.net = Net::LoseReplies;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(TIMEOUT);
+    host.net = Net::Up;
+    host.advance(SOON);
+    assert_eq!(host.grant(call).token.get(), 1);
+    assert_eq!(host.told(), ["acquired 1"]);
+    let leases: Vec<_> = host
+        .log
+        .iter()
+        .map(|sent| lease_of(&sent.batch[0].command))
+        .collect();
+    assert_eq!(leases, [host.grant(call).lease; 2]);
+}
+
+/// It would be held for no time at all, and be lost at once.
+#[test]
+fn an_answer_that_took_longer_than_the_lease_lives_does_not_make_it_held() {
+    let mut host = Host::new();
+    (host.ttl, host.net) = (ms(1_000), Net::Hold);
+    let call = host.acquire(LOCK, Wait::Forever);
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.advance(ms(980));
+    host.reply(&sent, Ok(reply));
+    assert!(host.is_open(call));
+    assert_eq!(host.told(), [""; 0]);
+    host.net = Net::Up;
+    host.advance(SOON);
+    let grant = host.grant(call);
+    assert!(grant.deadline > host.now);
+    assert_eq!(
+        host.told().first().map(String::as_str),
+        Some("acquired 2"),
+        "a new tenure"
+    );
+}
+
+#[test]
+fn an_answer_after_the_attempt_was_given_up_is_ignored() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.advance(TIMEOUT);
+    host.reply(&sent, Ok(reply));
+    assert!(
+        host.is_open(call),
+        "its deadline would count from the wrong request"
+    );
+    host.net = Net::Up;
+    host.answer_all();
+    host.advance(ms(1_000));
+    assert!(host.grant(call).deadline > host.now);
+}
+
+fn lease_of(command: &Command) -> LeaseId {
+    match command {
+        Command::Acquire(acquire) => acquire.lease,
+        other => panic!("{other:?} is not an acquisition"),
+    }
+}

@@ -1,0 +1,136 @@
+//! Nothing grows without end, and nothing spins.
+
+use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::{Input, LockId, Wait};
+use crate::time::Timestamp;
+
+/// A host whose store is connected and does not tell its time.
+fn without_anchor() -> Host {
+    let mut host = Host::unconnected();
+    host.net = Net::LoseRequests;
+    host.input(Input::Connected);
+    host
+}
+
+/// The operations that leave when the store answers at last.
+fn first_batch(host: &mut Host) -> Vec<&'static str> {
+    host.net = Net::Hold;
+    host.forget();
+    host.input(Input::Connected);
+    host.answer_next();
+    assert!(host.log.len() <= 2, "a probe, and one batch");
+    host.ops()
+}
+
+#[test]
+fn without_the_servers_clock_attempts_do_not_pile_up() {
+    let mut host = without_anchor();
+    let until = Wait::Until(host.now + TTL * 20);
+    host.acquire(LOCK, until);
+    host.inspect(LOCK);
+    host.advance(TTL * 10);
+    assert!(host.log.iter().all(|sent| sent.batch.is_empty()));
+    assert_eq!(first_batch(&mut host), ["acquire"]);
+}
+
+#[test]
+fn the_outbox_itself_keeps_nothing_that_was_given_up() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    host.acquire(LOCK, Wait::Until(host.now + TTL * 20));
+    for _ in 0..20 {
+        host.advance(PATIENCE);
+        host.inspect(LOCK);
+    }
+    let probe = host.pending.pop_back().expect("a probe is under way");
+    host.forget();
+    let reply = host.execute(&probe);
+    host.reply(&probe, Ok(reply));
+    let mut ops = host.ops();
+    ops.sort_unstable();
+    assert!(
+        ops.len() <= 2,
+        "one attempt of each that somebody waits for: {ops:?}"
+    );
+}
+
+/// Each leaves a compensation, which ends when its lock would have expired.
+#[test]
+fn acquisitions_that_come_and_go_leave_a_bounded_number_of_releases() {
+    let mut host = without_anchor();
+    host.ttl = ms(1_000);
+    for _ in 0..200 {
+        let call = host.acquire(LOCK, Wait::Forever);
+        host.advance(ms(100));
+        host.cancel(call);
+        host.advance(ms(100));
+    }
+    let ops = first_batch(&mut host);
+    assert!(ops.iter().all(|op| *op == "release"));
+    assert!(ops.len() <= 20, "{} of 200 are left", ops.len());
+    host.net = Net::LoseRequests;
+    host.advance(TTL);
+    assert!(host.engine.is_idle());
+}
+
+/// What never left cannot have acted, so there is nothing to give back.
+#[test]
+fn what_was_never_sent_needs_no_release() {
+    let mut host = without_anchor();
+    for _ in 0..5 {
+        let call = host.acquire(LOCK, Wait::Forever);
+        host.cancel(call);
+    }
+    assert_eq!(first_batch(&mut host), [""; 0]);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_batch_is_split_when_much_waits_for_the_servers_clock() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    for id in 0..1_000 {
+        host.acquire(LockId(id), Wait::Forever);
+    }
+    host.net = Net::Up;
+    host.answer_next();
+    assert!(host.log.iter().all(|sent| sent.batch.len() <= 128));
+    assert_eq!(host.ops().len(), 1_000);
+    assert_eq!(host.told().len(), 1_000);
+}
+
+/// `advance` checks at each tick that the engine then asks for a later one.
+#[test]
+fn whatever_the_network_does_time_alone_makes_progress() {
+    for net in [Net::Up, Net::Hold, Net::LoseRequests, Net::LoseReplies] {
+        for fixed in [false, true] {
+            let mut host = Host::new();
+            host.stranger_acquires(LockId(4), ms(7_000));
+            host.fixed = fixed;
+            host.hold(LOCK);
+            let released = host.hold(LockId(2)).lease;
+            host.net = net;
+            host.release(LockId(2), released);
+            host.acquire(LockId(3), Wait::Until(host.now + ms(3_333)));
+            host.acquire(LockId(4), Wait::Forever);
+            host.inspect(LOCK);
+            host.forget();
+            host.advance(TTL * 4);
+            let pace = host.log.len();
+            assert!(pace < 400, "{pace} requests in two minutes with {net:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_over_already_ends_with_the_next_tick() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Until(Timestamp::from_nanos(0)));
+    host.tick();
+    assert!(!host.is_open(call));
+    host.advance(TTL * 2);
+    assert!(host.engine.is_idle());
+}

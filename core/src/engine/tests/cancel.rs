@@ -1,0 +1,203 @@
+//! Acquisitions that nobody wants any more leave nothing behind.
+
+use super::host::{Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, ms};
+use super::view::key;
+use crate::engine::{Input, Wait};
+use crate::protocol::{Command, LeaseId, Reply};
+
+#[test]
+fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.cancel(call);
+    assert_eq!(host.ops(), ["acquire", "release"]);
+    let commands = host.log.iter().map(|sent| &sent.batch[0].command);
+    let leases: Vec<_> = commands
+        .map(|command| match command {
+            Command::Acquire(acquire) => acquire.lease,
+            Command::Release { lease, .. } => *lease,
+            other => panic!("{other:?} is neither"),
+        })
+        .collect();
+    assert_eq!(leases[0], leases[1]);
+    host.answer_all();
+    assert!(!host.is_taken(LOCK));
+    assert!(host.is_open(call), "a cancelled call is not answered");
+    assert_eq!(host.told(), [""; 0]);
+}
+
+/// The release overtook the acquisition, which then took the lock for nobody.
+#[test]
+fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let start = host.now;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let ghost = host.take();
+    host.cancel(call);
+    host.answer_next();
+    host.net = Net::Up;
+    host.advance(ms(1_000));
+    host.execute(&ghost);
+    assert!(host.is_taken(LOCK));
+    host.advance(TIMEOUT);
+    assert!(!host.is_taken(LOCK));
+    assert_eq!(host.times_of("release"), [start, start + TIMEOUT]);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn it_is_given_back_once_if_the_answer_came_in_between() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.cancel(call);
+    host.answer_all();
+    assert!(host.engine.is_idle());
+    host.advance(TTL * 2);
+    assert_eq!(host.ops(), ["acquire", "release"]);
+}
+
+/// The answer to the last attempt says nothing of the ones before.
+#[test]
+fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let ghost = host.take();
+    host.input(Input::Connected);
+    host.answer_next();
+    assert_eq!(host.ops(), ["acquire", "acquire"]);
+    host.cancel(call);
+    host.answer_all();
+    host.net = Net::Up;
+    host.advance(ms(500));
+    let ghosts_answer = host.execute(&ghost);
+    assert!(matches!(ghosts_answer.replies[..], [Ok(Reply::Held(_))]));
+    host.advance(TIMEOUT);
+    assert!(!host.is_taken(LOCK));
+}
+
+#[test]
+fn a_waiter_that_is_cancelled_between_its_polls_sends_nothing() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(1_000));
+    host.forget();
+    host.cancel(call);
+    assert!(host.engine.is_idle());
+    host.advance(TTL);
+    assert!(host.log.is_empty());
+}
+
+#[test]
+fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.input(Input::Connected);
+    host.advance(ms(500));
+    host.disconnect();
+    host.cancel(call);
+    host.net = Net::Up;
+    host.forget();
+    host.input(Input::Connected);
+    assert_eq!(host.ops(), ["release"]);
+    host.advance(TTL * 2);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn the_other_callers_of_a_cancelled_one_go_on() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let first = host.acquire(LOCK, Wait::Forever);
+    let second = host.acquire(LOCK, Wait::Forever);
+    host.cancel(first);
+    host.answer_all();
+    let lease = host.grant(second).lease;
+    assert_eq!(host.ops(), ["acquire"]);
+    host.net = Net::Up;
+    host.release(LOCK, lease);
+    assert!(!host.is_taken(LOCK), "the cancelled one has no share in it");
+}
+
+#[test]
+fn whoever_asks_again_after_a_cancelled_one_gets_a_tenure_of_its_own() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let first = host.acquire(LOCK, Wait::Forever);
+    host.cancel(first);
+    let second = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.ops(), ["acquire", "release", "acquire"]);
+    host.answer_all();
+    assert_eq!(host.grant(second).token.get(), 2);
+    host.net = Net::Up;
+    host.advance(TTL);
+    assert!(host.is_held(LOCK), "the ghost's release is not its own");
+}
+
+#[test]
+fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let call = host.renew(LOCK, lease);
+    host.cancel(call);
+    host.answer_all();
+    assert!(host.is_open(call) && host.is_held(LOCK));
+    assert_eq!(host.told(), ["acquired 1", "renewed"]);
+}
+
+/// A compensation is not tried for ever: the lock expires by itself.
+#[test]
+fn a_compensation_that_never_arrives_ends_when_the_lock_would_have_expired() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.cancel(call);
+    host.advance(TIMEOUT + TTL + SOON);
+    assert!(host.engine.is_idle());
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+/// A host with a tenure whose first attempt is still on its way to the store.
+fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.input(Input::Connected);
+    (ghost, host.grant(call).lease)
+}
+
+/// The first attempt arrives after the second one's lock was given back.
+#[test]
+fn an_attempt_that_outlives_its_tenure_is_given_back_too() {
+    let mut host = Host::new();
+    let (ghost, lease) = with_a_ghost(&mut host);
+    host.release(LOCK, lease);
+    host.execute(&ghost);
+    assert!(host.is_taken(LOCK));
+    host.advance(TIMEOUT + SOON);
+    assert!(!host.is_taken(LOCK), "nobody holds it");
+    assert!(host.engine.is_idle());
+}
+
+/// The first attempt arrives after the second one's lock was lost: nobody may rely on it.
+#[test]
+fn an_attempt_that_takes_the_lock_anew_does_not_hide_a_loss() {
+    let mut host = Host::new();
+    let (ghost, _) = with_a_ghost(&mut host);
+    host.server.delete(&key(LOCK));
+    host.execute(&ghost);
+    host.advance(TTL / 3);
+    assert_eq!(
+        host.told().last().map(String::as_str),
+        Some("lost: somebody else holds the lock")
+    );
+    host.advance(TTL * 2);
+    assert!(!host.is_taken(LOCK));
+}

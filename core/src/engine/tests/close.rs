@@ -1,0 +1,110 @@
+//! Locks that the program has no handle on any more.
+
+use super::host::{Host, LOCK, Net, TTL, ms};
+use crate::engine::{LockId, Wait};
+
+#[test]
+fn a_lock_that_does_nothing_closes_at_once() {
+    let mut host = Host::new();
+    host.close(LOCK);
+    assert_eq!(host.closed, [LOCK]);
+}
+
+#[test]
+fn a_held_lock_closes_when_its_release_is_confirmed() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.close(LOCK);
+    assert!(host.closed.is_empty());
+    host.net = Net::Hold;
+    host.release(LOCK, lease);
+    assert!(host.closed.is_empty());
+    host.answer_next();
+    assert_eq!(host.closed, [LOCK]);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_held_lock_closes_when_it_is_lost() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.close(LOCK);
+    host.server.delete(&super::view::key(LOCK));
+    host.advance(TTL / 3);
+    assert_eq!(host.closed, [LOCK]);
+}
+
+#[test]
+fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.net = Net::LoseRequests;
+    host.release(LOCK, grant.lease);
+    host.close(LOCK);
+    host.advance_to(grant.deadline - ms(1));
+    assert!(host.closed.is_empty());
+    host.advance(ms(1));
+    assert_eq!(host.closed, [LOCK]);
+    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+}
+
+#[test]
+fn a_cancelled_acquisition_closes_once_and_nothing_is_told_after() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.close(LOCK);
+    assert!(host.closed.is_empty());
+    host.cancel(call);
+    assert_eq!(host.closed, [LOCK]);
+    assert!(!host.engine.is_idle(), "its release is under way");
+    host.net = Net::Up;
+    host.answer_all();
+    host.advance(TTL * 2);
+    assert_eq!(
+        (host.closed.as_slice(), host.events.len()),
+        ([LOCK].as_slice(), 0)
+    );
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_lock_that_is_acquired_again_stays_open_over_the_release_before() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    host.release(LOCK, first);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.close(LOCK);
+    host.answer_all();
+    assert!(host.closed.is_empty(), "a lease is held");
+    let second = host.grant(call).lease;
+    host.release(LOCK, second);
+    host.answer_all();
+    assert_eq!(host.closed, [LOCK]);
+}
+
+#[test]
+fn a_shutdown_closes_what_was_to_be_closed() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.hold(LockId(2));
+    host.close(LOCK);
+    host.shutdown();
+    assert_eq!(host.closed, [LOCK]);
+}
+
+#[test]
+fn an_engine_is_idle_between_tenures_and_never_during_one() {
+    let mut host = Host::new();
+    assert!(host.engine.is_idle());
+    let lease = host.hold(LOCK).lease;
+    assert!(!host.engine.is_idle());
+    host.release(LOCK, lease);
+    assert!(host.engine.is_idle());
+    host.net = Net::Hold;
+    host.inspect(LOCK);
+    assert!(!host.engine.is_idle());
+    host.answer_all();
+    assert!(host.engine.is_idle());
+}

@@ -1,0 +1,146 @@
+//! Deadlines, and the moments past which the store does nothing.
+
+use super::host::{Host, LOCK, Net, TIMEOUT, TTL, ms};
+use super::view::remaining;
+use crate::engine::{Done, LockId, Wait};
+use crate::protocol::Reply;
+
+#[test]
+fn the_deadline_counts_from_before_the_request_and_leaves_a_margin() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let sent_at = host.now;
+    let call = host.acquire(LOCK, Wait::Never);
+    let sent = host.take();
+    host.advance(ms(700));
+    let reply = host.execute(&sent);
+    host.advance(ms(700));
+    host.reply(&sent, Ok(reply));
+    let deadline = host.grant(call).deadline;
+    assert_eq!(deadline, sent_at + TTL - TTL / 500);
+    assert_eq!(host.last_told().deadline, Some(deadline));
+    let left = remaining(&host.last_told().event);
+    assert_eq!(left, Some(deadline.since(host.now)));
+}
+
+#[test]
+fn a_renewed_deadline_counts_from_before_the_renewal() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.net = Net::Hold;
+    host.advance(ms(1_000));
+    let sent_at = host.now;
+    let call = host.renew(LOCK, grant.lease);
+    host.advance(ms(700));
+    host.answer_next();
+    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.last_told().deadline, Some(sent_at + TTL - TTL / 500));
+}
+
+/// The retry got the lock anew; the first attempt's start is of no use any more.
+#[test]
+fn the_deadline_counts_from_the_attempt_that_was_answered() {
+    let mut host = Host::new();
+    host.net = Net::LoseReplies;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(TIMEOUT);
+    host.net = Net::Up;
+    host.advance(ms(100));
+    let retried_at = host.log[1].at;
+    let deadline = host.grant(call).deadline;
+    let expected = retried_at + TTL - TTL / 500;
+    // The store counts in whole milliseconds, rounded down.
+    assert!(deadline <= expected && deadline + ms(1) >= expected);
+}
+
+/// Whatever the delays, the store reaches `not_after` no later than the host gives up.
+#[test]
+fn each_operation_says_until_when_it_is_wanted() {
+    for answer_after in [ms(0), ms(400)] {
+        let mut host = Host::new();
+        host.net = Net::Hold;
+        let first = host.acquire(LOCK, Wait::Never);
+        let sent = host.take();
+        let reply = host.execute(&sent);
+        host.advance(answer_after);
+        host.reply(&sent, Ok(reply));
+        let lease = host.grant(first).lease;
+        host.advance(ms(100));
+        host.acquire(LockId(2), Wait::Never);
+        host.acquire(LockId(3), Wait::Until(host.now + ms(300)));
+        host.renew(LOCK, lease);
+        host.release(LOCK, lease);
+        host.inspect(LOCK);
+        host.force_release(LOCK);
+        let server_now = host.server_now();
+        let expected = [TIMEOUT, ms(300), TIMEOUT, TIMEOUT, TIMEOUT, TIMEOUT];
+        assert_eq!(host.pending.len(), expected.len());
+        for (sent, wanted) in host.pending.iter().zip(expected) {
+            let not_after = sent.batch[0].not_after;
+            assert_eq!(sent.give_up, host.now + wanted);
+            assert!(not_after <= server_now + wanted, "later than it is wanted");
+            let margin = answer_after + (wanted + ms(100)) / 500;
+            assert!(
+                not_after + margin + ms(1) >= server_now + wanted,
+                "too early by far"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_short_lease_is_not_asked_for_longer_than_it_lives() {
+    let mut host = Host::new();
+    (host.ttl, host.net) = (ms(900), Net::Hold);
+    host.acquire(LOCK, Wait::Forever);
+    assert_eq!(host.pending[0].give_up, host.now + ms(900));
+}
+
+/// The ghost of a command that the host gave up on.
+#[test]
+fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Never);
+    let sent = host.take();
+    host.advance(TIMEOUT);
+    host.sleep(ms(1));
+    let reply = host.execute(&sent);
+    assert_eq!(reply.replies, [Ok(Reply::Late)]);
+    assert!(!host.is_taken(LOCK));
+}
+
+#[test]
+fn a_renewal_that_is_delayed_past_its_time_extends_nothing() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    let expires = host.expiry(LOCK);
+    host.net = Net::Hold;
+    host.renew(LOCK, grant.lease);
+    let sent = host.take();
+    host.advance(TIMEOUT);
+    assert_eq!(host.execute(&sent).replies, [Ok(Reply::Late)]);
+    assert_eq!(host.expiry(LOCK), expires);
+}
+
+#[test]
+fn a_clock_that_goes_back_is_harmless() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.advance(ms(5_000));
+    host.tick();
+    let latest = host.now;
+    host.now = latest - ms(4_000);
+    let call = host.acquire(LockId(2), Wait::Never);
+    let deadline = host.grant(call).deadline;
+    assert!(
+        deadline >= latest + TTL - TTL / 500,
+        "it counts from the latest time that was seen"
+    );
+    assert!(host.engine.held(host.now, LOCK).is_some());
+    host.now = latest;
+    host.net = Net::LoseRequests;
+    host.disconnect();
+    host.advance_to(grant.deadline);
+    assert!(host.told().contains(&"lost: it expired".to_owned()));
+}

@@ -1,0 +1,246 @@
+//! A host with a virtual clock and a network that does as it is told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::view::key;
+use crate::engine::{
+    CallId, Done, Engine, Grant, Input, LockId, LockSpec, RequestId, Settings, Wait,
+};
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::memory::MemoryServer;
+use crate::name::{Name, Owner};
+use crate::protocol::{ClientId, Counter, LeaseId, Op};
+use crate::time::Timestamp;
+
+pub(super) const LOCK: LockId = LockId(1);
+pub(super) const TTL: Duration = Duration::from_secs(30);
+/// As in the settings.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after a renewal or a retry may come, at the most, and then some.
+pub(super) const SOON: Duration = Duration::from_millis(300);
+
+pub(super) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// What becomes of a batch at the moment it is sent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Net {
+    /// It is executed and answered at once.
+    Up,
+    /// It stays in `pending` until the test decides.
+    Hold,
+    /// It never arrives; an error comes in place of the answer when nobody waits any more.
+    LoseRequests,
+    /// It is executed, and the answer is lost likewise.
+    LoseReplies,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) at: Timestamp,
+    pub(super) request: RequestId,
+    pub(super) batch: Vec<Op>,
+    pub(super) give_up: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) at: Timestamp,
+    pub(super) event: LeaseEvent,
+    pub(super) deadline: Option<Timestamp>,
+}
+
+pub(super) type Outcome = (Timestamp, Result<Done, Error>);
+
+pub(super) struct Host {
+    pub(super) engine: Engine,
+    pub(super) server: MemoryServer,
+    pub(super) now: Timestamp,
+    /// The server's clock, in microseconds, when the local one said zero.
+    pub(super) epoch: u64,
+    pub(super) net: Net,
+    pub(super) ttl: Duration,
+    pub(super) fixed: bool,
+    /// Everything that was sent.
+    pub(super) log: Vec<Sent>,
+    pub(super) pending: VecDeque<Sent>,
+    pub(super) events: Vec<Told>,
+    pub(super) done: BTreeMap<CallId, Outcome>,
+    pub(super) closed: Vec<LockId>,
+    pub(super) lost: Vec<(Timestamp, RequestId)>,
+    last_id: u64,
+}
+
+/// The program and the clock.
+impl Host {
+    /// Connected, with an anchor, and nothing logged yet.
+    pub(super) fn new() -> Self {
+        let mut host = Self::unconnected();
+        host.input(Input::Connected);
+        host.forget();
+        host
+    }
+
+    pub(super) fn unconnected() -> Self {
+        Self {
+            engine: Engine::new(Settings::new(ClientId(7))),
+            server: MemoryServer::new(),
+            now: Timestamp::from_nanos(5_000_000_000),
+            epoch: 1_700_000_000_000_000,
+            net: Net::Up,
+            ttl: TTL,
+            fixed: false,
+            log: Vec::new(),
+            pending: VecDeque::new(),
+            events: Vec::new(),
+            done: BTreeMap::new(),
+            closed: Vec::new(),
+            lost: Vec::new(),
+            last_id: 0,
+        }
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        self.engine.handle(self.now, input);
+        self.drain();
+    }
+
+    /// Tells the time, as at `wake_at`, which must then ask for a later one.
+    pub(super) fn tick(&mut self) {
+        self.input(Input::Tick);
+        let wake = self.engine.wake_at();
+        assert!(
+            wake.is_none_or(|at| at > self.now),
+            "it would spin: {wake:?} at {:?}",
+            self.now
+        );
+    }
+
+    /// Lets time pass, and tells it whenever the engine wants to know.
+    pub(super) fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            let lost = self.lost.iter().map(|(at, _)| *at).min();
+            let next = self.engine.wake_at().into_iter().chain(lost).min();
+            let Some(at) = next.filter(|at| *at <= until) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            self.tick();
+            self.fail_lost();
+        }
+        self.now = until;
+    }
+
+    /// Lets time pass without telling it.
+    pub(super) fn sleep(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    pub(super) fn advance_to(&mut self, at: Timestamp) {
+        self.advance(at.since(self.now));
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        let error = Error::new(ErrorKind::Unavailable, "the cable was pulled");
+        self.input(Input::Disconnected { error });
+    }
+
+    pub(super) fn next_call(&mut self) -> CallId {
+        self.last_id += 1;
+        CallId(self.last_id)
+    }
+
+    pub(super) fn acquire(&mut self, lock: LockId, wait: Wait) -> CallId {
+        self.acquire_as(lock, lock, wait)
+    }
+
+    /// Acquires the name of one lock as the owner of another.
+    pub(super) fn acquire_as(&mut self, lock: LockId, name: LockId, wait: Wait) -> CallId {
+        let call = self.next_call();
+        let spec = Arc::new(self.spec(name));
+        let lease = LeaseId(u128::from(call.0));
+        self.input(Input::Acquire {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+        });
+        call
+    }
+
+    /// Acquires a lock that is free.
+    pub(super) fn hold(&mut self, lock: LockId) -> Grant {
+        let call = self.acquire(lock, Wait::Never);
+        self.grant(call)
+    }
+
+    pub(super) fn release(&mut self, lock: LockId, lease: LeaseId) -> CallId {
+        let call = self.next_call();
+        self.input(Input::Release {
+            call: Some(call),
+            lock,
+            lease,
+        });
+        call
+    }
+
+    pub(super) fn renew(&mut self, lock: LockId, lease: LeaseId) -> CallId {
+        let call = self.next_call();
+        self.input(Input::Renew { call, lock, lease });
+        call
+    }
+
+    pub(super) fn cancel(&mut self, call: CallId) {
+        self.input(Input::Cancel {
+            lock: Some(LOCK),
+            call,
+        });
+    }
+
+    pub(super) fn close(&mut self, lock: LockId) {
+        self.input(Input::Close { lock });
+    }
+
+    pub(super) fn shutdown(&mut self) -> CallId {
+        let call = self.next_call();
+        self.input(Input::Shutdown { call });
+        call
+    }
+
+    pub(super) fn inspect(&mut self, lock: LockId) -> CallId {
+        let call = self.next_call();
+        self.input(Input::Inspect {
+            call,
+            key: key(lock),
+        });
+        call
+    }
+
+    pub(super) fn force_release(&mut self, lock: LockId) -> CallId {
+        let call = self.next_call();
+        self.input(Input::ForceRelease {
+            call,
+            key: key(lock),
+        });
+        call
+    }
+
+    pub(super) fn spec(&self, lock: LockId) -> LockSpec {
+        let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
+        LockSpec {
+            key: key(lock),
+            name,
+            ttl: self.ttl,
+            fixed: self.fixed,
+            owner: Owner::labelled("host").expect("a short label is valid"),
+            counter: Counter::Dense,
+        }
+    }
+}

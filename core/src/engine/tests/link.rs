@@ -1,0 +1,305 @@
+//! The connection: what is sent when, and which answers count.
+
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, ms};
+use crate::engine::{CallId, Done, Input, LockId, Wait};
+use crate::error::ErrorKind;
+
+#[test]
+fn nothing_is_sent_before_the_store_can_be_reached() {
+    let mut host = Host::unconnected();
+    let never = host.acquire(LOCK, Wait::Never);
+    let forever = host.acquire(LockId(2), Wait::Forever);
+    host.advance(ms(5_000));
+    assert_eq!(host.error(never), ErrorKind::Unavailable);
+    assert!(host.is_open(forever));
+    assert!(host.log.is_empty());
+    host.input(Input::Connected);
+    assert_eq!(
+        host.grant(forever).token.get(),
+        1,
+        "at once, not at the next retry"
+    );
+}
+
+#[test]
+fn only_an_empty_probe_is_sent_before_the_servers_clock_is_known() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    let call = host.acquire(LOCK, Wait::Never);
+    let other = host.acquire(LockId(2), Wait::Never);
+    host.advance(ms(100));
+    assert_eq!(host.log.len(), 1);
+    assert!(host.log[0].batch.is_empty());
+    host.answer_next();
+    assert_eq!(host.ops(), ["acquire", "acquire"]);
+    assert_eq!(host.log.len(), 2, "what waited leaves together");
+    host.answer_next();
+    host.grant(call);
+    host.grant(other);
+}
+
+#[test]
+fn a_probe_that_failed_is_sent_again_with_pauses() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    for _ in 0..10 {
+        host.fail_next(ErrorKind::Unavailable);
+        assert!(host.pending.is_empty(), "not at once");
+        host.advance(ms(1_000));
+        assert_eq!(host.pending.len(), 1);
+    }
+    host.answer_next();
+    host.net = Net::Up;
+    host.hold(LOCK);
+    host.forget();
+    host.advance(ms(5_000));
+    assert!(
+        host.log.is_empty(),
+        "with the clock known there are no probes"
+    );
+}
+
+#[test]
+fn a_probe_without_an_answer_is_sent_again() {
+    let mut host = Host::unconnected();
+    host.net = Net::LoseRequests;
+    host.input(Input::Connected);
+    host.advance(ms(60_000));
+    assert!(
+        host.log.len() > 20 && host.log.len() < 80,
+        "{} in a minute",
+        host.log.len()
+    );
+    assert!(host.log.iter().all(|sent| sent.batch.is_empty()));
+    host.net = Net::Up;
+    host.advance(TIMEOUT + ms(1_000));
+    host.hold(LOCK);
+}
+
+#[test]
+fn a_disconnect_ends_every_attempt_at_once_and_sends_nothing() {
+    let mut host = Host::new();
+    let held = host.hold(LOCK);
+    host.net = Net::Hold;
+    let never = host.acquire(LockId(2), Wait::Never);
+    let forever = host.acquire(LockId(3), Wait::Forever);
+    let renewal = host.renew(LOCK, held.lease);
+    host.forget();
+    host.disconnect();
+    assert_eq!(host.error(never), ErrorKind::Unavailable);
+    assert_eq!(host.error(renewal), ErrorKind::Unavailable);
+    assert!(host.is_open(forever));
+    assert_eq!(host.told(), ["at risk"]);
+    host.advance(ms(2_000));
+    assert!(host.log.is_empty());
+}
+
+#[test]
+fn after_a_reconnect_everything_is_tried_again_at_once() {
+    let mut host = Host::new();
+    let held = host.hold(LOCK);
+    let released = host.hold(LockId(2));
+    host.net = Net::Hold;
+    host.renew(LOCK, held.lease);
+    host.disconnect();
+    let release = host.release(LockId(2), released.lease);
+    let acquire = host.acquire(LockId(3), Wait::Forever);
+    host.advance(ms(5_000));
+    host.net = Net::Up;
+    host.forget();
+    host.input(Input::Connected);
+    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    host.grant(acquire);
+    let mut ops = host.ops();
+    ops.sort_unstable();
+    assert_eq!(ops, ["acquire", "release", "renew"]);
+    assert_eq!(host.log.len(), 2, "a probe, and one batch");
+    assert!(host.told().contains(&"renewed".to_owned()));
+    assert!(host.held_until(LOCK) > held.deadline);
+}
+
+#[test]
+fn a_holder_learns_at_once_that_the_store_cannot_be_reached() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.disconnect();
+    assert_eq!(host.told(), ["acquired 1", "at risk"]);
+}
+
+/// The server may have lost its data, or be another one.
+#[test]
+fn every_lease_is_renewed_after_a_reconnect() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.hold(LockId(2));
+    host.server.flush();
+    host.input(Input::Connected);
+    assert_eq!(host.count("renew"), 2);
+    assert_eq!(
+        host.told()[2..],
+        ["lost: its key was deleted", "lost: its key was deleted"]
+    );
+}
+
+#[test]
+fn an_unanswered_request_is_repeated_when_the_connection_was_replaced() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.take();
+    host.net = Net::Up;
+    host.input(Input::Connected);
+    assert_eq!(host.grant(call).token.get(), 1);
+}
+
+/// It would hand the anchor of one server to another.
+#[test]
+fn answers_from_before_a_reconnect_are_ignored() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let old = host.take();
+    let reply = host.execute(&old);
+    host.input(Input::Connected);
+    host.reply(&old, Ok(reply));
+    assert!(host.is_open(call));
+    assert_eq!(
+        host.log.len(),
+        2,
+        "the acquisition and the probe: there is no anchor yet"
+    );
+    host.answer_all();
+    assert_eq!(host.grant(call).token.get(), 1);
+}
+
+#[test]
+fn the_answer_to_a_probe_from_before_a_disconnect_is_ignored() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    let old = host.take();
+    let reply = host.execute(&old);
+    host.disconnect();
+    host.reply(&old, Ok(reply));
+    let call = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.error(call), ErrorKind::Unavailable);
+    assert_eq!(host.ops(), [""; 0]);
+}
+
+/// A timer of a link that is down would spin the host or send into nowhere.
+#[test]
+fn without_a_link_an_idle_engine_wants_no_time() {
+    let mut host = Host::unconnected();
+    assert_eq!(host.engine.wake_at(), None);
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    assert!(host.engine.wake_at().is_some());
+    host.disconnect();
+    assert_eq!(host.engine.wake_at(), None);
+    host.net = Net::Up;
+    host.input(Input::Connected);
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+#[test]
+fn an_answer_to_a_request_that_never_was_is_ignored() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let mut sent = host.take();
+    let reply = host.execute(&sent);
+    sent.request.0 += 1_000;
+    host.reply(&sent, Ok(reply.clone()));
+    assert!(host.is_open(call));
+    sent.request.0 -= 1_000;
+    host.reply(&sent, Ok(reply.clone()));
+    host.grant(call);
+    host.reply(&sent, Ok(reply));
+    assert_eq!(
+        host.told(),
+        ["acquired 1"],
+        "nor does an answer count twice"
+    );
+}
+
+#[test]
+fn an_answer_that_is_too_short_or_of_another_kind_is_an_error() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let short = host.acquire(LOCK, Wait::Never);
+    let sent = host.take();
+    let mut reply = host.execute(&sent);
+    reply.replies.clear();
+    host.reply(&sent, Ok(reply));
+    assert_eq!(host.error(short), ErrorKind::Store);
+
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let wrong = host.acquire(LOCK, Wait::Never);
+    let sent = host.take();
+    let mut reply = host.execute(&sent);
+    reply.replies = vec![Ok(crate::protocol::Reply::Released)];
+    host.reply(&sent, Ok(reply));
+    assert_eq!(host.error(wrong), ErrorKind::Store);
+}
+
+/// Nothing pins an engine to its host's call numbers but the calls themselves.
+#[test]
+fn cancelling_what_is_not_known_does_nothing() {
+    let mut host = Host::new();
+    host.input(Input::Cancel {
+        lock: None,
+        call: CallId(77),
+    });
+    host.input(Input::Cancel {
+        lock: Some(LOCK),
+        call: CallId(77),
+    });
+    host.hold(LOCK);
+    host.input(Input::Cancel {
+        lock: Some(LOCK),
+        call: CallId(77),
+    });
+    assert_eq!(host.told(), ["acquired 1"]);
+    host.advance(SOON);
+    assert_eq!(host.ops(), ["acquire"]);
+}
+
+/// The answer is old by the time it took. An anchor made of it alone would make every request
+/// of the next moments come late, though an older answer knew better.
+#[test]
+fn a_slow_answer_does_not_make_the_next_request_come_late() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let slow = host.acquire(LOCK, Wait::Never);
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.advance(ms(1_900));
+    host.reply(&sent, Ok(reply));
+    host.grant(slow);
+    let next = host.acquire(LockId(2), Wait::Never);
+    host.advance(ms(200));
+    host.answer_next();
+    host.grant(next);
+}
+
+/// Else the program's own lease, which it had given up, stands in its way.
+#[test]
+fn after_a_reconnect_what_was_released_goes_before_what_is_wanted() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.disconnect();
+    host.release(LOCK, grant.lease);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.forget();
+    host.advance(ms(1_000));
+    host.input(Input::Connected);
+    assert_eq!(
+        host.told(),
+        ["released 1", "acquired 2"],
+        "and nobody else was waited for"
+    );
+    host.grant(call);
+}

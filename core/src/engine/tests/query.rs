@@ -1,0 +1,192 @@
+//! Looking at locks, and freeing other people's.
+
+use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{Done, HolderInfo, Input, Inspection};
+use crate::error::ErrorKind;
+
+fn inspection(done: &Result<Done, crate::Error>) -> &Inspection {
+    match done {
+        Ok(Done::Inspected(inspection)) => inspection,
+        other => panic!("{other:?} is no inspection"),
+    }
+}
+
+#[test]
+fn inspecting_tells_the_holder_the_token_and_the_time_that_is_left() {
+    let mut host = Host::new();
+    let call = host.inspect(LOCK);
+    let free = inspection(host.outcome(call));
+    assert_eq!((free.holder.as_ref(), free.last_token), (None, None));
+
+    let grant = host.hold(LOCK);
+    host.sleep(ms(4_000));
+    let call = host.inspect(LOCK);
+    let HolderInfo {
+        token,
+        remaining,
+        owner,
+    } = inspection(host.outcome(call))
+        .holder
+        .clone()
+        .expect("it is held");
+    assert_eq!((token, owner.label()), (grant.token, "host"));
+    assert_eq!(remaining, Some(ms(26_000)));
+
+    host.release(LOCK, grant.lease);
+    let call = host.inspect(LOCK);
+    let free = inspection(host.outcome(call));
+    assert_eq!(
+        (free.holder.as_ref(), free.last_token),
+        (None, Some(grant.token))
+    );
+}
+
+#[test]
+fn a_lock_that_does_not_expire_is_shown_as_such() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.net = Net::Hold;
+    let call = host.inspect(LOCK);
+    let sent = host.take();
+    let mut reply = host.execute(&sent);
+    for reply in &mut reply.replies {
+        if let Ok(crate::protocol::Reply::Inspected {
+            holder: Some(holder),
+            ..
+        }) = reply
+        {
+            holder.expires = None;
+        }
+    }
+    host.reply(&sent, Ok(reply));
+    let holder = inspection(host.outcome(call)).holder.clone();
+    assert_eq!(holder.expect("it is held").remaining, None);
+}
+
+#[test]
+fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.force_release(LOCK);
+    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+        panic!("{:?} names no holder", host.outcome(call));
+    };
+    assert_eq!(holder.owner.label(), "stranger");
+    assert!(!host.is_taken(LOCK));
+    let again = host.force_release(LOCK);
+    assert_eq!(host.outcome(again), &Ok(Done::ForceReleased(None)));
+}
+
+#[test]
+fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.force_release(LOCK);
+    host.advance(TTL / 3);
+    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+}
+
+#[test]
+fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let start = host.now;
+    let lost = host.inspect(LOCK);
+    host.advance(TIMEOUT);
+    host.net = Net::Up;
+    host.advance(SOON);
+    assert!(inspection(host.outcome(lost)).holder.is_none());
+    host.net = Net::LoseRequests;
+    let begin = host.now;
+    let silent = host.inspect(LOCK);
+    host.advance(PATIENCE * 2);
+    assert_eq!(host.error(silent), ErrorKind::Timeout);
+    assert_eq!(host.answered(silent), begin + PATIENCE);
+    assert!(start < begin && host.engine.is_idle());
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+/// The first may still act, and a second one might free the lock of whoever has it by then.
+#[test]
+fn a_force_release_without_an_answer_fails_and_is_not_repeated() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let start = host.now;
+    let call = host.force_release(LOCK);
+    host.advance(PATIENCE);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(host.answered(call), start + TIMEOUT);
+    assert_eq!(host.ops(), ["force-release"]);
+
+    let call = host.force_release(LOCK);
+    host.disconnect();
+    assert_eq!(host.error(call), ErrorKind::Unavailable);
+}
+
+#[test]
+fn without_a_link_a_question_waits_for_one() {
+    let mut host = Host::new();
+    host.disconnect();
+    let answered = host.inspect(LOCK);
+    host.advance(PATIENCE / 2);
+    host.input(Input::Connected);
+    assert!(host.outcome(answered).is_ok());
+    host.disconnect();
+    let start = host.now;
+    let failed = host.inspect(LOCK);
+    host.advance(PATIENCE * 2);
+    assert_eq!(host.error(failed), ErrorKind::Unavailable);
+    assert_eq!(host.answered(failed), start + PATIENCE);
+}
+
+#[test]
+fn a_question_that_cannot_be_answered_fails_at_once() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    for kind in [ErrorKind::WrongType, ErrorKind::Auth, ErrorKind::Store] {
+        let call = host.inspect(LOCK);
+        host.refuse_next(kind);
+        assert_eq!(host.error(call), kind);
+    }
+}
+
+#[test]
+fn a_question_that_came_late_is_repeated() {
+    let mut host = Host::new();
+    host.epoch += 60_000_000;
+    let call = host.force_release(LOCK);
+    assert!(host.is_open(call));
+    host.advance(SOON);
+    assert_eq!(host.outcome(call), &Ok(Done::ForceReleased(None)));
+}
+
+#[test]
+fn a_cancelled_question_is_not_answered() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.inspect(LOCK);
+    host.input(Input::Cancel { lock: None, call });
+    assert!(host.engine.is_idle());
+    host.answer_all();
+    assert!(host.is_open(call));
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+/// The store did answer: that it is loading. And nothing may be asked for when nobody waits.
+#[test]
+fn when_the_patience_ends_the_last_error_is_told_and_nothing_more_is_sent() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let start = host.now;
+    let call = host.inspect(LOCK);
+    while host.is_open(call) {
+        if !host.pending.is_empty() {
+            host.fail_next(ErrorKind::Unavailable);
+        }
+        let next = host.engine.wake_at().expect("it goes on");
+        host.advance_to(next);
+    }
+    assert_eq!(host.answered(call), start + PATIENCE);
+    assert_eq!(host.error(call), ErrorKind::Unavailable);
+    assert!(host.log.iter().all(|sent| sent.at < start + PATIENCE));
+}

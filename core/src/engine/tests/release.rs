@@ -1,0 +1,226 @@
+//! Giving the lock back.
+
+use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use super::view::key;
+use crate::engine::{Done, Input, Wait};
+use crate::error::ErrorKind;
+
+#[test]
+fn a_release_is_confirmed_by_the_store() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let call = host.release(LOCK, lease);
+    assert!(host.is_open(call) && !host.is_held(LOCK));
+    assert_eq!(host.told(), ["acquired 1"]);
+    host.answer_next();
+    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.told(), ["acquired 1", "released 1"]);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+}
+
+#[test]
+fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.input(Input::Release {
+        call: None,
+        lock: LOCK,
+        lease,
+    });
+    assert_eq!(host.told(), ["acquired 1", "released 1"]);
+    assert!(!host.is_taken(LOCK) && host.done.len() == 1);
+}
+
+#[test]
+fn a_release_of_a_lost_lease_fails_without_a_request() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.server.delete(&key(LOCK));
+    host.advance(TTL / 3);
+    host.forget();
+    let call = host.release(LOCK, lease);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert!(host.log.is_empty());
+}
+
+#[test]
+fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::LoseReplies;
+    let call = host.release(LOCK, lease);
+    assert!(!host.is_taken(LOCK));
+    // Somebody else may have it by then, which is as good.
+    host.stranger_acquires(LOCK, TTL);
+    host.advance(TIMEOUT);
+    host.net = Net::Up;
+    host.advance(SOON);
+    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.told(), ["acquired 1", "released 1"]);
+    assert_eq!(host.count("release"), 2);
+    assert!(host.is_taken(LOCK), "the stranger keeps it");
+}
+
+#[test]
+fn a_release_that_finds_the_lock_gone_or_taken_reports_the_loss() {
+    for (taken, reason) in [
+        (false, "lost: its key was deleted"),
+        (true, "lost: somebody else holds the lock"),
+    ] {
+        let mut host = Host::new();
+        let lease = host.hold(LOCK).lease;
+        host.server.delete(&key(LOCK));
+        if taken {
+            host.stranger_acquires(LOCK, TTL);
+        }
+        let call = host.release(LOCK, lease);
+        assert_eq!(host.error(call), ErrorKind::NotHeld);
+        assert_eq!(host.told(), ["acquired 1", reason]);
+        assert_eq!(host.is_taken(LOCK), taken);
+    }
+}
+
+#[test]
+fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadline() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.net = Net::LoseRequests;
+    let start = host.now;
+    let call = host.release(LOCK, grant.lease);
+    host.advance(TTL);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(host.answered(call), start + PATIENCE);
+    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert_eq!(host.last_told().at, grant.deadline);
+    // A renewal that was under way may have lengthened what the store has.
+    host.advance(TTL);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
+    let mut host = Host::new();
+    host.ttl = ms(3_000);
+    let grant = host.hold(LOCK);
+    host.disconnect();
+    let call = host.release(LOCK, grant.lease);
+    host.advance(TTL);
+    assert_eq!(host.error(call), ErrorKind::Unavailable);
+    assert_eq!(host.answered(call), grant.deadline);
+    assert_eq!(host.told(), ["acquired 1", "at risk", "lost: it expired"]);
+}
+
+#[test]
+fn a_release_that_came_late_is_repeated() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.epoch += 5_000_000;
+    let call = host.release(LOCK, lease);
+    assert!(host.is_open(call) && host.is_taken(LOCK));
+    host.advance(SOON);
+    assert_eq!(host.outcome(call), &Ok(Done::Released));
+}
+
+/// What came late did nothing: if the lock is gone then, it was lost and not released.
+#[test]
+fn a_release_that_came_late_does_not_hide_a_loss() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.epoch += 5_000_000;
+    let call = host.release(LOCK, lease);
+    host.server.delete(&key(LOCK));
+    host.advance(SOON);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+}
+
+/// A release that was never sent did nothing either.
+#[test]
+fn a_release_without_a_link_does_not_hide_a_loss() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.disconnect();
+    let call = host.release(LOCK, lease);
+    host.server.delete(&key(LOCK));
+    host.input(Input::Connected);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "at risk", "lost: its key was deleted"]
+    );
+}
+
+#[test]
+fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.net = Net::Hold;
+    let release = host.release(LOCK, grant.lease);
+    let acquire = host.acquire(LOCK, Wait::Forever);
+    let lost_answer = host.take();
+    host.execute(&lost_answer);
+    host.answer_next();
+    assert_eq!(host.grant(acquire).token.get(), 2);
+    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
+    host.net = Net::Up;
+    host.advance(TTL * 2);
+    assert!(host.is_held(LOCK) && host.count("release") == 1);
+}
+
+#[test]
+fn an_acquisition_right_behind_a_release_succeeds() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.net = Net::Hold;
+    let release = host.release(LOCK, grant.lease);
+    let acquire = host.acquire(LOCK, Wait::Never);
+    host.answer_all();
+    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.grant(acquire).token.get(), 2);
+    assert_eq!(host.told(), ["acquired 1", "released 1", "acquired 2"]);
+}
+
+#[test]
+fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let renewal = host.renew(LOCK, lease);
+    host.release(LOCK, lease);
+    assert_eq!(host.error(renewal), ErrorKind::NotHeld);
+    host.answer_all();
+    assert_eq!(host.told(), ["acquired 1", "released 1"]);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+}
+
+/// It was connected, and the server's clock not known yet: the release stayed in the outbox.
+#[test]
+fn a_release_that_was_never_sent_does_not_hide_a_loss() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::LoseRequests;
+    host.input(Input::Connected);
+    let call = host.release(LOCK, lease);
+    host.server.delete(&key(LOCK));
+    host.net = Net::Up;
+    host.advance(TIMEOUT + ms(1_000));
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+}
+
+/// A renewal that finds the same ends the tenure at once.
+#[test]
+fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let call = host.release(LOCK, lease);
+    host.refuse_next(ErrorKind::WrongType);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: somebody else holds the lock"]
+    );
+}

@@ -1,0 +1,179 @@
+//! Clones of one lock are one owner.
+
+use super::host::{Host, LOCK, Net, TTL, ms};
+use crate::engine::{Done, LockId, Wait};
+use crate::error::ErrorKind;
+
+#[test]
+fn while_it_is_held_the_same_owner_gets_the_same_tenure_without_a_request() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    let second = host.acquire(LOCK, Wait::Forever);
+    assert_eq!(host.grant(second), first);
+    assert_eq!(host.ops(), ["acquire"]);
+    assert_eq!(host.told(), ["acquired 1"]);
+}
+
+#[test]
+fn it_is_held_without_a_link_too() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    host.disconnect();
+    let second = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.grant(second), first);
+}
+
+#[test]
+fn a_shared_tenure_is_freed_with_its_last_lease() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.hold(LOCK);
+    let first = host.release(LOCK, lease);
+    assert_eq!(host.outcome(first), &Ok(Done::Released));
+    assert!(host.is_taken(LOCK) && host.is_held(LOCK));
+    assert_eq!(host.ops(), ["acquire"]);
+    let last = host.release(LOCK, lease);
+    assert_eq!(host.outcome(last), &Ok(Done::Released));
+    assert!(!host.is_taken(LOCK) && !host.is_held(LOCK));
+    assert_eq!(host.told(), ["acquired 1", "released 1"]);
+    let more = host.release(LOCK, lease);
+    assert_eq!(host.error(more), ErrorKind::NotHeld);
+}
+
+#[test]
+fn callers_that_wait_together_share_one_acquisition_and_its_tenure() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let calls = [Wait::Never, Wait::Forever, Wait::Until(host.now + ms(500))];
+    let calls = calls.map(|wait| host.acquire(LOCK, wait));
+    assert_eq!(host.ops(), ["acquire"]);
+    host.answer_next();
+    let grants = calls.map(|call| host.grant(call));
+    assert!(grants.iter().all(|grant| *grant == grants[0]));
+    assert_eq!(host.told(), ["acquired 1"]);
+    host.net = Net::Up;
+    for left in [2, 1, 0] {
+        host.release(LOCK, grants[0].lease);
+        assert_eq!(host.is_taken(LOCK), left > 0);
+    }
+}
+
+#[test]
+fn each_caller_of_one_acquisition_waits_for_as_long_as_it_wanted() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let start = host.now;
+    let forever = host.acquire(LOCK, Wait::Forever);
+    let long = host.acquire(LOCK, Wait::Until(start + ms(777)));
+    let short = host.acquire(LOCK, Wait::Until(start + ms(333)));
+    host.advance(ms(1_000));
+    assert_eq!(host.outcome(short), &Ok(Done::Busy));
+    assert_eq!(host.answered(short), start + ms(333));
+    assert_eq!(host.outcome(long), &Ok(Done::Busy));
+    assert_eq!(host.answered(long), start + ms(777));
+    assert!(host.is_open(forever));
+    assert_eq!(host.told(), ["waiting"]);
+}
+
+/// It would else be told what the store said before it asked.
+#[test]
+fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let forever = host.acquire(LOCK, Wait::Forever);
+    host.sleep(ms(1));
+    let never = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert_eq!(host.ops(), ["acquire", "acquire"]);
+    host.stranger_releases(LOCK);
+    host.sleep(ms(1));
+    let never = host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.grant(never), host.grant(forever), "both have it");
+}
+
+/// The one whose wait ends first ends the attempt that the others share.
+#[test]
+fn a_caller_that_joins_gives_the_store_its_full_time() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let short = host.acquire(LOCK, Wait::Until(host.now + ms(100)));
+    let never = host.acquire(LOCK, Wait::Never);
+    host.advance(ms(200));
+    assert!(host.outcome(short).is_err());
+    assert!(
+        host.is_open(never),
+        "one attempt may take 2 s: {:?}",
+        host.outcome(never)
+    );
+}
+
+#[test]
+fn locks_of_different_names_are_independent() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    let second = host.hold(LockId(2));
+    assert_ne!(first.lease, second.lease);
+    host.release(LOCK, first.lease);
+    assert!(!host.is_held(LOCK) && host.is_held(LockId(2)));
+    let wrong = host.release(LockId(2), first.lease);
+    assert_eq!(
+        host.error(wrong),
+        ErrorKind::NotHeld,
+        "a lease of another tenure"
+    );
+}
+
+/// Two owners of one name in one locker are as strange to each other as two programs.
+#[test]
+fn another_owner_of_the_same_name_waits() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    let call = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    host.advance(ms(100));
+    assert!(host.is_open(call));
+    host.release(LOCK, grant.lease);
+    host.advance(ms(300));
+    assert!(host.grant(call).token > grant.token);
+}
+
+#[test]
+fn too_many_callers_of_one_lock_are_refused_visibly() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let first = host.acquire(LOCK, Wait::Forever);
+    for _ in 0..65_534 {
+        host.acquire(LOCK, Wait::Forever);
+    }
+    let last = host.acquire(LOCK, Wait::Forever);
+    let one_more = host.acquire(LOCK, Wait::Forever);
+    assert_eq!(host.error(one_more), ErrorKind::Overloaded);
+    assert!(host.is_open(first) && host.is_open(last));
+    assert_eq!(host.ops(), ["acquire"]);
+}
+
+#[test]
+fn what_is_held_is_listed_with_the_time_that_is_left() {
+    let mut host = Host::new();
+    host.fixed = true;
+    assert_eq!(host.engine.next_held(host.now, None), None);
+    for id in [3, 5, 9] {
+        host.hold(LockId(id));
+        host.sleep(ms(1_000));
+    }
+    let released = host.held_until(LockId(5));
+    host.stranger_acquires(LockId(4), TTL);
+    host.acquire(LockId(4), Wait::Forever);
+    let mut listed = Vec::new();
+    let mut after = None;
+    while let Some((id, event)) = host.engine.next_held(host.now, after) {
+        listed.push((id.0, event.name().map(|name| name.as_str().to_owned())));
+        after = Some(id);
+    }
+    let name = |id: u64| Some(format!("lock-{id}"));
+    assert_eq!(listed, [(3, name(3)), (5, name(5)), (9, name(9))]);
+    assert!(!host.is_held(LockId(4)) && !host.is_held(LockId(6)) && !host.is_held(LockId(0)));
+    assert!(
+        host.engine.held(released, LockId(5)).is_none(),
+        "over, though nobody told the time"
+    );
+}

@@ -1,0 +1,117 @@
+//! The end of a locker.
+
+use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::{Done, Input, LockId, Wait};
+use crate::error::ErrorKind;
+
+#[test]
+fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.stranger_acquires(LockId(2), TTL);
+    let waiter = host.acquire(LockId(2), Wait::Forever);
+    host.forget();
+    let call = host.shutdown();
+    assert_eq!(host.error(waiter), ErrorKind::Shutdown);
+    assert_eq!(host.told(), ["lost: the locker was shut down"]);
+    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert_eq!(host.ops(), ["release"]);
+    assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
+    assert!(host.engine.is_idle());
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+#[test]
+fn shutting_down_with_nothing_to_do_is_done_at_once() {
+    for mut host in [Host::new(), Host::unconnected()] {
+        let call = host.shutdown();
+        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        let again = host.shutdown();
+        assert_eq!(host.outcome(again), &Ok(Done::ShutDown));
+    }
+}
+
+#[test]
+fn it_is_complete_when_the_store_has_confirmed() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    let released = host.hold(LockId(2)).lease;
+    host.net = Net::Hold;
+    let acquiring = host.acquire(LockId(3), Wait::Forever);
+    let release = host.release(LockId(2), released);
+    let query = host.inspect(LOCK);
+    let call = host.shutdown();
+    assert_eq!(host.error(acquiring), ErrorKind::Shutdown);
+    assert_eq!(host.error(query), ErrorKind::Shutdown);
+    assert!(host.is_open(call) && host.is_open(release));
+    while host.pending.len() > 1 {
+        host.answer_next();
+        assert!(host.is_open(call));
+    }
+    host.answer_next();
+    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert!(
+        [LOCK, LockId(2), LockId(3)]
+            .iter()
+            .all(|id| !host.is_taken(*id))
+    );
+}
+
+#[test]
+fn it_is_complete_after_the_patience_in_any_case() {
+    for connected in [true, false] {
+        let mut host = Host::new();
+        host.hold(LOCK);
+        host.net = Net::LoseRequests;
+        if !connected {
+            host.disconnect();
+        }
+        let start = host.now;
+        let call = host.shutdown();
+        host.advance(ms(9_999));
+        assert!(host.is_open(call));
+        host.advance(ms(1));
+        assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+        assert_eq!(host.answered(call), start + PATIENCE);
+        host.advance(TTL);
+        assert!(host.engine.is_idle(), "and the attempts end with the lease");
+    }
+}
+
+#[test]
+fn everything_after_it_is_refused() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.shutdown();
+    host.forget();
+    for call in [
+        host.acquire(LOCK, Wait::Forever),
+        host.acquire(LockId(2), Wait::Never),
+        host.renew(LOCK, lease),
+        host.inspect(LOCK),
+        host.force_release(LOCK),
+    ] {
+        assert_eq!(host.error(call), ErrorKind::Shutdown);
+    }
+    let release = host.release(LOCK, lease);
+    assert_eq!(
+        host.error(release),
+        ErrorKind::NotHeld,
+        "it was lost by the shutdown"
+    );
+    assert!(host.log.is_empty() && host.events.is_empty());
+}
+
+#[test]
+fn a_reconnect_during_it_lets_the_releases_through() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.disconnect();
+    let call = host.shutdown();
+    host.advance(ms(3_000));
+    assert!(host.is_open(call));
+    host.input(Input::Connected);
+    assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
+    assert!(!host.is_taken(LOCK));
+}

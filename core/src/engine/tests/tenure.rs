@@ -1,0 +1,304 @@
+//! While the lock is held: renewals, and losses.
+
+use super::host::{Host, LOCK, Net, SOON, TTL, ms};
+use super::view::{key, remaining};
+use crate::engine::{Done, LockId, Wait};
+use crate::error::ErrorKind;
+
+#[test]
+fn a_lease_is_renewed_at_a_third_of_its_time_with_jitter() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.advance(TTL * 40);
+    let times = host.times();
+    let gaps: Vec<_> = times
+        .windows(2)
+        .map(|pair| pair[1].since(pair[0]))
+        .collect();
+    assert!(gaps.len() >= 120);
+    assert!(
+        gaps.iter()
+            .all(|gap| *gap >= TTL * 8 / 30 && *gap <= TTL / 3),
+        "{gaps:?}"
+    );
+    let (least, most) = (gaps.iter().min(), gaps.iter().max());
+    assert!(
+        most > least.map(|least| *least + TTL / 30).as_ref(),
+        "no jitter: {gaps:?}"
+    );
+    assert_eq!(
+        host.told().len(),
+        times.len(),
+        "acquired, and renewed each time"
+    );
+    assert!(host.is_held(LOCK));
+}
+
+#[test]
+fn a_renewal_extends_the_deadline() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK).deadline;
+    host.advance(TTL / 3);
+    assert_eq!(host.told(), ["acquired 1", "renewed"]);
+    let deadline = host.held_until(LOCK);
+    assert!(deadline > first);
+    assert_eq!(host.last_told().deadline, Some(deadline));
+}
+
+#[test]
+fn leases_that_are_due_together_are_renewed_in_batches_of_128_at_the_most() {
+    let mut host = Host::new();
+    for id in 0..300 {
+        host.hold(LockId(id));
+    }
+    host.forget();
+    host.sleep(TTL / 3);
+    host.tick();
+    let sizes: Vec<_> = host.log.iter().map(|sent| sent.batch.len()).collect();
+    assert_eq!(sizes, [128, 128, 44]);
+    assert_eq!(host.told().len(), 300);
+    assert!(host.told().iter().all(|told| told == "renewed"));
+}
+
+#[test]
+fn a_fixed_lease_is_not_renewed_by_itself() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let deadline = host.hold(LOCK).deadline;
+    host.advance(TTL);
+    assert_eq!(host.count("renew"), 0);
+    assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    assert!(host.last_told().at <= deadline);
+}
+
+#[test]
+fn a_fixed_lease_is_renewed_by_hand_as_often_as_that() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let grant = host.hold(LOCK);
+    host.advance(TTL / 2);
+    let call = host.renew(LOCK, grant.lease);
+    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    host.advance(TTL / 2);
+    assert!(host.is_held(LOCK));
+    host.advance(TTL / 2);
+    assert!(!host.is_held(LOCK));
+    assert_eq!(host.count("renew"), 1);
+}
+
+#[test]
+fn a_renewal_by_hand_that_fails_is_an_error_and_is_not_repeated() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let grant = host.hold(LOCK);
+    host.net = Net::LoseRequests;
+    let call = host.renew(LOCK, grant.lease);
+    host.advance(TTL / 2);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(host.count("renew"), 1);
+    assert!(host.is_held(LOCK));
+    assert_eq!(host.told(), ["acquired 1", "at risk"]);
+}
+
+#[test]
+fn renewals_by_hand_join_the_one_that_is_under_way() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let calls = [host.renew(LOCK, lease), host.renew(LOCK, lease)];
+    assert_eq!(host.pending.len(), 1);
+    host.answer_next();
+    for call in calls {
+        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    }
+    let wrong = host.renew(LockId(2), lease);
+    assert_eq!(host.error(wrong), ErrorKind::NotHeld);
+}
+
+/// Loss needs no answer, no timer of the network's, nothing but the clock.
+#[test]
+fn without_answers_a_lease_is_at_risk_and_then_lost_before_its_deadline() {
+    let mut host = Host::new();
+    let deadline = host.hold(LOCK).deadline;
+    host.net = Net::LoseRequests;
+    host.advance_to(deadline);
+    let told = host.told();
+    let (last, risks) = told[1..].split_last().expect("something was told");
+    assert_eq!(last, "lost: it expired");
+    assert!(
+        risks.len() >= 4,
+        "retried with growing pauses, not once: {told:?}"
+    );
+    assert!(risks.iter().all(|told| told == "at risk"));
+    let loss = host.last_told().clone();
+    assert!(
+        loss.at < deadline && loss.at + ms(60) > deadline,
+        "at {:?} of {deadline:?}",
+        loss.at
+    );
+    for told in &host.events[1..host.events.len() - 1] {
+        assert!(told.at < loss.at);
+        assert_eq!(remaining(&told.event), Some(deadline.since(told.at)));
+    }
+    assert!(host.count("renew") <= 30, "{} in 20 s", host.count("renew"));
+    assert!(!host.is_held(LOCK));
+}
+
+#[test]
+fn without_a_link_a_lease_is_lost_before_its_deadline() {
+    let mut host = Host::new();
+    let deadline = host.hold(LOCK).deadline;
+    host.disconnect();
+    host.forget();
+    host.advance_to(deadline);
+    assert!(host.log.is_empty());
+    assert_eq!(
+        host.told().last().map(String::as_str),
+        Some("lost: it expired")
+    );
+    assert!(host.last_told().at < deadline);
+}
+
+/// A host that slept learns of the loss before anything else is done for it.
+#[test]
+fn a_host_that_slept_past_the_deadline_finds_the_lease_lost() {
+    for answered in [false, true] {
+        let mut host = Host::new();
+        let deadline = host.hold(LOCK).deadline;
+        host.net = Net::Hold;
+        host.advance(TTL / 3);
+        let renewal = host.take();
+        let reply = host.execute(&renewal);
+        host.now = deadline;
+        assert!(!host.is_held(LOCK), "even before it was told the time");
+        if answered {
+            host.reply(&renewal, Ok(reply));
+        } else {
+            let call = host.acquire(LOCK, Wait::Never);
+            assert!(host.is_open(call), "the old tenure was handed out");
+        }
+        assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
+    }
+}
+
+#[test]
+fn a_renewal_that_failed_is_repeated_soon_and_all_is_well() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.net = Net::Hold;
+    host.advance(TTL / 3);
+    host.fail_next(ErrorKind::Unavailable);
+    assert_eq!(host.told(), ["acquired 1", "at risk"]);
+    host.net = Net::Up;
+    host.advance(SOON);
+    assert_eq!(host.told(), ["acquired 1", "at risk", "renewed"]);
+    host.forget();
+    host.advance(TTL / 6);
+    assert!(host.log.is_empty(), "and it goes on at its own pace");
+}
+
+#[test]
+fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.server.delete(&key(LOCK));
+    host.advance(TTL * 3);
+    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(host.ops(), ["acquire", "renew"]);
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_lease_that_somebody_else_took_is_superseded() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.server.delete(&key(LOCK));
+    host.stranger_acquires(LOCK, TTL * 2);
+    host.advance(TTL * 3);
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: somebody else holds the lock"]
+    );
+    assert_eq!(host.ops(), ["acquire", "renew"]);
+}
+
+#[test]
+fn a_lease_whose_key_became_something_else_is_superseded() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.net = Net::Hold;
+    host.advance(TTL / 3);
+    host.refuse_next(ErrorKind::WrongType);
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: somebody else holds the lock"]
+    );
+}
+
+#[test]
+fn a_call_that_waits_for_a_renewal_hears_of_the_loss() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.server.delete(&key(LOCK));
+    let call = host.renew(LOCK, lease);
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    let again = host.renew(LOCK, lease);
+    assert_eq!(host.error(again), ErrorKind::NotHeld);
+}
+
+#[test]
+fn an_answer_after_the_loss_is_ignored() {
+    let mut host = Host::new();
+    host.ttl = ms(3_000);
+    let deadline = host.hold(LOCK).deadline;
+    host.net = Net::Hold;
+    host.advance_to(deadline - ms(100));
+    let renewal = host.pending.pop_back().expect("a renewal is under way");
+    let reply = host.execute(&renewal);
+    host.advance(ms(200));
+    host.reply(&renewal, Ok(reply));
+    assert_eq!(
+        host.told().last().map(String::as_str),
+        Some("lost: it expired")
+    );
+    assert!(!host.is_held(LOCK));
+}
+
+/// What expired here may live on in the store for a moment; others need not wait for it.
+#[test]
+fn a_lease_that_expired_is_given_back() {
+    let mut host = Host::new();
+    host.fixed = true;
+    host.hold(LOCK);
+    host.advance(ms(29_890));
+    assert_eq!(host.ops(), ["acquire", "release"]);
+    assert!(!host.is_taken(LOCK));
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: it expired"],
+        "and nobody is told of that"
+    );
+    assert!(host.engine.is_idle());
+}
+
+#[test]
+fn a_lease_that_was_released_is_renewed_no_more() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.advance(TTL);
+    host.release(LOCK, lease);
+    host.forget();
+    host.advance(TTL * 2);
+    assert!(host.log.is_empty());
+    assert_eq!(host.engine.wake_at(), None);
+}
+
+#[test]
+fn the_shortest_lease_can_be_kept() {
+    let mut host = Host::new();
+    host.ttl = crate::engine::LockSpec::MIN_TTL;
+    host.hold(LOCK);
+    host.advance(ms(1_000));
+    assert!(host.is_held(LOCK));
+    assert!(host.told()[1..].iter().all(|told| told == "renewed"));
+}

@@ -1,0 +1,146 @@
+//! What came of a story, in short forms to compare with.
+
+use std::time::Duration;
+
+use super::host::{Host, Sent, Told};
+use crate::engine::{CallId, Done, Grant, LockId};
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::name::Name;
+use crate::protocol::{Command, LockKey};
+use crate::time::{ServerTime, Timestamp};
+
+/// What came of it.
+impl Host {
+    /// Forgets what was logged so far.
+    pub(super) fn forget(&mut self) {
+        self.log.clear();
+        self.events.clear();
+        self.done.clear();
+    }
+
+    pub(super) fn grant(&self, call: CallId) -> Grant {
+        match self.outcome(call) {
+            Ok(Done::Acquired(grant)) => *grant,
+            other => panic!("{call:?} was not granted: {other:?}"),
+        }
+    }
+
+    pub(super) fn outcome(&self, call: CallId) -> &Result<Done, Error> {
+        &self
+            .done
+            .get(&call)
+            .unwrap_or_else(|| panic!("{call:?} was not answered"))
+            .1
+    }
+
+    pub(super) fn error(&self, call: CallId) -> ErrorKind {
+        self.outcome(call)
+            .as_ref()
+            .expect_err("the call failed")
+            .kind()
+    }
+
+    /// When a call was answered.
+    pub(super) fn answered(&self, call: CallId) -> Timestamp {
+        self.outcome(call).as_ref().ok();
+        self.done[&call].0
+    }
+
+    pub(super) fn is_open(&self, call: CallId) -> bool {
+        !self.done.contains_key(&call)
+    }
+
+    /// The operations that were sent, in order.
+    pub(super) fn ops(&self) -> Vec<&'static str> {
+        self.log
+            .iter()
+            .flat_map(|sent| &sent.batch)
+            .map(|op| kind(&op.command))
+            .collect()
+    }
+
+    /// When each batch was sent.
+    pub(super) fn times(&self) -> Vec<Timestamp> {
+        self.log.iter().map(|sent| sent.at).collect()
+    }
+
+    /// The events in short.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.events.iter().map(|told| short(&told.event)).collect()
+    }
+
+    /// When each batch with such an operation was sent.
+    pub(super) fn times_of(&self, what: &str) -> Vec<Timestamp> {
+        let has = |sent: &&Sent| sent.batch.iter().any(|op| kind(&op.command) == what);
+        self.log.iter().filter(has).map(|sent| sent.at).collect()
+    }
+
+    /// How many operations of this kind were sent.
+    pub(super) fn count(&self, what: &str) -> usize {
+        self.ops().into_iter().filter(|op| *op == what).count()
+    }
+
+    /// Whether the engine says that the lock is held now.
+    pub(super) fn is_held(&self, lock: LockId) -> bool {
+        self.engine.held(self.now, lock).is_some()
+    }
+
+    /// The deadline of a lock that is held.
+    pub(super) fn held_until(&self, lock: LockId) -> Timestamp {
+        let event = self.engine.held(self.now, lock).expect("the lock is held");
+        match event {
+            LeaseEvent::Acquired { remaining, .. } => self.now + remaining,
+            other => panic!("{other:?} does not say that it is held"),
+        }
+    }
+
+    /// When the store lets go of the lock.
+    pub(super) fn expiry(&self, lock: LockId) -> Option<ServerTime> {
+        self.server
+            .lock_value(self.server_now(), &key(lock))
+            .map(|(_, expires)| expires)
+    }
+
+    /// The newest event and when it came.
+    pub(super) fn last_told(&self) -> &Told {
+        self.events.last().expect("an event came")
+    }
+}
+
+pub(super) fn key(lock: LockId) -> LockKey {
+    let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
+    LockKey::new("test", &name).expect("a short namespace is valid")
+}
+
+pub(super) fn kind(command: &Command) -> &'static str {
+    match command {
+        Command::Acquire(_) => "acquire",
+        Command::Renew { .. } => "renew",
+        Command::Release { .. } => "release",
+        Command::ForceRelease { .. } => "force-release",
+        Command::Inspect { .. } => "inspect",
+    }
+}
+
+fn short(event: &LeaseEvent) -> String {
+    match event {
+        LeaseEvent::Waiting { .. } => "waiting".to_owned(),
+        LeaseEvent::Acquired { token, .. } => format!("acquired {token}"),
+        LeaseEvent::Renewed { .. } => "renewed".to_owned(),
+        LeaseEvent::AtRisk { .. } => "at risk".to_owned(),
+        LeaseEvent::Lost { reason, .. } => format!("lost: {reason}"),
+        LeaseEvent::Released { token, .. } => format!("released {token}"),
+        LeaseEvent::Lagged { missed } => format!("lagged {missed}"),
+    }
+}
+
+/// The time that an event says is left.
+pub(super) fn remaining(event: &LeaseEvent) -> Option<Duration> {
+    match event {
+        LeaseEvent::Acquired { remaining, .. }
+        | LeaseEvent::Renewed { remaining, .. }
+        | LeaseEvent::AtRisk { remaining, .. } => Some(*remaining),
+        _ => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! Five callers want one lock at the same moment, and none waits for ever.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use leasehold::{FencingToken, Locker};
+use leasehold_examples::cli::{self, Interrupt, Outcome, StoreArgs, promise};
+use leasehold_examples::screen::{Screen, time};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const CALLERS: usize = 5;
+const SERVED: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Somewhat more than a third of the patience, so that the third still works when the patience of
+/// the fourth ends, however fast the lock goes from one to the next.
+const WORK: Duration = Duration::from_millis(1_050);
+
+/// Lets five callers ask for one lock at once, work for 1.05 s when they have it, and wait for it
+/// for 3 s at most: exactly three get it, one after the other. Exits with 1 if it came otherwise.
+#[derive(Parser, Clone, Debug)]
+#[command(version)]
+struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What one caller saw.
+struct Told {
+    number: usize,
+    asked: Instant,
+    /// Its token, and since when it had it; unless it gave up.
+    got: Option<(FencingToken, Instant)>,
+    /// When it was done, or gave up.
+    end: Instant,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    cli::exit(run(Args::parse()).await)
+}
+
+async fn run(args: Args) -> Outcome {
+    let mut interrupt = Interrupt::catch()?;
+    let locker = interrupt.or(args.store.connect("five_callers")).await?;
+    let outcome = interrupt.or(play(&locker, args.store.shown())).await;
+    interrupt.shut_down(&locker).await;
+    outcome
+}
+
+async fn play(locker: &Locker, where_locks_are: &str) -> Outcome {
+    let screen = Screen::new();
+    screen.say(format!(
+        "{CALLERS} callers ask at once, work for {} each, and wait for {} at most.",
+        time(WORK),
+        time(PATIENCE)
+    ))?;
+    screen.say(format!("The lock is {where_locks_are}.\n"))?;
+    let events = tokio::spawn(screen.show(locker.events()));
+    let all_are_there = Arc::new(Barrier::new(CALLERS));
+    let mut callers = JoinSet::new();
+    for number in 1..=CALLERS {
+        let (locker, all_are_there) = (locker.clone(), all_are_there.clone());
+        callers.spawn(async move {
+            all_are_there.wait().await;
+            call(screen, &locker, number).await
+        });
+    }
+    let mut told = Vec::new();
+    while let Some(caller) = callers.join_next().await {
+        told.push(caller??);
+    }
+    // Which ends the stream of events.
+    locker.shutdown().await;
+    events.await??;
+
+    told.sort_by_key(|caller| caller.number);
+    screen.title("Who had it when (. waits, # works, x gives up; one sign for 0.1 s)")?;
+    for caller in &told {
+        screen.say(timeline(caller))?;
+    }
+    check(&told)?;
+    screen.say(format!(
+        "\n{SERVED} of {CALLERS} got it, one after the other, with growing tokens; the others gave up \
+         after {}.",
+        time(PATIENCE)
+    ))?;
+    Ok(())
+}
+
+async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
+    let who = format!("caller {number}");
+    // Each its own handle: clones of one are one owner, and do not exclude each other.
+    let lock = locker.lock("desk")?;
+    let asked = Instant::now();
+    let lease = lock.acquire_within(PATIENCE).await?;
+    let Some(lease) = lease else {
+        let end = Instant::now();
+        let details = format!("after {}", time(end.duration_since(asked)));
+        screen.step(&who, "gave up", None, details)?;
+        return Ok(Told {
+            number,
+            asked,
+            got: None,
+            end,
+        });
+    };
+    let (token, from) = (lease.token(), Instant::now());
+    screen.let_events_show().await;
+    screen.step(&who, "works", Some(token), "")?;
+    // The work would be dropped at the moment of a loss.
+    lease.run(sleep(WORK)).await?;
+    let end = Instant::now();
+    screen.step(&who, "done", Some(token), "")?;
+    lease.release().await?;
+    Ok(Told {
+        number,
+        asked,
+        got: Some((token, from)),
+        end,
+    })
+}
+
+fn timeline(caller: &Told) -> String {
+    let asked = caller.asked;
+    let got = caller.got.map(|(_, got)| got.duration_since(asked));
+    let end = caller.end.duration_since(asked);
+    let tenths = |time: Duration| usize::try_from(time.as_millis() / 100).unwrap_or(0);
+    let (bar, words) = match got {
+        Some(got) => (
+            ".".repeat(tenths(got)) + &"#".repeat(tenths(end) - tenths(got)),
+            format!("got it after {}, done after {}", time(got), time(end)),
+        ),
+        None => (
+            ".".repeat(tenths(end)) + "x",
+            format!("gave up after {}", time(end)),
+        ),
+    };
+    format!("  caller {}  {bar:<36}  {words}", caller.number)
+}
+
+fn check(told: &[Told]) -> Outcome {
+    let mut tenures: Vec<_> = told
+        .iter()
+        .filter_map(|caller| caller.got.map(|(token, from)| (from, caller.end, token)))
+        .collect();
+    tenures.sort_by_key(|(from, _, _)| *from);
+    let served = tenures.len();
+    promise(served == SERVED, || {
+        format!("{served} callers got the lock, not {SERVED}")
+    })?;
+    promise(tenures.is_sorted_by(|one, next| one.1 <= next.0), || {
+        "two callers had the lock at the same time".to_owned()
+    })?;
+    let waited = |caller: &Told| caller.end.duration_since(caller.asked);
+    let mut gave_up = told.iter().filter(|caller| caller.got.is_none());
+    promise(gave_up.all(|caller| waited(caller) >= PATIENCE), || {
+        format!("a caller gave up before {}", time(PATIENCE))
+    })?;
+    promise(tenures.is_sorted_by(|one, next| one.2 < next.2), || {
+        "a token was not greater than the one before".to_owned()
+    })
+}
