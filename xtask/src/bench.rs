@@ -10,6 +10,8 @@ use crate::setup::Need;
 pub(crate) enum Benchmark {
     /// A sequential acquire and release, as a ratio to two bare round trips.
     Roundtrip,
+    /// Acquire and release on distinct names by 1 to 256 callers, as a ratio to bare script calls.
+    Pairs,
     /// The bytes that each held lease takes in the process.
     Memory,
 }
@@ -18,6 +20,7 @@ pub(crate) fn main(benchmark: Benchmark) -> Result<()> {
     Need::Redis.ensure()?;
     let name = match benchmark {
         Benchmark::Roundtrip => "roundtrip",
+        Benchmark::Pairs => "pairs",
         Benchmark::Memory => "memory",
     };
     let args = [

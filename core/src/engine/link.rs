@@ -1,6 +1,6 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::clock::Anchor;
@@ -14,15 +14,22 @@ use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 /// The most operations that leave in one script call: it keeps the server from other work for
-/// well below a millisecond, and its text below 256 KiB.
+/// about a millisecond at the most.
 const MAX_BATCH: usize = 128;
+
+/// About how many bytes of keys and arguments leave in one script call.
+const MAX_BATCH_BYTES: usize = 65_536;
+
+/// How many batches may be under way before what comes next waits, to leave together: every
+/// script call costs the client a write and the server a call. With none under way nothing waits.
+const MAX_IN_FLIGHT: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
     pace: Pace,
     wake: Option<Timestamp>,
-    outbox: Vec<Outgoing>,
+    outbox: VecDeque<Outgoing>,
     /// When each was sent, and what is in it.
     requests: BTreeMap<RequestId, (Timestamp, Vec<Origin>)>,
 }
@@ -51,14 +58,15 @@ impl Link {
             state: State::Down(Error::new(ErrorKind::Unavailable, "not connected yet")),
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: None,
-            outbox: Vec::new(),
+            outbox: VecDeque::new(),
             requests: BTreeMap::new(),
         }
     }
 }
 
 impl Engine {
-    /// Queues an operation for this call of `handle`, or fails if there is no link.
+    /// Queues an operation, which leaves at the end of this call of `handle` unless many are under
+    /// way; fails if there is no link.
     pub(super) fn send(
         &mut self,
         origin: Origin,
@@ -68,7 +76,7 @@ impl Engine {
         if let State::Down(error) = &self.link.state {
             return Err(error.clone());
         }
-        self.link.outbox.push(Outgoing {
+        self.link.outbox.push_back(Outgoing {
             origin,
             command,
             give_up,
@@ -99,11 +107,8 @@ impl Engine {
         self.renew_now(|tenure| tenure.pace.failures == 0);
     }
 
-    /// Takes back an operation that still waits for an anchor: one that never acts.
+    /// Takes back an operation that has not left yet: one that never acts.
     pub(super) fn unsend(&mut self, attempt: u64) -> bool {
-        if matches!(self.link.state, State::Up(_)) {
-            return false;
-        }
         let mut waiting = self.link.outbox.iter();
         let place = waiting.position(|out| out.origin.attempt == attempt);
         place.map(|place| self.link.outbox.remove(place)).is_some()
@@ -149,44 +154,41 @@ impl Engine {
         }
     }
 
-    /// Sends what was queued, if the server's clock is known.
+    /// Sends what was queued, if the server's clock is known and not too much is under way.
     pub(super) fn flush(&mut self) {
+        let now = self.now;
+        let oldest = self.link.outbox.front();
+        if oldest.is_some_and(|out| out.give_up <= now) {
+            // What nobody waits for any more must not pile up, nor be sent in vain.
+            self.link.outbox.retain(|out| out.give_up > now);
+        }
         let State::Up(anchor) = self.link.state else {
-            return self.drop_stale();
-        };
-        if self.link.outbox.is_empty() {
             return;
+        };
+        while self.link.requests.len() < MAX_IN_FLIGHT && !self.link.outbox.is_empty() {
+            self.send_batch(anchor);
         }
-        let mut outbox = std::mem::take(&mut self.link.outbox);
-        for chunk in outbox.chunks(MAX_BATCH) {
-            let request = RequestId(self.next_id());
-            let give_up = chunk
-                .iter()
-                .map(|out| out.give_up)
-                .max()
-                .unwrap_or(self.now);
-            let batch = chunk.iter().map(|out| Op {
-                command: out.command.clone(),
-                not_after: anchor.not_after(out.give_up),
-            });
-            let batch = batch.collect();
-            let origins = chunk.iter().map(|out| out.origin).collect();
-            self.link.requests.insert(request, (self.now, origins));
-            self.outputs.push_back(Output::Send {
-                request,
-                batch,
-                give_up,
-            });
-        }
-        outbox.clear();
-        // The buffer is kept for the next time.
-        self.link.outbox = outbox;
     }
 
-    /// Without an anchor nothing leaves; what nobody waits for any more must not pile up.
-    fn drop_stale(&mut self) {
-        let now = self.now;
-        self.link.outbox.retain(|out| out.give_up > now);
+    fn send_batch(&mut self, anchor: Anchor) {
+        let request = RequestId(self.next_id());
+        let count = batch_len(&self.link.outbox);
+        let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut give_up = self.now;
+        for out in self.link.outbox.drain(..count) {
+            give_up = give_up.max(out.give_up);
+            origins.push(out.origin);
+            batch.push(Op {
+                command: out.command,
+                not_after: anchor.not_after(out.give_up),
+            });
+        }
+        self.link.requests.insert(request, (self.now, origins));
+        self.outputs.push_back(Output::Send {
+            request,
+            batch,
+            give_up,
+        });
     }
 
     fn probe(&mut self) {
@@ -287,4 +289,19 @@ impl Engine {
             self.retry_query(call);
         }
     }
+}
+
+/// How many of these leave together.
+fn batch_len(outbox: &VecDeque<Outgoing>) -> usize {
+    let mut bytes = 0;
+    let fits = |out: &&Outgoing| {
+        bytes += out.command.size();
+        bytes <= MAX_BATCH_BYTES
+    };
+    outbox
+        .iter()
+        .take(MAX_BATCH)
+        .take_while(fits)
+        .count()
+        .max(1)
 }

@@ -44,12 +44,12 @@ pub(super) struct Flight {
     pub(super) give_up: Timestamp,
 }
 
-/// Between 80 and 100 % of a duration. `round` makes it differ from one time to the next.
+/// Between 85 and 100 % of a duration. `round` makes it differ from one time to the next.
 pub(super) fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
     let [high, low] =
         [seed.0 >> 64, seed.0].map(|half| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(0));
     let mixed = mix(high ^ low ^ u64::from(round));
-    let parts = 800 + u32::try_from(mixed % 201).unwrap_or(0);
+    let parts = 850 + u32::try_from(mixed % 151).unwrap_or(0);
     duration / 1_000 * parts
 }
 
@@ -66,15 +66,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_spreads_over_the_last_fifth() {
+    fn jitter_spreads_over_the_last_15_percent() {
         let whole = Duration::from_secs(10);
         let times: Vec<_> = (0..1_000).map(|i| jitter(whole, LeaseId(77), i)).collect();
         assert!(
             times
                 .iter()
-                .all(|time| *time >= whole * 4 / 5 && *time <= whole)
+                .all(|time| *time >= whole * 85 / 100 && *time <= whole)
         );
-        assert!(times.iter().any(|time| *time < whole * 84 / 100));
+        assert!(times.iter().any(|time| *time < whole * 88 / 100));
         assert!(times.iter().any(|time| *time > whole * 96 / 100));
     }
 

@@ -241,11 +241,14 @@ impl Engine {
     }
 }
 
+/// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
+/// one locker's leases leave together.
 fn next_renewal(spec: &LockSpec, lease: LeaseId, sent: Timestamp) -> Timestamp {
     // The moment itself makes the jitter differ from one renewal to the next.
-    #[allow(clippy::cast_possible_truncation)]
-    let round = sent.as_nanos() as u32;
-    sent + jitter(spec.ttl / 3, lease, round)
+    let round = u32::try_from(sent.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
+    let next = sent + jitter(spec.ttl / 3, lease, round);
+    let grid = u64::try_from(spec.ttl.as_nanos() / 64).unwrap_or(u64::MAX);
+    Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
 }
 
 pub(super) fn not_held() -> Error {

@@ -124,6 +124,17 @@ impl Command {
     }
 }
 
+impl Command {
+    /// About how many bytes it takes to send.
+    pub(crate) fn size(&self) -> usize {
+        const WORDS: usize = 128;
+        match self {
+            Self::Acquire(acquire) => WORDS + 2 * acquire.key.size() + acquire.owner.label().len(),
+            other => WORDS + 2 * other.key().size(),
+        }
+    }
+}
+
 /// A command with the moment, on the server's clock, past which it must do nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Op {

@@ -46,6 +46,10 @@ impl LockKey {
         Ok(Self(tag.into()))
     }
 
+    pub(super) fn size(&self) -> usize {
+        self.0.len()
+    }
+
     /// The key of the lock itself.
     pub fn lock(&self) -> String {
         format!("{}:lock", self.0)

@@ -2,7 +2,11 @@
 //!
 //! - `roundtrip`: a sequential acquire and release, as a ratio to two bare round trips on the
 //!   same connection: rounds of both in turn, the median of the rounds' medians.
+//! - `pairs`: acquire and release on distinct names by 1, 16, 64 and 256 callers, as a ratio to
+//!   the same number of bare script calls on the same connection.
 //! - `memory`: the bytes that each held lease takes in the process.
+
+#![allow(clippy::cast_precision_loss)]
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -22,7 +26,8 @@ async fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("roundtrip") => roundtrip().await,
         Some("memory") => memory().await,
-        _ => Err("name a benchmark: roundtrip or memory".into()),
+        Some("pairs") => pairs().await,
+        _ => Err("name a benchmark: roundtrip, pairs or memory".into()),
     }
 }
 
@@ -76,6 +81,72 @@ async fn roundtrip() -> Result<()> {
         last = calls;
     }
     Ok(())
+}
+
+async fn pairs() -> Result<()> {
+    let server = RedisServer::start().await;
+    let config = fred::types::config::Config::from_url(&server.url())?;
+    let client = fred::types::Builder::from_config(config).build()?;
+    client.init().await?;
+    let locker = Locker::with_fred(client.clone()).await?;
+    let sha: String = client.script_load("return ARGV[1]").await?;
+    println!("callers  two bare scripts  acquire+release  ratio  operations per script call");
+    for callers in [1, 16, 64, 256] {
+        let (mut bare, mut leases, mut packed) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..=ROUNDS {
+            let calls = thousand_per_second(callers, async |caller| {
+                for _ in 0..2 {
+                    let key = format!("bench-{caller}");
+                    client.evalsha::<(), _, _, _>(&sha, key, "a").await?;
+                }
+                Ok(())
+            });
+            let calls = calls.await?;
+            let mut admin = Admin::connect(&server).await;
+            let before = admin.script_calls().await;
+            let pairs = thousand_per_second(callers, async |caller| {
+                let lock = locker.lock(format!("bench-{caller}"))?;
+                Ok(lock.acquire().await?.release().await?)
+            });
+            let pairs = pairs.await?;
+            let scripts = admin.script_calls().await - before;
+            if round > 0 {
+                bare.push(calls);
+                leases.push(pairs);
+                packed.push(2.0 * PAIRS as f64 / scripts as f64);
+            }
+        }
+        let [bare, leases, packed] = [bare, leases, packed].map(middle);
+        println!(
+            "{callers:>7}  {bare:>12.1} k/s  {leases:>11.1} k/s  {:>5.2}  {packed:>8.1}",
+            leases / bare
+        );
+    }
+    Ok(())
+}
+
+/// How many thousand times a second `callers` tasks do the work, `PAIRS` times in all.
+async fn thousand_per_second(
+    callers: usize,
+    work: impl AsyncFn(usize) -> Result<()>,
+) -> Result<f64> {
+    let begin = Instant::now();
+    let tasks = (0..callers).map(|caller| {
+        let work = &work;
+        async move {
+            for _ in 0..PAIRS / callers {
+                work(caller).await?;
+            }
+            Result::Ok(())
+        }
+    });
+    futures::future::try_join_all(tasks).await?;
+    Ok((PAIRS / callers * callers) as f64 / begin.elapsed().as_secs_f64() / 1e3)
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 async fn memory() -> Result<()> {

@@ -1,7 +1,10 @@
 //! Nothing grows without end, and nothing spins.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::{Input, LockId, Wait};
+use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::error::ErrorKind;
+use crate::name::Name;
+use crate::protocol::LockKey;
 use crate::time::Timestamp;
 
 /// A host whose store is connected and does not tell its time.
@@ -133,4 +136,68 @@ fn a_wait_that_is_over_already_ends_with_the_next_tick() {
     assert!(!host.is_open(call));
     host.advance(TTL * 2);
     assert!(host.engine.is_idle());
+}
+
+/// While a few batches are under way what comes next waits, and leaves together.
+#[test]
+fn under_load_operations_leave_together() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    for lock in 1..=300 {
+        host.acquire(LockId(lock), Wait::Forever);
+    }
+    let lens =
+        |host: &Host| -> Vec<usize> { host.pending.iter().map(|sent| sent.batch.len()).collect() };
+    assert_eq!(lens(&host), [1, 1, 1, 1], "the first wait for nothing");
+    for expected in [128, 128, 40] {
+        let sent = host.take();
+        let reply = host.execute(&sent);
+        host.reply(&sent, Ok(reply));
+        assert_eq!(lens(&host).last(), Some(&expected));
+    }
+}
+
+#[test]
+fn a_batch_is_bounded_in_bytes_too() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    for lock in 1..=104 {
+        let name = Name::new(format!("{lock:0512}")).expect("512 bytes are a name");
+        let key = LockKey::new("ns", &name).expect("a valid namespace");
+        let spec = LockSpec {
+            name,
+            key,
+            ..host.spec(LOCK)
+        };
+        host.acquire_spec(LockId(lock), spec, Wait::Forever);
+    }
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.reply(&sent, Ok(reply));
+    let last = host
+        .pending
+        .back()
+        .expect("the next batch left")
+        .batch
+        .clone();
+    let bytes: usize = last.iter().map(|op| op.command.size()).sum();
+    assert!((33_000..=65_536).contains(&bytes), "{bytes} bytes");
+}
+
+/// Catches an operation that was queued behind others and forgotten there.
+#[test]
+fn what_waits_behind_others_is_given_up_in_time() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    for lock in 1..=10 {
+        host.acquire(LockId(lock), Wait::Forever);
+    }
+    let call = host.acquire(LockId(11), Wait::Until(host.now + ms(100)));
+    host.advance(ms(100));
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(
+        host.pending.len(),
+        4,
+        "what was never sent needs no release"
+    );
 }

@@ -162,8 +162,12 @@ impl Host {
 
     /// Acquires the name of one lock as the owner of another.
     pub(super) fn acquire_as(&mut self, lock: LockId, name: LockId, wait: Wait) -> CallId {
+        self.acquire_spec(lock, self.spec(name), wait)
+    }
+
+    pub(super) fn acquire_spec(&mut self, lock: LockId, spec: LockSpec, wait: Wait) -> CallId {
         let call = self.next_call();
-        let spec = Arc::new(self.spec(name));
+        let spec = Arc::new(spec);
         let lease = LeaseId(u128::from(call.0));
         self.input(Input::Acquire {
             call,
