@@ -122,10 +122,9 @@ impl FredStore {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
-        let call = protocol::encode(batch);
-        let answer = match self.run("EVALSHA", &self.sha, &call, give_up).await {
+        let answer = match self.run("EVALSHA", &self.sha, batch, give_up).await {
             Err(error) if error.details().starts_with("NOSCRIPT") => {
-                self.run("EVAL", protocol::SCRIPT, &call, give_up).await
+                self.run("EVAL", protocol::SCRIPT, batch, give_up).await
             }
             answer => answer,
         };
@@ -139,15 +138,14 @@ impl FredStore {
         &self,
         command: &'static str,
         script: &str,
-        call: &ScriptCall,
+        batch: &[Op],
         give_up: Timestamp,
     ) -> Result<Vec<Bytes>, FredError> {
-        let keys = i64::try_from(call.keys.len()).unwrap_or(i64::MAX);
-        let mut args: Vec<Value> = Vec::with_capacity(2 + call.keys.len() + call.args.len());
+        let ScriptCall { keys, args: rest } = protocol::encode(batch);
+        let mut args: Vec<Value> = Vec::with_capacity(2 + keys.len() + rest.len());
         args.push(script.into());
-        args.push(keys.into());
-        args.extend(call.keys.iter().map(|key| Value::from(key.as_str())));
-        args.extend(call.args.iter().map(|arg| Value::from(arg.as_str())));
+        args.push(i64::try_from(keys.len()).unwrap_or(i64::MAX).into());
+        args.extend(keys.into_iter().chain(rest).map(Value::from));
         let options = options(give_up.since(rt::now()).max(Duration::from_millis(1)));
         // The script is the first argument; the first key is what decides on a cluster's node.
         let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);

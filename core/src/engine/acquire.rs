@@ -150,7 +150,7 @@ impl Engine {
             Phase::Idle => {
                 let mut acquiring = Acquiring::new(lease, now);
                 acquiring.add(caller);
-                lock.phase = Phase::Acquiring(acquiring);
+                lock.phase = Phase::Acquiring(Box::new(acquiring));
                 self.attempt(id);
             }
         }

@@ -15,14 +15,14 @@ use crate::time::{ServerTime, Timestamp};
 
 /// The most operations that leave in one script call: it keeps the server from other work for
 /// about a millisecond at the most.
-const MAX_BATCH: usize = 128;
+pub(super) const MAX_BATCH: usize = 128;
 
 /// About how many bytes of keys and arguments leave in one script call.
-const MAX_BATCH_BYTES: usize = 65_536;
+pub(super) const MAX_BATCH_BYTES: usize = 65_536;
 
 /// How many batches may be under way before what comes next waits, to leave together: every
 /// script call costs the client a write and the server a call. With none under way nothing waits.
-const MAX_IN_FLIGHT: usize = 4;
+pub(super) const MAX_IN_FLIGHT: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Link {

@@ -128,7 +128,8 @@ struct Lock {
 #[derive(Debug)]
 enum Phase {
     Idle,
-    Acquiring(Acquiring),
+    /// In a box, since most locks of a large locker are held.
+    Acquiring(Box<Acquiring>),
     Held(Tenure),
 }
 

@@ -3,7 +3,8 @@
 //! - `roundtrip`: a sequential acquire and release, as a ratio to two bare round trips on the
 //!   same connection: rounds of both in turn, the median of the rounds' medians.
 //! - `pairs`: acquire and release on distinct names by 1, 16, 64 and 256 callers, as a ratio to
-//!   the same number of bare script calls on the same connection.
+//!   the same number of bare script calls, and to `SET NX PX` with a script that compares and
+//!   deletes, on the same connection.
 //! - `memory`: the bytes that each held lease takes in the process.
 
 #![allow(clippy::cast_precision_loss)]
@@ -17,8 +18,12 @@ use leasehold_tests::{Admin, RedisServer};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+/// What people write themselves, beside `SET NX PX`.
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+                                  return redis.call('DEL', KEYS[1]) end return 0";
+
 const ROUNDS: usize = 11;
-const PAIRS: usize = 2_000;
+const PAIRS: usize = 5_120;
 const LEASES: usize = 50_000;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -90,9 +95,10 @@ async fn pairs() -> Result<()> {
     client.init().await?;
     let locker = Locker::with_fred(client.clone()).await?;
     let sha: String = client.script_load("return ARGV[1]").await?;
-    println!("callers  two bare scripts  acquire+release  ratio  operations per script call");
+    let plain: String = client.script_load(COMPARE_AND_DELETE).await?;
+    println!("callers  two bare scripts  SET NX+delete  acquire+release  ratios      per call");
     for callers in [1, 16, 64, 256] {
-        let (mut bare, mut leases, mut packed) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut bare, mut plainly, mut leases, mut packed] = [const { Vec::new() }; 4];
         for round in 0..=ROUNDS {
             let calls = thousand_per_second(callers, async |caller| {
                 for _ in 0..2 {
@@ -102,6 +108,15 @@ async fn pairs() -> Result<()> {
                 Ok(())
             });
             let calls = calls.await?;
+            let sets = thousand_per_second(callers, async |caller| {
+                let key = format!("plain-{caller}");
+                let (expire, only) = (Some(Expiration::PX(30_000)), Some(SetOptions::NX));
+                client
+                    .set::<(), _, _>(&key, "id", expire, only, false)
+                    .await?;
+                Ok(client.evalsha::<(), _, _, _>(&plain, key, "id").await?)
+            });
+            let sets = sets.await?;
             let mut admin = Admin::connect(&server).await;
             let before = admin.script_calls().await;
             let pairs = thousand_per_second(callers, async |caller| {
@@ -112,14 +127,17 @@ async fn pairs() -> Result<()> {
             let scripts = admin.script_calls().await - before;
             if round > 0 {
                 bare.push(calls);
+                plainly.push(sets);
                 leases.push(pairs);
                 packed.push(2.0 * PAIRS as f64 / scripts as f64);
             }
         }
-        let [bare, leases, packed] = [bare, leases, packed].map(middle);
+        let [bare, plainly, leases, packed] = [bare, plainly, leases, packed].map(middle);
         println!(
-            "{callers:>7}  {bare:>12.1} k/s  {leases:>11.1} k/s  {:>5.2}  {packed:>8.1}",
-            leases / bare
+            "{callers:>7}  {bare:>12.1} k/s  {plainly:>9.1} k/s  {leases:>11.1} k/s  \
+             {:.2}, {:.2}  {packed:>6.1}",
+            leases / bare,
+            leases / plainly,
         );
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Nothing grows without end, and nothing spins.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::link::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Name;
@@ -143,16 +144,15 @@ fn a_wait_that_is_over_already_ends_with_the_next_tick() {
 fn under_load_operations_leave_together() {
     let mut host = Host::new();
     host.net = Net::Hold;
-    for lock in 1..=300 {
-        host.acquire(LockId(lock), Wait::Forever);
+    for lock in 1..=MAX_IN_FLIGHT + 2 * MAX_BATCH + 40 {
+        host.acquire(LockId(lock as u64), Wait::Forever);
     }
     let lens =
         |host: &Host| -> Vec<usize> { host.pending.iter().map(|sent| sent.batch.len()).collect() };
-    assert_eq!(lens(&host), [1, 1, 1, 1], "the first wait for nothing");
-    for expected in [128, 128, 40] {
-        let sent = host.take();
-        let reply = host.execute(&sent);
-        host.reply(&sent, Ok(reply));
+    let first = vec![1; MAX_IN_FLIGHT];
+    assert_eq!(lens(&host), first, "the first wait for nothing");
+    for expected in [MAX_BATCH, MAX_BATCH, 40] {
+        host.answer_next();
         assert_eq!(lens(&host).last(), Some(&expected));
     }
 }
@@ -161,7 +161,7 @@ fn under_load_operations_leave_together() {
 fn a_batch_is_bounded_in_bytes_too() {
     let mut host = Host::new();
     host.net = Net::Hold;
-    for lock in 1..=104 {
+    for lock in 1..=MAX_IN_FLIGHT + MAX_BATCH {
         let name = Name::new(format!("{lock:0512}")).expect("512 bytes are a name");
         let key = LockKey::new("ns", &name).expect("a valid namespace");
         let spec = LockSpec {
@@ -169,19 +169,16 @@ fn a_batch_is_bounded_in_bytes_too() {
             key,
             ..host.spec(LOCK)
         };
-        host.acquire_spec(LockId(lock), spec, Wait::Forever);
+        host.acquire_spec(LockId(lock as u64), spec, Wait::Forever);
     }
-    let sent = host.take();
-    let reply = host.execute(&sent);
-    host.reply(&sent, Ok(reply));
-    let last = host
-        .pending
-        .back()
-        .expect("the next batch left")
-        .batch
-        .clone();
-    let bytes: usize = last.iter().map(|op| op.command.size()).sum();
-    assert!((33_000..=65_536).contains(&bytes), "{bytes} bytes");
+    host.answer_next();
+    let last = host.pending.back().expect("the next batch left");
+    assert!(last.batch.len() < MAX_BATCH);
+    let bytes: usize = last.batch.iter().map(|op| op.command.size()).sum();
+    assert!(
+        bytes <= MAX_BATCH_BYTES && bytes > MAX_BATCH_BYTES / 2,
+        "{bytes} bytes"
+    );
 }
 
 /// Catches an operation that was queued behind others and forgotten there.
@@ -189,15 +186,15 @@ fn a_batch_is_bounded_in_bytes_too() {
 fn what_waits_behind_others_is_given_up_in_time() {
     let mut host = Host::new();
     host.net = Net::Hold;
-    for lock in 1..=10 {
-        host.acquire(LockId(lock), Wait::Forever);
+    for lock in 1..=MAX_IN_FLIGHT + 6 {
+        host.acquire(LockId(lock as u64), Wait::Forever);
     }
-    let call = host.acquire(LockId(11), Wait::Until(host.now + ms(100)));
+    let call = host.acquire(LockId(1_000), Wait::Until(host.now + ms(100)));
     host.advance(ms(100));
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(
         host.pending.len(),
-        4,
+        MAX_IN_FLIGHT,
         "what was never sent needs no release"
     );
 }
