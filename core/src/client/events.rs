@@ -21,6 +21,22 @@ use crate::event::LeaseEvent;
 ///   when the locker is shut down or gone.
 ///
 /// Every reader gets every event; readers do not hold up each other, or the locks.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+/// # let locker = leasehold::Locker::in_memory();
+/// use futures::StreamExt;
+/// use leasehold::LeaseEvent;
+///
+/// let lock = locker.lock("orders/42")?;
+/// let lease = lock.acquire().await?;
+/// let mut events = lock.events();
+/// match events.next().await {
+///     Some(LeaseEvent::Acquired { token, .. }) => assert_eq!(token, lease.token()),
+///     other => unreachable!("{other:?}: the current state comes first"),
+/// }
+/// # Ok(()) }
+/// ```
 #[pin_project(PinnedDrop)]
 #[must_use = "streams do nothing unless they are polled"]
 pub struct LeaseEvents {

@@ -45,16 +45,42 @@ impl Lease {
     }
 
     /// What is locked.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// assert_eq!(lease.name().as_str(), "orders/42");
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &Name {
         self.lock.name()
     }
 
     /// The tenure's token, greater than that of every earlier tenure of the name.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?;
+    /// let first = lock.acquire().await?.token();
+    /// let second = lock.acquire().await?.token();
+    /// assert!(second > first);
+    /// # Ok(()) }
+    /// ```
     pub fn token(&self) -> FencingToken {
         self.hold.state.token
     }
 
     /// The time until the deadline; zero once the lease is lost. No I/O.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// println!("{:?} until the deadline", lease.remaining());
+    /// # Ok(()) }
+    /// ```
     pub fn remaining(&self) -> Duration {
         self.hold.state.remaining()
     }
@@ -62,6 +88,16 @@ impl Lease {
     /// Whether the lease is held, as far as can be known here. No I/O: it is false from the
     /// deadline on, whatever the network does. True may be out of date by the time it is looked
     /// at; only a guard at the storage is proof against that.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(lease.is_valid());
+    /// locker.shutdown().await;
+    /// assert!(!lease.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub fn is_valid(&self) -> bool {
         self.hold.state.lost().is_none()
     }
@@ -116,6 +152,19 @@ impl Lease {
     /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
     /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost;
     /// after another error the lease may or may not have been extended, and may be renewed again.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(500)).fixed();
+    /// let lease = lock.acquire().await?;
+    /// tokio::time::sleep(Duration::from_millis(200)).await;
+    /// lease.renew().await?;
+    /// assert!(lease.remaining() > Duration::from_millis(400));
+    /// # Ok(()) }
+    /// ```
     pub async fn renew(&self) -> Result<(), Error> {
         self.hold.renew().await.map(drop)
     }
@@ -127,6 +176,15 @@ impl Lease {
     /// held the lock while you worked. After another error the store has not confirmed; the
     /// release is tried on in the background, and the lock ends by its time to live. Dropping
     /// the future does not stop the release.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// lease.release().await?;
+    /// assert!(locker.inspect("orders/42").await?.holder.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn release(self) -> Result<(), Error> {
         let Self { hold, lock } = self;
         let released = hold.release().await.map(drop);

@@ -86,6 +86,20 @@ impl Lock {
     ///
     /// A time out of bounds is told by [`acquire`](Self::acquire), as
     /// [`ErrorKind::Config`](crate::ErrorKind::Config).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(5));
+    /// let lease = lock.acquire().await?;
+    /// assert!(lease.remaining() <= Duration::from_secs(5));
+    ///
+    /// let error = lock.ttl(Duration::ZERO).acquire().await.unwrap_err();
+    /// assert!(error.is_config());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|spec| {
@@ -101,6 +115,17 @@ impl Lock {
     }
 
     /// Leases end by themselves after the time to live, unless [`Lease::renew`] is called.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
+    /// let lease = lock.acquire().await?;
+    /// assert_eq!(lease.lost().await, leasehold::LossReason::Expired);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fixed(self) -> Self {
         self.with(|spec| {
@@ -114,6 +139,20 @@ impl Lock {
     /// superseded. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
     /// [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
     /// each other.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use leasehold::Locker;
+    ///
+    /// let crashed = Locker::connect("memory://docs-owner").await?;
+    /// let lease = crashed.lock("job")?.owner("job-7").acquire().await?;
+    ///
+    /// let restarted = Locker::connect("memory://docs-owner").await?;
+    /// let again = restarted.lock("job")?.owner("job-7").try_acquire().await?;
+    /// assert!(again.unwrap().token() > lease.token());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(self, owner: impl AsRef<str>) -> Self {
         self.with(|spec| {
@@ -124,6 +163,14 @@ impl Lock {
 
     /// Tokens count 1, 2, 3, … instead of following the server's clock. They fall back if the
     /// store loses its data, so this is for stores that do not, and for names that always use it.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?.dense_tokens();
+    /// assert_eq!(lock.acquire().await?.token().get(), 1);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn dense_tokens(self) -> Self {
         self.with(|spec| {
@@ -133,6 +180,13 @@ impl Lock {
     }
 
     /// What is locked.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// assert_eq!(locker.lock("orders/42")?.name().as_str(), "orders/42");
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &Name {
         &self.handle.name
     }
@@ -146,6 +200,14 @@ impl Lock {
     ///
     /// Cancel-safe: a dropped call leaves no lock behind, beyond its time to live if the store
     /// cannot be reached.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(lease.is_valid());
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire(&self) -> Result<Lease, Error> {
         match self.ask(Wait::Forever).await? {
             Some(lease) => Ok(lease),
@@ -155,12 +217,34 @@ impl Lock {
 
     /// Takes the lock if it is free; `None` if somebody else holds it. One round trip. Errors
     /// and cancel safety as of [`acquire`](Self::acquire), but it tries only once.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let held = locker.lock("orders/42")?.try_acquire().await?;
+    /// assert!(held.is_some());
+    /// assert!(locker.lock("orders/42")?.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn try_acquire(&self) -> Result<Option<Lease>, Error> {
         self.ask(Wait::Never).await
     }
 
     /// Waits so long for the lock; `None` if somebody else held it all the time. An error as of
     /// [`acquire`](Self::acquire) if the store gave no answer in the end. Cancel-safe.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let held = locker.lock("orders/42")?.acquire().await?;
+    /// let other = locker.lock("orders/42")?;
+    /// assert!(other.acquire_within(Duration::from_millis(100)).await?.is_none());
+    /// drop(held);
+    /// assert!(other.acquire_within(Duration::from_secs(3)).await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire_within(&self, time: Duration) -> Result<Option<Lease>, Error> {
         if time.is_zero() {
             return self.try_acquire().await;

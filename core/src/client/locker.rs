@@ -99,6 +99,18 @@ impl Locker {
     }
 
     /// The events of all locks of this locker: see [`LeaseEvents`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::StreamExt;
+    ///
+    /// let mut events = locker.events();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let event = events.next().await.unwrap();
+    /// assert_eq!(event.token(), Some(lease.token()));
+    /// # Ok(()) }
+    /// ```
     pub fn events(&self) -> LeaseEvents {
         LeaseEvents::new(self.core.shared.clone(), None)
     }
@@ -157,6 +169,16 @@ impl Locker {
     /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one. Returns
     /// when the store has confirmed it, or after the [patience](Builder::patience) for a store
     /// that does not answer.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// locker.shutdown().await;
+    /// assert_eq!(lease.lost().await, leasehold::LossReason::Shutdown);
+    /// assert!(locker.lock("orders/42")?.acquire().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn shutdown(&self) {
         let shared = &self.core.shared;
         // The answer says nothing: what the store did not confirm ends by its time to live.
