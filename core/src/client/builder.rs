@@ -105,8 +105,9 @@ impl Builder {
     }
 
     /// Uses a fred client that the program has and that is connected (`init` was awaited). Its
-    /// settings and its connection stay the program's: give it a reconnection policy. Errors as
-    /// of [`connect`](Self::connect).
+    /// settings and its connection stay the program's: give it a reconnection policy, and an
+    /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
+    /// has gone silent. Errors as of [`connect`](Self::connect).
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;

@@ -1,14 +1,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project::pin_project;
 
 use super::Lock;
-use crate::driver::{Hold, HoldState};
+use crate::driver::Hold;
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
@@ -135,17 +134,11 @@ impl Lease {
     /// assert_eq!(lost.reason, leasehold::LossReason::Expired);
     /// # Ok(()) }
     /// ```
-    pub fn run<F: Future>(&self, work: F) -> Run<F> {
-        let state = self.hold.state.clone();
-        let lost = Box::pin({
-            let state = state.clone();
-            async move { state.until_lost().await }
-        });
+    pub fn run<F: Future>(&self, work: F) -> Run<'_, F> {
         Run {
             work,
-            lost,
-            state,
-            name: self.name().clone(),
+            lost: Box::pin(self.hold.state.until_lost()),
+            lease: self,
         }
     }
 
@@ -216,31 +209,38 @@ pub struct Lost {
     pub reason: LossReason,
 }
 
-/// The future of [`Lease::run`]. It borrows nothing.
+/// The future of [`Lease::run`]. It borrows the lease, which so cannot be released meanwhile.
 #[pin_project]
 #[must_use = "futures do nothing unless they are awaited"]
-pub struct Run<F> {
+pub struct Run<'a, F> {
     #[pin]
     work: F,
-    lost: Pin<Box<dyn Future<Output = LossReason> + Send>>,
-    state: Arc<HoldState>,
-    name: Name,
+    /// Wakes the task at the loss.
+    lost: Pin<Box<dyn Future<Output = LossReason> + Send + 'a>>,
+    lease: &'a Lease,
 }
 
-impl<F: Future> Future for Run<F> {
+impl<F: Future> Future for Run<'_, F> {
     type Output = Result<F::Output, Lost>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        // The loss is looked at first: past the deadline no further step of the work is taken.
-        if let Poll::Ready(reason) = this.lost.as_mut().poll(context) {
-            let (name, token) = (this.name.clone(), this.state.token);
-            return Poll::Ready(Err(Lost {
-                name,
-                token,
+        let state = &this.lease.hold.state;
+        // The clock is looked at each time: past the deadline the work takes no further step.
+        let reason = match state.lost() {
+            Some(reason) => Some(reason),
+            None => match this.lost.as_mut().poll(context) {
+                Poll::Ready(reason) => Some(reason),
+                Poll::Pending => None,
+            },
+        };
+        match reason {
+            Some(reason) => Poll::Ready(Err(Lost {
+                name: this.lease.name().clone(),
+                token: state.token,
                 reason,
-            }));
+            })),
+            None => this.work.poll(context).map(Ok),
         }
-        this.work.poll(context).map(Ok)
     }
 }

@@ -168,7 +168,7 @@ impl Locker {
     /// freed at the store, calls under way fail with
     /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one. Returns
     /// when the store has confirmed it, or after the [patience](Builder::patience) for a store
-    /// that does not answer.
+    /// that does not answer. Dropping the future does not stop the shutdown.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -180,10 +180,12 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        let shared = &self.core.shared;
         // The answer says nothing: what the store did not confirm ends by its time to live.
-        let _ = shared.call(None, |call| Input::Shutdown { call }).await;
-        shared.close();
+        let _ = self
+            .core
+            .shared
+            .call(None, |call| Input::Shutdown { call })
+            .await;
     }
 }
 

@@ -176,13 +176,15 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(receiver) = self.receiver.take() {
             let (lock, call) = (self.lock, self.call);
+            let mut sender = None;
             let sends = self.shared.step_with(|state| {
-                state.calls.0.remove(&call);
+                sender = state.calls.0.remove(&call);
                 Input::Cancel { lock, call }
             });
             self.shared.spawn_all(sends);
-            // A lease that is in it already is given up only now, with the call gone.
-            drop(receiver);
+            // Only now, with nothing locked: both may run the program's code, and a lease that is
+            // in the receiver already is given up.
+            drop((sender, receiver));
         }
         // What was sent is awaited all the same: its answer may concern others.
         if let Some(own) = self.own.take() {

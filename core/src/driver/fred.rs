@@ -1,6 +1,6 @@
 //! A Redis server through the fred client.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -32,21 +32,30 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many commands fred may hold back. The engine gives up on each after its time-out.
 const MAX_COMMANDS: usize = 65_536;
 
-/// After so many commands in a row without an answer the link counts as half-open: fred's own
-/// check starts anew with every write, and never fires under a steady trickle of renewals.
-const TIMEOUTS_TO_RECONNECT: u32 = 2;
+/// After so many commands in a row without an answer the link may be half-open, and is asked:
+/// fred's own check starts anew with every write, and never fires under a trickle of renewals.
+const TIMEOUTS_TO_SUSPECT: u32 = 2;
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct FredStore {
     client: Client,
+    secrets: Secrets,
     /// Whether this crate made the client, and so decides over its connection.
     owned: bool,
     sha: String,
     timeouts: AtomicU32,
+    /// Whether the connection is being looked at or replaced already.
+    suspect: Arc<AtomicBool>,
     watcher: OnceLock<AbortHandle>,
 }
 
 impl FredStore {
     pub(super) async fn connect(config: Config, shown: String) -> Result<Self, Error> {
+        let secrets = Secrets(config.password.clone());
+        let at_server = |error: &FredError| {
+            let cause = secrets.convert(error);
+            Error::new(cause.kind(), format!("{shown}: {cause}"))
+        };
         let client = Builder::from_config(config)
             .with_connection_config(|connection| {
                 connection.connection_timeout = CONNECT_TIMEOUT;
@@ -58,11 +67,11 @@ impl FredStore {
             })
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
             .build()
-            .map_err(|error| unavailable(&shown, &error))?;
+            .map_err(|error| at_server(&error))?;
         let init = tokio::time::timeout(CONNECT_TIMEOUT * 2, client.init()).await;
         let checked = match init {
             Ok(Ok(_)) => Self::checked(client.clone(), true).await,
-            Ok(Err(error)) => Err(unavailable(&shown, &error)),
+            Ok(Err(error)) => Err(at_server(&error)),
             Err(_) => {
                 let message = format!("{shown} did not answer within {CONNECT_TIMEOUT:?}");
                 Err(Error::new(ErrorKind::Timeout, message))
@@ -85,10 +94,12 @@ impl FredStore {
     async fn checked(client: Client, owned: bool) -> Result<Self, Error> {
         let sha = ::fred::util::sha1_hash(protocol::SCRIPT);
         let store = Self {
+            secrets: Secrets(client.client_config().password),
             client,
             owned,
             sha,
             timeouts: AtomicU32::new(0),
+            suspect: Arc::default(),
             watcher: OnceLock::new(),
         };
         store.check_server().await?;
@@ -104,7 +115,7 @@ impl FredStore {
             match client
                 .info::<String>(Some(kind))
                 .await
-                .map_err(|error| convert(&error))
+                .map_err(|error| self.secrets.convert(&error))
             {
                 Ok(text) => check_info(&text)?,
                 // Who may not look may still lock; the script itself finds out the rest.
@@ -129,7 +140,10 @@ impl FredStore {
             answer => answer,
         };
         self.note_timeouts(answer.as_ref().err());
-        let reply = protocol::decode(batch, &answer.map_err(|error| convert(&error))?)?;
+        let reply = protocol::decode(
+            batch,
+            &answer.map_err(|error| self.secrets.convert(&error))?,
+        )?;
         self.note_demotion(&reply);
         Ok(reply)
     }
@@ -157,9 +171,10 @@ impl FredStore {
 
     /// Tells the engine when the link goes and when it is back.
     pub(super) fn watch_link(&self, shared: &Arc<Shared>) {
-        let errors = BroadcastStream::new(self.client.error_rx()).map(|error| match error {
+        let secrets = self.secrets.clone();
+        let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
             Ok((error, _)) => Input::Disconnected {
-                error: convert(&error),
+                error: secrets.convert_link(&error),
             },
             // Something was missed. A fresh start is right whatever it was.
             Err(_) => Input::Connected,
@@ -185,12 +200,9 @@ impl FredStore {
     fn note_timeouts(&self, error: Option<&FredError>) {
         if error.is_none_or(|error| *error.kind() != FredErrorKind::Timeout) {
             self.timeouts.store(0, Ordering::Relaxed);
-            return;
-        }
-        let timeouts = self.timeouts.fetch_add(1, Ordering::Relaxed) + 1;
-        if timeouts >= TIMEOUTS_TO_RECONNECT {
-            self.timeouts.store(0, Ordering::Relaxed);
-            self.reconnect("commands were not answered");
+        } else if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_TO_SUSPECT {
+            // Short time-outs alone say little: a link that answers a PING is kept.
+            self.reconnect(true);
         }
     }
 
@@ -202,18 +214,23 @@ impl FredStore {
                 .is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
         };
         if reply.replies.iter().any(read_only) {
-            self.reconnect("the server is a replica now");
+            self.reconnect(false);
         }
     }
 
-    fn reconnect(&self, why: &'static str) {
-        if !self.owned {
+    /// Replaces the connection, unless that is under way.
+    fn reconnect(&self, unless_it_answers: bool) {
+        if !self.owned || self.suspect.swap(true, Ordering::AcqRel) {
             return;
         }
-        tracing::debug!(why, "reconnecting");
-        let client = self.client.clone();
+        let (client, suspect) = (self.client.clone(), self.suspect.clone());
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
+            let ping = client.with_options(&options(PING_TIMEOUT));
+            if !unless_it_answers || ping.ping::<String>(None).await.is_err() {
+                tracing::debug!("replacing the connection");
+                let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
+            }
+            suspect.store(false, Ordering::Release);
         });
     }
 }
@@ -284,11 +301,6 @@ fn is_unauthenticated(error: &Error) -> bool {
     error.to_string().contains("NOAUTH")
 }
 
-fn unavailable(shown: &str, error: &FredError) -> Error {
-    let cause = convert(error);
-    Error::with_source(cause.kind(), format!("{shown}: {cause}"), error.to_string())
-}
-
 /// fred shows the operating system's errors in their debug form.
 fn plain(details: &str) -> &str {
     let quoted = |field: &str| {
@@ -300,8 +312,35 @@ fn plain(details: &str) -> &str {
         .unwrap_or(details)
 }
 
-fn convert(error: &FredError) -> Error {
-    let details = plain(error.details());
+/// What must not be shown: servers echo commands, AUTH among them.
+#[derive(Clone)]
+struct Secrets(Option<String>);
+
+impl Secrets {
+    fn convert(&self, error: &FredError) -> Error {
+        let details = plain(error.details());
+        let secret = |password: &String| !password.is_empty() && details.contains(password);
+        if self.0.as_ref().is_some_and(secret) {
+            convert(
+                error,
+                "(its message has the password in it and is not shown)",
+            )
+        } else {
+            convert(error, details)
+        }
+    }
+
+    /// Of an error that ended the connection: whatever it was, a new one may do better.
+    fn convert_link(&self, error: &FredError) -> Error {
+        let error = self.convert(error);
+        if error.is_transient() || error.kind() == ErrorKind::Auth {
+            return error;
+        }
+        Error::new(ErrorKind::Unavailable, error.to_string())
+    }
+}
+
+fn convert(error: &FredError, details: &str) -> Error {
     let kind = match error.kind() {
         FredErrorKind::Timeout => {
             return Error::new(
@@ -316,7 +355,11 @@ fn convert(error: &FredError) -> Error {
         | FredErrorKind::Cluster
         | FredErrorKind::Sentinel => ErrorKind::Unavailable,
         FredErrorKind::Protocol | FredErrorKind::Parse => ErrorKind::Store,
-        _ => return server_error(details, None),
+        // fred's own words, which no server said.
+        _ if details.starts_with("Failed to") || details.starts_with("Too many failed") => {
+            ErrorKind::Unavailable
+        }
+        _ => return classified(error, details),
     };
     let message = match kind {
         ErrorKind::Overloaded => format!("too many commands wait for the connection: {details}"),
@@ -324,6 +367,16 @@ fn convert(error: &FredError) -> Error {
         _ => format!("the store cannot be reached: {details}"),
     };
     Error::new(kind, message)
+}
+
+/// A server's refusal: what it means is told from its own words, even if they are not shown.
+fn classified(error: &FredError, shown: &str) -> Error {
+    let kind = server_error(plain(error.details()), None).kind();
+    let said = server_error(shown, None);
+    if said.kind() == kind {
+        return said;
+    }
+    Error::new(kind, format!("the server refused {shown}"))
 }
 
 #[cfg(test)]

@@ -63,19 +63,19 @@ impl Hub {
         self.readers.insert(id, reader);
     }
 
-    pub(super) fn unsubscribe(&mut self, id: ReaderId) {
-        let Some(reader) = self.readers.remove(&id) else {
-            return;
-        };
-        let Some(lock) = reader.scope else {
-            return self.of_all.retain(|other| *other != id);
-        };
-        if let Some(ids) = self.of_lock.get_mut(&lock) {
+    /// Returns the reader's waker: dropping it may run the program's code.
+    pub(super) fn unsubscribe(&mut self, id: ReaderId) -> Option<Waker> {
+        let reader = self.readers.remove(&id)?;
+        self.of_all.retain(|other| *other != id);
+        if let Some(lock) = reader.scope
+            && let Some(ids) = self.of_lock.get_mut(&lock)
+        {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
                 self.of_lock.remove(&lock);
             }
         }
+        reader.waker
     }
 
     /// Queues an event for everyone whom it concerns; returns who is to be woken.
@@ -106,13 +106,14 @@ impl Hub {
         self.readers.values_mut().filter_map(Reader::end).collect()
     }
 
-    /// The reader's next event, `None` at its end.
+    /// The reader's next event, `None` at its end. If there is none yet, `waker` changes places
+    /// with the one that was kept before.
     pub(super) fn poll(
         &mut self,
         id: ReaderId,
         engine: &Engine,
         now: Timestamp,
-        waker: &Waker,
+        waker: &mut Option<Waker>,
     ) -> Poll<Option<LeaseEvent>> {
         let Some(reader) = self.readers.get_mut(&id) else {
             return Poll::Ready(None);
@@ -121,7 +122,7 @@ impl Hub {
             Some(event) => Poll::Ready(Some(event)),
             None if reader.ended => Poll::Ready(None),
             None => {
-                reader.waker = Some(waker.clone());
+                std::mem::swap(&mut reader.waker, waker);
                 Poll::Pending
             }
         }
@@ -232,7 +233,7 @@ mod tests {
         }
 
         fn read(&mut self) -> Vec<LeaseEvent> {
-            let (now, waker) = (Timestamp::from_nanos(0), Waker::noop());
+            let (now, waker) = (Timestamp::from_nanos(0), &mut None);
             let mut events = Vec::new();
             while let Poll::Ready(Some(event)) = self.0.poll(READER, &self.1, now, waker) {
                 events.push(event);
@@ -374,8 +375,8 @@ mod tests {
         let mut reading = Reading::new(Some(LOCK));
         reading.publish(LOCK, &released(1));
         reading.0.end(LOCK);
-        let (now, waker) = (Timestamp::from_nanos(0), Waker::noop());
-        let mut poll = || reading.0.poll(READER, &reading.1, now, waker);
+        let (now, mut waker) = (Timestamp::from_nanos(0), None);
+        let mut poll = || reading.0.poll(READER, &reading.1, now, &mut waker);
         assert_eq!(poll(), Poll::Ready(Some(released(1))));
         assert_eq!(poll(), Poll::Ready(None));
     }

@@ -9,6 +9,7 @@ mod fred;
 mod hub;
 mod memory;
 mod store;
+mod trace;
 mod url;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub(crate) use calls::{Answer, Hold, HoldState};
 pub(crate) use hub::ReaderId;
 pub(crate) use store::Store;
 
-use crate::engine::{CallId, Engine, Input, LockId, Output, RequestId, Settings};
+use crate::engine::{CallId, Done, Engine, Input, LockId, Output, RequestId, Settings};
 use crate::event::LeaseEvent;
 use crate::protocol::Op;
 use crate::rt;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
+    /// How long what is under way may take once the program is done.
+    patience: Duration,
 }
 
 struct State {
@@ -53,7 +56,8 @@ struct State {
     hub: Hub,
     /// What the background task sleeps until.
     armed: Timestamp,
-    closing: bool,
+    /// Since when the program has had no handle left, or has shut down.
+    closing: Option<Timestamp>,
 }
 
 /// A batch that is to be sent.
@@ -69,6 +73,7 @@ struct Effects {
     sends: Vec<Outgoing>,
     deliveries: Vec<Delivery>,
     wakers: Vec<Waker>,
+    traces: Vec<LeaseEvent>,
 }
 
 impl Shared {
@@ -78,14 +83,16 @@ impl Shared {
         store: Store,
         settings: Settings,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        let patience = settings.patience;
         let shared = Arc::new(Self {
+            patience,
             state: Mutex::new(State {
                 engine: Engine::new(settings),
                 calls: Calls::default(),
                 holds: BTreeMap::new(),
                 hub: Hub::default(),
                 armed: Timestamp::NEVER,
-                closing: false,
+                closing: None,
             }),
             store,
             runtime: Handle::current(),
@@ -118,7 +125,7 @@ impl Shared {
     /// The program has no handle left, or has shut down: what is under way is finished, and the
     /// link closed.
     pub(crate) fn close(&self) {
-        self.state().closing = true;
+        self.state().closing.get_or_insert_with(rt::now);
         self.rearm.notify_one();
     }
 
@@ -131,7 +138,9 @@ impl Shared {
     }
 
     pub(crate) fn unsubscribe(&self, reader: ReaderId) {
-        self.state().hub.unsubscribe(reader);
+        // Dropped with nothing locked.
+        let waker = self.state().hub.unsubscribe(reader);
+        drop(waker);
     }
 
     /// The next event for a reader, or `None` at the end.
@@ -140,8 +149,14 @@ impl Shared {
         reader: ReaderId,
         waker: &Waker,
     ) -> std::task::Poll<Option<LeaseEvent>> {
-        let state = &mut *self.state();
-        state.hub.poll(reader, &state.engine, rt::now(), waker)
+        let mut waker = Some(waker.clone());
+        let polled = {
+            let state = &mut *self.state();
+            state.hub.poll(reader, &state.engine, rt::now(), &mut waker)
+        };
+        // The former waker is dropped with nothing locked.
+        drop(waker);
+        polled
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -164,11 +179,12 @@ impl Shared {
                 self.apply(state, output, &mut effects);
             }
             let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
-            wake < state.armed || (state.closing && state.engine.is_idle())
+            wake < state.armed || (state.closing.is_some() && state.engine.is_idle())
         };
         if rearm {
             self.rearm.notify_one();
         }
+        effects.traces.iter().for_each(trace::write);
         effects.wakers.into_iter().for_each(Waker::wake);
         effects.deliveries.into_iter().for_each(Delivery::deliver);
         effects.sends
@@ -188,6 +204,9 @@ impl Shared {
                 });
             }
             Output::Complete { call, result } => {
+                if matches!(result, Ok(Done::ShutDown)) {
+                    state.closing.get_or_insert_with(rt::now);
+                }
                 let State { calls, holds, .. } = state;
                 effects
                     .deliveries
@@ -198,7 +217,7 @@ impl Shared {
                 event,
                 deadline,
             } => {
-                trace(&event);
+                effects.traces.extend(trace::wanted(&event));
                 HoldState::follow(&mut state.holds, lock, &event, deadline);
                 effects.wakers.extend(state.hub.publish(lock, &event));
             }
@@ -206,16 +225,16 @@ impl Shared {
         }
     }
 
-    /// Sends batches on behalf of nobody. They are on their way when this returns, so what the
-    /// same task sends next comes after them: a release that was dropped, before the next acquire.
+    /// Sends batches on behalf of nobody. On the locker's own runtime they are on their way when
+    /// this returns, so what the same task sends next comes after them: a release that was
+    /// dropped, before the next acquire.
     fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Outgoing>) {
         for outgoing in sends {
-            let _on_runtime = self.runtime.enter();
             let mut execution = Box::pin(self.execute(outgoing));
-            let first = execution
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
-            if first.is_pending() {
+            // Elsewhere there may be no runtime to poll on, or one that is shutting down.
+            let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+            let mut context = Context::from_waker(Waker::noop());
+            if !at_home || execution.as_mut().poll(&mut context).is_pending() {
                 self.runtime.spawn(execution);
             }
         }
@@ -241,10 +260,12 @@ impl Shared {
             let now = rt::now();
             let wake = {
                 let state = &mut *self.state();
-                if state.closing && state.engine.is_idle() {
+                let end = state.closing.map(|since| since + self.patience);
+                if end.is_some_and(|end| state.engine.is_idle() || end <= now) {
                     break;
                 }
-                state.armed = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
+                let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
+                state.armed = wake.min(end.unwrap_or(wake));
                 state.armed
             };
             if wake <= now {
@@ -259,27 +280,5 @@ impl Shared {
         let wakers = self.state().hub.end_all();
         wakers.into_iter().for_each(Waker::wake);
         self.store.close().await;
-    }
-}
-
-/// Events for whoever collects traces.
-fn trace(event: &LeaseEvent) {
-    match event {
-        LeaseEvent::Lost {
-            name,
-            token,
-            reason,
-        } => {
-            tracing::warn!(%name, %token, %reason, "lease lost");
-        }
-        LeaseEvent::AtRisk {
-            name,
-            token,
-            remaining,
-            error,
-        } => {
-            tracing::warn!(%name, %token, ?remaining, %error, "lease at risk");
-        }
-        other => tracing::debug!(event = ?other, "lease"),
     }
 }

@@ -133,8 +133,13 @@ impl Engine {
                 let grant = tenure.grant();
                 self.complete(caller.call, Ok(Done::Acquired(grant)));
             }
-            // There is no time left to ask.
-            _ if caller.until() <= now => self.complete(caller.call, Err(no_answer())),
+            _ if caller.until() <= now => {
+                let error = Error::new(
+                    ErrorKind::Timeout,
+                    "there was no time left to ask the store",
+                );
+                self.complete(caller.call, Err(error));
+            }
             Phase::Acquiring(acquiring) if acquiring.callers.len() >= MAX_CALLERS => {
                 let message = format!("{MAX_CALLERS} calls wait for this lock already");
                 let error = Error::new(ErrorKind::Overloaded, message);
@@ -265,10 +270,12 @@ impl Engine {
 
     fn acquired(&mut self, id: LockId, flight: Flight, held: Held, time: ServerTime) {
         let now = self.now;
-        let deadline = clock::deadline(flight.sent, time, held.expires);
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
+        // The lock was asked for no longer than this, whatever the answer says.
+        let expires = held.expires.min(time + spec.ttl);
+        let deadline = clock::deadline(flight.sent, time, expires);
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let callers = std::mem::take(&mut acquiring.callers);
         let leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
@@ -313,6 +320,7 @@ impl Engine {
             .polls
             .back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);
         // Redis lets a key live through the millisecond it expires in.
+        let expires = expires.filter(|at| *at > time);
         let at_expiry = expires.map(|at| now + at.since(time) + Duration::from_millis(1));
         let poll = acquiring.polls.next;
         acquiring.pace = Pace::due(at_expiry.map_or(poll, |at| at.min(poll)));

@@ -149,7 +149,9 @@ enum Whose {
 
 #[derive(Debug)]
 struct Shutdown {
-    call: Option<CallId>,
+    /// Who waits for its end.
+    calls: Vec<CallId>,
+    ended: bool,
     wake: Option<Timestamp>,
 }
 
@@ -352,11 +354,14 @@ impl Engine {
 /// Shutting down.
 impl Engine {
     fn shut_down(&mut self, call: CallId) {
-        if self.shutdown.is_some() {
-            return self.complete(call, Ok(Done::ShutDown));
+        match &mut self.shutdown {
+            Some(shutdown) if shutdown.ended => return self.complete(call, Ok(Done::ShutDown)),
+            Some(shutdown) => return shutdown.calls.push(call),
+            None => {}
         }
         let mut shutdown = Shutdown {
-            call: Some(call),
+            calls: vec![call],
+            ended: false,
             wake: None,
         };
         let until = self.now + self.settings.patience;
@@ -385,12 +390,19 @@ impl Engine {
         }
     }
 
+    /// What the store has not confirmed by now ends by its time to live.
     fn end_shutdown(&mut self) {
         let Some(shutdown) = &mut self.shutdown else {
             return;
         };
         self.timers.set(Timed::Shutdown, &mut shutdown.wake, None);
-        if let Some(call) = shutdown.call.take() {
+        shutdown.ended = true;
+        let calls = std::mem::take(&mut shutdown.calls);
+        let releases: Vec<_> = self.releases.keys().copied().collect();
+        for id in releases {
+            self.abandon_release(id);
+        }
+        for call in calls {
             self.complete(call, Ok(Done::ShutDown));
         }
     }

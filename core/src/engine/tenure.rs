@@ -184,6 +184,7 @@ impl Engine {
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
+        let expires = expires.min(time + spec.ttl);
         let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
         tenure.flight = None;
         tenure.deadline = deadline;

@@ -12,8 +12,15 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
-    // A hostile or broken server does not get to fill logs.
-    let text: String = text.chars().take(300).collect();
+    // A hostile or broken server does not get to fill logs, or to write lines of its own there.
+    let printable = |character: char| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
+    };
+    let text: String = text.chars().take(300).map(printable).collect();
     let code = text.split([' ', '\r', '\n']).next().unwrap_or_default();
     let (kind, advice) = meaning(code, &text);
     let text = text.trim_end().trim_end_matches('.');
@@ -36,9 +43,9 @@ fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
             "; the lock script needs +@scripting +@read +@write +time on its namespace's keys",
         ),
         "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
-        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" => {
-            (ErrorKind::Unavailable, "")
-        }
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"
+        | "MISCONF" => (ErrorKind::Unavailable, ""),
+        _ if text.contains("max number of clients") => (ErrorKind::Unavailable, ""),
         _ if text.contains("DB index is out of range") => (
             ErrorKind::Config,
             "; the database in the URL does not exist on this server",
@@ -76,12 +83,20 @@ mod tests {
                 "ERR value is not an integer or out of range",
                 ErrorKind::WrongType,
             ),
-            ("OOM command not allowed", ErrorKind::Store),
+            ("OOM command not allowed", ErrorKind::Unavailable),
+            ("ERR max number of clients reached", ErrorKind::Unavailable),
+            ("ERR something else", ErrorKind::Store),
             ("", ErrorKind::Store),
         ];
         for (text, kind) in cases {
             assert_eq!(server_error(text, None).kind(), kind, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_a_server_says_stays_on_one_line() {
+        let error = server_error("ERR a\r\nforged line \u{1b}[31m", None).to_string();
+        assert!(!error.contains(char::is_control), "{error:?}");
     }
 
     #[test]
