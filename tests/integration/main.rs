@@ -4,6 +4,7 @@ mod bad_input;
 mod cancel;
 mod exclusion;
 mod faults;
+mod hostile;
 mod memory;
 mod refusals;
 mod round_trips;
