@@ -390,7 +390,7 @@ impl Engine {
         }
     }
 
-    /// What the store has not confirmed by now ends by its time to live.
+    /// Nobody waits any longer for what the store has not confirmed; it is tried on.
     fn end_shutdown(&mut self) {
         let Some(shutdown) = &mut self.shutdown else {
             return;
@@ -398,10 +398,6 @@ impl Engine {
         self.timers.set(Timed::Shutdown, &mut shutdown.wake, None);
         shutdown.ended = true;
         let calls = std::mem::take(&mut shutdown.calls);
-        let releases: Vec<_> = self.releases.keys().copied().collect();
-        for id in releases {
-            self.abandon_release(id);
-        }
         for call in calls {
             self.complete(call, Ok(Done::ShutDown));
         }

@@ -338,16 +338,6 @@ impl Engine {
         self.settle_lock(lock);
     }
 
-    /// Nobody waits for the store's confirmation any more.
-    pub(super) fn abandon_release(&mut self, id: u64) {
-        let lock = self.releases.get(&id).map(|release| release.lock);
-        self.release_expired(id);
-        self.end_release(id);
-        if let Some(lock) = lock {
-            self.settle_lock(lock);
-        }
-    }
-
     fn end_release(&mut self, id: u64) {
         self.unlink_release(id);
         if let Some(mut release) = self.releases.remove(&id) {
