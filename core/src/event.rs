@@ -71,7 +71,8 @@ pub enum LeaseEvent {
         /// What failed.
         error: Error,
     },
-    /// The lease ended without being released. The holder must not act under it any more.
+    /// The lease ended without a confirmed release: it was lost, or the store did not confirm its
+    /// release before the deadline. The holder must not act under it any more.
     Lost {
         /// The lock.
         name: Name,
@@ -129,12 +130,11 @@ impl LeaseEvent {
 pub enum LossReason {
     /// The deadline came before a renewal succeeded, or the lease was fixed.
     Expired,
-    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover.
+    /// The lock's key was gone from the store: deleted, force-released, flushed, or lost in a
+    /// failover.
     Deleted,
     /// Somebody else holds the lock now.
     Superseded,
-    /// The lock was force-released.
-    Revoked,
     /// The locker was shut down.
     Shutdown,
 }
@@ -145,7 +145,6 @@ impl std::fmt::Display for LossReason {
             Self::Expired => "it expired",
             Self::Deleted => "its key was deleted",
             Self::Superseded => "somebody else holds the lock",
-            Self::Revoked => "it was force-released",
             Self::Shutdown => "the locker was shut down",
         })
     }

@@ -21,9 +21,11 @@
 //! # What it promises
 //!
 //! - Two leases on one name are never both valid by their own deadlines, as long as clocks' rates
-//!   differ by less than 1 in 500 and the store keeps its data.
+//!   differ by less than 1 in 500, the store keeps its data, and nobody takes the lock over by its
+//!   [owner](Lock::owner), force-releases it or deletes its key: of that the former holder learns
+//!   at its next renewal.
 //! - A later acquisition has a strictly greater token, even if the store lost its data, as long
-//!   as its clock is not behind the last token.
+//!   as its clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
 //! - A lease says that it is invalid no later than its deadline, without any I/O.
 //! - A lease that is lost is never silently taken again, and a call that was given up or dropped
 //!   does nothing later.

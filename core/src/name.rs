@@ -89,11 +89,12 @@ impl Owner {
 
     /// An identity that outlives the process: another locker that acquires under the same label
     /// takes the lock over, with a new token, instead of waiting for it.
+    /// [`ErrorKind::Config`] if it is empty or over-long.
     pub fn reclaimable(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), true)
     }
 
-    /// A label for people who look; it gives no right to the lock.
+    /// A label for people who look; it gives no right to the lock. [`ErrorKind::Config`] as above.
     pub fn labelled(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), false)
     }

@@ -274,3 +274,58 @@ async fn a_server_without_memory_is_waited_for() {
         .expect("no panic");
     assert!(lease.expect("there is memory again").is_valid());
 }
+
+/// Catches renewals that wait for callers who do not poll.
+#[tokio::test]
+async fn futures_that_nobody_polls_hold_up_nobody() {
+    let server = RedisServer::start().await;
+    let builder = Locker::builder().command_timeout(millis(300));
+    let locker = connect_with(builder, &server.url()).await;
+    let lock = locker.lock("kept").expect("valid").ttl(millis(1_500));
+    let lease = lock.acquire().await.expect("it is free");
+    let mut parked = Vec::new();
+    for number in 0..40 {
+        let lock = locker.lock(format!("x{number}")).expect("valid");
+        let mut acquire = Box::pin(async move { lock.acquire().await });
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(acquire.as_mut().poll(&mut context).is_pending());
+        parked.push(acquire);
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < millis(3_000) {
+        assert!(lease.is_valid(), "lost after {:?}", begin.elapsed());
+        tokio::time::sleep(millis(20)).await;
+    }
+    lease.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn no_patience_is_still_one_attempt() {
+    let server = RedisServer::start().await;
+    let builder = Locker::builder().patience(Duration::ZERO);
+    let locker = connect_with(builder, &server.url()).await;
+    let lease = locker
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    assert!(
+        locker
+            .inspect("x")
+            .await
+            .expect("an answer")
+            .holder
+            .is_some()
+    );
+    lease.release().await.expect("it is held");
+    let _held = locker
+        .lock("x")
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    locker.shutdown().await;
+    let mut admin = Admin::connect(&server).await;
+    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+}

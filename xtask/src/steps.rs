@@ -86,7 +86,7 @@ pub(crate) const STEPS: &[Step] = &[
         name: "doctest",
         what: "the examples in the documentation",
         cmd: Cmd::cargo(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]),
-        needs: &[Need::Redis],
+        needs: &[],
         tests: true,
     },
     Step {
@@ -108,7 +108,7 @@ pub(crate) const STEPS: &[Step] = &[
             "oversell",
             "--locked",
         ]),
-        needs: &[Need::Redis],
+        needs: &[],
         tests: false,
     },
     Step {
@@ -122,7 +122,7 @@ pub(crate) const STEPS: &[Step] = &[
             "five_callers",
             "--locked",
         ]),
-        needs: &[Need::Redis],
+        needs: &[],
         tests: false,
     },
 ];

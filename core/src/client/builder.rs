@@ -55,7 +55,8 @@ impl Builder {
     }
 
     /// The owner of all locks that do not set [their own](super::Lock::owner): a reclaimable
-    /// identity, 1 to 128 bytes. By default a lock shows the machine and the process, and nobody
+    /// identity, 1 to 128 bytes, which no two lockers that run at the same time should share. By
+    /// default a lock shows the machine and the process, and nobody
     /// reclaims it.
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
@@ -64,7 +65,8 @@ impl Builder {
     }
 
     /// How long one attempt waits for the store's answer at the most: 1 ms to 1 min; 2 s by
-    /// default. A renewal waits a third of its lease's time to live, if that is less.
+    /// default. An acquisition waits its lease's time to live, and a renewal a third of it, if that is
+    /// less.
     #[must_use]
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
@@ -72,7 +74,8 @@ impl Builder {
     }
 
     /// How long a call keeps trying while the store gives no answer, before it fails with the
-    /// last error: up to 1 h; 10 s by default. Waiting for a lock that somebody else holds does
+    /// last error: up to 1 h, and at least one [`command_timeout`](Self::command_timeout); 10 s by
+    /// default. Waiting for a lock that somebody else holds does
     /// not count: there the store does answer.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -80,7 +83,7 @@ impl Builder {
         self
     }
 
-    /// How long the store remembers the last token of a name that is not used: 1 s to a year;
+    /// How long the store remembers the last token of a name that is not acquired: 1 s to a year;
     /// 7 days by default. Tokens grow even past it, as long as the server's clock does.
     #[must_use]
     pub fn token_retention(mut self, retention: Duration) -> Self {
@@ -96,7 +99,8 @@ impl Builder {
     /// [`Unavailable`](ErrorKind::Unavailable) or [`Timeout`](ErrorKind::Timeout) if the server
     /// cannot be reached, [`Auth`](ErrorKind::Auth) if it refuses the user,
     /// [`Unsupported`](ErrorKind::Unsupported) if it is older than 7.0, and
-    /// [`ReadOnly`](ErrorKind::ReadOnly) if it is a replica. Must be called on a tokio runtime
+    /// [`ReadOnly`](ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
+    /// connection, and 3 s for each of three first questions. Must be called on a tokio runtime
     /// with time and I/O enabled; the locker's background task runs on it.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
@@ -107,7 +111,8 @@ impl Builder {
     /// Uses a fred client that the program has and that is connected (`init` was awaited). Its
     /// settings and its connection stay the program's: give it a reconnection policy, and an
     /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
-    /// has gone silent. Errors as of [`connect`](Self::connect).
+    /// has gone silent. Errors as of [`connect`](Self::connect);
+    /// [`Unsupported`](ErrorKind::Unsupported) if the client is of a cluster.
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;
@@ -141,7 +146,8 @@ impl Builder {
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = Settings {
             command_timeout: self.command_timeout,
-            patience: self.patience,
+            // Less than one attempt would be none.
+            patience: self.patience.max(self.command_timeout),
             ..Settings::new(client)
         };
         let (shared, clock) = Shared::start(store, settings);

@@ -17,10 +17,10 @@ use crate::event::LeaseEvent;
 ///   missed, then the losses that it has not read, then the current state. Memory stays bounded;
 ///   of more than 512 unread losses the latest are told.
 /// - `Lost` comes no later than the deadline, if the runtime gives its timer a thread in time.
-/// - The stream of a lock ends when the lock's last handle and lease are gone, that of a locker
+/// - The stream of a lock ends when the lock's last handle and lease are gone, and all streams
 ///   when the locker is shut down or gone.
 ///
-/// Every reader gets every event; readers do not hold up each other, or the locks.
+/// Readers do not take events from each other, and do not hold up each other or the locks.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

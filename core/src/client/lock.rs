@@ -11,8 +11,8 @@ use crate::name::{Name, Owner};
 use crate::protocol::{Counter, LeaseId, LockKey};
 use crate::rt;
 
-/// A handle on one name with its options. Making one does no I/O; set options before its first
-/// use.
+/// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
+/// owner: clones, leases and event streams that were made before stay with the old one.
 ///
 /// Clones are one owner: while one of them holds the lock, another one's acquire returns at once
 /// with a further [`Lease`] of the same tenure and token, and the lock is freed when the last of
@@ -136,7 +136,9 @@ impl Lock {
 
     /// An identity that outlives the process: when it restarts and asks for the lock under the
     /// same owner, it takes the lock over at once, with a new token, and its former self is
-    /// superseded. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
+    /// superseded. Until its next renewal that still believes that it holds the lock, so check
+    /// tokens; and never give one owner to two lockers that run at the same time, since each would
+    /// take the lock from the other. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
     /// [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
     /// each other.
     ///
@@ -194,8 +196,9 @@ impl Lock {
     /// Waits until the lock is held.
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a bad option, with the
-    /// store's error if that refuses, and with the last of them if it gives no answer for the
-    /// locker's [patience](super::Builder::patience). That somebody else holds the lock is not
+    /// store's error if that refuses, with the last of them if it gives no answer for the locker's
+    /// [patience](super::Builder::patience), [`Overloaded`](crate::ErrorKind::Overloaded) if
+    /// 65,536 calls wait for this handle already, and [`Shutdown`](crate::ErrorKind::Shutdown). That somebody else holds the lock is not
     /// an error, however long it takes.
     ///
     /// Cancel-safe: a dropped call leaves no lock behind, beyond its time to live if the store
@@ -216,7 +219,7 @@ impl Lock {
     }
 
     /// Takes the lock if it is free; `None` if somebody else holds it. One round trip. Errors
-    /// and cancel safety as of [`acquire`](Self::acquire), but it tries only once.
+    /// and cancel safety as of [`acquire`](Self::acquire), but a failure is not retried.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -291,7 +294,7 @@ impl Lock {
         }
     }
 
-    /// The same lock with another option, as an owner of its own if others share this one.
+    /// The same name with another option: a new owner.
     fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
         let Handle {
             core, spec, name, ..

@@ -115,7 +115,8 @@ impl Locker {
         LeaseEvents::new(self.core.shared.clone(), None)
     }
 
-    /// Asks the store who holds a name. Cancel-safe.
+    /// Asks the store who holds a name. [`Config`](crate::ErrorKind::Config) for a bad name, the
+    /// store's refusal, or the last error after the patience. Cancel-safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -139,8 +140,10 @@ impl Locker {
     }
 
     /// Frees a name whoever holds it, and tells who that was; `None` if it was free. The holder
-    /// finds out at its next renewal, and its writes are refused wherever its token is checked.
-    /// Not cancel-safe: a dropped call may or may not have acted.
+    /// finds out at its next renewal (of a fixed lease: when it is renewed by hand or ends), and its
+    /// writes are refused wherever its token is checked.
+    /// Errors as of [`inspect`](Self::inspect), but an answer that does not come is an error at
+    /// once: the call may have acted, and is not tried again. Not cancel-safe for that reason.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -165,7 +168,7 @@ impl Locker {
     }
 
     /// Ends everything: leases are lost with [`LossReason::Shutdown`](crate::LossReason) and
-    /// freed at the store, calls under way fail with
+    /// freed at the store, calls under way but releases fail with
     /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one. Returns
     /// when the store has confirmed it, or after the [patience](Builder::patience) for a store
     /// that does not answer. Dropping the future does not stop the shutdown.

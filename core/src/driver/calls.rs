@@ -46,11 +46,10 @@ pub(crate) struct HoldState {
     changed: Notify,
 }
 
-const REASONS: [LossReason; 5] = [
+const REASONS: [LossReason; 4] = [
     LossReason::Expired,
     LossReason::Deleted,
     LossReason::Superseded,
-    LossReason::Revoked,
     LossReason::Shutdown,
 ];
 
@@ -113,16 +112,15 @@ impl Shared {
         let (sender, receiver) = oneshot::channel();
         let call = CallId(self.next_id());
         let input = input(call);
-        let sends = self.step_with(|state| {
+        let mut sends = self.step_with(|state| {
             state.calls.0.insert(call, (sender, lock));
             input
         });
-        let mut sends = sends.into_iter();
-        let own = sends.next().map(|outgoing| {
-            let execution: Execution = Box::pin(self.execute(outgoing));
-            execution
-        });
+        // What concerns others too must not wait for this caller to poll.
+        let own = sends.pop_if(|outgoing| outgoing.batch.len() == 1);
+        // What comes before it leaves before it.
         self.spawn_all(sends);
+        let own = own.map(|outgoing| -> Execution { Box::pin(self.execute(outgoing)) });
         Pending {
             shared: self.clone(),
             lock,
@@ -271,19 +269,16 @@ impl HoldState {
         }
     }
 
-    /// Keeps the tenures up to date with what the engine says happened.
+    /// Keeps the tenures up to date with what the engine says happened. Returns one that was
+    /// lost: who waits for that is to be woken with nothing locked.
     pub(super) fn follow(
         holds: &mut BTreeMap<LockId, Arc<HoldState>>,
         lock: LockId,
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
-    ) {
-        let Some(hold) = holds
-            .get(&lock)
-            .filter(|hold| Some(hold.token) == event.token())
-        else {
-            return;
-        };
+    ) -> Option<Arc<Self>> {
+        let own = |hold: &&Arc<Self>| Some(hold.token) == event.token();
+        let hold = holds.get(&lock).filter(own)?;
         match event {
             LeaseEvent::Renewed { .. } => {
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
@@ -296,12 +291,16 @@ impl HoldState {
                     .unwrap_or(0);
                 hold.lost
                     .store(u8::try_from(index + 1).unwrap_or(1), Ordering::Release);
-                hold.changed.notify_waiters();
-                holds.remove(&lock);
+                return holds.remove(&lock);
             }
             LeaseEvent::Released { .. } => drop(holds.remove(&lock)),
             _ => {}
         }
+        None
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
     }
 
     fn deadline(&self) -> Timestamp {

@@ -11,6 +11,7 @@ use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, InfoKind, Value};
 use futures::{Stream, StreamExt};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
@@ -24,6 +25,8 @@ use crate::time::Timestamp;
 const OLDEST: u32 = 7;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Connecting takes several questions.
+const INIT_TIMEOUT: Duration = Duration::from_secs(6);
 /// How often a link that is down is looked at, if fred has no news of it.
 const LINK_CHECK: Duration = Duration::from_secs(1);
 
@@ -46,6 +49,7 @@ pub(crate) struct FredStore {
     timeouts: AtomicU32,
     /// Whether the connection is being looked at or replaced already.
     suspect: Arc<AtomicBool>,
+    runtime: Handle,
     watcher: OnceLock<AbortHandle>,
 }
 
@@ -68,12 +72,14 @@ impl FredStore {
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
             .build()
             .map_err(|error| at_server(&error))?;
-        let init = tokio::time::timeout(CONNECT_TIMEOUT * 2, client.init()).await;
+        let init = tokio::time::timeout(INIT_TIMEOUT, client.init()).await;
         let checked = match init {
-            Ok(Ok(_)) => Self::checked(client.clone(), true).await,
+            Ok(Ok(_)) => Self::checked(client.clone(), true)
+                .await
+                .map_err(|cause| Error::new(cause.kind(), format!("{shown}: {cause}"))),
             Ok(Err(error)) => Err(at_server(&error)),
             Err(_) => {
-                let message = format!("{shown} did not answer within {CONNECT_TIMEOUT:?}");
+                let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
                 Err(Error::new(ErrorKind::Timeout, message))
             }
         };
@@ -100,6 +106,7 @@ impl FredStore {
             sha,
             timeouts: AtomicU32::new(0),
             suspect: Arc::default(),
+            runtime: Handle::current(),
             watcher: OnceLock::new(),
         };
         store.check_server().await?;
@@ -224,7 +231,7 @@ impl FredStore {
             return;
         }
         let (client, suspect) = (self.client.clone(), self.suspect.clone());
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let ping = client.with_options(&options(PING_TIMEOUT));
             if !unless_it_answers || ping.ping::<String>(None).await.is_err() {
                 tracing::debug!("replacing the connection");

@@ -74,6 +74,7 @@ struct Effects {
     deliveries: Vec<Delivery>,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
+    lost: Vec<Arc<HoldState>>,
 }
 
 impl Shared {
@@ -83,6 +84,8 @@ impl Shared {
         store: Store,
         settings: Settings,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        // Panics here, and not in the background task, on a runtime without timers.
+        drop(tokio::time::sleep(Duration::ZERO));
         let patience = settings.patience;
         let shared = Arc::new(Self {
             patience,
@@ -185,6 +188,7 @@ impl Shared {
             self.rearm.notify_one();
         }
         effects.traces.iter().for_each(trace::write);
+        effects.lost.iter().for_each(|hold| hold.wake());
         effects.wakers.into_iter().for_each(Waker::wake);
         effects.deliveries.into_iter().for_each(Delivery::deliver);
         effects.sends
@@ -218,7 +222,8 @@ impl Shared {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                HoldState::follow(&mut state.holds, lock, &event, deadline);
+                let lost = HoldState::follow(&mut state.holds, lock, &event, deadline);
+                effects.lost.extend(lost);
                 effects.wakers.extend(state.hub.publish(lock, &event));
             }
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
@@ -244,13 +249,19 @@ impl Shared {
     fn execute(self: &Arc<Self>, outgoing: Outgoing) -> impl Future<Output = ()> + Send + 'static {
         let shared = self.clone();
         async move {
-            let Outgoing {
-                request,
-                batch,
-                give_up,
-            } = outgoing;
-            let result = shared.store.execute(&batch, give_up).await;
-            shared.feed(Input::Reply { request, result });
+            // A loop, since a store in memory answers at once and the next batch follows.
+            let mut next = Some(outgoing);
+            while let Some(outgoing) = next {
+                let Outgoing {
+                    request,
+                    batch,
+                    give_up,
+                } = outgoing;
+                let result = shared.store.execute(&batch, give_up).await;
+                let mut sends = shared.step(Input::Reply { request, result });
+                next = sends.pop();
+                shared.spawn_all(sends);
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Events for whoever collects traces. They are written with nothing locked.
+//! Events for whoever collects traces. They are written with nothing locked; only whether
+//! anybody listens is asked before.
 
 use crate::event::LeaseEvent;
 

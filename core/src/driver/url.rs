@@ -1,4 +1,4 @@
-//! URLs of stores. No error shows more of a URL than its scheme, host and port.
+//! URLs of stores. No error shows more of a URL than its scheme, host and port, or its socket.
 
 use ::fred::types::config::{Config, ServerConfig};
 use url::{Host, Url};
@@ -15,6 +15,9 @@ pub(super) enum Target {
     },
 }
 
+const UNKNOWN_PARAMETER: &str = "the store's URL has a parameter that is not known; \
+                                 percent-encode / ? # and @ in a password";
+
 const FORMS: &str = "redis://[user:password@]host[:port][/database], \
                      unix:///path/to/socket[?db=database] or memory://[name]";
 
@@ -30,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Target, Error> {
     }
     match url.scheme() {
         "redis" => redis(&url),
-        "unix" | "redis+unix" => socket(&url),
+        "unix" => socket(&url),
         "memory" => memory(&url),
         other => Err(bad(&format!("the URL scheme {other:?} is not known"))),
     }
@@ -42,10 +45,8 @@ fn redis(url: &Url) -> Result<Target, Error> {
         Some(Host::Ipv6(address)) => address.to_string(),
         Some(host) => host.to_string(),
     };
-    if let Some((key, _)) = url.query_pairs().next() {
-        return Err(bad(&format!(
-            "the parameter {key:?} in the store's URL is not known"
-        )));
+    if url.query().is_some() {
+        return Err(bad(UNKNOWN_PARAMETER));
     }
     let port = url.port().unwrap_or(6379);
     let shown = format!("redis://{}:{port}", url.host_str().unwrap_or_default());
@@ -74,11 +75,7 @@ fn socket(url: &Url) -> Result<Target, Error> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "db" => db = Some(database(&value)?),
-            other => {
-                return Err(bad(&format!(
-                    "the parameter {other:?} in the store's URL is not known"
-                )));
-            }
+            _ => return Err(bad(UNKNOWN_PARAMETER)),
         }
     }
     let shown = format!("unix://{path}");
@@ -124,9 +121,7 @@ fn credentials(url: &Url) -> Result<Config, Error> {
 fn database(digits: &str) -> Result<u8, Error> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| plain).ok_or_else(|| {
-        bad(&format!(
-            "the database in the store's URL is a number from 0 to 255, not {digits:?}"
-        ))
+        bad("the database in the store's URL is not a number from 0 to 255; percent-encode / ? # and @ in a password")
     })
 }
 
@@ -192,6 +187,8 @@ mod tests {
             "redis://user:s3cret@localhost?x=1",
             "redis://user:s3cret%ff@localhost",
             "redis://user:s3cret#more@localhost",
+            "redis://user:12/s3cret@localhost",
+            "redis://user:1?s3cret@localhost",
             "unix://",
             "memory://user:s3cret@x",
         ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clock;
 use super::io::{CallId, Done, Grant, LockId, LockSpec, Wait};
 use super::link::Answer;
-use super::pace::{Flight, Pace};
+use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
 use super::tenure::Tenure;
 use super::{Engine, Lock, Origin, Phase, Whose};
@@ -21,10 +21,6 @@ const MAX_CALLERS: usize = 65_536;
 /// Asking again while somebody else has the lock. The holder's expiry is asked at in any case.
 const FIRST_POLL: Duration = Duration::from_millis(63);
 const SLOWEST_POLL: Duration = Duration::from_millis(250);
-
-/// Trying again while the store does not answer.
-pub(super) const FIRST_RETRY: Duration = Duration::from_millis(50);
-pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Acquiring {
@@ -128,6 +124,11 @@ impl Engine {
             wake: None,
         });
         match &mut lock.phase {
+            Phase::Held(tenure) if tenure.leases == u32::MAX => {
+                let message = "4,294,967,295 leases share this tenure already";
+                let error = Error::new(ErrorKind::Overloaded, message);
+                self.complete(caller.call, Err(error));
+            }
             Phase::Held(tenure) => {
                 tenure.leases += 1;
                 let grant = tenure.grant();

@@ -1,11 +1,10 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use super::clock::Anchor;
 use super::io::{LockId, Output, RequestId};
-use super::pace::Pace;
+use super::pace::{FIRST_RETRY, Pace, SLOWEST_RETRY};
 use super::tenure::Tenure;
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
@@ -13,8 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
 
-/// The most operations that leave in one script call: it keeps the server from other work for
-/// about a millisecond at the most.
+/// The most operations that leave in one script call, so that it does not keep the server from
+/// other work for long.
 pub(super) const MAX_BATCH: usize = 128;
 
 /// About how many bytes of keys and arguments leave in one script call.
@@ -30,8 +29,7 @@ pub(super) struct Link {
     pace: Pace,
     wake: Option<Timestamp>,
     outbox: VecDeque<Outgoing>,
-    /// When each was sent, and what is in it.
-    requests: BTreeMap<RequestId, (Timestamp, Vec<Origin>)>,
+    requests: BTreeMap<RequestId, Request>,
 }
 
 #[derive(Debug)]
@@ -47,6 +45,13 @@ struct Outgoing {
     origin: Origin,
     command: Command,
     give_up: Timestamp,
+}
+
+#[derive(Debug)]
+struct Request {
+    sent: Timestamp,
+    give_up: Timestamp,
+    origins: Vec<Origin>,
 }
 
 /// A reply to one operation, with the server's time.
@@ -116,7 +121,7 @@ impl Engine {
 
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
         // Whoever waited for a request that is not known any more was told that it failed.
-        let Some((sent, origins)) = self.link.requests.remove(&request) else {
+        let Some(Request { sent, origins, .. }) = self.link.requests.remove(&request) else {
             return;
         };
         match result {
@@ -157,11 +162,15 @@ impl Engine {
     /// Sends what was queued, if the server's clock is known and not too much is under way.
     pub(super) fn flush(&mut self) {
         let now = self.now;
-        let oldest = self.link.outbox.front();
-        if oldest.is_some_and(|out| out.give_up <= now) {
-            // What nobody waits for any more must not pile up, nor be sent in vain.
-            self.link.outbox.retain(|out| out.give_up > now);
+        let Link {
+            outbox, requests, ..
+        } = &mut self.link;
+        // What nobody waits for any more must not pile up, nor be sent in vain; and a host that
+        // is late with its answers must not hold up the rest.
+        if outbox.iter().any(|out| out.give_up <= now) {
+            outbox.retain(|out| out.give_up > now);
         }
+        requests.retain(|_, request| request.give_up > now);
         let State::Up(anchor) = self.link.state else {
             return;
         };
@@ -183,7 +192,7 @@ impl Engine {
                 not_after: anchor.not_after(out.give_up),
             });
         }
-        self.link.requests.insert(request, (self.now, origins));
+        self.await_reply(request, give_up, origins);
         self.outputs.push_back(Output::Send {
             request,
             batch,
@@ -191,10 +200,19 @@ impl Engine {
         });
     }
 
+    fn await_reply(&mut self, id: RequestId, give_up: Timestamp, origins: Vec<Origin>) {
+        let request = Request {
+            sent: self.now,
+            give_up,
+            origins,
+        };
+        self.link.requests.insert(id, request);
+    }
+
     fn probe(&mut self) {
         let request = RequestId(self.next_id());
         let give_up = self.now + self.settings.command_timeout;
-        self.link.requests.insert(request, (self.now, Vec::new()));
+        self.await_reply(request, give_up, Vec::new());
         self.outputs.push_back(Output::Send {
             request,
             batch: Vec::new(),
@@ -207,8 +225,9 @@ impl Engine {
     fn back_off_probe(&mut self) {
         if matches!(self.link.state, State::Unanchored) {
             let seed = LeaseId(u128::from(self.settings.client.0));
-            let (base, most) = (Duration::from_millis(50), Duration::from_secs(1));
-            self.link.pace.back_off(self.now, base, most, seed);
+            self.link
+                .pace
+                .back_off(self.now, FIRST_RETRY, SLOWEST_RETRY, seed);
             let next = Some(self.link.pace.next);
             self.timers.set(Timed::Link, &mut self.link.wake, next);
         }
@@ -216,7 +235,7 @@ impl Engine {
 
     fn fail_requests(&mut self, error: &Error) {
         let requests = std::mem::take(&mut self.link.requests);
-        for origin in requests.into_values().flat_map(|(_, origins)| origins) {
+        for origin in requests.into_values().flat_map(|request| request.origins) {
             self.deliver(origin, Err(error.clone()));
         }
     }

@@ -5,6 +5,10 @@ use std::time::Duration;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
+/// Trying again while the store does not answer.
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(50);
+pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(1);
+
 /// Attempts of one thing: when the next is due, and how often it failed in a row.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {

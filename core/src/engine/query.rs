@@ -1,9 +1,9 @@
 //! Looking at locks, and freeing other people's.
 
-use super::acquire::{FIRST_RETRY, SLOWEST_RETRY, came_late, mismatch, no_answer};
+use super::acquire::{came_late, mismatch, no_answer};
 use super::io::{CallId, Done, HolderInfo, Inspection};
 use super::link::Answer;
-use super::pace::{Flight, Pace};
+use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::timers::Timed;
 use super::{Engine, Origin, Whose};
 use crate::error::Error;
@@ -119,6 +119,13 @@ impl Engine {
 
     /// It was sent, and what came of it is not known.
     fn query_unknown(&mut self, call: CallId, error: Error) {
+        let query = self.queries.get(&call);
+        let attempt = query
+            .and_then(|query| query.flight)
+            .map(|flight| flight.attempt);
+        if attempt.is_some_and(|attempt| self.unsend(attempt)) {
+            return self.query_failed(call, error);
+        }
         let query = self.queries.get(&call);
         if query.is_some_and(|query| matches!(query.command, Command::ForceRelease { .. })) {
             // The first may still act, and a second one may hit the holder after.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::acquire::{FIRST_RETRY, SLOWEST_RETRY, no_answer};
+use super::acquire::{came_late, mismatch, no_answer};
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::Answer;
-use super::pace::{Flight, Pace};
+use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::{lost, not_held};
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
@@ -90,7 +90,7 @@ impl Engine {
             lease,
             tenure: Some((spec.name.clone(), tenure.token)),
             call: call.map(|call| (call, self.now + self.settings.patience)),
-            until: tenure.deadline,
+            until: tenure.loss_at(&spec),
             ttl: spec.ttl,
             doubt: tenure.doubt.map(Doubt::until),
             unresolved: false,
@@ -188,7 +188,8 @@ impl Engine {
             Ok((Reply::Gone | Reply::Taken, _)) if unresolved => self.finish_release(id, None),
             Ok((Reply::Gone, _)) => self.finish_release(id, Some(LossReason::Deleted)),
             Ok((Reply::Taken, _)) => self.finish_release(id, Some(LossReason::Superseded)),
-            Ok(_) => self.release_failed(id, super::acquire::came_late()),
+            Ok((Reply::Late, _)) => self.release_failed(id, came_late()),
+            Ok(_) => self.release_failed(id, mismatch()),
             // Somebody put something else in the lock's place.
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 let lost_by = (!unresolved).then_some(LossReason::Superseded);
@@ -271,7 +272,12 @@ impl Engine {
         release
             .pace
             .back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.lease);
-        release.error = Some(error);
+        // A refusal that stays is told at once; the release is tried on all the same.
+        let refused = release.call.take_if(|_| !error.is_transient());
+        release.error = Some(error.clone());
+        if let Some((call, _)) = refused {
+            self.complete(call, Err(error));
+        }
     }
 
     /// The store answered; `lost` if the lease had been lost before.

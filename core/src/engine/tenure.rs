@@ -55,7 +55,7 @@ impl Tenure {
 
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
     /// still tells it in time.
-    fn loss_at(&self, spec: &LockSpec) -> Timestamp {
+    pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
         self.deadline - (spec.ttl / 10).min(Duration::from_millis(50))
     }
 

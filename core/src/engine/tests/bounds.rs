@@ -198,3 +198,22 @@ fn what_waits_behind_others_is_given_up_in_time() {
         "what was never sent needs no release"
     );
 }
+
+/// Catches answers that never come and keep everybody else from sending.
+#[test]
+fn a_host_that_never_answers_holds_nobody_up_for_longer_than_an_attempt() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.net = Net::Hold;
+    for lock in 2..2 + MAX_IN_FLIGHT as u64 {
+        host.acquire(LockId(lock), Wait::Until(host.now + ms(300)));
+    }
+    let unanswered = host.pending.len();
+    let call = host.inspect(LOCK);
+    assert_eq!(host.pending.len(), unanswered, "too many are under way");
+    host.advance(ms(300));
+    let next = host.pending.get(unanswered).expect("it left").clone();
+    let reply = host.execute(&next);
+    host.reply(&next, Ok(reply));
+    assert!(!host.is_open(call));
+}

@@ -1,6 +1,6 @@
 //! Locks that the program has no handle on any more.
 
-use super::host::{Host, LOCK, Net, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, TTL, ms};
 use crate::engine::{LockId, Wait};
 
 #[test]
@@ -41,7 +41,7 @@ fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
     host.net = Net::LoseRequests;
     host.release(LOCK, grant.lease);
     host.close(LOCK);
-    host.advance_to(grant.deadline - ms(1));
+    host.advance_to(grant.deadline - LEAD - ms(1));
     assert!(host.closed.is_empty());
     host.advance(ms(1));
     assert_eq!(host.closed, [LOCK]);

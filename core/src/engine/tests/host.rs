@@ -16,6 +16,8 @@ use crate::protocol::{ClientId, Counter, LeaseId, Op};
 use crate::time::Timestamp;
 
 pub(super) const LOCK: LockId = LockId(1);
+/// So long before its deadline the loss of a lease of half a second or more is told.
+pub(super) const LEAD: Duration = Duration::from_millis(50);
 pub(super) const TTL: Duration = Duration::from_secs(30);
 /// As in the settings.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);

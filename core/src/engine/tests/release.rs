@@ -1,6 +1,6 @@
 //! Giving the lock back.
 
-use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use super::host::{Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
 use super::view::key;
 use crate::engine::{Done, Input, Wait};
 use crate::error::ErrorKind;
@@ -92,7 +92,7 @@ fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadl
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.answered(call), start + PATIENCE);
     assert_eq!(host.told(), ["acquired 1", "lost: it expired"]);
-    assert_eq!(host.last_told().at, grant.deadline);
+    assert_eq!(host.last_told().at, grant.deadline - LEAD);
     // A renewal that was under way may have lengthened what the store has.
     host.advance(TTL);
     assert!(host.engine.is_idle());
@@ -107,7 +107,7 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     let call = host.release(LOCK, grant.lease);
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
-    assert_eq!(host.answered(call), grant.deadline);
+    assert_eq!(host.answered(call), grant.deadline - LEAD);
     assert_eq!(host.told(), ["acquired 1", "at risk", "lost: it expired"]);
 }
 
