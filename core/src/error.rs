@@ -138,6 +138,12 @@ impl Error {
         self.kind() == ErrorKind::Config
     }
 
+    /// The same error with the name that it is about.
+    #[cfg(feature = "native")]
+    pub(crate) fn about(&self, name: &crate::name::Name) -> Self {
+        Self::new(self.kind(), format!("lock {name:?}: {self}"))
+    }
+
     pub(crate) fn shutdown() -> Self {
         Self::new(ErrorKind::Shutdown, "the locker was shut down")
     }

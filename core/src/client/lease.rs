@@ -160,7 +160,8 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
-        self.hold.renew().await.map(drop)
+        let renewed = self.hold.renew().await;
+        renewed.map(drop).map_err(|error| error.about(self.name()))
     }
 
     /// Gives the lease up and waits until the store has freed the lock, one round trip; at once
@@ -181,9 +182,8 @@ impl Lease {
     /// ```
     pub async fn release(self) -> Result<(), Error> {
         let Self { hold, lock } = self;
-        let released = hold.release().await.map(drop);
-        drop(lock);
-        released
+        let released = hold.release().await;
+        released.map(drop).map_err(|error| error.about(lock.name()))
     }
 }
 

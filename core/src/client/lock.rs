@@ -287,7 +287,8 @@ impl Lock {
             lease,
             wait,
         };
-        match shared.call(Some(lock), input).await? {
+        let answer = shared.call(Some(lock), input).await;
+        match answer.map_err(|error| error.about(self.name()))? {
             Answer::Acquired(hold) => Ok(Some(Lease::new(hold, self.clone()))),
             Answer::Busy => Ok(None),
             _ => unreachable!("an acquisition is answered by a lease or none"),

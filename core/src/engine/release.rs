@@ -57,6 +57,31 @@ impl Doubt {
 }
 
 impl Release {
+    /// One that nobody waits for and that says nothing.
+    fn new(
+        lock: LockId,
+        spec: &LockSpec,
+        lease: LeaseId,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            lock,
+            key: spec.key.clone(),
+            lease,
+            tenure: None,
+            call: None,
+            until,
+            ttl: spec.ttl,
+            doubt: None,
+            unresolved: false,
+            error: None,
+            flight: None,
+            pace: Pace::due(now),
+            wake: None,
+        }
+    }
+
     fn wake_at(&self) -> Timestamp {
         let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
         let call = self.call.map_or(Timestamp::NEVER, |(_, until)| until);
@@ -85,19 +110,10 @@ impl Engine {
         let Phase::Held(tenure) = phase else { return };
         let spec = lock.spec.clone();
         let release = Release {
-            lock: id,
-            key: spec.key.clone(),
-            lease,
             tenure: Some((spec.name.clone(), tenure.token)),
             call: call.map(|call| (call, self.now + self.settings.patience)),
-            until: tenure.loss_at(&spec),
-            ttl: spec.ttl,
             doubt: tenure.doubt.map(Doubt::until),
-            unresolved: false,
-            error: None,
-            flight: None,
-            pace: Pace::due(self.now),
-            wake: None,
+            ..Release::new(id, &spec, lease, tenure.loss_at(&spec), self.now)
         };
         for call in tenure.renewals {
             self.complete(call, Err(not_held()));
@@ -119,19 +135,8 @@ impl Engine {
     ) {
         let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
         self.start_release(Release {
-            lock,
-            key: spec.key.clone(),
-            lease,
-            tenure: None,
-            call: None,
-            until: last + spec.ttl,
-            ttl: spec.ttl,
             doubt,
-            unresolved: false,
-            error: None,
-            flight: None,
-            pace: Pace::due(self.now),
-            wake: None,
+            ..Release::new(lock, spec, lease, last + spec.ttl, self.now)
         });
     }
 
