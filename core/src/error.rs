@@ -144,6 +144,13 @@ impl Error {
         Self::new(self.kind(), format!("lock {name:?}: {self}"))
     }
 
+    pub(crate) fn no_answer() -> Self {
+        Self::new(
+            ErrorKind::Timeout,
+            "the store did not answer in time; whether it acted is unknown",
+        )
+    }
+
     pub(crate) fn shutdown() -> Self {
         Self::new(ErrorKind::Shutdown, "the locker was shut down")
     }

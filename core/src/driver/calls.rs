@@ -60,10 +60,7 @@ pub(super) struct Calls(BTreeMap<CallId, (Sender, Option<LockId>)>);
 
 /// An answer on its way. It is delivered with nothing locked: if nobody waits for it any more, a
 /// lease in it is given up, and that locks.
-pub(super) struct Delivery(
-    oneshot::Sender<Result<Answer, Error>>,
-    Result<Answer, Error>,
-);
+pub(super) struct Delivery(Sender, Result<Answer, Error>);
 
 impl Delivery {
     pub(super) fn deliver(self) {

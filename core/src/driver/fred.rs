@@ -56,10 +56,7 @@ pub(crate) struct FredStore {
 impl FredStore {
     pub(super) async fn connect(config: Config, shown: String) -> Result<Self, Error> {
         let secrets = Secrets(config.password.clone());
-        let at_server = |error: &FredError| {
-            let cause = secrets.convert(error);
-            Error::new(cause.kind(), format!("{shown}: {cause}"))
-        };
+        let named = |cause: Error| Error::new(cause.kind(), format!("{shown}: {cause}"));
         let client = Builder::from_config(config)
             .with_connection_config(|connection| {
                 connection.connection_timeout = CONNECT_TIMEOUT;
@@ -71,13 +68,11 @@ impl FredStore {
             })
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
             .build()
-            .map_err(|error| at_server(&error))?;
+            .map_err(|error| named(secrets.convert(&error)))?;
         let init = tokio::time::timeout(INIT_TIMEOUT, client.init()).await;
         let checked = match init {
-            Ok(Ok(_)) => Self::checked(client.clone(), true)
-                .await
-                .map_err(|cause| Error::new(cause.kind(), format!("{shown}: {cause}"))),
-            Ok(Err(error)) => Err(at_server(&error)),
+            Ok(Ok(_)) => Self::checked(client.clone(), true).await.map_err(named),
+            Ok(Err(error)) => Err(named(secrets.convert(&error))),
             Err(_) => {
                 let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
                 Err(Error::new(ErrorKind::Timeout, message))
@@ -349,12 +344,7 @@ impl Secrets {
 
 fn convert(error: &FredError, details: &str) -> Error {
     let kind = match error.kind() {
-        FredErrorKind::Timeout => {
-            return Error::new(
-                ErrorKind::Timeout,
-                "the store did not answer in time; whether it acted is unknown",
-            );
-        }
+        FredErrorKind::Timeout => return Error::no_answer(),
         FredErrorKind::Backpressure => ErrorKind::Overloaded,
         FredErrorKind::IO
         | FredErrorKind::Canceled

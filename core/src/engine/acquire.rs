@@ -9,7 +9,7 @@ use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
 use super::tenure::Tenure;
-use super::{Engine, Lock, Origin, Phase, Whose};
+use super::{Engine, Lock, Phase, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
@@ -170,7 +170,9 @@ impl Engine {
             return;
         };
         match acquiring.flight {
-            Some(flight) if flight.give_up <= now => self.attempt_failed(id, flight, &no_answer()),
+            Some(flight) if flight.give_up <= now => {
+                self.attempt_failed(id, flight, &Error::no_answer());
+            }
             None if acquiring.pace.next <= now => self.attempt(id),
             _ => {}
         }
@@ -255,11 +257,7 @@ impl Engine {
             owner: spec.owner.clone(),
             counter: spec.counter,
         });
-        let origin = Origin {
-            whose: Whose::Lock(id),
-            attempt,
-        };
-        if let Err(error) = self.send(origin, command, give_up) {
+        if let Err(error) = self.send(Whose::Lock(id), flight, command) {
             // Nothing was sent, so nothing is in doubt.
             let never_sent = Flight {
                 give_up: now,
@@ -284,7 +282,7 @@ impl Engine {
         if tenure.is_over(&spec, now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
             acquiring.callers = callers;
-            return self.attempt_failed(id, flight, &no_answer());
+            return self.attempt_failed(id, flight, &Error::no_answer());
         }
         // What could not take effect any more when this attempt was sent is in no doubt.
         tenure.doubt = acquiring.doubt.filter(|until| *until > flight.sent);
@@ -392,7 +390,7 @@ impl Engine {
         let result = match &acquiring.silence {
             Some((_, error)) => Err(error.clone()),
             None if acquiring.busy => Ok(Done::Busy),
-            None => Err(no_answer()),
+            None => Err(Error::no_answer()),
         };
         let ended = acquiring.callers.is_empty();
         for caller in over {
@@ -420,13 +418,6 @@ impl Tenure {
             deadline: self.deadline,
         }
     }
-}
-
-pub(super) fn no_answer() -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        "the store did not answer in time; whether it acted is unknown",
-    )
 }
 
 pub(super) fn came_late() -> Error {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::clock::Anchor;
 use super::io::{LockId, Output, RequestId};
-use super::pace::{FIRST_RETRY, Pace, SLOWEST_RETRY};
+use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::Tenure;
 use super::timers::Timed;
 use super::{Engine, Origin, Phase, Whose};
@@ -29,6 +29,8 @@ pub(super) struct Link {
     pace: Pace,
     wake: Option<Timestamp>,
     outbox: VecDeque<Outgoing>,
+    /// Before this moment everything in the outbox is still wanted.
+    stale_at: Timestamp,
     requests: BTreeMap<RequestId, Request>,
 }
 
@@ -64,6 +66,7 @@ impl Link {
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: None,
             outbox: VecDeque::new(),
+            stale_at: Timestamp::NEVER,
             requests: BTreeMap::new(),
         }
     }
@@ -74,15 +77,19 @@ impl Engine {
     /// way; fails if there is no link.
     pub(super) fn send(
         &mut self,
-        origin: Origin,
+        whose: Whose,
+        flight: Flight,
         command: Command,
-        give_up: Timestamp,
     ) -> Result<(), Error> {
         if let State::Down(error) = &self.link.state {
             return Err(error.clone());
         }
+        let Flight {
+            attempt, give_up, ..
+        } = flight;
+        self.link.stale_at = self.link.stale_at.min(give_up);
         self.link.outbox.push_back(Outgoing {
-            origin,
+            origin: Origin { whose, attempt },
             command,
             give_up,
         });
@@ -163,12 +170,17 @@ impl Engine {
     pub(super) fn flush(&mut self) {
         let now = self.now;
         let Link {
-            outbox, requests, ..
+            outbox,
+            stale_at,
+            requests,
+            ..
         } = &mut self.link;
         // What nobody waits for any more must not pile up, nor be sent in vain; and a host that
         // is late with its answers must not hold up the rest.
-        if outbox.iter().any(|out| out.give_up <= now) {
+        if *stale_at <= now {
             outbox.retain(|out| out.give_up > now);
+            let wanted = outbox.iter().map(|out| out.give_up);
+            *stale_at = wanted.min().unwrap_or(Timestamp::NEVER);
         }
         requests.retain(|_, request| request.give_up > now);
         let State::Up(anchor) = self.link.state else {

@@ -1,11 +1,11 @@
 //! Looking at locks, and freeing other people's.
 
-use super::acquire::{came_late, mismatch, no_answer};
+use super::acquire::{came_late, mismatch};
 use super::io::{CallId, Done, HolderInfo, Inspection};
 use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::timers::Timed;
-use super::{Engine, Origin, Whose};
+use super::{Engine, Whose};
 use crate::error::Error;
 use crate::protocol::{Command, Holder, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
@@ -46,9 +46,9 @@ impl Engine {
             return;
         };
         match query.flight {
-            Some(flight) if flight.give_up <= now => self.query_unknown(call, no_answer()),
+            Some(flight) if flight.give_up <= now => self.query_unknown(call, Error::no_answer()),
             None if query.until <= now => {
-                let error = query.error.clone().unwrap_or_else(no_answer);
+                let error = query.error.clone().unwrap_or_else(Error::no_answer);
                 self.end_query(call);
                 self.complete(call, Err(error));
             }
@@ -102,17 +102,14 @@ impl Engine {
             return;
         };
         let give_up = (now + timeout).min(query.until);
-        query.flight = Some(Flight {
+        let flight = Flight {
             attempt,
             sent: now,
             give_up,
-        });
-        let command = query.command.clone();
-        let origin = Origin {
-            whose: Whose::Query(call),
-            attempt,
         };
-        if let Err(error) = self.send(origin, command, give_up) {
+        query.flight = Some(flight);
+        let command = query.command.clone();
+        if let Err(error) = self.send(Whose::Query(call), flight, command) {
             self.query_failed(call, error);
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::acquire::{came_late, mismatch, no_answer};
+use super::acquire::{came_late, mismatch};
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::{lost, not_held};
 use super::timers::Timed;
-use super::{Engine, Origin, Phase, Whose};
+use super::{Engine, Phase, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
@@ -149,7 +149,7 @@ impl Engine {
             return self.release_expired(id);
         }
         if let Some((call, _)) = release.call.take_if(|(_, until)| *until <= now) {
-            let error = release.error.clone().unwrap_or_else(no_answer);
+            let error = release.error.clone().unwrap_or_else(Error::no_answer);
             self.complete(call, Err(error));
         }
         let Some(release) = self.releases.get_mut(&id) else {
@@ -158,7 +158,7 @@ impl Engine {
         match release.flight {
             Some(flight) if flight.give_up <= now => {
                 self.release_in_doubt(id, flight.attempt);
-                self.release_failed(id, no_answer());
+                self.release_failed(id, Error::no_answer());
             }
             None if release.pace.next <= now => self.attempt_release(id),
             _ => {}
@@ -242,20 +242,17 @@ impl Engine {
             return;
         };
         let give_up = (now + timeout).min(release.until);
-        release.flight = Some(Flight {
+        let flight = Flight {
             attempt,
             sent: now,
             give_up,
-        });
+        };
+        release.flight = Some(flight);
         let command = Command::Release {
             key: release.key.clone(),
             lease: release.lease,
         };
-        let origin = Origin {
-            whose: Whose::Release(id),
-            attempt,
-        };
-        if let Err(error) = self.send(origin, command, give_up) {
+        if let Err(error) = self.send(Whose::Release(id), flight, command) {
             self.release_failed(id, error);
         }
     }
@@ -330,7 +327,7 @@ impl Engine {
             return;
         };
         let (lock, call) = (release.lock, release.call.take());
-        let error = release.error.clone().unwrap_or_else(no_answer);
+        let error = release.error.clone().unwrap_or_else(Error::no_answer);
         // A renewal that was under way may have lengthened what the store has.
         release.until = now + release.ttl;
         self.unlink_release(id);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::acquire::{came_late, mismatch, no_answer};
+use super::acquire::{came_late, mismatch};
 use super::clock;
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::Answer;
 use super::pace::{Flight, Pace, jitter};
 use super::release::Doubt;
-use super::{Engine, Origin, Phase, Whose};
+use super::{Engine, Phase, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Command, LeaseId, Reply};
@@ -87,7 +87,7 @@ impl Engine {
             return self.lose(id, LossReason::Expired);
         }
         match tenure.flight {
-            Some(flight) if flight.give_up <= now => self.renewal_failed(id, no_answer()),
+            Some(flight) if flight.give_up <= now => self.renewal_failed(id, Error::no_answer()),
             None if tenure.is_renewed(spec) && tenure.pace.next <= now => self.renew(id),
             _ => {}
         }
@@ -159,22 +159,19 @@ impl Engine {
             return;
         };
         let give_up = (now + timeout.min(spec.ttl / 3)).min(tenure.loss_at(spec));
-        tenure.flight = Some(Flight {
+        let flight = Flight {
             attempt,
             sent: now,
             give_up,
-        });
+        };
+        tenure.flight = Some(flight);
         let command = Command::Renew {
             key: spec.key.clone(),
             lease: tenure.lease,
             token: tenure.token,
             ttl: spec.ttl,
         };
-        let origin = Origin {
-            whose: Whose::Lock(id),
-            attempt,
-        };
-        if let Err(error) = self.send(origin, command, give_up) {
+        if let Err(error) = self.send(Whose::Lock(id), flight, command) {
             self.renewal_failed(id, error);
         }
     }

@@ -9,6 +9,7 @@
 
 #![allow(clippy::cast_precision_loss)]
 
+use std::cmp::Ordering;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -132,7 +133,7 @@ async fn pairs() -> Result<()> {
                 packed.push(2.0 * PAIRS as f64 / scripts as f64);
             }
         }
-        let [bare, plainly, leases, packed] = [bare, plainly, leases, packed].map(middle);
+        let [bare, plainly, leases, packed] = [bare, plainly, leases, packed].map(median);
         println!(
             "{callers:>7}  {bare:>12.1} k/s  {plainly:>9.1} k/s  {leases:>11.1} k/s  \
              {:.2}, {:.2}  {packed:>6.1}",
@@ -160,11 +161,6 @@ async fn thousand_per_second(
     });
     futures::future::try_join_all(tasks).await?;
     Ok((PAIRS / callers * callers) as f64 / begin.elapsed().as_secs_f64() / 1e3)
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 async fn memory() -> Result<()> {
@@ -195,9 +191,9 @@ async fn p50(mut work: impl AsyncFnMut() -> Result<()>) -> Result<Duration> {
     Ok(median(times))
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+fn median<T: Copy + Default + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn ratio(one: Duration, other: Duration) -> f64 {
