@@ -31,7 +31,8 @@ use crate::token::FencingToken;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum LeaseEvent {
-    /// Somebody else holds the lock, and a caller waits for it.
+    /// Somebody else holds the lock, and a caller waits for it in line: when it joins, and
+    /// whenever it learns that its place has changed, which is at its heartbeats.
     Waiting {
         /// The lock.
         name: Name,
@@ -39,7 +40,8 @@ pub enum LeaseEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         position: Option<u32>,
     },
-    /// The lock is held; or it was held already when this reader began.
+    /// The lock is held; or it was held already when this reader began. A lock that was handed over
+    /// is renewed at once: until then the store promises it 3 s at the most, to take the lock up.
     Acquired {
         /// The lock.
         name: Name,
@@ -130,11 +132,14 @@ impl LeaseEvent {
 pub enum LossReason {
     /// The deadline came before a renewal succeeded, or the lease was fixed.
     Expired,
-    /// The lock's key was gone from the store: deleted, force-released, flushed, or lost in a
-    /// failover.
+    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover; or
+    /// force-released while the holder could not be told.
     Deleted,
     /// Somebody else holds the lock now.
     Superseded,
+    /// The lock was taken away by force: [`Locker::force_release`](crate::Locker::force_release).
+    /// Told so where a push carries it, else `Deleted` or `Superseded` at the next renewal.
+    Revoked,
     /// The locker was shut down.
     Shutdown,
 }
@@ -145,6 +150,7 @@ impl std::fmt::Display for LossReason {
             Self::Expired => "it expired",
             Self::Deleted => "its key was deleted",
             Self::Superseded => "somebody else holds the lock",
+            Self::Revoked => "the lock was force-released",
             Self::Shutdown => "the locker was shut down",
         })
     }

@@ -23,10 +23,11 @@
 //! - Two leases on one name are never both valid by their own deadlines, as long as clocks' rates
 //!   differ by less than 1 in 500, the store keeps its data, and nobody takes the lock over by its
 //!   [owner](Lock::owner), force-releases it or deletes its key: of that the former holder learns
-//!   at its next renewal.
+//!   by a push, and if none reaches it, or of a deleted key, at its next renewal.
 //! - A later acquisition has a strictly greater token, even if the store lost its data, as long
 //!   as its clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
 //! - A lease says that it is invalid no later than its deadline, without any I/O.
+//! - Those who wait and are alive get the lock in the order in which they asked.
 //! - A lease that is lost is never silently taken again, and a call that was given up or dropped
 //!   does nothing later.
 //!
@@ -59,8 +60,8 @@ pub mod time;
 mod token;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run};
-pub use engine::{HolderInfo, Inspection};
+pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run, Tenures};
+pub use engine::{HolderInfo, Inspection, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use memory::MemoryServer;

@@ -1,15 +1,20 @@
 //! A lock store in memory.
 
-use std::collections::BTreeMap;
+mod line;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, ClientId, Command, Counter, Held, Holder, LeaseId, LockKey, Op, Reply,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId,
+    LockKey, Op, Pattern, Push, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
+use line::Line;
 
 /// Executes the protocol's commands at a given server time, as a Redis with the lock script
 /// would: the model that the script is tested against, the store of `memory://`, and the server
@@ -25,13 +30,16 @@ use crate::token::FencingToken;
 /// let now = ServerTime::from_millis(1_000);
 /// let inspect = Op { command: Command::Inspect { key }, not_after: now };
 /// let answer = server.execute(now, &[inspect]);
-/// assert_eq!(answer.replies, [Ok(Reply::Inspected { holder: None, last_token: None })]);
+/// assert!(matches!(&answer.replies[..], [Ok(Reply::Inspected(seen))] if seen.holder.is_none()));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     locks: BTreeMap<LockKey, Lock>,
     counters: BTreeMap<LockKey, TokenCounter>,
+    lines: BTreeMap<LockKey, Line>,
+    subscribers: BTreeSet<ClientId>,
+    pushes: Vec<(ClientId, Push)>,
     sweep_at: usize,
 }
 
@@ -50,6 +58,7 @@ struct TokenCounter {
     expires: Option<ServerTime>,
 }
 
+/// Batches, subscriptions, and what a test does to a server.
 impl MemoryServer {
     /// An empty store.
     pub fn new() -> Self {
@@ -72,12 +81,29 @@ impl MemoryServer {
         BatchReply { time: now, replies }
     }
 
-    /// Forgets everything, as `FLUSHALL` does.
-    pub fn flush(&mut self) {
-        *self = Self::default();
+    /// From now on a client is told what concerns it, by [`take_pushes`](Self::take_pushes).
+    pub fn subscribe(&mut self, client: ClientId) {
+        self.subscribers.insert(client);
     }
 
-    /// Frees a lock as `DEL` on its key does; its counter stays.
+    /// A client is told nothing any more, as when its connection broke.
+    pub fn unsubscribe(&mut self, client: ClientId) {
+        self.subscribers.remove(&client);
+    }
+
+    /// What subscribed clients are to be told, in order, since the last time.
+    pub fn take_pushes(&mut self) -> Vec<(ClientId, Push)> {
+        std::mem::take(&mut self.pushes)
+    }
+
+    /// Forgets everything, as `FLUSHALL` does.
+    pub fn flush(&mut self) {
+        self.locks.clear();
+        self.counters.clear();
+        self.lines.clear();
+    }
+
+    /// Frees a lock as `DEL` on its key does; its counter and its line stay.
     pub fn delete(&mut self, key: &LockKey) {
         self.locks.remove(key);
     }
@@ -95,11 +121,8 @@ impl MemoryServer {
             owner,
             expires,
         } = lock;
-        let kind = if owner.is_reclaimable() { 'r' } else { 'l' };
-        Some((
-            format!("{lease}:{client}:{token}:{kind}:{}", owner.label()),
-            *expires,
-        ))
+        let (kind, label) = (owner.kind(), owner.label());
+        Some((format!("{lease}:{client}:{token}:{kind}:{label}"), *expires))
     }
 
     /// The token counter's key as Redis would have it: its value, and when it expires.
@@ -109,53 +132,80 @@ impl MemoryServer {
         alive.then_some((counter.last, counter.expires))
     }
 
+    /// The keys of the line as Redis would have them: each member in order, with its score in the
+    /// queue and until when it counts as alive; and when both keys expire.
+    pub fn line_value(&self, now: ServerTime, key: &LockKey) -> Option<LineValue> {
+        let line = self.lines.get(key)?;
+        let there = !line.is_empty() && !expired(now, line.expires());
+        there.then(|| (line.members(), line.expires()))
+    }
+}
+
+/// Members with their two scores, and when their keys expire.
+type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);
+
+/// The operations.
+impl MemoryServer {
     fn apply(&mut self, now: ServerTime, command: &Command) -> Result<Reply, Error> {
-        let key = command.key();
-        if self
-            .locks
-            .get(key)
-            .is_some_and(|lock| expired(now, lock.expires))
-        {
-            self.locks.remove(key);
+        if let Some(key) = command.key() {
+            self.expire(now, key);
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
             Command::Renew {
-                lease, token, ttl, ..
+                key,
+                lease,
+                token,
+                ttl,
             } => Ok(self.renew(now, key, (*lease, *token), *ttl)),
-            Command::Release { lease, .. } => Ok(self.release(key, *lease)),
-            Command::ForceRelease { .. } => Ok(Reply::ForceReleased(
-                self.locks.remove(key).map(|lock| lock.holder()),
-            )),
-            Command::Inspect { .. } => Ok(self.inspect(now, key)),
+            Command::Release { key, claim } => Ok(self.release(now, key, claim)),
+            Command::ForceRelease { key } => Ok(self.force_release(now, key)),
+            Command::Inspect { key } => Ok(self.inspect(now, key)),
+            Command::List { pattern, cursor } => Ok(self.list(now, pattern, *cursor)),
         }
     }
 
     fn acquire(&mut self, now: ServerTime, acquire: &Acquire) -> Result<Reply, Error> {
-        let mut token = None;
-        if let Some(lock) = self.locks.get(&acquire.key) {
-            if lock.lease == acquire.lease {
-                token = Some(lock.token);
-            } else if !lock.yields_to(acquire) {
-                return Ok(Reply::Busy {
-                    expires: Some(lock.expires),
-                });
+        let Acquire {
+            key, claim, ttl, ..
+        } = acquire;
+        if let Some(lock) = self.locks.get_mut(key) {
+            if lock.lease == claim.lease {
+                lock.expires = expiry(now, *ttl);
+                let (token, expires) = (lock.token, lock.expires);
+                return Ok(Reply::Held(Held { token, expires }));
+            }
+            let (client, lease, token) = (lock.client, lock.lease, lock.token);
+            if lock.yields_to(claim) {
+                let held = self.take(now, key, claim, *ttl)?;
+                self.publish(client, Push::Superseded { lease, token });
+                self.leave(key, claim);
+                return Ok(Reply::Held(held));
+            }
+        } else {
+            match self.first_in_line(now, key) {
+                Some(first) if !first.is_same(claim) => {
+                    self.grant(now, key, &first)?;
+                }
+                first => {
+                    let held = self.take(now, key, claim, *ttl)?;
+                    if first.is_some() {
+                        self.leave(key, claim);
+                    }
+                    return Ok(Reply::Held(held));
+                }
             }
         }
-        let token = match token {
-            Some(token) => token,
-            None => self.next_token(now, &acquire.key, acquire.counter)?,
-        };
-        let expires = expiry(now, acquire.ttl);
-        let lock = Lock {
-            lease: acquire.lease,
-            client: acquire.client,
-            token,
-            owner: acquire.owner.clone(),
-            expires,
-        };
-        self.locks.insert(acquire.key.clone(), lock);
-        Ok(Reply::Held(Held { token, expires }))
+        let mut place = None;
+        if acquire.waits {
+            let line = self.lines.entry(key.clone()).or_default();
+            match line.wait(now, claim) {
+                Ok(own) => place = NonZeroU32::new(own),
+                Err(waiting) => return Ok(Reply::Full { waiting }),
+            }
+        }
+        let expires = self.locks.get(key).map(|lock| lock.expires);
+        Ok(Reply::Busy { expires, place })
     }
 
     fn renew(
@@ -177,15 +227,29 @@ impl MemoryServer {
         }
     }
 
-    fn release(&mut self, key: &LockKey, lease: LeaseId) -> Reply {
-        match self.locks.get(key) {
-            None => Reply::Gone,
-            Some(lock) if lock.lease != lease => Reply::Taken,
-            Some(_) => {
-                self.locks.remove(key);
-                Reply::Released
-            }
+    fn release(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) -> Reply {
+        let holder = self.locks.get(key).map(|lock| lock.lease);
+        if holder == Some(claim.lease) {
+            self.free(now, key);
+            return Reply::Released;
         }
+        self.leave(key, claim);
+        if holder.is_some() {
+            return Reply::Taken;
+        }
+        self.free(now, key);
+        Reply::Gone
+    }
+
+    fn force_release(&mut self, now: ServerTime, key: &LockKey) -> Reply {
+        let lock = self.locks.get(key).cloned();
+        self.free(now, key);
+        let holder = lock.map(|lock| {
+            let Lock { lease, token, .. } = lock;
+            self.publish(lock.client, Push::Revoked { lease, token });
+            lock.holder()
+        });
+        Reply::ForceReleased(holder)
     }
 
     fn inspect(&self, now: ServerTime, key: &LockKey) -> Reply {
@@ -196,7 +260,110 @@ impl MemoryServer {
                 .token_value(now, key)
                 .and_then(|(last, _)| FencingToken::new(last).ok()),
         };
-        Reply::Inspected { holder, last_token }
+        let (waiting, line) = self
+            .lines
+            .get(key)
+            .map(|line| line.look(now))
+            .unwrap_or_default();
+        Reply::Inspected(Inspected {
+            holder,
+            last_token,
+            waiting,
+            line,
+        })
+    }
+
+    /// All in one step.
+    fn list(&self, now: ServerTime, pattern: &Pattern, cursor: u64) -> Reply {
+        let held = self
+            .locks
+            .iter()
+            .filter(|(_, lock)| !expired(now, lock.expires));
+        let names = held.filter_map(|(key, _)| pattern.name_of(&key.lock()));
+        let names = if cursor == 0 {
+            names.collect()
+        } else {
+            Vec::new()
+        };
+        Reply::Listed {
+            cursor: None,
+            names,
+        }
+    }
+}
+
+/// What the operations are made of, as in the script.
+impl MemoryServer {
+    fn take(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        claim: &Claim,
+        time: Duration,
+    ) -> Result<Held, Error> {
+        let token = self.next_token(now, key, claim.counter)?;
+        let expires = expiry(now, time);
+        let lock = Lock {
+            lease: claim.lease,
+            client: claim.client,
+            token,
+            owner: claim.owner.clone(),
+            expires,
+        };
+        self.locks.insert(key.clone(), lock);
+        Ok(Held { token, expires })
+    }
+
+    fn grant(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) -> Result<(), Error> {
+        let window = claim.window.min(Claim::LONGEST_WINDOW);
+        let token = self.take(now, key, claim, window)?.token;
+        self.leave(key, claim);
+        let expires = expiry(now, window.min(Claim::UNHEARD));
+        let (lease, held, time) = (claim.lease, Held { token, expires }, now);
+        let heard = self.publish(claim.client, Push::Granted { lease, held, time });
+        if let Some(lock) = self.locks.get_mut(key)
+            && !heard
+        {
+            lock.expires = expires;
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, now: ServerTime, key: &LockKey) {
+        let granted = match self.first_in_line(now, key) {
+            Some(first) => self.grant(now, key, &first).is_ok(),
+            None => false,
+        };
+        if !granted {
+            self.locks.remove(key);
+        }
+    }
+
+    fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> Option<Claim> {
+        let first = self.lines.get_mut(key)?.first(now);
+        self.drop_empty_line(key);
+        first
+    }
+
+    fn leave(&mut self, key: &LockKey, claim: &Claim) {
+        if let Some(line) = self.lines.get_mut(key) {
+            line.leave(claim);
+            self.drop_empty_line(key);
+        }
+    }
+
+    fn drop_empty_line(&mut self, key: &LockKey) {
+        if self.lines.get(key).is_some_and(Line::is_empty) {
+            self.lines.remove(key);
+        }
+    }
+
+    fn publish(&mut self, client: ClientId, push: Push) -> bool {
+        let heard = self.subscribers.contains(&client);
+        if heard {
+            self.pushes.push((client, push));
+        }
+        heard
     }
 
     fn next_token(
@@ -225,12 +392,24 @@ impl MemoryServer {
         Ok(token)
     }
 
+    fn expire(&mut self, now: ServerTime, key: &LockKey) {
+        let lock = self.locks.get(key);
+        if lock.is_some_and(|lock| expired(now, lock.expires)) {
+            self.locks.remove(key);
+        }
+        let line = self.lines.get(key);
+        if line.is_some_and(|line| expired(now, line.expires())) {
+            self.lines.remove(key);
+        }
+    }
+
     /// Drops what has expired whenever the store has doubled since the last time.
     fn sweep(&mut self, now: ServerTime) {
         if self.locks.len() + self.counters.len() <= self.sweep_at {
             return;
         }
         self.locks.retain(|_, lock| !expired(now, lock.expires));
+        self.lines.retain(|_, line| !expired(now, line.expires()));
         self.counters
             .retain(|_, counter| !counter.expires.is_some_and(|at| expired(now, at)));
         self.sweep_at = (self.locks.len() + self.counters.len()) * 2 + 1_024;
@@ -238,8 +417,8 @@ impl MemoryServer {
 }
 
 impl Lock {
-    fn yields_to(&self, acquire: &Acquire) -> bool {
-        self.owner.is_reclaimable() && self.owner == acquire.owner && self.client != acquire.client
+    fn yields_to(&self, claim: &Claim) -> bool {
+        self.owner.is_reclaimable() && self.owner == claim.owner && self.client != claim.client
     }
 
     fn holder(&self) -> Holder {

@@ -109,6 +109,11 @@ impl Owner {
         self.reclaimable
     }
 
+    /// Its form in the store: `r` if it is reclaimable, `l` if not.
+    pub(crate) fn kind(&self) -> char {
+        if self.reclaimable { 'r' } else { 'l' }
+    }
+
     fn checked(label: &str, reclaimable: bool) -> Result<Self, Error> {
         if label.is_empty() || label.len() > Self::MAX_BYTES {
             return Err(Error::new(

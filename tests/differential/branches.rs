@@ -1,13 +1,16 @@
 //! Which ways through the script the sequences took.
 
+mod line;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::Error;
-use leasehold::protocol::{Acquire, BatchReply, Command, Counter, Op, Reply};
+use leasehold::protocol::{Acquire, BatchReply, Command, Counter, LockKey, Op, Reply};
 use leasehold::time::ServerTime;
 
 use crate::model::Model;
 use crate::real::Entry;
+use line::Change;
 
 /// Everything that has to be reached.
 const BRANCHES: [&str; 54] = [
@@ -77,9 +80,15 @@ pub(crate) struct Coverage {
 struct Lock {
     lease: String,
     client: String,
+    token: String,
     kind: String,
     label: String,
     expires: Option<u64>,
+}
+
+fn every() -> impl Iterator<Item = &'static str> {
+    let line = line::BRANCHES.into_iter().chain(line::LISTS);
+    BRANCHES.into_iter().chain(line)
 }
 
 /// What an operation meets.
@@ -89,24 +98,33 @@ struct Before {
     token: Option<Entry>,
     lock_outlived: bool,
     token_outlived: bool,
+    /// Somebody alive is in line.
+    waiting: bool,
 }
 
 impl Coverage {
     pub(crate) fn summary(&self) -> String {
-        let (hits, all) = (self.hits.len(), BRANCHES.len());
-        let rarest = self.hits.iter().min_by_key(|(_, hits)| **hits);
+        let (hits, all) = (self.hits.len(), every().count());
+        let mut rarest: Vec<_> = self
+            .hits
+            .iter()
+            .map(|(branch, hits)| (hits, branch))
+            .collect();
+        rarest.sort();
+        rarest.truncate(5);
         format!("branches covered: {hits} of {all}; the rarest: {rarest:?}")
     }
 
     pub(crate) fn missed(&self) -> Vec<&'static str> {
         let missed = |branch: &&str| !self.hits.contains_key(branch);
-        BRANCHES.into_iter().filter(missed).collect()
+        every().filter(missed).collect()
     }
 
     /// Notes what a batch did to a model in that state, by the real server's replies.
     pub(crate) fn note(
         &mut self,
         mut model: Model,
+        keys: &[LockKey],
         batch: &[Op],
         answer: &BatchReply,
         outlived: &BTreeSet<String>,
@@ -114,18 +132,37 @@ impl Coverage {
         let now = answer.time;
         let mut outlived = outlived.clone();
         for (op, reply) in batch.iter().zip(&answer.replies) {
-            let key = op.command.key();
+            let Some(key) = op.command.key() else {
+                self.hit(listed(&model, now, keys, reply));
+                continue;
+            };
+            let line = model.line(now, key);
             let before = Before {
                 now,
                 lock: model.lock(now, key).map(|entry| Lock::new(&entry)),
                 token: model.token(now, key),
                 lock_outlived: outlived.contains(&key.lock()),
                 token_outlived: outlived.contains(&key.token()),
+                waiting: line.iter().any(|place| !place.is_dead(now)),
             };
             for branch in branches(&op.command, reply, &before) {
                 self.hit(branch);
             }
             model.execute(now, std::slice::from_ref(op));
+            let change = Change {
+                now,
+                command: &op.command,
+                reply,
+                lock: before.lock.as_ref(),
+                outlived: before.lock_outlived,
+                line,
+                lock_after: model.lock(now, key).map(|entry| Lock::new(&entry)),
+                line_after: model.line(now, key),
+                pushes: model.take_pushes(),
+            };
+            for branch in change.branches() {
+                self.hit(branch);
+            }
             if model.lock(now, key).is_some() {
                 outlived.remove(&key.lock());
             }
@@ -137,7 +174,7 @@ impl Coverage {
     }
 
     fn note_shape(&mut self, batch: &[Op], replies: &[Result<Reply, Error>]) {
-        let names: BTreeSet<_> = batch.iter().map(|op| op.command.key()).collect();
+        let names: BTreeSet<_> = batch.iter().filter_map(|op| op.command.key()).collect();
         let late = replies.iter().filter(|reply| **reply == Ok(Reply::Late));
         let late = late.count();
         let refused = replies.iter().filter(|reply| reply.is_err()).count();
@@ -158,7 +195,10 @@ impl Coverage {
     }
 
     fn hit(&mut self, branch: &'static str) {
-        assert!(BRANCHES.contains(&branch), "{branch:?} is not in the list");
+        assert!(
+            every().any(|known| known == branch),
+            "{branch:?} is not in the list"
+        );
         *self.hits.entry(branch).or_default() += 1;
     }
 }
@@ -167,10 +207,11 @@ impl Lock {
     fn new(entry: &Entry) -> Self {
         let mut parts = entry.value.splitn(5, ':').map(str::to_owned);
         let mut next = || parts.next().expect("a lock's value has five parts");
-        let (lease, client, _token) = (next(), next(), next());
+        let (lease, client, token) = (next(), next(), next());
         Self {
             lease,
             client,
+            token,
             kind: next(),
             label: next(),
             expires: entry.expires,
@@ -229,8 +270,31 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(None))) => {
             vec!["force-release: free"]
         }
-        (Command::Inspect { .. }, Ok(Reply::Inspected { .. })) => inspected(before),
+        (Command::Inspect { .. }, Ok(Reply::Inspected(_))) => inspected(before),
         (command, reply) => panic!("{reply:?} is no answer to {command:?}"),
+    }
+}
+
+fn listed(
+    model: &Model,
+    now: ServerTime,
+    keys: &[LockKey],
+    reply: &Result<Reply, Error>,
+) -> &'static str {
+    let names = match reply {
+        Ok(Reply::Late) => return "list: late",
+        Ok(Reply::Listed { names, .. }) => names.iter().collect::<BTreeSet<_>>().len(),
+        reply => panic!("{reply:?} is no answer to a list"),
+    };
+    let held = keys
+        .iter()
+        .filter(|key| model.lock(now, key).is_some())
+        .count();
+    match names {
+        _ if held == 0 => "list: nothing held",
+        0 => "list: none of those held",
+        _ if names == held => "list: all held",
+        _ => "list: some of those held",
     }
 }
 
@@ -254,7 +318,7 @@ fn inspected(before: &Before) -> Vec<&'static str> {
 }
 
 fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) -> Vec<&'static str> {
-    let dense = acquire.counter == Counter::Dense;
+    let dense = acquire.claim.counter == Counter::Dense;
     match (&before.lock, reply) {
         (None, Ok(Reply::Held(held))) => {
             let mut hits = counted(acquire, before);
@@ -266,13 +330,16 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
             }
             hits
         }
+        // Those who wait count before it.
+        (None, Err(_)) if before.waiting => Vec::new(),
+        (None, Ok(Reply::Busy { .. })) => Vec::new(),
         (None, Err(_)) if dense => vec!["acquire: free, dense counter used up"],
         (None, Err(_)) => vec!["acquire: free, clock floor, counter used up"],
-        (Some(lock), Ok(Reply::Held(_))) if lock.lease == acquire.lease.to_string() => {
-            vec![if lock.client != acquire.client.to_string() {
+        (Some(lock), Ok(Reply::Held(_))) if lock.lease == acquire.claim.lease.to_string() => {
+            vec![if lock.client != acquire.claim.client.to_string() {
                 "acquire: retry by another client"
-            } else if lock.label != acquire.owner.label()
-                || lock.has_owner() != acquire.owner.is_reclaimable()
+            } else if lock.label != acquire.claim.owner.label()
+                || lock.has_owner() != acquire.claim.owner.is_reclaimable()
             {
                 "acquire: retry as another owner"
             } else {
@@ -288,11 +355,11 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
 }
 
 fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
-    match (lock.has_owner(), acquire.owner.is_reclaimable()) {
+    match (lock.has_owner(), acquire.claim.owner.is_reclaimable()) {
         (false, false) => "acquire: busy, a label on both sides",
         (false, true) => "acquire: busy, the holder's owner has only a label",
         (true, false) => "acquire: busy, the asker's owner has only a label",
-        (true, true) if lock.label != acquire.owner.label() => "acquire: busy, another owner",
+        (true, true) if lock.label != acquire.claim.owner.label() => "acquire: busy, another owner",
         (true, true) => "acquire: busy, the same owner at the same client",
     }
 }
@@ -308,7 +375,7 @@ fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
     let expires = before.token.as_ref().and_then(|token| token.expires);
     let known = before.token.is_some();
     let mut hits = Vec::new();
-    if acquire.counter == Counter::Dense {
+    if acquire.claim.counter == Counter::Dense {
         hits.push(if known {
             "acquire: free, dense token counted up"
         } else {

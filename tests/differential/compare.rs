@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold::FencingToken;
-use leasehold::protocol::{LockKey, Op};
+use leasehold::protocol::{BatchReply, ClientId, LockKey, Op, Push, Reply};
 use leasehold::time::ServerTime;
+use leasehold::{Error, FencingToken};
 use tokio::time::sleep;
 
 use crate::branches::Coverage;
 use crate::model::{Flaw, Model};
-use crate::real::{Dump, Entry, Real};
-use crate::sequence::{Planned, Sequence, Step};
+use crate::real::{Dump, Entry, Listener, Real};
+use crate::sequence::{CLIENTS, Sequence, Step, client};
 
 /// Nothing begins from so many milliseconds before an expiry until so many after it.
 const BEFORE: u64 = 3;
@@ -38,29 +38,59 @@ enum Trouble {
 pub(crate) struct Report {
     pub(crate) coverage: Coverage,
     pub(crate) operations: usize,
+    pub(crate) pushes: usize,
     /// Runs in which an expiry came too close.
     pub(crate) unclear: usize,
     /// Sequences for which every run was so.
     pub(crate) given_up: usize,
 }
 
+/// A real server, and the connections of the clients that may subscribe.
+pub(crate) struct Ground {
+    real: Real,
+    listeners: Vec<Listener>,
+}
+
+impl Ground {
+    pub(crate) async fn start() -> Self {
+        let real = Real::start().await;
+        let mut listeners = Vec::new();
+        for number in 0..CLIENTS {
+            listeners.push(Listener::connect(&real.server, client(number)).await);
+        }
+        Self { real, listeners }
+    }
+}
+
 /// Runs the sequence on both, on empty stores; tells the first difference.
 pub(crate) async fn compare(
-    real: &mut Real,
+    ground: &mut Ground,
     flaw: Flaw,
     sequence: &Sequence,
     report: &mut Report,
 ) -> Result<(), String> {
     for _ in 0..ATTEMPTS {
+        let Ground { real, listeners } = &mut *ground;
         real.admin.flushall().await;
+        // What an earlier sequence left unread when it ended with a difference.
+        for listener in &mut *listeners {
+            listener
+                .pushes()
+                .await
+                .map_err(|error| format!("left over: {error}"))?;
+        }
         let mut run = Run {
             seen: real.dump().await,
             real,
+            listeners,
             model: Model::new(flaw),
             names: sequence.keys(),
             outlived: BTreeSet::new(),
             report,
         };
+        for (number, on) in sequence.subscribed.into_iter().enumerate() {
+            run.listen(number, on).await;
+        }
         match run.sequence(sequence).await {
             Ok(()) => return Ok(()),
             Err(Trouble::Differs(difference)) => return Err(difference),
@@ -73,6 +103,7 @@ pub(crate) async fn compare(
 
 struct Run<'a> {
     real: &'a mut Real,
+    listeners: &'a mut [Listener],
     model: Model,
     names: Vec<LockKey>,
     /// What the real server held after the last step.
@@ -85,17 +116,19 @@ struct Run<'a> {
 impl Run<'_> {
     async fn sequence(&mut self, sequence: &Sequence) -> Result<(), Trouble> {
         for (number, step) in sequence.steps.iter().enumerate() {
-            self.step(step).await.map_err(|trouble| match trouble {
-                Trouble::Differs(text) => {
-                    Trouble::Differs(format!("in step {number}, {step:?}: {text}"))
-                }
-                Trouble::Unclear => Trouble::Unclear,
-            })?;
+            self.step(sequence, step)
+                .await
+                .map_err(|trouble| match trouble {
+                    Trouble::Differs(text) => {
+                        Trouble::Differs(format!("in step {number}, {step:?}: {text}"))
+                    }
+                    Trouble::Unclear => Trouble::Unclear,
+                })?;
         }
         Ok(())
     }
 
-    async fn step(&mut self, step: &Step) -> Result<(), Trouble> {
+    async fn step(&mut self, sequence: &Sequence, step: &Step) -> Result<(), Trouble> {
         match step {
             Step::Sleep(millis) => sleep(Duration::from_millis(*millis)).await,
             Step::OutliveNext => self.outlive_next().await,
@@ -104,7 +137,21 @@ impl Run<'_> {
         let mut since = self.settle().await?;
         let model_before = self.model.clone();
         match step {
-            Step::Batch(planned) => since = self.batch(since, planned).await?,
+            Step::Batch(planned) => {
+                let batch = sequence.batch(planned, since, &self.model);
+                let answer = self.batch(since, &batch).await?;
+                since = answer.time;
+                if !self.model.is_flawed() {
+                    let coverage = &mut self.report.coverage;
+                    let (before, outlived) = (model_before.clone(), &self.outlived);
+                    coverage.note(before, &self.names, &batch, &answer, outlived);
+                }
+            }
+            Step::Crowd(crowd) => {
+                let crowd = crowd.batch(&self.names);
+                since = self.batch(since, &crowd).await?.time;
+            }
+            Step::Listen(number, on) => self.listen(*number, *on).await,
             Step::Sleep(_) | Step::OutliveNext => {}
             Step::Delete(name) => {
                 let key = self.name(*name);
@@ -116,6 +163,15 @@ impl Run<'_> {
                 let (lock, long_ago) = (key.lock(), "1");
                 self.real.admin.int(&["PEXPIREAT", &lock, long_ago]).await;
                 self.model.delete(&key);
+            }
+            Step::DeleteLine(name) => {
+                let key = self.name(*name);
+                if self.model.delete_line(since, &key) {
+                    self.real
+                        .admin
+                        .int(&["DEL", &key.queue(), &key.alive()])
+                        .await;
+                }
             }
             Step::Flush => {
                 self.real.admin.flushall().await;
@@ -140,56 +196,77 @@ impl Run<'_> {
     }
 
     async fn outlive_next(&self) {
-        let now = self.seen.time.millis();
-        let next = self.expiries(self.seen.time).into_iter().min();
-        let left = next.and_then(|next| next.checked_sub(now));
+        let (time, now) = (self.seen.time, self.seen.time.millis());
+        let mut ends = self.expiries(time);
+        for name in &self.names {
+            let line = self.model.line(time, name);
+            ends.extend(line.iter().map(|place| place.live_until));
+        }
+        let left = ends.iter().filter_map(|end| end.checked_sub(now)).min();
         if let Some(left) = left.filter(|left| *left <= SHORT) {
             sleep(Duration::from_millis(left + AFTER)).await;
         }
     }
 
-    /// The batch on both; returns when the real server ran it.
-    async fn batch(
-        &mut self,
-        since: ServerTime,
-        planned: &[Planned],
-    ) -> Result<ServerTime, Trouble> {
-        let token_of = |key: &LockKey| self.model.token_of(since, key);
-        let batch = planned.iter().map(|op| op.at(since, &self.names, token_of));
-        let batch: Vec<Op> = batch.collect();
+    async fn listen(&mut self, number: usize, on: bool) {
+        self.listeners[number].listen(on).await;
+        self.model.listen(client(number), on);
+    }
+
+    /// The batch on both; returns what the real server answered.
+    async fn batch(&mut self, since: ServerTime, batch: &[Op]) -> Result<BatchReply, Trouble> {
         let expiries = self.expiries(since);
-        let real = self.real.run(&batch).await.map_err(Trouble::Differs)?;
+        let real = self.real.run(batch).await.map_err(Trouble::Differs)?;
+        let mut theirs = BTreeMap::new();
+        for (number, listener) in self.listeners.iter_mut().enumerate() {
+            let pushes = listener.pushes().await.map_err(Trouble::Differs)?;
+            theirs.insert(client(number), pushes);
+        }
         clear(&expiries, since, real.time)?;
-        let before = self.model.clone();
-        let model = self.model.execute(real.time, &batch);
+        let model = self.model.execute(real.time, batch);
         if real.replies.len() != model.replies.len() {
             let text = format!("the real one {real:?}, the model {model:?}");
             return Err(Trouble::Differs(text));
         }
         for (index, (theirs, ours)) in real.replies.iter().zip(&model.replies).enumerate() {
-            let same = match (theirs, ours) {
-                (Ok(theirs), Ok(ours)) => theirs == ours,
-                (Err(theirs), Err(ours)) => theirs.kind() == ours.kind(),
-                _ => false,
-            };
-            if !same {
+            if !is_same(theirs, ours) {
                 return Err(Trouble::Differs(format!(
                     "reply {index} at {:?}: the real one {theirs:?}, the model {ours:?}",
                     real.time
                 )));
             }
         }
+        self.check_pushes(&theirs)?;
         self.report.operations += batch.len();
-        let coverage = &mut self.report.coverage;
-        coverage.note(before, &batch, &real, &self.outlived);
-        Ok(real.time)
+        Ok(real)
+    }
+
+    /// Each client hears the same, in the same order.
+    fn check_pushes(&mut self, theirs: &BTreeMap<ClientId, Vec<Push>>) -> Result<(), Trouble> {
+        let mut ours: BTreeMap<ClientId, Vec<Push>> =
+            theirs.keys().map(|client| (*client, Vec::new())).collect();
+        for (client, push) in self.model.take_pushes() {
+            self.report.pushes += 1;
+            ours.entry(client).or_default().push(push);
+        }
+        if ours == *theirs {
+            return Ok(());
+        }
+        let text = format!("the pushes: the real ones are {theirs:#?}, the model's {ours:#?}");
+        Err(Trouble::Differs(text))
     }
 
     async fn raise_counter(&mut self, now: ServerTime, name: usize, floor: u64) {
         let key = self.name(name);
+        let before = self.model.token(now, &key);
         self.model.raise_counter(now, &key, floor);
         let counter = self.model.token(now, &key).expect("it was raised just now");
-        self.real.admin.int(&["DEL", &key.lock()]).await;
+        let rest = [key.lock(), key.queue(), key.alive()];
+        let del: Vec<String> = ["DEL".to_owned()].into_iter().chain(rest).collect();
+        self.real.admin.int(&del).await;
+        if before.as_ref() == Some(&counter) {
+            return; // It is used up. The real one's expiry may be a millisecond off: let it be.
+        }
         let mut set = vec!["SET".to_owned(), key.token(), counter.value];
         if let Some(expires) = counter.expires {
             set.extend(["PXAT".to_owned(), expires.to_string()]);
@@ -248,8 +325,8 @@ impl Run<'_> {
                 (Some(_), Some(_)) => theirs == self.seen.keys.get(&token),
                 _ => theirs == ours,
             };
-            let lock = name.lock();
-            if !same || dump.keys.get(&lock) != model.get(&lock) {
+            let rest = [name.lock(), name.queue(), name.alive()];
+            if !same || rest.iter().any(|key| dump.keys.get(key) != model.get(key)) {
                 return Err(keys_differ(&dump, &model));
             }
         }
@@ -269,7 +346,29 @@ fn expected(model: &Model, names: &[LockKey], now: ServerTime) -> BTreeMap<Strin
     let tokens = names
         .iter()
         .filter_map(|name| Some((name.token(), model.token(now, name)?)));
-    locks.chain(tokens).collect()
+    let lines = names.iter().filter_map(|name| {
+        let [queue, alive] = model.line_keys(now, name)?;
+        Some([(name.queue(), queue), (name.alive(), alive)])
+    });
+    locks.chain(tokens).chain(lines.flatten()).collect()
+}
+
+fn is_same(theirs: &Result<Reply, Error>, ours: &Result<Reply, Error>) -> bool {
+    match (theirs, ours) {
+        (Ok(theirs), Ok(ours)) => in_order(theirs) == in_order(ours),
+        (Err(theirs), Err(ours)) => theirs.kind() == ours.kind(),
+        _ => false,
+    }
+}
+
+/// A list has no order, and may tell a name twice.
+fn in_order(reply: &Reply) -> Reply {
+    let mut reply = reply.clone();
+    if let Reply::Listed { names, .. } = &mut reply {
+        names.sort();
+        names.dedup();
+    }
+    reply
 }
 
 /// A counter's expiry counts from Redis's own look at the clock.

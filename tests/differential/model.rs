@@ -1,65 +1,91 @@
 //! The model, and models that are wrong on purpose.
 
+mod flaw;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use leasehold::protocol::{
-    Acquire, BatchReply, ClientId, Command, Counter, Held, LockKey, Op, Reply,
+    BatchReply, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Push, Reply,
 };
 use leasehold::time::ServerTime;
-use leasehold::{Error, FencingToken, MemoryServer, Owner};
+use leasehold::{FencingToken, MemoryServer, Owner};
 
 use crate::real::Entry;
-use crate::samples::{self, FLOOR};
-
-/// What is wrong with a model.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Flaw {
-    Nothing,
-    /// A renewal of a free lock takes it.
-    RenewalTakesGone,
-    /// Tokens just count.
-    NoClockFloor,
-    /// `not_after` is not looked at.
-    ActsLate,
-    /// Anybody's release frees the lock.
-    ReleasesForOthers,
-    /// A retry of an acquisition gets a new token.
-    RetryTakesNewToken,
-    /// A reclaim keeps its former self's token.
-    ReclaimKeepsToken,
-    /// A renewal says that it extended the lock, and does not.
-    ForgetsRenewals,
-    /// A release says that it freed the lock, and does not.
-    KeepsReleased,
-}
-
-impl Flaw {
-    pub(crate) const ALL: [Flaw; 8] = [
-        Flaw::RenewalTakesGone,
-        Flaw::NoClockFloor,
-        Flaw::ActsLate,
-        Flaw::ReleasesForOthers,
-        Flaw::RetryTakesNewToken,
-        Flaw::ReclaimKeepsToken,
-        Flaw::ForgetsRenewals,
-        Flaw::KeepsReleased,
-    ];
-}
+use crate::samples::{self, FLOOR, FRACTION};
+pub(crate) use flaw::Flaw;
 
 /// A [`MemoryServer`], with a flaw or without.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     memory: MemoryServer,
     flaw: Flaw,
+    listening: BTreeSet<ClientId>,
+}
+
+/// Who waits: the member of the line, when it came (microseconds), until when it counts as alive
+/// (milliseconds).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) member: String,
+    pub(crate) arrival: u64,
+    pub(crate) live_until: u64,
+}
+
+impl Place {
+    pub(crate) fn is_dead(&self, now: ServerTime) -> bool {
+        self.live_until < now.millis()
+    }
 }
 
 impl Model {
     pub(crate) fn new(flaw: Flaw) -> Self {
-        let memory = MemoryServer::new();
-        Self { memory, flaw }
+        Self {
+            memory: MemoryServer::new(),
+            flaw,
+            listening: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_flawed(&self) -> bool {
+        self.flaw != Flaw::Nothing
     }
 
     /// The token of who has the lock.
     pub(crate) fn token_of(&self, now: ServerTime, key: &LockKey) -> Option<FencingToken> {
         former_token(&self.memory, now, key)
+    }
+
+    /// The lease that has the lock.
+    pub(crate) fn lease_of(&self, now: ServerTime, key: &LockKey) -> Option<LeaseId> {
+        let (value, _) = self.memory.lock_value(now, key)?;
+        value.split(':').next()?.parse().ok()
+    }
+
+    /// The claim that came first of those that wait, dead or alive.
+    pub(crate) fn first_in_line(&self, now: ServerTime, key: &LockKey) -> Option<Claim> {
+        self.line(now, key)
+            .first()
+            .map(|place| claim(&place.member))
+    }
+
+    /// Of those that wait, the first that is alive.
+    pub(crate) fn next_in_line(&self, now: ServerTime, key: &LockKey) -> Option<Claim> {
+        let line = self.line(now, key);
+        let next = line.iter().find(|place| !place.is_dead(now));
+        next.map(|place| claim(&place.member))
+    }
+
+    /// All who wait, in order.
+    pub(crate) fn line(&self, now: ServerTime, key: &LockKey) -> Vec<Place> {
+        let line = self.memory.line_value(now, key);
+        let place = |(member, arrival, live_until): (String, u64, ServerTime)| Place {
+            member,
+            arrival,
+            live_until: live_until.millis(),
+        };
+        let members = line.map(|(members, _)| members).unwrap_or_default();
+        members.into_iter().map(place).collect()
     }
 
     pub(crate) fn flush(&mut self) {
@@ -68,6 +94,41 @@ impl Model {
 
     pub(crate) fn delete(&mut self, key: &LockKey) {
         self.memory.delete(key);
+    }
+
+    /// Deletes the line of a lock that somebody else holds; whether that could be done.
+    pub(crate) fn delete_line(&mut self, now: ServerTime, key: &LockKey) -> bool {
+        let line = self.line(now, key);
+        let claims: Vec<Claim> = line.iter().map(|place| claim(&place.member)).collect();
+        let holder = self.lease_of(now, key);
+        if holder.is_none() || claims.iter().any(|claim| holder == Some(claim.lease)) {
+            return false;
+        }
+        for claim in claims {
+            let key = key.clone();
+            let leave = samples::batch([Command::Release { key, claim }]);
+            let left = self.memory.execute(now, &leave);
+            assert_eq!(left.replies, [Ok(Reply::Taken)], "it only waits");
+        }
+        true
+    }
+
+    pub(crate) fn listen(&mut self, client: ClientId, on: bool) {
+        if on {
+            self.memory.subscribe(client);
+            self.listening.insert(client);
+        } else {
+            self.memory.unsubscribe(client);
+            self.listening.remove(&client);
+        }
+    }
+
+    /// What was pushed to whom since the last time.
+    pub(crate) fn take_pushes(&mut self) -> Vec<(ClientId, Push)> {
+        let mut pushes = self.memory.take_pushes();
+        let (flaw, listening) = (self.flaw, &self.listening);
+        pushes.retain_mut(|(client, push)| flaw.lets_through(push, listening.contains(client)));
+        pushes
     }
 
     /// The lock's key as the real server should have it.
@@ -85,8 +146,27 @@ impl Model {
         Some(Entry { value, expires })
     }
 
-    /// Frees the lock and sets its counter to at least this: an acquisition at a time so far in
-    /// the future.
+    /// The two keys of the line as the real server should have them.
+    pub(crate) fn line_keys(&self, now: ServerTime, key: &LockKey) -> Option<[Entry; 2]> {
+        let (_, expires) = self.memory.line_value(now, key)?;
+        let line = self.line(now, key);
+        let queue = line.iter().map(|place| (place.arrival, &place.member));
+        let alive = line.iter().map(|place| (place.live_until, &place.member));
+        let (queue, mut alive): (Vec<_>, Vec<_>) = (queue.collect(), alive.collect());
+        alive.sort();
+        let expires = Some(expires.millis());
+        let entry = |set: Vec<(u64, &String)>| {
+            let members = set
+                .iter()
+                .map(|(score, member)| format!("{score} {member}\n"));
+            let value = members.collect();
+            Entry { value, expires }
+        };
+        Some([entry(queue), entry(alive)])
+    }
+
+    /// Frees the lock without a line and sets its counter to at least this: an acquisition at a
+    /// time so far in the future, by when the line has expired.
     pub(crate) fn raise_counter(&mut self, now: ServerTime, key: &LockKey, floor: u64) {
         // The sweep is then done for a long time, and not at the future's time.
         self.memory.execute(now, &[]);
@@ -104,69 +184,53 @@ impl Model {
         let replies = batch.iter().map(|op| self.flawed(now, op)).collect();
         BatchReply { time: now, replies }
     }
-
-    fn flawed(&mut self, now: ServerTime, op: &Op) -> Result<Reply, Error> {
-        let mut op = op.clone();
-        let before = self.memory.clone();
-        match (&mut op.command, self.flaw) {
-            (_, Flaw::ActsLate) => op.not_after = now,
-            (Command::Acquire(acquire), Flaw::NoClockFloor) => acquire.counter = Counter::Dense,
-            (Command::Acquire(acquire), Flaw::RetryTakesNewToken) => {
-                let own = acquire.lease.to_string();
-                let lock = self.memory.lock_value(now, &acquire.key);
-                if now <= op.not_after && lock.is_some_and(|(value, _)| value.starts_with(&own)) {
-                    self.memory.delete(&acquire.key);
-                }
-            }
-            _ => {}
-        }
-        let reply = self.one(now, op.clone());
-        match (self.flaw, &op.command, &reply) {
-            (
-                Flaw::RenewalTakesGone,
-                Command::Renew {
-                    key, lease, ttl, ..
-                },
-                Ok(Reply::Gone),
-            ) => {
-                let owner = Owner::labelled("renewal").expect("a valid label");
-                let command = Command::Acquire(Acquire {
-                    key: key.clone(),
-                    lease: *lease,
-                    ttl: *ttl,
-                    client: ClientId(1),
-                    owner,
-                    counter: FLOOR,
-                });
-                match self.one(now, Op { command, ..op })? {
-                    Reply::Held(Held { expires, .. }) => Ok(Reply::Renewed { expires }),
-                    other => Ok(other),
-                }
-            }
-            (Flaw::ReleasesForOthers, Command::Release { key, .. }, Ok(Reply::Taken)) => {
-                self.memory.delete(key);
-                Ok(Reply::Released)
-            }
-            (Flaw::ReclaimKeepsToken, Command::Acquire(acquire), Ok(Reply::Held(held))) => {
-                let token = former_token(&before, now, &acquire.key).unwrap_or(held.token);
-                Ok(Reply::Held(Held { token, ..*held }))
-            }
-            (Flaw::ForgetsRenewals, Command::Renew { .. }, Ok(Reply::Renewed { .. }))
-            | (Flaw::KeepsReleased, Command::Release { .. }, Ok(Reply::Released)) => {
-                self.memory = before;
-                reply
-            }
-            _ => reply,
-        }
-    }
-
-    fn one(&mut self, now: ServerTime, op: Op) -> Result<Reply, Error> {
-        let mut answer = self.memory.execute(now, &[op]);
-        answer.replies.pop().expect("one reply to one operation")
-    }
 }
 
 fn former_token(memory: &MemoryServer, now: ServerTime, key: &LockKey) -> Option<FencingToken> {
     let (value, _) = memory.lock_value(now, key)?;
     value.split(':').nth(2)?.parse().ok()
+}
+
+/// Reads a member of a line that a random claim took.
+pub(crate) fn claim(member: &str) -> Claim {
+    let parts: Vec<&str> = member.splitn(6, ':').collect();
+    let [lease, client, window, retention, kind, label] = parts[..] else {
+        panic!("a claim has six parts: {member:?}");
+    };
+    let millis = |digits: &str| {
+        let whole = Duration::from_millis(digits.parse().expect("it is a number"));
+        whole + FRACTION
+    };
+    let owner = match kind {
+        "r" => Owner::reclaimable(label),
+        _ => Owner::labelled(label),
+    };
+    Claim {
+        lease: lease.parse().expect("a lease id is a number"),
+        client: ClientId(u64::from_str_radix(client, 16).expect("a client id is a number")),
+        owner: owner.expect("the model's labels are valid"),
+        counter: match retention {
+            "0" => Counter::Dense,
+            _ => Counter::ClockFloor {
+                retention: millis(retention),
+            },
+        },
+        window: millis(window),
+    }
+}
+
+/// The member of the line that a claim is.
+pub(crate) fn member(claim: &Claim) -> String {
+    let retention = match claim.counter {
+        Counter::Dense => 0,
+        Counter::ClockFloor { retention } => retention.as_millis(),
+    };
+    let Claim { lease, client, .. } = claim;
+    let (window, label) = (claim.window.as_millis(), claim.owner.label());
+    let kind = if claim.owner.is_reclaimable() {
+        'r'
+    } else {
+        'l'
+    };
+    format!("{lease}:{client}:{window}:{retention}:{kind}:{label}")
 }

@@ -5,13 +5,13 @@ use std::env;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::compare::{Report, compare};
+use crate::compare::{Ground, Report, compare};
 use crate::model::Flaw;
-use crate::real::Real;
-use crate::sequence::{Sequence, sequences};
+use crate::sequence::{Sequence, plain_sequences, sequences};
 
 /// Enough to reach every branch.
 const CASES: u32 = 600;
@@ -20,34 +20,50 @@ const CONTROL_CASES: u32 = 200;
 
 struct Bench {
     runtime: Runtime,
-    state: RefCell<(Real, Report)>,
+    state: RefCell<(Ground, Report)>,
 }
 
 impl Bench {
     fn new() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be made");
-        let real = runtime.block_on(Real::start());
-        let state = RefCell::new((real, Report::default()));
+        let ground = runtime.block_on(Ground::start());
+        let state = RefCell::new((ground, Report::default()));
         Self { runtime, state }
     }
 
-    /// The same sequences each time; the first that fails is shrunk.
-    fn run(&self, flaw: Flaw, cases: u32, shrink: u32) -> Result<(), TestError<Sequence>> {
+    /// The same sequences for the same seed; the first that fails is shrunk.
+    fn run(
+        &self,
+        sequences: &impl Strategy<Value = Sequence>,
+        flaw: Flaw,
+        cases: u32,
+        shrink: u32,
+    ) -> Result<(), TestError<Sequence>> {
         let config = Config {
             cases,
             failure_persistence: None,
             max_shrink_iters: shrink,
             ..Config::default()
         };
-        let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-        TestRunner::new_with_rng(config, rng).run(&sequences(), |sequence| {
-            let (real, report) = &mut *self.state.borrow_mut();
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed());
+        TestRunner::new_with_rng(config, rng).run(sequences, |sequence| {
+            let (ground, report) = &mut *self.state.borrow_mut();
             self.runtime
-                .block_on(compare(real, flaw, &sequence, report))
+                .block_on(compare(ground, flaw, &sequence, report))
                 .map_err(TestCaseError::fail)
         })
     }
+}
+
+/// The same unless `LEASEHOLD_SEED` says otherwise.
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    if let Ok(number) = env::var("LEASEHOLD_SEED") {
+        let number: u64 = number.parse().expect("LEASEHOLD_SEED is a number");
+        seed[..8].copy_from_slice(&number.to_le_bytes());
+    }
+    seed
 }
 
 /// Past the test harness, which would keep it to itself.
@@ -61,15 +77,17 @@ fn the_script_and_the_model_do_the_same() {
         cases.parse().expect("LEASEHOLD_CASES is a number")
     });
     let (bench, start) = (Bench::new(), Instant::now());
-    if let Err(error) = bench.run(Flaw::Nothing, cases, 2_000) {
-        panic!("the script and the model differ: {error}");
+    if let Err(error) = bench.run(&sequences(), Flaw::Nothing, cases, 2_000) {
+        let seed = env::var("LEASEHOLD_SEED").unwrap_or_else(|_| "0".to_owned());
+        panic!("the script and the model differ (LEASEHOLD_SEED={seed}): {error}");
     }
     let (_, report) = &*bench.state.borrow();
     say(&format!(
-        "differential: {}; {cases} sequences, {} operations, {} repeated since an expiry was \
-         close, {:.1?}",
+        "differential: {}; {cases} sequences, {} operations, {} pushes, {} repeated since an \
+         expiry was close, {:.1?}",
         report.coverage.summary(),
         report.operations,
+        report.pushes,
         report.unclear,
         start.elapsed()
     ));
@@ -89,8 +107,8 @@ fn the_script_and_the_model_do_the_same() {
 fn every_wrong_model_is_found() {
     let bench = Bench::new();
     for flaw in Flaw::ALL {
-        match bench.run(flaw, CONTROL_CASES, 0) {
-            Err(TestError::Fail(reason, _)) if reason.message().contains("the model") => {}
+        match bench.run(&sequences(), flaw, CONTROL_CASES, 0) {
+            Err(TestError::Fail(reason, _)) if reason.message().contains(flaw.shows()) => {}
             other => panic!("{flaw:?} was not found: {other:?}"),
         }
     }
@@ -99,7 +117,8 @@ fn every_wrong_model_is_found() {
 #[test]
 fn a_difference_is_shrunk_to_what_matters() {
     let bench = Bench::new();
-    let Err(TestError::Fail(reason, sequence)) = bench.run(Flaw::RenewalTakesGone, CASES, 500)
+    let Err(TestError::Fail(reason, sequence)) =
+        bench.run(&plain_sequences(), Flaw::RenewalTakesGone, CASES, 500)
     else {
         panic!("the wrong model was not found");
     };

@@ -2,17 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::protocol::{self, BatchReply, Op};
+use leasehold::protocol::{self, BatchReply, ClientId, Op, Push};
 use leasehold::time::ServerTime;
 use leasehold_tests::{Admin, RedisServer, Resp};
 
-/// Every key with its value and expiry, and then the time: one look at everything.
+/// Every key with its value and expiry, and then the time: one look at everything. A sorted set's
+/// value is its scores and members, in order.
 const DUMP: &str = "
   local fields = {}
   for _, key in ipairs(redis.call('KEYS', '*')) do
-    local value = redis.pcall('GET', key)
+    local value
+    local kind = redis.call('TYPE', key).ok
+    if kind == 'string' then
+      value = redis.call('GET', key)
+    elseif kind == 'zset' then
+      local lines, set = {}, redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+      for i = 1, #set, 2 do
+        lines[#lines + 1] = string.format('%.0f ', tonumber(set[i + 1])) .. set[i] .. '\\n'
+      end
+      value = table.concat(lines)
+    else
+      value = 'a ' .. kind
+    end
     fields[#fields + 1] = key
-    fields[#fields + 1] = type(value) == 'string' and value or 'not a string'
+    fields[#fields + 1] = value
     fields[#fields + 1] = string.format('%.0f', redis.call('PEXPIRETIME', key))
   end
   local clock = redis.call('TIME')
@@ -116,6 +129,60 @@ impl Real {
                 self.admin.command(&with("EVAL", body)).await
             }
             answer => answer,
+        }
+    }
+}
+
+/// A connection that may subscribe to a client's channel.
+pub(crate) struct Listener {
+    admin: Admin,
+    channel: String,
+}
+
+impl Listener {
+    pub(crate) async fn connect(server: &RedisServer, client: ClientId) -> Self {
+        Self {
+            admin: Admin::connect(server).await,
+            channel: protocol::channel(client),
+        }
+    }
+
+    /// Subscribes or ends that; either may have been so already. Nothing may have been published
+    /// since [`Self::pushes`].
+    pub(crate) async fn listen(&mut self, on: bool) {
+        let command = if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        let channel = self.channel.clone();
+        let expected = Resp::Array(vec![
+            Resp::Bulk(Some(command.to_lowercase().into_bytes())),
+            Resp::Bulk(Some(channel.clone().into_bytes())),
+            Resp::Integer(i64::from(on)),
+        ]);
+        assert_eq!(self.admin.command(&[command, &channel]).await, expected);
+    }
+
+    /// All that was published since the last time and before now.
+    pub(crate) async fn pushes(&mut self) -> Result<Vec<Push>, String> {
+        const MARK: &str = "all before this was published before it";
+        let mut pushes = Vec::new();
+        // The server answers it after what it published before.
+        let mut value = self.admin.command(&["PING", MARK]).await;
+        loop {
+            if matches!(value, Resp::Bulk(_)) {
+                return Ok(pushes); // So PING is answered to who has not subscribed.
+            }
+            let parts = strings(value)?;
+            match &parts[..] {
+                [pong, mark] if pong == b"pong" && mark == MARK.as_bytes() => return Ok(pushes),
+                [message, channel, text]
+                    if message == b"message" && channel == self.channel.as_bytes() =>
+                {
+                    let push = protocol::decode_push(text);
+                    pushes.push(push.map_err(|error| format!("{error}: {:?}", Lossy(&parts)))?);
+                }
+                _ => return Err(format!("not a message of its channel: {:?}", Lossy(&parts))),
+            }
+            let next = self.admin.next_value().await;
+            value = next.expect("the server is there");
         }
     }
 }

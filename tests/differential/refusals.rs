@@ -4,25 +4,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Counter, Held, Op, Reply};
+use leasehold::protocol::{Command, Counter, Held, Inspected, Op, Reply};
 use leasehold::time::ServerTime;
 use leasehold::{Error, ErrorKind, FencingToken};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
 use crate::samples::{
-    FLOOR, acquire, batch, every_operation, force_release, inspect, key, release, renew,
+    FLOOR, acquire, batch, every_operation, force_release, inspect, key, release, renew, wait,
 };
 
 const ID: &str = "00000000000000000000000000000001";
 const CLIENT: &str = "0000000000000001";
 const LIMIT: Duration = Duration::from_secs(10);
 
-type Replies = Vec<Result<Reply, Error>>;
+pub(crate) type Replies = Vec<Result<Reply, Error>>;
 
 /// Runs the commands, with another lock's acquisition before and after them, which must succeed;
 /// the commands must leave their keys as they were. Returns their replies.
-async fn run_amid_others(real: &mut Real, commands: Vec<Command>) -> Replies {
+pub(crate) async fn run_amid_others(real: &mut Real, commands: Vec<Command>) -> Replies {
     let before = but_the_other(real.dump().await);
     let other = |lease| Command::Acquire(acquire(&key("other"), lease, FLOOR));
     let commands = [vec![other(77)], commands, vec![other(77)]].concat();
@@ -41,7 +41,7 @@ fn but_the_other(mut dump: Dump) -> BTreeMap<String, Entry> {
     dump.keys
 }
 
-fn assert_refused(reply: &Result<Reply, Error>, kind: ErrorKind, key: &str) {
+pub(crate) fn assert_refused(reply: &Result<Reply, Error>, kind: ErrorKind, key: &str) {
     let error = reply.as_ref().expect_err("it is refused");
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(&format!("{key:?}")), "{error}");
@@ -165,8 +165,15 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
             assert_refused(&replies[1], ErrorKind::Store, &token);
             assert_eq!(replies[2], Ok(Reply::Gone));
             if value == max.to_string() {
-                let (holder, last_token) = (None, Some(max));
-                assert_eq!(replies[3], Ok(Reply::Inspected { holder, last_token }));
+                assert_eq!(
+                    replies[3],
+                    Ok(Reply::Inspected(Inspected {
+                        holder: None,
+                        last_token: Some(max),
+                        waiting: 0,
+                        line: Vec::new(),
+                    }))
+                );
             } else {
                 assert_refused(&replies[3], ErrorKind::WrongType, &token);
             }
@@ -193,11 +200,12 @@ async fn a_lock_without_an_expiry_is_busy_for_ever_but_its_holder_mends_it() {
     for mend in [renew(&key, 1), take(1)] {
         assert_eq!(real.admin.int(&["PERSIST", &key.lock()]).await, 1);
         let answer = real.run(&busy).await.expect("it is answered");
-        assert_eq!(answer.replies[0], Ok(Reply::Busy { expires: None }));
-        let Ok(Reply::Inspected {
+        let (expires, place) = (None, None);
+        assert_eq!(answer.replies[0], Ok(Reply::Busy { expires, place }));
+        let Ok(Reply::Inspected(Inspected {
             holder: Some(holder),
             ..
-        }) = &answer.replies[1]
+        })) = &answer.replies[1]
         else {
             panic!("it is held: {answer:?}");
         };
@@ -257,30 +265,33 @@ async fn a_replica_refuses_each_write_and_answers_the_rest() {
         command: renew(&held, 1),
         not_after: ServerTime::from_micros(0),
     });
-    ops.extend(batch([Command::Acquire(acquire(&held, 2, FLOOR))]));
+    ops.extend(batch([
+        Command::Acquire(acquire(&held, 2, FLOOR)),
+        wait(&held, 2),
+    ]));
     let replies = replica.run(&ops).await.expect("it is answered").replies;
     for reply in &replies[..4] {
         assert_refused(reply, ErrorKind::ReadOnly, &held.lock());
     }
-    assert!(matches!(
-        &replies[4],
-        Ok(Reply::Inspected {
-            holder: Some(_),
-            ..
-        })
-    ));
+    assert!(matches!(&replies[4], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
     assert_refused(&replies[5], ErrorKind::ReadOnly, &free.token());
-    let rest = [
-        Ok(Reply::Gone),
-        Ok(Reply::Gone),
-        Ok(Reply::ForceReleased(None)),
-    ];
-    assert_eq!(replies[6..9], rest);
-    assert!(matches!(
-        &replies[9],
-        Ok(Reply::Inspected { holder: None, .. })
-    ));
+    assert_eq!(replies[6], Ok(Reply::Gone));
+    // Even to leave a line that is not there, and to delete a lock that is not there, is a write.
+    assert_refused(&replies[7], ErrorKind::ReadOnly, &free.queue());
+    assert_refused(&replies[8], ErrorKind::ReadOnly, &free.lock());
+    assert!(matches!(&replies[9], Ok(Reply::Inspected(seen)) if seen.holder.is_none()));
     assert_eq!(replies[10], Ok(Reply::Late));
-    assert!(matches!(&replies[11], Ok(Reply::Busy { expires: Some(_) })));
+    let tried = &replies[11];
+    assert!(
+        matches!(
+            tried,
+            Ok(Reply::Busy {
+                expires: Some(_),
+                place: None
+            })
+        ),
+        "{tried:?}"
+    );
+    assert_refused(&replies[12], ErrorKind::ReadOnly, &held.queue());
     assert_eq!(replica.dump().await.keys, before);
 }

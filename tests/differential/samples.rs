@@ -2,32 +2,59 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{Acquire, ClientId, Command, Counter, LeaseId, LockKey, Op};
+use leasehold::protocol::{
+    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern,
+};
 use leasehold::time::ServerTime;
 use leasehold::{FencingToken, Name, Owner};
 
-/// Needs no escape less than a name does.
-pub(crate) const NAMESPACE: &str = "diff}er:ential%";
+/// Needs no escape less than a name does, and has what a glob would take for more than itself.
+pub(crate) const NAMESPACE: &str = "di[ff}er:en*tial%";
 
 pub(crate) const FLOOR: Counter = Counter::ClockFloor {
     retention: Duration::from_secs(1_000),
 };
+
+/// All times of random claims have it: the store counts whole milliseconds, so that claims that
+/// differ in less are one to the script, and not to the model.
+pub(crate) const FRACTION: Duration = Duration::from_micros(789);
+
+/// Of the samples' claims.
+pub(crate) const WINDOW: Duration = Duration::from_secs(12);
 
 pub(crate) fn key(name: &str) -> LockKey {
     let name = Name::new(name).expect("the tests' names are valid");
     LockKey::new(NAMESPACE, &name).expect("the tests' namespace is valid")
 }
 
-/// Ten minutes to live, with a label, by one client per lease.
-pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
-    Acquire {
-        key: key.clone(),
+/// With a label, by one client per lease.
+pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
+    Claim {
         lease: LeaseId(u128::from(lease)),
-        ttl: Duration::from_secs(600),
         client: ClientId(u64::from(lease)),
         owner: Owner::labelled("somebody").expect("a valid label"),
         counter,
+        window: WINDOW,
     }
+}
+
+/// Ten minutes to live; it does not wait.
+pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
+    Acquire {
+        key: key.clone(),
+        claim: claim(lease, counter),
+        ttl: Duration::from_secs(600),
+        waits: false,
+    }
+}
+
+/// Takes a place in line if the lock is not free.
+pub(crate) fn wait(key: &LockKey, lease: u32) -> Command {
+    let waits = true;
+    Command::Acquire(Acquire {
+        waits,
+        ..acquire(key, lease, Counter::Dense)
+    })
 }
 
 pub(crate) fn first_token() -> FencingToken {
@@ -44,10 +71,11 @@ pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
     }
 }
 
+/// Ends what [`acquire`] with a dense counter or [`wait`] began.
 pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     Command::Release {
         key: key.clone(),
-        lease: LeaseId(u128::from(lease)),
+        claim: claim(lease, Counter::Dense),
     }
 }
 
@@ -57,6 +85,14 @@ pub(crate) fn force_release(key: &LockKey) -> Command {
 
 pub(crate) fn inspect(key: &LockKey) -> Command {
     Command::Inspect { key: key.clone() }
+}
+
+/// Begins a walk over all that are held.
+pub(crate) fn list() -> Command {
+    Command::List {
+        pattern: Pattern::new(NAMESPACE, "*").expect("a valid pattern"),
+        cursor: 0,
+    }
 }
 
 /// Every operation on a key, for one lease.

@@ -1,16 +1,20 @@
 //! Random sequences of what clients and administrators do.
 
-use std::fmt;
+mod acts;
+
 use std::time::Duration;
 
-use leasehold::protocol::{Acquire, ClientId, Command, Counter, LeaseId, LockKey, Op};
+use leasehold::Owner;
+use leasehold::protocol::{Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op};
 use leasehold::time::ServerTime;
-use leasehold::{FencingToken, Owner};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
+use crate::model::Model;
 use crate::samples;
+pub(crate) use acts::{Planned, client};
+use acts::{claims, freeing_on, planned, planned_on, waiting_on};
 
 /// Names that break what does not escape, quote or count bytes.
 const NAMES: [&str; 10] = [
@@ -26,12 +30,16 @@ const NAMES: [&str; 10] = [
     "\\'\"",
 ];
 
-const LABELS: [&str; 4] = ["job", "job:7\0\n}", "::", "🔒"];
+/// Clients that may subscribe.
+pub(crate) const CLIENTS: usize = 3;
 
-/// Steps on a few names.
+/// Steps on a few names, by a few claims.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) names: Vec<&'static str>,
+    pub(crate) claims: Vec<Claim>,
+    /// Which clients have subscribed when it begins.
+    pub(crate) subscribed: [bool; CLIENTS],
     pub(crate) steps: Vec<Step>,
 }
 
@@ -43,110 +51,58 @@ pub(crate) type NameIndex = usize;
 pub(crate) enum Step {
     /// A client's operations.
     Batch(Vec<Planned>),
+    /// Many others ask for a lock at once.
+    Crowd(Crowd),
+    /// SUBSCRIBE by a client, or UNSUBSCRIBE.
+    Listen(usize, bool),
     /// Time passes.
     Sleep(u64),
-    /// Time passes until something has expired.
+    /// Time passes until something has expired, or somebody in line has died.
     OutliveNext,
     /// DEL of a lock.
     Delete(NameIndex),
     /// PEXPIREAT of a lock to a moment long ago.
     Expire(NameIndex),
+    /// DEL of both keys of the line of a lock that is held.
+    DeleteLine(NameIndex),
     /// FLUSHALL.
     Flush,
-    /// Frees a lock and sets its counter an hour ahead of the clock.
+    /// Frees a lock without a line, and sets its counter an hour ahead of the clock.
     CounterAhead(NameIndex),
-    /// Frees a lock and sets its counter this much before the greatest token.
+    /// Frees a lock without a line, and sets its counter this much before the greatest token.
     CounterNearEnd(NameIndex, u64),
     /// SCRIPT FLUSH.
     ForgetScripts,
 }
 
-/// An operation whose `not_after` is still to be computed.
-#[derive(Clone)]
-pub(crate) struct Planned {
+/// More who wait than an inspection names or a newcomer clears away.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
     name: NameIndex,
-    act: Act,
-    not_after: NotAfter,
+    count: u8,
+    window: Duration,
 }
 
-#[derive(Clone, Debug)]
-enum Act {
-    Acquire(AcquireAct),
-    /// Of the tenure that the lock has, or of an earlier one.
-    Renew {
-        lease: u128,
-        current: bool,
-        ttl: Duration,
-    },
-    Release {
-        lease: u128,
-    },
-    ForceRelease,
-    Inspect,
-}
-
-#[derive(Clone, Debug)]
-struct AcquireAct {
-    lease: u128,
-    client: u64,
-    owner: Owner,
-    ttl: Duration,
-    counter: Counter,
-}
-
-#[derive(Copy, Clone, Debug)]
-enum NotAfter {
-    Past,
-    /// So many microseconds after the last look at the clock: late or not, as it happens.
-    Present(u64),
-    Future,
-    Never,
-}
-
-impl Planned {
-    /// The operation at a moment, with the tokens that the locks have then.
-    pub(crate) fn at(
-        &self,
-        now: ServerTime,
-        names: &[LockKey],
-        token_of: impl Fn(&LockKey) -> Option<FencingToken>,
-    ) -> Op {
-        let key = names[self.name % names.len()].clone();
-        let command = match self.act.clone() {
-            Act::Acquire(act) => Command::Acquire(Acquire {
-                key,
-                lease: LeaseId(act.lease),
-                ttl: act.ttl,
-                client: ClientId(act.client),
-                owner: act.owner,
-                counter: act.counter,
-            }),
-            Act::Renew {
+impl Crowd {
+    pub(crate) fn batch(&self, names: &[LockKey]) -> Vec<Op> {
+        let key = &names[self.name % names.len()];
+        let ask = |number: u8| {
+            let lease = LeaseId(u128::from(number) << 64);
+            let claim = Claim {
                 lease,
-                current,
-                ttl,
-            } => Command::Renew {
-                token: token_of(&key)
-                    .filter(|_| current)
-                    .unwrap_or_else(samples::first_token),
-                key,
-                lease: LeaseId(lease),
-                ttl,
-            },
-            Act::Release { lease } => Command::Release {
-                key,
-                lease: LeaseId(lease),
-            },
-            Act::ForceRelease => Command::ForceRelease { key },
-            Act::Inspect => Command::Inspect { key },
+                client: ClientId(u64::MAX),
+                owner: Owner::labelled(format!("in the crowd {number}")).expect("a valid label"),
+                counter: Counter::Dense,
+                window: self.window + samples::FRACTION,
+            };
+            Command::Acquire(Acquire {
+                key: key.clone(),
+                claim,
+                ttl: Duration::from_secs(60),
+                waits: true,
+            })
         };
-        let not_after = match self.not_after {
-            NotAfter::Past => ServerTime::from_micros(now.as_micros() - 1),
-            NotAfter::Present(micros) => now + Duration::from_micros(micros),
-            NotAfter::Future => now + Duration::from_secs(60),
-            NotAfter::Never => ServerTime::from_micros(u64::MAX),
-        };
-        Op { command, not_after }
+        samples::batch((0..self.count).map(ask))
     }
 }
 
@@ -154,33 +110,60 @@ impl Sequence {
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         self.names.iter().copied().map(samples::key).collect()
     }
-}
 
-impl fmt::Debug for Planned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            act,
-            not_after,
-        } = self;
-        write!(f, "on {name} until {not_after:?}: {act:?}")
+    /// The operations at a moment, for what the model then holds.
+    pub(crate) fn batch(&self, planned: &[Planned], now: ServerTime, model: &Model) -> Vec<Op> {
+        let names = self.keys();
+        let op = |planned: &Planned| planned.at(now, &names, &self.claims, model);
+        planned.iter().map(op).collect()
     }
 }
 
-/// Up to 12 steps on two or three names.
+/// Up to 14 things on up to three names.
 pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
-    let names = subsequence(NAMES.to_vec(), 2..=3);
-    (names, vec(steps(), 1..=12)).prop_map(|(names, steps)| Sequence { names, steps })
+    sequences_of(scenes())
+}
+
+/// Without what takes several steps, so that each step can be left out.
+pub(crate) fn plain_sequences() -> impl Strategy<Value = Sequence> {
+    sequences_of(steps().prop_map(|step| vec![step]))
+}
+
+fn sequences_of(scenes: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Sequence> {
+    let names = subsequence(NAMES.to_vec(), 1..=3);
+    let subscribed = prop::array::uniform3(prop::bool::weighted(0.7));
+    let parts = (names, vec(claims(), 6), subscribed, vec(scenes, 1..=14));
+    parts.prop_map(|(names, claims, subscribed, scenes)| Sequence {
+        names,
+        claims,
+        subscribed,
+        steps: scenes.concat(),
+    })
+}
+
+/// Mostly single steps, and what these would seldom make by chance.
+fn scenes() -> impl Strategy<Value = Vec<Step>> {
+    let name = || 0..3_usize;
+    prop_oneof![
+        60 => steps().prop_map(|step| vec![step]),
+        2 => name().prop_flat_map(a_crowd_dies),
+        5 => name().prop_flat_map(a_free_lock_has_a_line),
+        2 => name().prop_flat_map(tokens_run_out),
+    ]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
     let name = 0..3_usize;
+    let crowd = (name.clone(), 100..=120_u8, Just(Duration::from_secs(5)));
     prop_oneof![
-        20 => vec(planned(), 1..=6).prop_map(Step::Batch),
-        3 => Just(Step::OutliveNext),
-        1 => (1..=30_u64).prop_map(Step::Sleep),
-        1 => name.clone().prop_map(Step::Delete),
-        1 => name.clone().prop_map(Step::Expire),
+        48 => vec(planned(), 1..=6).prop_map(Step::Batch),
+        1 => crowd.prop_map(|(name, count, window)| Step::Crowd(Crowd { name, count, window })),
+        4 => (0..CLIENTS, any::<bool>()).prop_map(|(client, on)| Step::Listen(client, on)),
+        8 => Just(Step::OutliveNext),
+        2 => (1..=30_u64).prop_map(Step::Sleep),
+        2 => name.clone().prop_map(Step::Delete),
+        2 => name.clone().prop_map(Step::Expire),
+        1 => name.clone().prop_map(Step::DeleteLine),
         1 => Just(Step::Flush),
         2 => name.clone().prop_map(Step::CounterAhead),
         1 => (name, 0..=2_u64).prop_map(|(name, left)| Step::CounterNearEnd(name, left)),
@@ -188,73 +171,50 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn planned() -> impl Strategy<Value = Planned> {
-    let not_after = prop_oneof![
-        10 => Just(NotAfter::Future),
-        1 => Just(NotAfter::Never),
-        1 => (0..=400_u64).prop_map(NotAfter::Present),
-        1 => Just(NotAfter::Past),
-    ];
-    (0..3_usize, acts(), not_after).prop_map(|(name, act, not_after)| Planned {
-        name,
-        act,
-        not_after,
-    })
+fn batch_on(name: NameIndex, most: usize) -> impl Strategy<Value = Step> {
+    vec(planned_on(name), 1..=most).prop_map(Step::Batch)
 }
 
-fn acts() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        6 => acquires().prop_map(Act::Acquire),
-        2 => (leases(), 0..8_u8, times()).prop_map(|(lease, stale, ttl)| Act::Renew {
-            lease,
-            current: stale > 0,
-            ttl,
-        }),
-        2 => leases().prop_map(|lease| Act::Release { lease }),
-        1 => Just(Act::ForceRelease),
-        2 => Just(Act::Inspect),
-    ]
+fn ends_on(name: NameIndex) -> impl Strategy<Value = Step> {
+    vec(freeing_on(name), 1..=2).prop_map(Step::Batch)
 }
 
-fn acquires() -> impl Strategy<Value = AcquireAct> {
-    let counter = prop_oneof![
-        3 => times().prop_map(|retention| Counter::ClockFloor { retention }),
-        2 => Just(Counter::Dense),
-    ];
-    (leases(), 1..=3_u64, owners(), times(), counter).prop_map(
-        |(lease, client, owner, ttl, counter)| AcquireAct {
-            lease,
-            client: client << 60 | 0xc,
-            owner,
-            ttl,
-            counter,
-        },
-    )
-}
-
-/// Few, so that retries and conflicts happen.
-fn leases() -> impl Strategy<Value = u128> {
-    prop_oneof![Just(1), Just(0xa2), Just(u128::MAX), Just(1 << 127)]
-}
-
-fn owners() -> impl Strategy<Value = Owner> {
-    let index = prop_oneof![8 => Just(0), 2 => 1..LABELS.len()];
-    (index, prop::bool::weighted(0.6)).prop_map(|(index, reclaimable)| {
-        let owner = if reclaimable {
-            Owner::reclaimable(LABELS[index])
-        } else {
-            Owner::labelled(LABELS[index])
+/// More die in line than are looked at in one go, with others behind them or not.
+fn a_crowd_dies(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    let crowd = (prop_oneof![75..=80_u8, 105..=120_u8], 15..=30_u64);
+    let meanwhile = vec(waiting_on(name), 0..=3).prop_map(Step::Batch);
+    (crowd, meanwhile, ends_on(name)).prop_map(move |((count, window), meanwhile, afterwards)| {
+        let window = Duration::from_millis(window);
+        let crowd = Crowd {
+            name,
+            count,
+            window,
         };
-        owner.expect("the tests' labels are valid")
+        vec![Step::Crowd(crowd), meanwhile, Step::OutliveNext, afterwards]
     })
 }
 
-/// Short enough to see the end of, or long; the script is to drop what is less than a millisecond.
-fn times() -> impl Strategy<Value = Duration> {
-    let millis = prop_oneof![
-        2 => 10..=60_u64,
-        3 => 1_000..=10_000_000_u64,
-    ];
-    (millis, 0..1_000_u64)
-        .prop_map(|(millis, micros)| Duration::from_micros(millis * 1_000 + micros))
+/// The lock is deleted, and those who wait may die before somebody comes.
+fn a_free_lock_has_a_line(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    let pause = prop_oneof![Just(Step::Sleep(0)), Just(Step::OutliveNext)];
+    let brief = (2..=4_u8).prop_map(move |count| {
+        Step::Crowd(Crowd {
+            name,
+            count,
+            window: Duration::from_millis(20),
+        })
+    });
+    let lined_up = vec(waiting_on(name), 0..=4).prop_map(Step::Batch);
+    let lined_up = (prop::option::weighted(0.4, brief), lined_up);
+    let afterwards = prop_oneof![batch_on(name, 3), ends_on(name)];
+    (lined_up, pause, afterwards).prop_map(move |((brief, lined_up), pause, afterwards)| {
+        let then = [lined_up, Step::Delete(name), pause, afterwards];
+        brief.into_iter().chain(then).collect()
+    })
+}
+
+/// Somebody waits for a lock that has no token to give any more.
+fn tokens_run_out(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    (0..=2_u64, batch_on(name, 5), batch_on(name, 3))
+        .prop_map(move |(left, first, then)| vec![Step::CounterNearEnd(name, left), first, then])
 }

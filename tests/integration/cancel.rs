@@ -9,14 +9,15 @@ use leasehold_tests::{Admin, Direction, Mode, Monitor, Proxy, RedisServer, event
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
-async fn no_lock_is_left(admin: &mut Admin) {
-    // Far below the 30 s after which the locks would go by themselves.
-    let condition = async || admin.keys("*:lock").await.is_empty();
-    eventually(LIMIT, "no lock to be left behind", condition).await;
+async fn nothing_is_left(admin: &mut Admin) {
+    // Far below the 30 s after which the locks would go by themselves, and the 12 s for which a
+    // place in line counts as alive.
+    let condition = async || admin.keys("*}:[lqa]*").await.is_empty();
+    eventually(LIMIT, "no lock and no place in line to be left", condition).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquires_dropped_after_any_time_leave_no_lock() {
+async fn acquires_dropped_after_any_time_leave_nothing() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     proxy.latency(millis(1));
@@ -36,11 +37,11 @@ async fn acquires_dropped_after_any_time_leave_no_lock() {
         dropped > 10,
         "only {dropped} acquires were dropped under way"
     );
-    no_lock_is_left(&mut Admin::connect(&server).await).await;
+    nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquires_dropped_after_any_number_of_polls_leave_no_lock() {
+async fn acquires_dropped_after_any_number_of_polls_leave_nothing() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     for polls in 0..50 {
@@ -54,11 +55,11 @@ async fn acquires_dropped_after_any_number_of_polls_leave_no_lock() {
             tokio::task::yield_now().await;
         }
     }
-    no_lock_is_left(&mut Admin::connect(&server).await).await;
+    nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test]
-async fn a_dropped_waiter_does_not_get_the_lock() {
+async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
     let server = RedisServer::start().await;
     let (one, other) = (connect(&server).await, connect(&server).await);
     let holder = one
@@ -77,7 +78,7 @@ async fn a_dropped_waiter_does_not_get_the_lock() {
     let waiting = tokio::time::timeout(millis(150), lock.acquire()).await;
     assert!(waiting.is_err(), "it is held");
     holder.release().await.expect("it is held");
-    no_lock_is_left(&mut Admin::connect(&server).await).await;
+    nothing_is_left(&mut Admin::connect(&server).await).await;
 }
 
 #[tokio::test]
@@ -115,11 +116,15 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
     let key = LockKey::new("leasehold", &Name::new("x").expect("valid")).expect("valid");
     let acquire = protocol::Acquire {
         key,
-        lease: protocol::LeaseId(7),
+        claim: protocol::Claim {
+            lease: protocol::LeaseId(7),
+            client: protocol::ClientId(7),
+            owner: Owner::labelled("test").expect("valid"),
+            counter: Counter::Dense,
+            window: LIMIT,
+        },
         ttl: LIMIT,
-        client: protocol::ClientId(7),
-        owner: Owner::labelled("test").expect("valid"),
-        counter: Counter::Dense,
+        waits: false,
     };
     let never = ServerTime::from_micros(9_000_000_000_000_000);
     let op = Op {

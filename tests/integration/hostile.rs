@@ -24,6 +24,8 @@ async fn short_waits_do_not_cost_the_link_that_others_use() {
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
     let lock = locker.lock("held").expect("valid").ttl(millis(2_000));
     let lease = lock.acquire().await.expect("it is free");
+    let subscribes = async || proxy.connections() == 2;
+    eventually(LIMIT, "the connection for pushes", subscribes).await;
     let before = proxy.connections();
     let begin = Instant::now();
     while begin.elapsed() < millis(3_000) {

@@ -21,6 +21,8 @@ struct Held {
     lock: Lock,
     lease: Lease,
     events: LeaseEvents,
+    /// As it was before the cause of the loss, which may be told at once.
+    deadline: Instant,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -51,6 +53,7 @@ impl Held {
         next_event(&mut events, TTL, renewed).await;
         Self {
             lock,
+            deadline: Instant::now() + lease.remaining(),
             lease,
             events,
             _turn: guard,
@@ -60,7 +63,7 @@ impl Held {
     /// Follows the events to the loss, and compares with what the lease itself said last.
     async fn until_lost(&mut self, what: &str) -> Loss {
         let cause = Instant::now();
-        let mut deadline = cause + self.lease.remaining();
+        let mut deadline = self.deadline;
         let mut at_risk = 0;
         loop {
             let next = tokio::time::timeout(TTL * 3, self.events.next()).await;
@@ -73,7 +76,9 @@ impl Held {
                     assert!(!self.lease.is_valid());
                     assert_eq!(self.lease.remaining(), Duration::ZERO);
                     assert_eq!(self.lease.lost().await, reason);
-                    let lateness = (now - cause).as_secs_f64() - (deadline - cause).as_secs_f64();
+                    let early = deadline.saturating_duration_since(now).as_secs_f64();
+                    let late = now.saturating_duration_since(deadline).as_secs_f64();
+                    let lateness = late - early;
                     let loss = Loss {
                         reason,
                         after: now - cause,
@@ -198,7 +203,32 @@ async fn after_a_forced_release() {
         .expect("it was held");
     assert_eq!(holder.token, held.lease.token());
     let loss = held.until_lost("a forced release").await;
+    assert_eq!(loss.reason, LossReason::Revoked, "a push tells it at once");
+    assert!(loss.after < TTL / 6, "{:?}", loss.after);
+}
+
+/// The negative control of the push: without it the loss is as after DEL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_forced_release_that_no_push_tells() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let deaf = ["deaf", "on", "nopass", "~*", "+@all", "resetchannels"];
+    let rights: Vec<_> = ["ACL", "SETUSER"].iter().chain(&deaf).collect();
+    admin.ok(&rights).await;
+    let url = format!("redis://deaf:any@127.0.0.1:{}", server.port());
+    let mut held = Held::on(&url).await;
+    let rival = Locker::connect(server.url())
+        .await
+        .expect("the server is there");
+    let holder = rival.force_release("x").await.expect("an answer");
+    assert_eq!(holder.map(|holder| holder.token), Some(held.lease.token()));
+    let loss = held.until_lost("a forced release unheard").await;
     assert_eq!(loss.reason, LossReason::Deleted);
+    assert!(
+        loss.after < NEXT_RENEWAL,
+        "at the next renewal: {:?}",
+        loss.after
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::FencingToken;
 use leasehold::engine::{CallId, LockId, LockSpec, Wait};
-use leasehold::protocol::LeaseId;
+use leasehold::protocol::{LeaseId, LockKey};
 use leasehold::time::Timestamp;
 
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub(crate) struct Book {
     pub(crate) ended: BTreeSet<LeaseId>,
     /// Those whose release the server had not confirmed when they expired.
     pub(crate) unconfirmed: BTreeSet<LeaseId>,
+    /// Acquisitions that nobody wants any more, and that did not succeed.
+    pub(crate) left: Vec<(LockKey, LeaseId)>,
     pub(crate) shutdown: bool,
 }
 
@@ -84,6 +86,7 @@ impl Book {
             attempts: BTreeMap::new(),
             ended: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
+            left: Vec::new(),
             shutdown: false,
         }
     }
@@ -103,7 +106,27 @@ impl Book {
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) {
-        self.calls.remove(&call);
+        if let Some(Pending { call, .. }) = self.calls.remove(&call) {
+            self.leaves(call);
+        }
+    }
+
+    /// A call that is over did not get its lock; if it was the last, nobody wants it.
+    pub(crate) fn leaves(&mut self, call: Call) {
+        let Call::Acquire { lock: id, .. } = call else {
+            return;
+        };
+        let of =
+            |pending: &Pending| matches!(pending.call, Call::Acquire { lock, .. } if lock == id);
+        let Some(lock) = self.locks.get(&id) else {
+            return;
+        };
+        let gone = lock.held.is_none() && !self.calls.values().any(of);
+        let lease = lock
+            .attempt
+            .filter(|lease| gone && !self.ended.contains(lease));
+        self.left
+            .extend(lease.map(|lease| (lock.spec.key.clone(), lease)));
     }
 
     pub(crate) fn is_pending(&self, call: CallId) -> bool {
@@ -132,9 +155,15 @@ impl Book {
     }
 
     /// A caller wants a lock: it begins an acquisition, or joins the one that is under way.
-    pub(crate) fn acquire(&mut self, id: LockId, lease: LeaseId, wait: Wait) {
-        let of =
-            |pending: &Pending| matches!(pending.call, Call::Acquire { lock, .. } if lock == id);
+    pub(crate) fn acquire(&mut self, id: LockId, lease: LeaseId, wait: Wait, now: Timestamp) {
+        // The engine looks at what is over before it takes in the new call.
+        let of = |pending: &Pending| match pending.call {
+            Call::Acquire { lock, wait } if lock == id => match wait {
+                Wait::Until(until) => until > now,
+                Wait::Never | Wait::Forever => true,
+            },
+            _ => false,
+        };
         let joins = self.calls.values().any(of);
         let Some(lock) = self.locks.get_mut(&id) else {
             return;

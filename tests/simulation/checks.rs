@@ -1,19 +1,20 @@
 //! What must be true, and what was seen of it: the server's side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use leasehold::FencingToken;
 use leasehold::engine::LockId;
-use leasehold::protocol::{Acquire, Command, Held, LeaseId, LockKey, Reply};
+use leasehold::protocol::{Acquire, ClientId, Command, Held, LeaseId, LockKey, Reply};
 use leasehold::time::Timestamp;
-use leasehold::{Error, FencingToken};
 
 use crate::clock::Moment;
+use crate::line::{Lines, Step};
 use crate::random::mix;
 
 /// A promise that was not kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// Which: `I1` to `I6`, or `calls` or `progress`.
+    /// Which: `I1` to `I7`, or `liveness`, `calls` or `progress`.
     pub(crate) promise: &'static str,
     pub(crate) at: Moment,
     pub(crate) message: String,
@@ -67,6 +68,11 @@ pub(crate) struct Checks {
     pub(crate) violation: Option<Violation>,
     pub(crate) stats: Stats,
     granted: BTreeMap<LockKey, Vec<Granted>>,
+    pub(crate) lines: Lines,
+    /// Acquisitions of hosts that crashed.
+    pub(crate) dead: BTreeSet<LeaseId>,
+    /// Those that the server takes for subscribed.
+    pub(crate) listeners: BTreeSet<ClientId>,
 }
 
 impl Checks {
@@ -137,16 +143,22 @@ impl Checks {
     }
 
     /// The server executed a command in time.
-    pub(crate) fn executed(
-        &mut self,
-        command: &Command,
-        before: Stored,
-        after: Stored,
-        reply: &Result<Reply, Error>,
-    ) {
-        match (command, reply) {
+    pub(crate) fn executed(&mut self, step: &Step) {
+        let (before, after) = (step.before, step.after);
+        match (step.command, step.reply) {
             (Command::Acquire(acquire), Ok(Reply::Held(held))) => {
                 self.acquired(acquire, before, held);
+            }
+            (Command::Acquire(acquire), Ok(_)) => {
+                let (lease, own) = (acquire.claim.lease, |(holder, _)| {
+                    holder == acquire.claim.lease
+                });
+                self.ensure("I1", !after.is_some_and(own), || {
+                    format!("{lease} has the lock and was told otherwise")
+                });
+                self.ensure("I1", before.is_none() || after == before, || {
+                    format!("{lease} freed {before:?} by asking")
+                });
             }
             (Command::Renew { lease, .. }, _) => {
                 let created = after.is_some() && after != before;
@@ -154,10 +166,10 @@ impl Checks {
                     format!("a renewal of {lease} changed the lock from {before:?} to {after:?}")
                 });
             }
-            (Command::Release { lease, .. }, _) => {
-                let foreign = before.is_some_and(|(holder, _)| holder != *lease);
+            (Command::Release { claim, .. }, _) => {
+                let foreign = before.is_some_and(|(holder, _)| holder != claim.lease);
                 self.ensure("I1", !foreign || after == before, || {
-                    format!("a release of {lease} freed {before:?}")
+                    format!("a release of {} freed {before:?}", claim.lease)
                 });
             }
             (Command::ForceRelease { key }, _) => {
@@ -166,35 +178,41 @@ impl Checks {
             }
             _ => {}
         }
+        if let (Some((lease, token)), Some(key)) = (step.granted(), step.command.key()) {
+            self.grants(key, lease, token);
+        }
+        self.follow_line(step);
     }
 
     fn acquired(&mut self, acquire: &Acquire, before: Stored, held: &Held) {
-        let (now, token) = (self.now, held.token);
-        let key = &acquire.key;
+        let token = held.token;
         if let Some((lease, old)) = before
-            && lease == acquire.lease
+            && lease == acquire.claim.lease
         {
             return self.ensure("I2", token == old, || {
                 format!("the same acquisition, {lease}, got {old} and then {token}")
             });
         }
         if before.is_some() {
-            let legal = acquire.owner.is_reclaimable();
-            self.ensure("I1", legal, || format!("{} took {before:?}", acquire.lease));
-            self.disturb(key, before);
+            let legal = acquire.claim.owner.is_reclaimable();
+            let lease = acquire.claim.lease;
+            self.ensure("I1", legal, || format!("{lease} took {before:?}"));
+            self.disturb(&acquire.key, before);
             self.saw("reclaimed");
         }
+    }
+
+    fn grants(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
         let last = self.granted.get(key).and_then(|granted| granted.last());
         let last = last.map(|granted| granted.token);
         self.ensure("I2", last.is_none_or(|last| last < token), || {
             format!("token {token} was granted after {last:?} on {key:?}")
         });
-        let (lease, disturbed) = (acquire.lease, None);
         let granted = Granted {
             lease,
             token,
-            at: now,
-            disturbed,
+            at: self.now,
+            disturbed: None,
         };
         self.granted.entry(key.clone()).or_default().push(granted);
         self.saw("granted");

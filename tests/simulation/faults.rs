@@ -1,9 +1,14 @@
 //! What goes wrong, and how a run ends.
 
+use std::time::Duration;
+
 use leasehold::engine::Input;
+use leasehold::protocol::{LeaseId, LockKey};
+use leasehold::time::ServerTime;
 use leasehold::{Error, ErrorKind};
 
 use crate::clock::{MILLI, Moment, SECOND};
+use crate::drain::nanos;
 use crate::plan::{Faults, Sabotage};
 use crate::world::{Happening, World};
 
@@ -30,6 +35,12 @@ impl World {
                 self.hosts[host].link.black_hole = until;
                 self.trace(|_| format!("host {host}: nothing comes through until {until}"));
             }
+            if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
+                self.break_ear(host);
+            }
+            if self.random.chance(faults.crashes) && self.random.chance(40) {
+                self.crash(host);
+            }
         }
         if self.random.chance(faults.failovers) {
             self.fail_over();
@@ -40,8 +51,33 @@ impl World {
         if self.random.chance(faults.flushes) && self.random.chance(50) {
             self.flush();
         }
+        self.audit();
         let next = self.now + TROUBLE;
         self.schedule(next, Happening::Trouble);
+    }
+
+    /// A client is gone, without a word; another begins in its place. What is on its way may
+    /// still arrive, and its subscription may linger.
+    fn crash(&mut self, host: usize) {
+        self.trace(|_| format!("host {host} crashes"));
+        let Self { checks, hosts, .. } = self;
+        checks.dead.extend(hosts[host].book.attempts.keys());
+        let (client, connection) = (hosts[host].client, hosts[host].link.connection);
+        if self.random.chance(50) {
+            self.take_arrivals(host, connection);
+        }
+        let Self {
+            hosts,
+            plan,
+            random,
+            ..
+        } = self;
+        hosts[host].restarted(plan, random);
+        self.hang_up(client, 20_000);
+        let connection = self.hosts[host].link.connection;
+        let at = self.now + self.random.below(30) * MILLI;
+        self.schedule(at, Happening::Restore { host, connection });
+        self.checks.saw("crashed");
     }
 
     fn pause(&mut self, host: usize) {
@@ -149,6 +185,10 @@ impl World {
         self.forget_arrivals();
         for host in 0..self.hosts.len() {
             self.cut(host, self.hosts[host].link.connection);
+            self.break_ear(host);
+        }
+        for client in std::mem::take(&mut self.checks.listeners) {
+            self.server.unsubscribe(client);
         }
         self.server_clock.origin_micros -= step;
         self.behind += step * 1_000;
@@ -173,6 +213,7 @@ impl World {
             self.checks.disturb(&key, stored);
         }
         self.server.flush();
+        self.checks.lines.forget();
         let step = self.random.between(1, 3_000_000) * self.random.below(2) + 1;
         self.server_clock.origin_micros += step;
         self.trace(|_| format!("FLUSHALL, and the clock steps by {step} µs"));
@@ -196,6 +237,9 @@ impl World {
             let at = self.now + self.random.below(200 * MILLI);
             self.schedule(at, Happening::Restore { host, connection });
         }
+        if self.plan.drains {
+            self.drain();
+        }
         for host in 0..self.hosts.len() {
             self.give_everything_up(host);
         }
@@ -214,18 +258,16 @@ impl World {
         }
         self.check_ghosts();
         self.shut_down_all();
-        let longest = self
-            .plan
-            .ttls
-            .iter()
-            .max()
-            .map_or(0, std::time::Duration::as_nanos);
-        let longest = Moment::try_from(longest).unwrap_or(Moment::MAX);
+        let longest = nanos(self.plan.longest_ttl().max(self.plan.longest_window()));
         self.advance(self.now + longest + self.behind + 2 * MILLI);
         for key in self.plan.keys() {
             let stored = self.stored(&key);
             self.checks.ensure("I6", stored.is_none(), || {
                 format!("{stored:?} outlives its time")
+            });
+            let waits = self.live_places(&key);
+            self.checks.ensure("I6", waits.is_empty(), || {
+                format!("{waits:?} outlive their time in line")
             });
         }
     }
@@ -242,20 +284,36 @@ impl World {
             return;
         }
         for key in self.plan.keys() {
+            let waits = self.live_places(&key);
+            let known = waits.iter().all(|lease| self.checks.dead.contains(lease));
+            self.checks.ensure("I6", known, || {
+                format!("nobody waits, and the line has {waits:?}")
+            });
             let stored = self.stored(&key);
             let Some((lease, _)) = stored else { continue };
             let owner = self
                 .hosts
                 .iter()
                 .position(|host| host.book.attempts.contains_key(&lease));
-            let known = self
-                .hosts
-                .iter()
-                .any(|host| host.book.unconfirmed.contains(&lease));
+            let mut hosts = self.hosts.iter();
+            let known = self.checks.dead.contains(&lease)
+                || hosts.any(|host| host.book.unconfirmed.contains(&lease));
             self.checks.ensure("I6", known, || {
                 format!("nobody holds a lock, and the store has {stored:?} of host {owner:?}")
             });
         }
+    }
+
+    /// Whoever counts as alive in the line, and would be handed the lock.
+    fn live_places(&self, key: &LockKey) -> Vec<LeaseId> {
+        let now = self.server_clock.at(self.now);
+        let line = self.server.line_value(now, key);
+        let members = line.map(|(members, _)| members).unwrap_or_default();
+        // The engine's clock, by which it stopped to give up its place, may be a little fast.
+        let alive = |until: ServerTime| until > now + Duration::from_millis(50);
+        let alive = members.iter().filter(|(_, _, until)| alive(*until));
+        let lease = |text: &str| text.split(':').next().and_then(|lease| lease.parse().ok());
+        alive.filter_map(|(text, ..)| lease(text)).collect()
     }
 
     fn shut_down_all(&mut self) {

@@ -10,14 +10,21 @@ use leasehold::time::Timestamp;
 use crate::book::{Book, Look};
 use crate::clock::{HostClock, Moment};
 use crate::plan::Plan;
+use crate::pushes::Ear;
 use crate::random::Random;
 
 #[derive(Debug)]
 pub(crate) struct Host {
+    pub(crate) client: ClientId,
+    /// Which process it is: counted on by crashes.
+    pub(crate) life: u64,
     pub(crate) engine: Engine,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
     pub(crate) link: Link,
+    pub(crate) ear: Ear,
+    /// How many inputs it was given.
+    pub(crate) fed: u64,
     /// How late it is told the time.
     pub(crate) lateness: Moment,
     pub(crate) paused: bool,
@@ -64,15 +71,35 @@ impl Host {
         let client = ClientId(random.next());
         let limit = plan.patience + 3 * plan.timeout + std::time::Duration::from_secs(1);
         Self {
+            client,
+            life: 0,
             engine: Engine::new(plan.settings(client)),
             clock: plan.clock(random),
             book: Book::new(id, limit),
             link: Link::default(),
+            ear: Ear::default(),
+            fed: 0,
             lateness: plan.lateness(random),
             paused: false,
             resumed: 0,
             inbox: VecDeque::new(),
         }
+    }
+
+    /// The process dies, and another begins on the same machine.
+    pub(crate) fn restarted(&mut self, plan: &Plan, random: &mut Random) {
+        let new = Self::new(plan, random, self.book.host);
+        self.client = new.client;
+        self.engine = new.engine;
+        self.book = new.book;
+        self.ear = new.ear;
+        self.link.up = false;
+        self.link.connection += 1;
+        self.link.told_down = false;
+        self.link.told = self.link.changes;
+        self.life += 1;
+        self.paused = false;
+        self.inbox.clear();
     }
 
     /// When it is to be told the time next.

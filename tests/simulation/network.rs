@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use leasehold::engine::{Input, RequestId};
-use leasehold::protocol::{Acquire, BatchReply, Command, LockKey, Op, Reply};
+use leasehold::protocol::{BatchReply, Command, LeaseId, LockKey, Op, Reply};
 use leasehold::time::{ServerTime, Timestamp};
 use leasehold::{Error, ErrorKind};
 
 use crate::checks::Stored;
 use crate::clock::{MILLI, Moment};
 use crate::host::{Sent, SharedSent};
+use crate::line::Step;
 use crate::plan::Sabotage;
 use crate::world::{Happening, World};
 
@@ -25,7 +26,7 @@ impl World {
         let book = &self.hosts[host].book;
         let bound = |op: &Op| match &op.command {
             Command::Acquire(acquire) => {
-                let attempt = book.attempts.get(&acquire.lease);
+                let attempt = book.attempts.get(&acquire.claim.lease);
                 attempt.map_or(give_up, |attempt| give_up.min(attempt.wanted))
             }
             _ => give_up,
@@ -79,7 +80,7 @@ impl World {
         }
     }
 
-    fn delay(&mut self) -> Moment {
+    pub(crate) fn delay(&mut self) -> Moment {
         let faults = &self.plan.faults;
         if self.random.chance(faults.stall) {
             return self.random.between(500, 6_000) * MILLI;
@@ -101,10 +102,10 @@ impl World {
             1 => (ErrorKind::Timeout, give_up),
             _ => (ErrorKind::Timeout, give_up + self.random.below(300 * MILLI)),
         };
-        let (host, by, request) = (sent.host, None, sent.request);
+        let (by, request) = (None, sent.request);
         let result = Err(Error::new(kind, "no answer came"));
         let input = Input::Reply { request, result };
-        self.schedule(at, Happening::Delivery { host, by, input });
+        self.deliver_at(at, sent.host, by, input);
         self.checks.saw("message lost");
     }
 
@@ -112,9 +113,20 @@ impl World {
         let link = &mut self.hosts[sent.host].link;
         let at = link.last_reply.max(at);
         link.last_reply = at;
-        let (host, by, request) = (sent.host, Some(sent.clone()), sent.request);
+        let (by, request) = (Some(sent.clone()), sent.request);
         let input = Input::Reply { request, result };
-        self.schedule(at, Happening::Delivery { host, by, input });
+        self.deliver_at(at, sent.host, by, input);
+    }
+
+    fn deliver_at(&mut self, at: Moment, host: usize, by: Option<SharedSent>, input: Input) {
+        let life = self.hosts[host].life;
+        let delivery = Happening::Delivery {
+            host,
+            life,
+            by,
+            input,
+        };
+        self.schedule(at, delivery);
     }
 }
 
@@ -142,7 +154,11 @@ impl World {
         if self.hosts[host].link.black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(sent);
         }
-        self.reply_at(self.now + delay, sent, Ok(BatchReply { time, replies }));
+        let mut reply = BatchReply { time, replies };
+        if self.plan.sabotage == Sabotage::WrongAnchor {
+            reply.time = ServerTime::from_micros(time.as_micros() - 900_000);
+        }
+        self.reply_at(self.now + delay, sent, Ok(reply));
     }
 
     fn execute(
@@ -152,19 +168,46 @@ impl World {
         op: &Op,
         bound: Timestamp,
     ) -> Result<Reply, Error> {
-        let key = op.command.key();
-        let before = self.stored(key);
+        if let Some(reply) = self.withheld(op) {
+            return Ok(reply);
+        }
+        let Some(key) = op.command.key() else {
+            return self
+                .server
+                .execute(time, std::slice::from_ref(op))
+                .replies
+                .remove(0);
+        };
+        let (before, asker) = (self.stored(key), asker(&op.command));
+        let place = asker.and_then(|lease| self.arrival(key, lease));
         let reply = self.sabotaged(time, host, op);
         if reply == Ok(Reply::Late) {
             self.checks.saw("came late");
             return reply;
         }
+        self.executed += 1;
         let after = self.stored(key);
         let now = self.hosts[host].clock.at(self.now);
-        if before != after || matches!(reply, Ok(Reply::Held(_) | Reply::Renewed { .. })) {
+        let new_place = asker.and_then(|lease| self.arrival(key, lease));
+        let joined = new_place.is_some() && new_place != place;
+        if joined || before != after || matches!(reply, Ok(Reply::Held(_) | Reply::Renewed { .. }))
+        {
             self.checks.in_time(&op.command, now, bound);
         }
-        self.checks.executed(&op.command, before, after, &reply);
+        let step = Step {
+            time,
+            command: &op.command,
+            before,
+            after,
+            expires: self
+                .server
+                .lock_value(time, key)
+                .map(|(_, expires)| expires),
+            reply: &reply,
+            kept_place: place.is_some() && place == new_place,
+        };
+        self.checks.executed(&step);
+        self.dispatch_pushes();
         if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
             let book = &self.hosts[host].book;
             let lock = book
@@ -183,40 +226,6 @@ impl World {
         reply
     }
 
-    /// Executes a command, unless this run is to do it wrong.
-    fn sabotaged(&mut self, time: ServerTime, host: usize, op: &Op) -> Result<Reply, Error> {
-        let Op { command, not_after } = op;
-        let mut op = op.clone();
-        match (self.plan.sabotage, command) {
-            (Sabotage::NotAfterIgnored, _) => op.not_after = time,
-            (
-                Sabotage::RenewalsTake,
-                Command::Renew {
-                    key, lease, ttl, ..
-                },
-            ) if time <= *not_after => {
-                let spec = self.plan.spec(&mut self.random, host);
-                op.command = Command::Acquire(Acquire {
-                    key: key.clone(),
-                    lease: *lease,
-                    ttl: *ttl,
-                    client: leasehold::protocol::ClientId(1),
-                    owner: spec.owner.clone(),
-                    counter: spec.counter,
-                });
-                return match self.server.execute(time, &[op]).replies.remove(0) {
-                    Ok(Reply::Held(held)) => Ok(Reply::Renewed {
-                        expires: held.expires,
-                    }),
-                    _ => Ok(Reply::Taken),
-                };
-            }
-            (Sabotage::ReleasesForgotten, Command::Release { .. }) => return Ok(Reply::Released),
-            _ => {}
-        }
-        self.server.execute(time, &[op]).replies.remove(0)
-    }
-
     /// Whose a lock is in the store.
     pub(crate) fn stored(&self, key: &LockKey) -> Stored {
         let (value, _) = self
@@ -231,8 +240,11 @@ impl World {
 
 /// Back to the host.
 impl World {
-    pub(crate) fn deliver(&mut self, host: usize, by: Option<SharedSent>, input: Input) {
+    pub(crate) fn deliver(&mut self, host: usize, life: u64, by: Option<SharedSent>, input: Input) {
         let connection = self.hosts[host].link.connection;
+        if self.hosts[host].life != life {
+            return;
+        }
         if by
             .as_ref()
             .is_some_and(|sent| sent.connection != connection)
@@ -256,7 +268,7 @@ impl World {
     }
 
     /// The leases that an answer, still waited for, says are gone.
-    fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<leasehold::protocol::LeaseId> {
+    fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<LeaseId> {
         let Input::Reply {
             result: Ok(answer), ..
         } = input
@@ -280,5 +292,14 @@ impl World {
             .zip(&answer.replies)
             .filter_map(refused)
             .collect()
+    }
+}
+
+/// Whose command it is.
+fn asker(command: &Command) -> Option<LeaseId> {
+    match command {
+        Command::Acquire(acquire) => Some(acquire.claim.lease),
+        Command::Release { claim, .. } => Some(claim.lease),
+        _ => None,
     }
 }

@@ -8,6 +8,7 @@ use leasehold::protocol::{ClientId, Counter, LockKey};
 use leasehold::{Name, Owner};
 
 use crate::clock::{HostClock, MILLI, Moment, SECOND, ServerClock};
+use crate::drain::heartbeat;
 use crate::random::Random;
 
 /// A promise broken on purpose, to see that the checks notice.
@@ -27,8 +28,49 @@ pub(crate) enum Sabotage {
     TokensFallBack,
     /// The host is told of time half a second late.
     TicksWithheld,
-    /// The host sends no release that nobody waits for.
+    /// No release reaches the server, and all are confirmed.
     ReleasesForgotten,
+    /// A release hands the lock to whoever came last.
+    LastFirst,
+    /// Grants that are pushed say that they last longer than they do; and no renewal is in time, so
+    /// that it matters.
+    LaterExpiry,
+    /// The host's notion of the server's clock is 0.9 seconds behind; renewals as above.
+    WrongAnchor,
+    /// Who leaves the line is not taken out of it.
+    LeavesForgotten,
+    /// Nothing that a waiter asks reaches the server after its first ask, nor any push a waiter.
+    HeartbeatsForgotten,
+    /// The subscription is reported, and then made.
+    EarlyBarrier,
+}
+
+impl Sabotage {
+    /// Whether nothing else may go wrong for it to show, or must.
+    fn calm(self) -> Option<bool> {
+        match self {
+            Self::None => None,
+            Self::LastFirst
+            | Self::LeavesForgotten
+            | Self::HeartbeatsForgotten
+            | Self::EarlyBarrier => Some(true),
+            _ => Some(false),
+        }
+    }
+
+    /// Whether it needs programs that hold on to locks, and renewals that come too late.
+    pub(crate) fn holds_long(self) -> bool {
+        matches!(self, Self::LaterExpiry | Self::WrongAnchor)
+    }
+
+    /// Which of the times to live it needs.
+    fn ttl(self) -> Option<u64> {
+        match self {
+            Self::WrongAnchor => Some(5),
+            Self::EarlyBarrier | Self::LaterExpiry => Some(4),
+            _ => None,
+        }
+    }
 }
 
 /// Chances of faults, in per cent of what they may happen to; 0 turns one off.
@@ -46,6 +88,10 @@ pub(crate) struct Faults {
     pub(crate) flushes: u64,
     pub(crate) failovers: u64,
     pub(crate) force_releases: u64,
+    pub(crate) slow_pushes: u64,
+    pub(crate) lost_pushes: u64,
+    pub(crate) broken_subscriptions: u64,
+    pub(crate) crashes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +105,14 @@ pub(crate) struct Plan {
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
+    /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
+    pub(crate) calm: bool,
+    /// No push ever comes, and nobody notices.
+    pub(crate) deaf: bool,
+    /// Whether those who wait at the end are served before everything is given up.
+    pub(crate) drains: bool,
+    /// How long a slow push is under way at the least and at the most, in milliseconds.
+    pub(crate) slow_push: (u64, u64),
     /// How long the program runs and things go wrong.
     pub(crate) chaos: Moment,
     /// The mean time between two acts of one host's program.
@@ -69,7 +123,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(random: &mut Random, sabotage: Sabotage) -> Self {
-        let mut faults = Faults::new(random, sabotage);
+        let calm = sabotage.calm().unwrap_or_else(|| random.chance(30));
+        let mut faults = Faults::new(random, sabotage, calm);
+        let crowded = random.chance(20);
         let names = ["a", "b"]
             .into_iter()
             .take(if random.chance(60) { 1 } else { 2 });
@@ -86,33 +142,39 @@ impl Plan {
             faults.failovers = 0;
         }
         let millis = Duration::from_millis;
+        let slow = if sabotage.holds_long() { 20 } else { 1 };
+        let hosts = if random.chance(50) {
+            2
+        } else {
+            3 + usize::from(random.chance(40))
+        };
         Self {
             sabotage,
-            hosts: if random.chance(50) {
-                2
-            } else {
-                3 + usize::from(random.chance(40))
-            },
+            hosts: hosts * if crowded { 3 } else { 1 },
             names: names
                 .map(|name| Name::new(name).expect("the name is short"))
                 .collect(),
             locks_per_host: random.between(1, 3),
-            ttls: match random.below(4) {
-                0 => vec![millis(100), millis(300)],
-                1 => vec![millis(500)],
-                2 => vec![millis(250), millis(1_000), millis(30_000)],
-                _ => vec![millis(2_000)],
-            },
+            ttls: ttls(random, sabotage),
             counter: if dense {
                 Counter::Dense
             } else {
                 Counter::ClockFloor { retention }
             },
             reclaimable: if random.chance(25) { 60 } else { 0 },
-            timeout: Duration::from_millis(random.between(150, 2_000)),
+            timeout: match sabotage {
+                Sabotage::WrongAnchor => millis(2_000),
+                _ => millis(random.between(150, 2_000)),
+            },
             patience: Duration::from_millis(random.between(500, 4_000)),
-            chaos: random.between(1_500, 4_500) * MILLI,
-            pace: random.between(25, 250) * MILLI,
+            calm,
+            deaf: sabotage == Sabotage::HeartbeatsForgotten || random.chance(25),
+            slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
+            drains: calm || random.chance(40),
+            chaos: random.between(1_500, 4_500)
+                * MILLI
+                * if calm { random.between(1, 3) } else { slow },
+            pace: random.between(25, 250) * MILLI * slow,
             faults,
             server_clock: ServerClock {
                 origin_micros: 1_700_000_000_000_000 + random.below(1_000_000_000),
@@ -173,6 +235,19 @@ impl Plan {
         })
     }
 
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.ttls.iter().max().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn longest_heartbeat(&self) -> Duration {
+        heartbeat(self.longest_ttl())
+    }
+
+    /// How long a claim counts as alive after it asked.
+    pub(crate) fn longest_window(&self) -> Duration {
+        self.longest_heartbeat() * 12 / 5
+    }
+
     pub(crate) fn keys(&self) -> Vec<LockKey> {
         let key = |name| LockKey::new("sim", name).expect("the namespace is short");
         self.names.iter().map(key).collect()
@@ -180,7 +255,7 @@ impl Plan {
 }
 
 impl Faults {
-    fn new(random: &mut Random, sabotage: Sabotage) -> Self {
+    fn new(random: &mut Random, sabotage: Sabotage, calm: bool) -> Self {
         let cutting = if random.chance(30) { 6 } else { 1 };
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
         let mut faults = Self {
@@ -196,9 +271,29 @@ impl Faults {
             flushes: some(2),
             failovers: some(2),
             force_releases: some(4),
+            slow_pushes: some(15),
+            lost_pushes: some(20),
+            broken_subscriptions: some(4),
+            crashes: some(1),
         };
-        if sabotage == Sabotage::TokensFallBack {
-            faults.flushes = 5;
+        match sabotage {
+            Sabotage::TokensFallBack => faults.flushes = 5,
+            // Nothing but slow pushes.
+            Sabotage::LaterExpiry | Sabotage::WrongAnchor => {
+                faults = Self {
+                    slow_pushes: 100,
+                    ..Self::none()
+                };
+            }
+            _ => {}
+        }
+        if calm {
+            let (crashes, force_releases) = (faults.crashes, faults.force_releases);
+            return Self {
+                force_releases,
+                crashes,
+                ..Self::none()
+            };
         }
         faults
     }
@@ -218,6 +313,22 @@ impl Faults {
             flushes: 0,
             failovers: 0,
             force_releases: 0,
+            slow_pushes: 0,
+            lost_pushes: 0,
+            broken_subscriptions: 0,
+            crashes: 0,
         }
+    }
+}
+
+fn ttls(random: &mut Random, sabotage: Sabotage) -> Vec<Duration> {
+    let millis = Duration::from_millis;
+    match sabotage.ttl().unwrap_or_else(|| random.below(5)) {
+        0 => vec![millis(100), millis(300)],
+        1 => vec![millis(500)],
+        2 => vec![millis(250), millis(1_000), millis(30_000)],
+        3 => vec![millis(2_000)],
+        5 => vec![millis(2_500)],
+        _ => vec![millis(30_000)],
     }
 }

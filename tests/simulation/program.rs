@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::engine::{CallId, Input, LockId, Wait};
-use leasehold::protocol::LeaseId;
+use leasehold::protocol::{LeaseId, Pattern};
 
 use crate::book::{Call, LockState};
 use crate::world::{Happening, World};
@@ -24,7 +24,8 @@ impl World {
             80..100 => self.cancel(host),
             100..108 => self.renew(host),
             108..168 => self.release_one(host),
-            168..180 => self.query(host, false),
+            168..178 => self.query(host, false),
+            178..180 => self.list(host),
             180..190 if self.random.chance(self.plan.faults.force_releases * 25) => {
                 self.query(host, true);
             }
@@ -87,15 +88,20 @@ impl World {
     }
 
     fn acquire(&mut self, host: usize) {
-        let lock = self.lock(host);
         let now = self.hosts[host].clock.at(self.now);
         let wait = match self.random.below(10) {
             0..3 => Wait::Never,
             3..7 => Wait::Until(now + Duration::from_millis(self.random.below(1_500))),
             _ => Wait::Forever,
         };
+        self.acquire_now(host, wait);
+    }
+
+    pub(crate) fn acquire_now(&mut self, host: usize, wait: Wait) {
+        let lock = self.lock(host);
         let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
-        self.hosts[host].book.acquire(lock, lease, wait);
+        let now = self.hosts[host].clock.at(self.now);
+        self.hosts[host].book.acquire(lock, lease, wait, now);
         let call = self.new_call(host, Call::Acquire { lock, wait });
         let Some(state) = self.hosts[host].book.locks.get(&lock) else {
             return;
@@ -158,7 +164,7 @@ impl World {
         }
     }
 
-    fn release(&mut self, host: usize, lock: LockId) {
+    pub(crate) fn release(&mut self, host: usize, lock: LockId) {
         let Some(lease) = self.hosts[host].book.release(lock) else {
             return;
         };
@@ -174,6 +180,17 @@ impl World {
             Input::ForceRelease { call, key }
         } else {
             Input::Inspect { call, key }
+        };
+        self.input(host, input);
+    }
+
+    fn list(&mut self, host: usize) {
+        let pattern = Pattern::new("sim", "*").expect("the namespace is short");
+        let (call, cursor) = (self.new_call(host, Call::Query), 0);
+        let input = Input::List {
+            call,
+            pattern,
+            cursor,
         };
         self.input(host, input);
     }

@@ -45,12 +45,18 @@ impl Book {
                 .is_some_and(|lock| lock.held.is_some()),
             (Call::Renew { .. } | Call::Release, Err(error)) if error.is_not_held() => true,
             (Call::Release, Ok(Done::Released))
-            | (Call::Query, Ok(Done::Inspected(_) | Done::ForceReleased(_)))
+            | (
+                Call::Query,
+                Ok(Done::Inspected(_) | Done::ForceReleased(_) | Done::Listed { .. }),
+            )
             | (Call::Shutdown, Ok(Done::ShutDown)) => true,
             (Call::Shutdown, Err(_)) | (_, Ok(_)) => false,
             (_, Err(error)) if error.kind() == ErrorKind::Shutdown => self.shutdown,
             (_, Err(error)) => error.is_transient(),
         };
+        if !matches!(result, Ok(Done::Acquired(_))) {
+            self.leaves(call);
+        }
         checks.saw(if result.is_ok() {
             "call done"
         } else {
@@ -103,8 +109,9 @@ impl Book {
                     format!("host {host}: not held, and {event:?}")
                 });
             }
-            LeaseEvent::Waiting { .. } => {
-                let idle = lock.held.is_none();
+            LeaseEvent::Waiting { position, .. } => {
+                let idle = lock.held.is_none() && position.is_some_and(|place| place > 0);
+                checks.saw("told its place");
                 checks.ensure("calls", idle, || {
                     format!("host {host}: held, and {event:?}")
                 });
@@ -175,6 +182,7 @@ impl Book {
             LossReason::Deleted => "lost: deleted",
             LossReason::Superseded => "lost: superseded",
             LossReason::Shutdown => "lost: shutdown",
+            LossReason::Revoked => "lost: revoked",
             _ => "lost: otherwise",
         });
         if let Some(tenure) = &held {
@@ -188,7 +196,10 @@ impl Book {
                 .extend(given_up.as_ref().map(|tenure| tenure.lease));
         }
         let tenure = held.or(given_up);
-        let by_others = matches!(reason, LossReason::Deleted | LossReason::Superseded);
+        let by_others = matches!(
+            reason,
+            LossReason::Deleted | LossReason::Superseded | LossReason::Revoked
+        );
         let disturbed = |tenure: &Tenure| checks.is_disturbed(&key, tenure.token);
         let cause = !by_others || tenure.as_ref().is_none_or(disturbed);
         checks.ensure("I4", cause, || {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use leasehold::MemoryServer;
 use leasehold::engine::{Input, Output};
-use leasehold::protocol::Command;
+use leasehold::protocol::{ClientId, Command, LeaseId, LockKey};
 
+use crate::book::Call;
 use crate::checks::{Checks, Stats, Valid, Violation};
 use crate::clock::{Moment, ServerClock};
+use crate::drain::{Idle, Offer};
 use crate::host::{Host, SharedSent};
 use crate::plan::{Plan, Sabotage};
 use crate::random::Random;
@@ -23,6 +25,7 @@ pub(crate) enum Happening {
     /// An input reaches a host; if it came by a connection, only while that is the current one.
     Delivery {
         host: usize,
+        life: u64,
         by: Option<SharedSent>,
         input: Input,
     },
@@ -43,6 +46,27 @@ pub(crate) enum Happening {
         host: usize,
         connection: u64,
     },
+    /// A host's subscription is there.
+    Listen {
+        host: usize,
+        life: u64,
+    },
+    /// Something comes on a host's subscription, if it is still this one.
+    Heard {
+        host: usize,
+        life: u64,
+        connection: u64,
+        input: Input,
+    },
+    /// The server notices that a subscription is over.
+    Forget {
+        client: ClientId,
+    },
+    /// Whoever gave up must be gone.
+    Gone {
+        key: LockKey,
+        lease: LeaseId,
+    },
     /// Something goes wrong, perhaps.
     Trouble,
 }
@@ -59,6 +83,12 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
+    /// Since when nothing goes wrong and everybody must be served.
+    pub(crate) calm_since: Option<Moment>,
+    pub(crate) idle: BTreeMap<LockKey, Idle>,
+    pub(crate) offers: BTreeMap<LockKey, Offer>,
+    /// How many commands the server executed.
+    pub(crate) executed: u64,
     agenda: BTreeMap<(Moment, u64), Happening>,
     steps: u64,
     tracing: bool,
@@ -69,34 +99,47 @@ impl World {
     pub(crate) fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Result<Stats, Violation> {
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random, sabotage);
+        let mut world = Self::new(plan, random, tracing);
+        world.begin();
+        world.advance(world.plan.chaos);
+        world.end();
+        world.result()
+    }
+
+    pub(crate) fn new(plan: Plan, mut random: Random, tracing: bool) -> Self {
         let hosts = (0..plan.hosts)
             .map(|id| Host::new(&plan, &mut random, id))
             .collect();
-        let mut world = Self {
+        let world = Self {
             now: 0,
             random,
             server: MemoryServer::new(),
             server_clock: plan.server_clock,
             behind: 0,
+            calm_since: plan.calm.then_some(0),
             plan,
             hosts,
             checks: Checks::default(),
             last_id: 0,
+            idle: BTreeMap::new(),
+            offers: BTreeMap::new(),
+            executed: 0,
             agenda: BTreeMap::new(),
             steps: 0,
             tracing,
         };
         world.trace(|world| format!("{:#?}", world.plan));
-        world.begin();
-        world.advance(world.plan.chaos);
-        world.end();
-        match world.checks.violation {
+        world
+    }
+
+    pub(crate) fn result(self) -> Result<Stats, Violation> {
+        match self.checks.violation {
             Some(violation) => Err(violation),
-            None => Ok(world.checks.stats),
+            None => Ok(self.checks.stats),
         }
     }
 
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         for host in 0..self.hosts.len() {
             let connection = 0;
             let connected = self.random.below(30) * crate::clock::MILLI;
@@ -186,11 +229,25 @@ impl World {
         };
         match happening {
             Happening::Arrival(sent) => self.arrive(&sent),
-            Happening::Delivery { host, by, input } => self.deliver(host, by, input),
+            Happening::Delivery {
+                host,
+                life,
+                by,
+                input,
+            } => self.deliver(host, life, by, input),
             Happening::Act { host } => self.act(host),
             Happening::Resume { host } => self.resume(host),
             Happening::Cut { host, connection } => self.cut(host, connection),
             Happening::Restore { host, connection } => self.restore(host, connection),
+            Happening::Listen { host, life } => self.listen(host, life),
+            Happening::Heard {
+                host,
+                life,
+                connection,
+                input,
+            } => self.heard(host, life, connection, input),
+            Happening::Forget { client } => self.forget_listener(client),
+            Happening::Gone { key, lease } => self.check_gone(&key, lease),
             Happening::Trouble => self.trouble(),
         }
     }
@@ -226,6 +283,7 @@ impl World {
             link.told_down = matches!(input, Input::Disconnected { .. });
             link.told += 1;
         }
+        self.hosts[id].fed += 1;
         self.hosts[id].engine.handle(look.now, input);
         let mut outputs = 0;
         while let Some(output) = self.hosts[id].engine.poll() {
@@ -250,6 +308,7 @@ impl World {
                     book.event(&mut self.checks, look, lock, &event, deadline);
                 }
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
+                Output::Subscribe => self.subscribe(id),
             }
             outputs += 1;
             if outputs > MAX_OUTPUTS {
@@ -261,6 +320,7 @@ impl World {
         let Host { book, engine, .. } = &self.hosts[id];
         book.settled(&mut self.checks, look.now, engine);
         self.check_exclusion(id);
+        self.watch_leaving(id);
     }
 
     /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
@@ -279,10 +339,7 @@ impl World {
         }
     }
 
-    fn valid_leases(
-        &self,
-        id: usize,
-    ) -> impl Iterator<Item = (leasehold::protocol::LockKey, Valid)> + '_ {
+    fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
         let host = &self.hosts[id];
         let now = host.clock.at(self.now);
         let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
@@ -302,12 +359,21 @@ impl World {
         })
     }
 
-    /// I5: what is sent for leases that are over.
+    /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
     pub(crate) fn check_sent(&mut self, host: usize, command: &Command) {
+        if let Command::ForceRelease { .. } | Command::Inspect { .. } | Command::List { .. } =
+            command
+        {
+            let calls = &self.hosts[host].book.calls;
+            let wanted = calls.values().any(|pending| pending.call == Call::Query);
+            return self.checks.ensure("I6", wanted, || {
+                format!("nobody waits for what host {host} sends: {command:?}")
+            });
+        }
         let Command::Acquire(acquire) = command else {
             return;
         };
-        let over = self.hosts[host].book.ended.contains(&acquire.lease);
+        let over = self.hosts[host].book.ended.contains(&acquire.claim.lease);
         self.checks.ensure("I5", !over, || {
             format!("host {host} asks again for {acquire:?}")
         });

@@ -1,7 +1,7 @@
-//! A child process whose output the test reads line by line.
+//! A child process that the test talks to line by line.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -31,7 +31,7 @@ impl Child {
         let name = program.display().to_string();
         let mut process = Command::new(program)
             .args(args)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("starting {name}: {error}"));
@@ -74,6 +74,14 @@ impl Child {
                 ),
             }
         }
+    }
+
+    /// Writes a line to the child's standard input. Panics if the child has ended.
+    pub fn write_line(&mut self, line: &str) {
+        let stdin = self.process.stdin.as_mut();
+        let stdin = stdin.expect("standard input is piped");
+        writeln!(stdin, "{line}")
+            .unwrap_or_else(|error| panic!("writing to {}: {error}", self.program));
     }
 
     /// The lines that were printed so far and not read yet.
@@ -135,6 +143,13 @@ mod tests {
         let mut child = shell("echo noise; echo token 7; exit 3");
         assert_eq!(child.wait_line("token ", LIMIT).await, "token 7");
         assert!(!child.wait_exit(LIMIT).await);
+    }
+
+    #[tokio::test]
+    async fn is_written_to() {
+        let mut child = shell("read word; echo said $word");
+        child.write_line("hello");
+        assert_eq!(child.wait_line("said", LIMIT).await, "said hello");
     }
 
     #[tokio::test]

@@ -41,10 +41,21 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
     modes: [Mode; 2],
+    /// The one connection that the modes are for.
+    only: Option<u64>,
     latency: Duration,
     refuse: bool,
     cuts: u64,
     heals: u64,
+}
+
+impl Control {
+    fn mode(&self, direction: Direction, connection: u64) -> Mode {
+        match self.only {
+            Some(only) if only != connection => Mode::Pass,
+            _ => self.modes[direction as usize],
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -134,6 +145,12 @@ impl Proxy {
         self.change(|control| control.modes = [mode; 2]);
     }
 
+    /// Lets the modes be for one connection only, counted from 0 in the order in which they were
+    /// accepted; all others pass.
+    pub fn only(&self, connection: u64) {
+        self.change(|control| control.only = Some(connection));
+    }
+
     /// Lets replies vanish (`true`), so that requests are executed but seem not to be; see
     /// [`Mode::BlackHole`] for what `false` then means to the connections that lost some.
     pub fn discard_replies(&self, discard: bool) {
@@ -148,6 +165,7 @@ impl Proxy {
     pub fn heal(&self) {
         self.change(|control| {
             control.modes = [Mode::Pass; 2];
+            control.only = None;
             control.heals += 1;
         });
     }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pin_project::pin_project;
 
@@ -11,6 +11,7 @@ use crate::driver::Hold;
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
+use crate::rt;
 use crate::token::FencingToken;
 
 /// The time-limited right to a name, with a fencing token.
@@ -71,6 +72,36 @@ impl Lease {
         self.hold.state.token
     }
 
+    /// How long the call waited that acquired it: for the store's answer, and in line.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// println!("waited {:?}", lease.waited());
+    /// # Ok(()) }
+    /// ```
+    pub fn waited(&self) -> Duration {
+        self.hold.waited
+    }
+
+    /// When the tenure began, or a little before; `began().elapsed()` is how long the lock has
+    /// been held. Leases that share a tenure began together.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(lease.began().elapsed()? < std::time::Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
+    pub fn began(&self) -> SystemTime {
+        let ago = rt::now().since(self.hold.state.began);
+        SystemTime::now()
+            .checked_sub(ago)
+            .unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
     /// The time until the deadline; zero once the lease is lost. No I/O.
     ///
     /// ```
@@ -101,11 +132,17 @@ impl Lease {
         self.hold.state.lost().is_none()
     }
 
+    /// Resolves when the tenure has ended in whatever way.
+    pub(super) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let state = self.hold.state.clone();
+        async move { state.until_over().await }
+    }
+
     /// Resolves when the lease is lost, with the reason; never if it is not. Cancel-safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime};
     ///
     /// let locker = leasehold::Locker::in_memory();
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
@@ -123,7 +160,7 @@ impl Lease {
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime};
     ///
     /// let locker = leasehold::Locker::in_memory();
     /// let lease = locker.lock("orders/42")?.acquire().await?;
@@ -150,7 +187,7 @@ impl Lease {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// # let locker = leasehold::Locker::in_memory();
-    /// use std::time::Duration;
+    /// use std::time::{Duration, SystemTime};
     ///
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(500)).fixed();
     /// let lease = lock.acquire().await?;

@@ -2,8 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::{Instrument, field::Empty};
+
 use super::builder::in_range;
-use super::{Core, Lease, LeaseEvents};
+use super::{Core, Lease, LeaseEvents, Tenures};
 use crate::driver::Answer;
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
@@ -40,8 +42,9 @@ pub struct Lock {
 struct Handle {
     id: LockId,
     core: Arc<Core>,
-    spec: Result<Arc<LockSpec>, Error>,
-    name: Name,
+    spec: Arc<LockSpec>,
+    /// Of an option that was not valid.
+    error: Option<Error>,
 }
 
 impl Drop for Handle {
@@ -56,7 +59,7 @@ impl Lock {
 
     pub(super) fn new(core: Arc<Core>, name: Name, key: LockKey) -> Self {
         let spec = LockSpec {
-            name: name.clone(),
+            name,
             key,
             ttl: Self::DEFAULT_TTL,
             fixed: false,
@@ -65,18 +68,18 @@ impl Lock {
                 retention: core.token_retention,
             },
         };
-        Self::of(core, name, Ok(Arc::new(spec)))
+        Self::of(core, Arc::new(spec), None)
     }
 
-    fn of(core: Arc<Core>, name: Name, spec: Result<Arc<LockSpec>, Error>) -> Self {
-        let id = LockId(core.shared.next_id());
+    fn of(core: Arc<Core>, spec: Arc<LockSpec>, error: Option<Error>) -> Self {
+        let handle = Handle {
+            id: LockId(core.shared.next_id()),
+            core,
+            spec,
+            error,
+        };
         Self {
-            handle: Arc::new(Handle {
-                id,
-                core,
-                spec,
-                name,
-            }),
+            handle: Arc::new(handle),
         }
     }
 
@@ -136,8 +139,8 @@ impl Lock {
 
     /// An identity that outlives the process: when it restarts and asks for the lock under the
     /// same owner, it takes the lock over at once, with a new token, and its former self is
-    /// superseded. Until its next renewal that still believes that it holds the lock, so check
-    /// tokens; and never give one owner to two lockers that run at the same time, since each would
+    /// superseded: told so at once if it is connected, else at its next renewal. Until then it
+    /// believes that it holds the lock, so check tokens; and never give one owner to two lockers that run at the same time, since each would
     /// take the lock from the other. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
     /// [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
     /// each other.
@@ -190,19 +193,23 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn name(&self) -> &Name {
-        &self.handle.name
+        &self.handle.spec.name
     }
 
-    /// Waits until the lock is held.
+    /// Waits in line until the lock is held. Those who are alive get it in the order in which they
+    /// asked, each as soon as the one before releases it. One who died in line delays the others by
+    /// 3 s if its connection was closed, and by 12 s at the most (for times to live of less than
+    /// 10 s less, down to 2.4 s).
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a bad option, with the
     /// store's error if that refuses, with the last of them if it gives no answer for the locker's
     /// [patience](super::Builder::patience), [`Overloaded`](crate::ErrorKind::Overloaded) if
-    /// 65,536 calls wait for this handle already, and [`Shutdown`](crate::ErrorKind::Shutdown). That somebody else holds the lock is not
-    /// an error, however long it takes.
+    /// 65,536 calls wait for this handle already, or so many for this name, and
+    /// [`Shutdown`](crate::ErrorKind::Shutdown). That somebody else holds the lock is not an
+    /// error, however long it takes.
     ///
-    /// Cancel-safe: a dropped call leaves no lock behind, beyond its time to live if the store
-    /// cannot be reached.
+    /// Cancel-safe: a dropped call leaves the line, and leaves no lock behind; if the store cannot be
+    /// reached, its place lasts for the delay above, and a lock for its time to live.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -218,7 +225,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free; `None` if somebody else holds it. One round trip. Errors
+    /// Takes the lock if it is free and nobody waits for it; else `None`. One round trip. Errors
     /// and cancel safety as of [`acquire`](Self::acquire), but a failure is not retried.
     ///
     /// ```
@@ -255,6 +262,22 @@ impl Lock {
         self.ask(Wait::Until(rt::now() + time)).await
     }
 
+    /// Keeps the lock for as long as the program runs, through losses: see [`Tenures`].
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use futures::TryStreamExt;
+    ///
+    /// let mut tenures = locker.lock("leader")?.hold();
+    /// let lease = tenures.try_next().await?.expect("the locker was not shut down");
+    /// println!("leading with token {}", lease.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn hold(&self) -> Tenures {
+        Tenures::new(self.clone())
+    }
+
     /// What happens to this lock, beginning with what is now: see [`LeaseEvents`]. It spans
     /// tenures and ends when the lock's last handle and lease are gone.
     ///
@@ -276,7 +299,10 @@ impl Lock {
     }
 
     async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
-        let spec = self.handle.spec.clone()?;
+        if let Some(error) = &self.handle.error {
+            return Err(error.clone());
+        }
+        let spec = self.handle.spec.clone();
         let lease = LeaseId(rt::random_bits()?);
         let lock = self.handle.id;
         let shared = &self.handle.core.shared;
@@ -287,9 +313,17 @@ impl Lock {
             lease,
             wait,
         };
-        let answer = shared.call(Some(lock), input).await;
+        let span =
+            tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
+        // Whatever happens at once belongs to it too.
+        let call = span.in_scope(|| shared.call(Some(lock), input));
+        let answer = call.instrument(span.clone()).await;
         match answer.map_err(|error| error.about(self.name()))? {
-            Answer::Acquired(hold) => Ok(Some(Lease::new(hold, self.clone()))),
+            Answer::Acquired(hold) => {
+                span.record("token", hold.state.token.get());
+                span.record("waited", tracing::field::debug(hold.waited));
+                Ok(Some(Lease::new(hold, self.clone())))
+            }
             Answer::Busy => Ok(None),
             _ => unreachable!("an acquisition is answered by a lease or none"),
         }
@@ -297,24 +331,21 @@ impl Lock {
 
     /// The same name with another option: a new owner.
     fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
-        let Handle {
-            core, spec, name, ..
-        } = &*self.handle;
-        let spec = spec.clone().and_then(|mut spec| {
-            change(Arc::make_mut(&mut spec))?;
-            Ok(spec)
-        });
-        Self::of(core.clone(), name.clone(), spec)
+        let mut spec = LockSpec::clone(&self.handle.spec);
+        let changed = change(&mut spec).err();
+        let error = self.handle.error.clone().or(changed);
+        Self::of(self.handle.core.clone(), Arc::new(spec), error)
     }
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Lock");
-        debug.field("name", &self.handle.name);
-        match &self.handle.spec {
-            Ok(spec) => debug.field("ttl", &spec.ttl).field("fixed", &spec.fixed),
-            Err(error) => debug.field("error", error),
+        let Handle { spec, error, .. } = &*self.handle;
+        debug.field("name", &spec.name);
+        match error {
+            None => debug.field("ttl", &spec.ttl).field("fixed", &spec.fixed),
+            Some(error) => debug.field("error", error),
         };
         debug.finish_non_exhaustive()
     }

@@ -1,12 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+
 use super::{Builder, Core, LeaseEvents, Lock};
 use crate::driver::Answer;
 use crate::engine::{HolderInfo, Input, Inspection};
 use crate::error::Error;
 use crate::name::Name;
-use crate::protocol::LockKey;
+use crate::protocol::{LockKey, Pattern};
 
 /// A client of the lock service: its identity, its connection, and the background task that
 /// renews every lease it holds. Clones are the same locker; one per process is enough.
@@ -115,7 +117,7 @@ impl Locker {
         LeaseEvents::new(self.core.shared.clone(), None)
     }
 
-    /// Asks the store who holds a name. [`Config`](crate::ErrorKind::Config) for a bad name, the
+    /// Asks the store who holds a name and who waits for it. [`Config`](crate::ErrorKind::Config) for a bad name, the
     /// store's refusal, or the last error after the patience. Cancel-safe.
     ///
     /// ```
@@ -139,8 +141,51 @@ impl Locker {
         }
     }
 
-    /// Frees a name whoever holds it, and tells who that was; `None` if it was free. The holder
-    /// finds out at its next renewal (of a fixed lease: when it is renewed by hand or ends), and its
+    /// The names that are held, of those that a pattern means: `*` in it stands for any
+    /// characters, and all else for itself. The walk takes steps that do not keep the server from
+    /// other work; a name may come twice, and one that is held all the while comes for sure. The
+    /// stream ends after an error: [`Config`](crate::ErrorKind::Config) for an empty or over-long
+    /// pattern, else as of [`inspect`](Self::inspect). Nothing is asked unless it is polled.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use futures::TryStreamExt;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let other = locker.lock("users/7")?.acquire().await?;
+    /// let held: Vec<_> = locker.list("orders/*").try_collect().await?;
+    /// assert_eq!(held, [lease.name().clone()]);
+    /// # Ok(()) }
+    /// ```
+    pub fn list(&self, pattern: impl AsRef<str>) -> BoxStream<'static, Result<Name, Error>> {
+        let pattern = Pattern::new(&self.core.namespace, pattern.as_ref());
+        let core = self.core.clone();
+        let steps = futures::stream::try_unfold(Some(0), move |cursor| {
+            let (core, pattern) = (core.clone(), pattern.clone());
+            async move {
+                let Some(cursor) = cursor else {
+                    return Ok(None);
+                };
+                let pattern = pattern?;
+                let input = |call| Input::List {
+                    call,
+                    pattern,
+                    cursor,
+                };
+                match core.shared.call(None, input).await? {
+                    Answer::Listed(cursor, names) => Ok(Some((names, cursor))),
+                    _ => unreachable!("a walk is answered by names"),
+                }
+            }
+        });
+        let names = steps.map_ok(|names| futures::stream::iter(names).map(Ok));
+        names.try_flatten().boxed()
+    }
+
+    /// Frees a name whoever holds it, and tells who that was; `None` if it was free. The first
+    /// in line gets the lock. The holder hears of it at once if it is connected, else at its next
+    /// renewal (of a fixed lease: when it is renewed by hand or ends), and its
     /// writes are refused wherever its token is checked.
     /// Errors as of [`inspect`](Self::inspect), but an answer that does not come is an error at
     /// once: the call may have acted, and is not tried again. Not cancel-safe for that reason.

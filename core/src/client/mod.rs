@@ -5,12 +5,14 @@ mod events;
 mod lease;
 mod lock;
 mod locker;
+mod tenures;
 
 pub use builder::Builder;
 pub use events::LeaseEvents;
 pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
+pub use tenures::Tenures;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::{CallId, Input, LockId, Shared};
 use crate::engine::{Done, Grant, HolderInfo, Inspection};
 use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
+use crate::name::Name;
 use crate::protocol::LeaseId;
 use crate::rt;
 use crate::time::Timestamp;
@@ -26,11 +27,14 @@ pub(crate) enum Answer {
     Done,
     Inspected(Inspection),
     ForceReleased(Option<HolderInfo>),
+    Listed(Option<u64>, Vec<Name>),
 }
 
 /// One lease of a tenure. Dropping it gives it up in the background.
 pub(crate) struct Hold {
     pub(crate) state: Arc<HoldState>,
+    /// How long the call waited for it.
+    pub(crate) waited: Duration,
     shared: Arc<Shared>,
     lock: LockId,
     given_up: bool,
@@ -40,16 +44,20 @@ pub(crate) struct Hold {
 pub(crate) struct HoldState {
     lease: LeaseId,
     pub(crate) token: FencingToken,
+    pub(crate) began: Timestamp,
     deadline: AtomicU64,
     /// 0 while it is held, else one more than the index of the reason.
     lost: AtomicU8,
+    /// How many leases there are that were not given up.
+    leases: AtomicU32,
     changed: Notify,
 }
 
-const REASONS: [LossReason; 4] = [
+const REASONS: [LossReason; 5] = [
     LossReason::Expired,
     LossReason::Deleted,
     LossReason::Superseded,
+    LossReason::Revoked,
     LossReason::Shutdown,
 ];
 
@@ -81,10 +89,12 @@ impl Calls {
             Done::Acquired(grant) => {
                 let lock = lock.expect("a call that acquires is made for a lock");
                 let state = HoldState::of(grant, holds.get(&lock));
+                state.leases.fetch_add(1, Ordering::AcqRel);
                 holds.insert(lock, state.clone());
                 let shared = shared.clone();
                 Answer::Acquired(Hold {
                     state,
+                    waited: grant.waited,
                     shared,
                     lock,
                     given_up: false,
@@ -94,6 +104,7 @@ impl Calls {
             Done::Renewed | Done::Released | Done::ShutDown => Answer::Done,
             Done::Inspected(inspection) => Answer::Inspected(inspection),
             Done::ForceReleased(holder) => Answer::ForceReleased(holder),
+            Done::Listed { cursor, names } => Answer::Listed(cursor, names),
         });
         Some(Delivery(sender, answer))
     }
@@ -192,6 +203,7 @@ impl Hold {
     /// Gives the lease up and waits for the store to confirm it.
     pub(crate) fn release(mut self) -> Pending {
         self.given_up = true;
+        self.state.give_up();
         let (lock, lease) = (self.lock, self.state.lease);
         let input = move |call| Input::Release {
             call: Some(call),
@@ -212,6 +224,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.given_up {
+            self.state.give_up();
             let (lock, lease) = (self.lock, self.state.lease);
             self.shared.feed(Input::Release {
                 call: None,
@@ -230,8 +243,10 @@ impl HoldState {
             _ => Arc::new(Self {
                 lease: grant.lease,
                 token: grant.token,
+                began: grant.began,
                 deadline: AtomicU64::new(grant.deadline.as_nanos()),
                 lost: AtomicU8::new(0),
+                leases: AtomicU32::new(0),
                 changed: Notify::new(),
             }),
         }
@@ -247,15 +262,34 @@ impl HoldState {
         }
     }
 
-    /// Waits until the lease is over.
+    /// Waits until the lease is lost.
     pub(crate) async fn until_lost(&self) -> LossReason {
+        self.until(Self::lost).await
+    }
+
+    /// Waits until the lease is lost, or all that share the tenure were given up.
+    pub(crate) async fn until_over(&self) {
+        let over = |state: &Self| {
+            let given_up = state.leases.load(Ordering::Acquire) == 0;
+            (given_up || state.lost().is_some()).then_some(())
+        };
+        self.until(over).await;
+    }
+
+    async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if let Some(reason) = self.lost() {
-                return reason;
+            if let Some(value) = condition(self) {
+                return value;
             }
             changed.await;
+        }
+    }
+
+    fn give_up(&self) {
+        if self.leases.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wake();
         }
     }
 

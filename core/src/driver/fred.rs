@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
-use super::{Input, Shared};
+use super::{Input, Shared, listener};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, BatchReply, Op, ScriptCall, server_error};
 use crate::rt;
@@ -51,6 +51,7 @@ pub(crate) struct FredStore {
     suspect: Arc<AtomicBool>,
     runtime: Handle,
     watcher: OnceLock<AbortHandle>,
+    listener: OnceLock<AbortHandle>,
 }
 
 impl FredStore {
@@ -103,6 +104,7 @@ impl FredStore {
             suspect: Arc::default(),
             runtime: Handle::current(),
             watcher: OnceLock::new(),
+            listener: OnceLock::new(),
         };
         store.check_server().await?;
         // Loads the script, and finds out whether this user may run it.
@@ -190,9 +192,19 @@ impl FredStore {
             .expect("the link is watched from the start, once");
     }
 
+    /// Listens, in the background, to what the server tells this client.
+    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
+        let channel = protocol::channel(shared.client);
+        let listening = listener::listen(self.client.clone(), channel, Arc::downgrade(shared));
+        let listener = shared.runtime.spawn(listening).abort_handle();
+        self.listener
+            .set(listener)
+            .expect("the engine asks for a subscription once");
+    }
+
     pub(super) async fn close(&self) {
-        if let Some(watcher) = self.watcher.get() {
-            watcher.abort();
+        for task in [&self.watcher, &self.listener] {
+            task.get().inspect(|task| task.abort());
         }
         if self.owned {
             quit(&self.client).await;

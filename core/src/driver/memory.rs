@@ -1,10 +1,11 @@
 //! A store in this process.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::{Input, Shared};
 use crate::memory::MemoryServer;
-use crate::protocol::{BatchReply, Op};
+use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
 use crate::time::{ServerTime, Timestamp};
 
@@ -12,6 +13,15 @@ pub(crate) struct MemoryStore {
     server: Mutex<MemoryServer>,
     /// Its clock starts at the wall's and then counts evenly, whatever the wall does.
     origin: (ServerTime, Timestamp),
+    pushes: Mutex<Pushes>,
+}
+
+#[derive(Default)]
+struct Pushes {
+    subscribers: BTreeMap<ClientId, Weak<Shared>>,
+    queue: VecDeque<(ClientId, Push)>,
+    /// Whether somebody is delivering already: what a push causes may cause the next.
+    delivering: bool,
 }
 
 /// The stores of `memory://` URLs that somebody uses.
@@ -22,6 +32,7 @@ impl MemoryStore {
         Self {
             server: Mutex::default(),
             origin: (rt::wall_clock(), rt::now()),
+            pushes: Mutex::default(),
         }
     }
 
@@ -38,9 +49,59 @@ impl MemoryStore {
     }
 
     pub(super) fn execute(&self, batch: &[Op]) -> BatchReply {
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = &mut *self.server.lock().unwrap_or_else(PoisonError::into_inner);
         // Read with the lock held, so that the store's time never goes back.
         let now = self.origin.0 + rt::now().since(self.origin.1);
-        server.execute(now, batch)
+        let reply = server.execute(now, batch);
+        let pushes = server.take_pushes();
+        if !pushes.is_empty() {
+            self.pushes().queue.extend(pushes);
+        }
+        reply
+    }
+
+    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
+        let client = shared.client;
+        let weak = Arc::downgrade(shared);
+        self.pushes().subscribers.insert(client, weak);
+        self.server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .subscribe(client);
+        shared.feed(Input::Subscribed);
+    }
+
+    pub(super) fn unsubscribe(&self, client: ClientId) {
+        self.pushes().subscribers.remove(&client);
+        self.server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .unsubscribe(client);
+    }
+
+    /// Tells everyone what was caused by what was executed, with nothing locked.
+    pub(super) fn deliver_pushes(&self) {
+        while let Some((shared, push)) = self.next_push() {
+            if let Some(shared) = shared.upgrade() {
+                shared.feed(Input::Push(push));
+            }
+            self.pushes().delivering = false;
+        }
+    }
+
+    fn next_push(&self) -> Option<(Weak<Shared>, Push)> {
+        let pushes = &mut *self.pushes();
+        while !pushes.delivering {
+            let (client, push) = pushes.queue.pop_front()?;
+            if let Some(shared) = pushes.subscribers.get(&client) {
+                pushes.delivering = true;
+                return Some((shared.clone(), push));
+            }
+        }
+        None
+    }
+
+    fn pushes(&self) -> MutexGuard<'_, Pushes> {
+        self.pushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,6 +7,7 @@
 mod calls;
 mod fred;
 mod hub;
+mod listener;
 mod memory;
 mod store;
 mod trace;
@@ -28,7 +29,7 @@ pub(crate) use store::Store;
 
 use crate::engine::{CallId, Done, Engine, Input, LockId, Output, RequestId, Settings};
 use crate::event::LeaseEvent;
-use crate::protocol::Op;
+use crate::protocol::{ClientId, Op};
 use crate::rt;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
@@ -41,6 +42,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 /// One locker's engine, its store, and everyone who waits for something of it.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    client: ClientId,
     store: Store,
     runtime: Handle,
     rearm: Notify,
@@ -74,7 +76,8 @@ struct Effects {
     deliveries: Vec<Delivery>,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
-    lost: Vec<Arc<HoldState>>,
+    over: Vec<Arc<HoldState>>,
+    subscribes: bool,
 }
 
 impl Shared {
@@ -86,8 +89,9 @@ impl Shared {
     ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
-        let patience = settings.patience;
+        let (client, patience) = (settings.client, settings.patience);
         let shared = Arc::new(Self {
+            client,
             patience,
             state: Mutex::new(State {
                 engine: Engine::new(settings),
@@ -188,9 +192,12 @@ impl Shared {
             self.rearm.notify_one();
         }
         effects.traces.iter().for_each(trace::write);
-        effects.lost.iter().for_each(|hold| hold.wake());
+        effects.over.iter().for_each(|hold| hold.wake());
         effects.wakers.into_iter().for_each(Waker::wake);
         effects.deliveries.into_iter().for_each(Delivery::deliver);
+        if effects.subscribes {
+            self.store.subscribe(self);
+        }
         effects.sends
     }
 
@@ -222,10 +229,11 @@ impl Shared {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                let lost = HoldState::follow(&mut state.holds, lock, &event, deadline);
-                effects.lost.extend(lost);
+                let over = HoldState::follow(&mut state.holds, lock, &event, deadline);
+                effects.over.extend(over);
                 effects.wakers.extend(state.hub.publish(lock, &event));
             }
+            Output::Subscribe => effects.subscribes = true,
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
         }
     }
@@ -259,6 +267,7 @@ impl Shared {
                 } = outgoing;
                 let result = shared.store.execute(&batch, give_up).await;
                 let mut sends = shared.step(Input::Reply { request, result });
+                shared.store.deliver_pushes();
                 next = sends.pop();
                 shared.spawn_all(sends);
             }
@@ -290,6 +299,6 @@ impl Shared {
         }
         let wakers = self.state().hub.end_all();
         wakers.into_iter().for_each(Waker::wake);
-        self.store.close().await;
+        self.store.close(self.client).await;
     }
 }

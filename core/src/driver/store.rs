@@ -6,7 +6,7 @@ use super::Shared;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use crate::error::Error;
-use crate::protocol::{BatchReply, Op};
+use crate::protocol::{BatchReply, ClientId, Op};
 use crate::time::Timestamp;
 
 /// A store that executes the protocol.
@@ -56,10 +56,27 @@ impl Store {
         }
     }
 
-    pub(super) async fn close(&self) {
+    /// Hears what the store tells this client, and reports it to the engine.
+    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
+        match self {
+            Self::Fred(store) => store.subscribe(shared),
+            Self::Memory(store) => store.subscribe(shared),
+        }
+    }
+
+    /// To be called once an answer was fed back: who gave a lock up hears of it first, as over a
+    /// network.
+    pub(super) fn deliver_pushes(&self) {
+        match self {
+            Self::Fred(_) => {}
+            Self::Memory(store) => store.deliver_pushes(),
+        }
+    }
+
+    pub(super) async fn close(&self, client: ClientId) {
         match self {
             Self::Fred(store) => store.close().await,
-            Self::Memory(_) => {}
+            Self::Memory(store) => store.unsubscribe(client),
         }
     }
 }

@@ -16,17 +16,34 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
 
 pub(super) fn write(event: &LeaseEvent) {
     match event {
-        LeaseEvent::Lost {
+        LeaseEvent::Waiting { name, position } => {
+            tracing::debug!(%name, position, "waiting in line");
+        }
+        LeaseEvent::Acquired {
             name,
             token,
-            reason,
-        } => tracing::warn!(%name, %token, %reason, "lease lost"),
+            remaining,
+        } => tracing::debug!(%name, %token, ?remaining, "lease acquired"),
+        LeaseEvent::Renewed {
+            name,
+            token,
+            remaining,
+        } => tracing::debug!(%name, %token, ?remaining, "lease renewed"),
         LeaseEvent::AtRisk {
             name,
             token,
             remaining,
             error,
         } => tracing::warn!(%name, %token, ?remaining, %error, "lease at risk"),
-        other => tracing::debug!(event = ?other, "lease"),
+        LeaseEvent::Lost {
+            name,
+            token,
+            reason,
+        } => tracing::warn!(%name, %token, %reason, "lease lost"),
+        LeaseEvent::Released { name, token } => {
+            tracing::debug!(%name, %token, "lease released");
+        }
+        // Said by a reader's own place in the events, not by the engine.
+        LeaseEvent::Lagged { .. } => {}
     }
 }

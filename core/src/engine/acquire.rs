@@ -1,5 +1,6 @@
 //! From wanting a lock to holding it, or not.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
 use super::tenure::Tenure;
-use super::{Engine, Lock, Phase, Whose};
+use super::{Engine, Lock, Phase, Whose, line};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
@@ -17,10 +18,6 @@ use crate::time::{ServerTime, Timestamp};
 
 /// How many calls may wait for one lock of one owner.
 const MAX_CALLERS: usize = 65_536;
-
-/// Asking again while somebody else has the lock. The holder's expiry is asked at in any case.
-const FIRST_POLL: Duration = Duration::from_millis(63);
-const SLOWEST_POLL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Acquiring {
@@ -31,7 +28,10 @@ pub(super) struct Acquiring {
     latest: Timestamp,
     pub(super) flight: Option<Flight>,
     pub(super) pace: Pace,
-    polls: Pace,
+    /// What is under way will have to be asked once more.
+    pub(super) asks_again: bool,
+    /// The place in line as it was told last.
+    place: Option<NonZeroU32>,
     /// Since when the store has given no answer, and why.
     silence: Option<(Timestamp, Error)>,
     /// Whether it was ever answered that somebody else has the lock.
@@ -73,7 +73,8 @@ impl Acquiring {
             latest: Timestamp::from_nanos(0),
             flight: None,
             pace: Pace::due(now),
-            polls: Pace::due(now),
+            asks_again: false,
+            place: None,
             silence: None,
             busy: false,
             doubt: None,
@@ -83,6 +84,28 @@ impl Acquiring {
     pub(super) fn wake_at(&self) -> Timestamp {
         let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
         own.min(self.soonest)
+    }
+
+    /// Whether anybody wants a place in line.
+    fn waits(&self) -> bool {
+        self.callers.iter().any(|caller| caller.wait != Wait::Never)
+    }
+
+    /// How long one attempt waits for its answer. A place in line must not be lost meanwhile.
+    fn attempt_time(&self, spec: &LockSpec, timeout: Duration) -> Duration {
+        let heartbeat = self
+            .place
+            .map_or(Duration::MAX, |_| line::heartbeat(spec.ttl));
+        timeout.min(spec.ttl).min(heartbeat)
+    }
+
+    /// An answer has come to an attempt that was sent then.
+    fn answered(&mut self, sent: Timestamp) {
+        self.flight = None;
+        self.silence = None;
+        self.busy = true;
+        // Attempts that could not take effect any more at that time did not take the lock.
+        self.doubt = self.doubt.filter(|until| *until > sent);
     }
 
     fn add(&mut self, caller: Caller) {
@@ -116,12 +139,14 @@ impl Engine {
         caller: Caller,
     ) {
         let now = self.now;
-        let lock = self.locks.entry(id).or_insert_with(|| Lock {
-            spec,
-            phase: Phase::Idle,
-            releasing: None,
-            closed: false,
-            wake: None,
+        let lock = self.locks.entry(id).or_insert_with(|| {
+            Box::new(Lock {
+                spec,
+                phase: Phase::Idle,
+                releasing: None,
+                closed: false,
+                wake: Timestamp::NEVER,
+            })
         });
         match &mut lock.phase {
             Phase::Held(tenure) if tenure.leases == u32::MAX => {
@@ -131,7 +156,7 @@ impl Engine {
             }
             Phase::Held(tenure) => {
                 tenure.leases += 1;
-                let grant = tenure.grant();
+                let grant = tenure.grant(Duration::ZERO);
                 self.complete(caller.call, Ok(Done::Acquired(grant)));
             }
             _ if caller.until() <= now => {
@@ -148,6 +173,9 @@ impl Engine {
             }
             Phase::Acquiring(acquiring) => {
                 let asks_now = caller.wait == Wait::Never && acquiring.flight.is_none();
+                let waits = caller.wait != Wait::Never;
+                // What is under way for others may ask for no place in line.
+                acquiring.asks_again |= waits && acquiring.flight.is_some() && !acquiring.waits();
                 acquiring.add(caller);
                 if asks_now {
                     self.attempt(id);
@@ -157,6 +185,7 @@ impl Engine {
                 let mut acquiring = Acquiring::new(lease, now);
                 acquiring.add(caller);
                 lock.phase = Phase::Acquiring(Box::new(acquiring));
+                self.line.waiting.insert(lease, id);
                 self.attempt(id);
             }
         }
@@ -181,7 +210,15 @@ impl Engine {
     pub(super) fn acquiring_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
         match answer {
             Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
-            Ok((Reply::Busy { expires }, time)) => self.busy(id, flight, expires, time),
+            Ok((Reply::Busy { expires, place }, time)) => {
+                // Redis lets a key live through the millisecond it expires in.
+                let left = expires
+                    .filter(|at| at.millis() >= time.millis())
+                    .map(|at| at.since(time));
+                let at_expiry = left.map(|left| self.now + left + Duration::from_millis(1));
+                self.busy(id, flight, at_expiry, place);
+            }
+            Ok((Reply::Full { waiting }, _)) => self.line_full(id, flight, waiting),
             Ok((Reply::Late, _)) => self.came_late(id, flight),
             Ok(_) => self.attempt_failed(id, flight, &mismatch()),
             Err(error) => self.attempt_failed(id, flight, &error),
@@ -212,37 +249,48 @@ impl Engine {
         self.end_acquiring(id);
     }
 
-    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back.
+    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back;
+    /// and its place in line is given up.
     pub(super) fn end_acquiring(&mut self, id: LockId) {
+        let doubt = self.doubt_of_acquiring(id);
         let Some(lock) = self.locks.get_mut(&id) else {
             return;
         };
         let Phase::Acquiring(acquiring) = &lock.phase else {
             return;
         };
-        let lease = acquiring.lease;
-        let attempt = acquiring.flight.map(|flight| flight.attempt);
-        let in_flight = acquiring.flight.map(|flight| flight.give_up);
-        let doubt = acquiring.doubt;
+        let (lease, in_line) = (acquiring.lease, acquiring.place.is_some());
         let spec = lock.spec.clone();
         lock.phase = Phase::Idle;
-        let unsent = attempt.is_some_and(|attempt| self.unsend(attempt));
-        let until = in_flight.filter(|_| !unsent).max(doubt);
-        // The answer to the last attempt says nothing of earlier ones.
-        let attempt = attempt.filter(|_| doubt.is_none());
-        if let Some(until) = until {
-            self.give_back(id, &spec, lease, Some(Doubt { attempt, until }));
+        self.line.waiting.remove(&lease);
+        if doubt.is_some() || in_line {
+            self.give_back(id, &spec, lease, doubt);
         }
+    }
+
+    /// Which attempts may still do something: the last, if it is under way, and those before it
+    /// that were never answered.
+    pub(super) fn doubt_of_acquiring(&mut self, id: LockId) -> Option<Doubt> {
+        let (_, acquiring) = self.acquiring(id)?;
+        let (flight, earlier) = (acquiring.flight, acquiring.doubt);
+        let under_way = flight.filter(|flight| !self.unsend(flight.attempt));
+        let until = under_way.map(|flight| flight.give_up).max(earlier)?;
+        // The answer to the last attempt says nothing of earlier ones.
+        let attempt = under_way
+            .filter(|_| earlier.is_none())
+            .map(|flight| flight.attempt);
+        Some(Doubt { attempt, until })
     }
 
     fn attempt(&mut self, id: LockId) {
         let (now, client) = (self.now, self.settings.client);
         let timeout = self.settings.command_timeout;
-        let attempt = self.next_id();
+        let attempt = self.next_serial();
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
-        let give_up = (now + timeout.min(spec.ttl)).min(acquiring.latest);
+        let give_up = (now + acquiring.attempt_time(spec, timeout)).min(acquiring.latest);
+        acquiring.asks_again = false;
         let flight = Flight {
             attempt,
             sent: now,
@@ -251,11 +299,9 @@ impl Engine {
         acquiring.flight = Some(flight);
         let command = Command::Acquire(Acquire {
             key: spec.key.clone(),
-            lease: acquiring.lease,
+            claim: spec.claim(client, acquiring.lease),
             ttl: spec.ttl,
-            client,
-            owner: spec.owner.clone(),
-            counter: spec.counter,
+            waits: acquiring.waits(),
         });
         if let Err(error) = self.send(Whose::Lock(id), flight, command) {
             // Nothing was sent, so nothing is in doubt.
@@ -275,66 +321,85 @@ impl Engine {
         // The lock was asked for no longer than this, whatever the answer says.
         let expires = held.expires.min(time + spec.ttl);
         let deadline = clock::deadline(flight.sent, time, expires);
-        let (spec, lease) = (spec.clone(), acquiring.lease);
-        let callers = std::mem::take(&mut acquiring.callers);
-        let leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
-        let mut tenure = Tenure::new(&spec, lease, held.token, flight.sent, deadline, leases);
-        if tenure.is_over(&spec, now) {
+        let mut tenure = Tenure::new(spec, acquiring.lease, held.token, flight.sent, deadline);
+        if tenure.is_over(spec, now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
-            acquiring.callers = callers;
             return self.attempt_failed(id, flight, &Error::no_answer());
         }
         // What could not take effect any more when this attempt was sent is in no doubt.
-        tenure.doubt = acquiring.doubt.filter(|until| *until > flight.sent);
-        let grant = tenure.grant();
-        // That the lock could be taken proves that the tenure before is over.
-        self.confirm_release(id);
-        if let Some(lock) = self.locks.get_mut(&id) {
-            lock.phase = Phase::Held(tenure);
-        }
-        let remaining = deadline.since(now);
-        let event = LeaseEvent::Acquired {
-            name: spec.name.clone(),
-            token: grant.token,
-            remaining,
-        };
-        self.emit(id, event, Some(deadline));
-        for caller in callers {
-            self.complete(caller.call, Ok(Done::Acquired(grant)));
-        }
+        let doubt = acquiring.doubt.filter(|until| *until > flight.sent);
+        tenure.set_doubt(doubt.map(Doubt::until));
+        self.start_tenure(id, tenure);
     }
 
-    fn busy(&mut self, id: LockId, flight: Flight, expires: Option<ServerTime>, time: ServerTime) {
+    /// The lock is held, by all who called for it.
+    pub(super) fn start_tenure(&mut self, id: LockId, mut tenure: Tenure) {
         let now = self.now;
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
-        let first = !acquiring.busy;
-        acquiring.busy = true;
-        acquiring.flight = None;
-        acquiring.silence = None;
-        // Attempts that could not take effect any more when this one was sent did not take the lock.
-        acquiring.doubt = acquiring.doubt.filter(|until| *until > flight.sent);
-        acquiring
-            .polls
-            .back_off(now, FIRST_POLL, SLOWEST_POLL, acquiring.lease);
-        // Redis lets a key live through the millisecond it expires in.
-        let expires = expires.filter(|at| *at > time);
-        let at_expiry = expires.map(|at| now + at.since(time) + Duration::from_millis(1));
-        let poll = acquiring.polls.next;
-        acquiring.pace = Pace::due(at_expiry.map_or(poll, |at| at.min(poll)));
-        let name = spec.name.clone();
-        self.dismiss_callers(id);
-        if first && self.acquiring(id).is_some() {
-            self.emit(
-                id,
-                LeaseEvent::Waiting {
-                    name,
-                    position: None,
-                },
-                None,
-            );
+        let spec = spec.clone();
+        let callers = std::mem::take(&mut acquiring.callers);
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        self.line.waiting.remove(&tenure.lease);
+        // That the lock could be taken proves that the tenure before is over.
+        self.confirm_release(id);
+        let event = LeaseEvent::Acquired {
+            name: spec.name.clone(),
+            token: tenure.token,
+            remaining: tenure.deadline.since(now),
+        };
+        self.emit(id, event, Some(tenure.deadline));
+        for caller in callers {
+            let grant = tenure.grant(now.since(caller.asked));
+            self.complete(caller.call, Ok(Done::Acquired(grant)));
         }
+        if let Some(lock) = self.locks.get_mut(&id) {
+            lock.phase = Phase::Held(tenure);
+        }
+        self.want_pushes();
+    }
+
+    fn busy(
+        &mut self,
+        id: LockId,
+        flight: Flight,
+        at_expiry: Option<Timestamp>,
+        place: Option<NonZeroU32>,
+    ) {
+        let now = self.now;
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
+        let moved = place.is_some() && acquiring.place != place;
+        acquiring.answered(flight.sent);
+        acquiring.place = place.or(acquiring.place);
+        let (spec, lease, asks_again) = (spec.clone(), acquiring.lease, acquiring.asks_again);
+        let next = if asks_again {
+            now
+        } else {
+            self.next_ask(&spec, lease, at_expiry, place)
+        };
+        if let Some((_, acquiring)) = self.acquiring(id) {
+            acquiring.pace = Pace::due(next);
+        }
+        self.dismiss_callers(id);
+        if moved && self.acquiring(id).is_some() {
+            let (name, position) = (spec.name.clone(), place.map(NonZeroU32::get));
+            self.emit(id, LeaseEvent::Waiting { name, position }, None);
+            self.want_pushes();
+        }
+    }
+
+    /// Those who do not wait have their answer, and the others an error.
+    fn line_full(&mut self, id: LockId, flight: Flight, waiting: u32) {
+        if let Some((_, acquiring)) = self.acquiring(id) {
+            acquiring.answered(flight.sent);
+            acquiring.place = None;
+        }
+        self.dismiss_callers(id);
+        let message = format!("{waiting} wait for this lock already");
+        self.fail_acquiring(id, &Error::new(ErrorKind::Overloaded, message));
     }
 
     fn attempt_failed(&mut self, id: LockId, flight: Flight, error: &Error) {
@@ -346,7 +411,7 @@ impl Engine {
         };
         acquiring.flight = None;
         // An earlier caller, who waited for less, ended the attempt.
-        let full = flight.sent + timeout.min(spec.ttl);
+        let full = flight.sent + acquiring.attempt_time(spec, timeout);
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
         let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
         if flight.give_up > flight.sent && !refused && !unsent {
@@ -401,7 +466,7 @@ impl Engine {
         }
     }
 
-    fn acquiring(&mut self, id: LockId) -> Option<(&Arc<LockSpec>, &mut Acquiring)> {
+    pub(super) fn acquiring(&mut self, id: LockId) -> Option<(&Arc<LockSpec>, &mut Acquiring)> {
         let lock = self.locks.get_mut(&id)?;
         match &mut lock.phase {
             Phase::Acquiring(acquiring) => Some((&lock.spec, acquiring)),
@@ -411,11 +476,14 @@ impl Engine {
 }
 
 impl Tenure {
-    pub(super) fn grant(&self) -> Grant {
+    /// What a caller gets who waited so long.
+    fn grant(&self, waited: Duration) -> Grant {
         Grant {
             lease: self.lease,
             token: self.token,
             deadline: self.deadline,
+            began: self.began,
+            waited,
         }
     }
 }

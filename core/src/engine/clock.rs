@@ -24,32 +24,53 @@ pub(super) fn deadline(sent: Timestamp, time: ServerTime, expires: ServerTime) -
     sent + left.saturating_sub(drift(left))
 }
 
-/// A moment at which both clocks are known.
+/// What is known of a server's clock: bounds from both sides, each at some moment.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Anchor {
+    /// When the local clock said `received`, the server's said this or more.
     server: ServerTime,
     received: Timestamp,
+    /// When the server's clock said `answered`, the local one said this or more.
+    sent: Timestamp,
+    answered: ServerTime,
 }
 
 impl Anchor {
-    pub(super) fn new(server: ServerTime, received: Timestamp) -> Self {
-        Self { server, received }
+    pub(super) fn new(server: ServerTime, sent: Timestamp, received: Timestamp) -> Self {
+        Self {
+            server,
+            received,
+            sent,
+            answered: server,
+        }
     }
 
-    /// The better of this anchor and a newer one. Both bound the server's clock from below, if it
-    /// was not set back in between; the older one says more if the newer answer took its time.
+    /// The better of this anchor and a newer one, in either bound. An older bound says more if
+    /// the newer answer took its time; it says nothing if the server's clock was set since.
     pub(super) fn refreshed(self, server: ServerTime, sent: Timestamp, now: Timestamp) -> Self {
+        let mut fresh = Self::new(server, sent, now);
         let known = self.not_after(now);
         if known > server && known <= server + now.since(sent) {
-            return Self::new(known, now);
+            fresh.server = known;
         }
-        Self::new(server, now)
+        let known = self.not_before(server);
+        if known > sent && known <= now {
+            fresh.sent = known;
+        }
+        fresh
     }
 
     /// A server time that the server reaches no later than the local clock reaches `at`.
     pub(super) fn not_after(&self, at: Timestamp) -> ServerTime {
         let elapsed = at.since(self.received);
         self.server + elapsed.saturating_sub(drift(elapsed))
+    }
+
+    /// A local moment no later than the one at which the server's clock said `time`.
+    pub(super) fn not_before(&self, time: ServerTime) -> Timestamp {
+        let later = time.since(self.answered);
+        let earlier = self.answered.since(time);
+        self.sent + later.saturating_sub(drift(later)) - (earlier + drift(earlier))
     }
 }
 
@@ -75,7 +96,7 @@ mod tests {
 
     #[test]
     fn not_after_counts_from_the_reply_and_leaves_a_margin() {
-        let anchor = Anchor::new(ServerTime::from_millis(9_000), local(500));
+        let anchor = Anchor::new(ServerTime::from_millis(9_000), local(400), local(500));
         assert_eq!(
             anchor.not_after(local(1_500)),
             ServerTime::from_millis(9_998)
@@ -93,7 +114,8 @@ mod tests {
             for (t0, at, t1) in [(0, 0, 0), (0, 0, 900), (0, 900, 900), (0, 450, 900)] {
                 let server_start = 5_000_000_000_u64;
                 let server_at = |millis: u64| server_start + (millis - at) * rate;
-                let anchor = Anchor::new(ServerTime::from_micros(server_start), local(t1));
+                let server = ServerTime::from_micros(server_start);
+                let anchor = Anchor::new(server, local(t0), local(t1));
                 let give_up = t1 + 2_000;
                 let bound = anchor.not_after(local(give_up));
                 assert!(
@@ -101,10 +123,97 @@ mod tests {
                     "{rate} {t0} {at} {t1}"
                 );
 
+                // What the server does at some moment, as it tells later, or told before.
+                for millis in [at, at + 1_500] {
+                    let time = ServerTime::from_micros(server_at(millis));
+                    assert!(anchor.not_before(time) <= local(millis));
+                    let before = ServerTime::from_micros(server_start - millis * rate);
+                    assert!(anchor.not_before(before) <= local(at.saturating_sub(millis)));
+                }
+
                 let expires = ServerTime::from_micros(server_start) + Duration::from_secs(10);
                 let deadline = deadline(local(t0), ServerTime::from_micros(server_start), expires);
                 let deadline = deadline.as_nanos() / 1_000_000;
                 assert!(server_at(deadline.max(at)) <= expires.as_micros());
+            }
+        }
+    }
+
+    const fn server(millis: u64) -> ServerTime {
+        ServerTime::from_millis(millis)
+    }
+
+    /// A question that took long to the store says little of when it was answered; one that took
+    /// long back says little of the server's time now. The older answer says more of both.
+    #[test]
+    fn a_slow_answer_does_not_undo_what_a_quick_one_told() {
+        let quick = Anchor::new(server(10_000), local(1_000), local(1_000));
+        let slow_there = quick.refreshed(server(12_000), local(2_000), local(3_000));
+        assert_eq!(slow_there.not_before(server(12_000)), local(3_000 - 4));
+        assert_eq!(slow_there.not_after(local(3_000)), server(12_000));
+        let slow_back = quick.refreshed(server(11_000), local(2_000), local(3_000));
+        assert_eq!(slow_back.not_before(server(11_000)), local(2_000));
+        assert_eq!(slow_back.not_after(local(3_000)), server(12_000 - 4));
+        // And so on: a bound that is kept grows less sure as it ages.
+        let slower = slow_there.refreshed(server(22_000), local(4_000), local(13_000));
+        assert_eq!(
+            slower.not_before(server(22_000)),
+            local(13_000 - 4 - 20),
+            "by the quick one still"
+        );
+    }
+
+    #[test]
+    fn a_quick_answer_is_better_than_an_old_one() {
+        let old = Anchor::new(server(10_000), local(900), local(1_100));
+        let fresh = old.refreshed(server(110_000), local(101_000), local(101_000));
+        assert_eq!(fresh.not_before(server(110_000)), local(101_000));
+        assert_eq!(fresh.not_after(local(101_000)), server(110_000));
+    }
+
+    /// Catches an anchor that believes a clock which was set, and takes a grant of now for one of
+    /// an hour ago or ahead.
+    #[test]
+    fn what_was_known_of_a_clock_that_was_set_is_forgotten() {
+        let hour = 3_600_000;
+        for before in [10 * hour, 0] {
+            let old = Anchor::new(server(5 * hour + before), local(1_000), local(1_000));
+            let now = server(10 * hour + 2_000);
+            let fresh = old.refreshed(now, local(2_000), local(3_000));
+            assert_eq!(fresh.not_before(now), local(2_000));
+            assert_eq!(fresh.not_after(local(3_000)), now);
+        }
+    }
+
+    /// After any answers, with any delays and drift within the margin, both bounds hold, and are
+    /// no worse than those of the last answer alone.
+    #[test]
+    fn the_bounds_hold_however_often_they_are_refreshed() {
+        let start = 5_000_000_000_u64;
+        for rate in [999_u64, 1_000, 1_001] {
+            let server_at = |millis: u64| ServerTime::from_micros(start + millis * rate);
+            let mut seed = rate;
+            let mut random = |below: u64| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (seed >> 33) % below
+            };
+            let mut now = 0;
+            let mut anchor = Anchor::new(server_at(0), local(0), local(0));
+            for _ in 0..1_000 {
+                let sent = now + random(3_000);
+                let at = sent + random(2) * random(1_500);
+                now = at + random(2) * random(1_500);
+                anchor = anchor.refreshed(server_at(at), local(sent), local(now));
+                let alone = Anchor::new(server_at(at), local(sent), local(now));
+                let later = now + random(60_000);
+                let (after, before) = (anchor.not_after(local(later)), server_at(later));
+                assert!(after <= before && after >= alone.not_after(local(later)));
+                for happened in [at, later, at.saturating_sub(random(10_000))] {
+                    let (time, local) = (server_at(happened), local(happened));
+                    let bound = anchor.not_before(time);
+                    assert!(bound <= local, "{rate}: {bound:?} and {local:?}");
+                    assert!(bound >= alone.not_before(time));
+                }
             }
         }
     }

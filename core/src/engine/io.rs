@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op};
+use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op, Pattern, Push};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -107,12 +107,21 @@ pub enum Input {
         /// The tenure.
         lease: LeaseId,
     },
-    /// Tell who has a lock. Answered by [`Done::Inspected`].
+    /// Tell who has a lock and who waits for it. Answered by [`Done::Inspected`].
     Inspect {
         /// The call to answer.
         call: CallId,
         /// The lock's keys.
         key: LockKey,
+    },
+    /// Tell which locks are held, one step of a walk. Answered by [`Done::Listed`].
+    List {
+        /// The call to answer.
+        call: CallId,
+        /// Which locks.
+        pattern: Pattern,
+        /// Where the last step ended; 0 to begin.
+        cursor: u64,
     },
     /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`]; by an error if what came
     /// of it is not known, since doing it again might hit the next holder.
@@ -135,6 +144,14 @@ pub enum Input {
         /// The answer.
         result: Result<BatchReply, Error>,
     },
+    /// The store told something on this client's [channel](crate::protocol::channel).
+    Push(Push),
+    /// The channel is subscribed: for the first time, or again, or messages on it may have been
+    /// missed. To be told after the subscription was confirmed, so that what the engine asks now
+    /// leaves no gap.
+    Subscribed,
+    /// The channel cannot be heard for now; the engine asks more often.
+    Unsubscribed,
     /// End every tenure and refuse everything from now on. Answered by [`Done::ShutDown`].
     Shutdown {
         /// The call to answer.
@@ -157,6 +174,10 @@ pub enum Output {
         /// After this moment nobody waits for the answer.
         give_up: Timestamp,
     },
+    /// Subscribe to the client's [channel](crate::protocol::channel) in the background, and keep it
+    /// so; to be reported by [`Input::Subscribed`]. Told once. A host that cannot do it need not:
+    /// waiters then ask every second.
+    Subscribe,
     /// Answer a call.
     Complete {
         /// The call.
@@ -195,6 +216,13 @@ pub enum Done {
     Inspected(Inspection),
     /// Who had the lock that was freed; `None` if it was free.
     ForceReleased(Option<HolderInfo>),
+    /// Some of the locks that are held.
+    Listed {
+        /// Where to go on; `None` at the end.
+        cursor: Option<u64>,
+        /// Their names; a walk may come to a name more than once.
+        names: Vec<Name>,
+    },
     /// All tenures are over.
     ShutDown,
 }
@@ -208,6 +236,10 @@ pub struct Grant {
     pub token: FencingToken,
     /// When it ends unless it is renewed.
     pub deadline: Timestamp,
+    /// When it began, or a little before.
+    pub began: Timestamp,
+    /// How long the call waited for it.
+    pub waited: Duration,
 }
 
 /// What the store knows of a lock.
@@ -218,6 +250,20 @@ pub struct Inspection {
     pub holder: Option<HolderInfo>,
     /// The last token of the name, if the store still remembers one.
     pub last_token: Option<FencingToken>,
+    /// How many wait in line.
+    pub waiting: u32,
+    /// The first of them, in order, 100 at the most.
+    pub line: Vec<WaiterInfo>,
+}
+
+/// Who waits for a lock.
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaiterInfo {
+    /// Its owner or label.
+    pub owner: Owner,
+    /// How long it has waited.
+    pub waited: Duration,
 }
 
 /// Who has a lock.

@@ -7,7 +7,7 @@ use super::io::{LockId, Output, RequestId};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::Tenure;
 use super::timers::Timed;
-use super::{Engine, Origin, Phase, Whose};
+use super::{Engine, Origin, Phase, Serial, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
@@ -27,7 +27,7 @@ pub(super) const MAX_IN_FLIGHT: usize = 8;
 pub(super) struct Link {
     state: State,
     pace: Pace,
-    wake: Option<Timestamp>,
+    wake: Timestamp,
     outbox: VecDeque<Outgoing>,
     /// Before this moment everything in the outbox is still wanted.
     stale_at: Timestamp,
@@ -64,7 +64,7 @@ impl Link {
         Self {
             state: State::Down(Error::new(ErrorKind::Unavailable, "not connected yet")),
             pace: Pace::due(Timestamp::from_nanos(0)),
-            wake: None,
+            wake: Timestamp::NEVER,
             outbox: VecDeque::new(),
             stale_at: Timestamp::NEVER,
             requests: BTreeMap::new(),
@@ -108,7 +108,8 @@ impl Engine {
 
     pub(super) fn disconnected(&mut self, error: &Error) {
         self.link.state = State::Down(error.clone());
-        self.timers.set(Timed::Link, &mut self.link.wake, None);
+        self.timers
+            .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         self.fail_requests(error);
         let queued: Vec<_> = self.link.outbox.iter().map(|out| out.origin).collect();
         for origin in queued {
@@ -119,8 +120,16 @@ impl Engine {
         self.renew_now(|tenure| tenure.pace.failures == 0);
     }
 
+    /// What is known of the server's clock.
+    pub(super) fn anchor(&self) -> Option<Anchor> {
+        match self.link.state {
+            State::Up(anchor) => Some(anchor),
+            State::Unanchored | State::Down(_) => None,
+        }
+    }
+
     /// Takes back an operation that has not left yet: one that never acts.
-    pub(super) fn unsend(&mut self, attempt: u64) -> bool {
+    pub(super) fn unsend(&mut self, attempt: Serial) -> bool {
         let mut waiting = self.link.outbox.iter();
         let place = waiting.position(|out| out.origin.attempt == attempt);
         place.map(|place| self.link.outbox.remove(place)).is_some()
@@ -135,10 +144,11 @@ impl Engine {
             Ok(batch) => {
                 let anchor = match self.link.state {
                     State::Up(anchor) => anchor.refreshed(batch.time, sent, self.now),
-                    State::Unanchored | State::Down(_) => Anchor::new(batch.time, self.now),
+                    State::Unanchored | State::Down(_) => Anchor::new(batch.time, sent, self.now),
                 };
                 self.link.state = State::Up(anchor);
-                self.timers.set(Timed::Link, &mut self.link.wake, None);
+                self.timers
+                    .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
                 let mut replies = batch.replies.into_iter();
                 for origin in origins {
                     let reply = replies.next().unwrap_or_else(|| {
@@ -160,7 +170,8 @@ impl Engine {
     }
 
     pub(super) fn link_time(&mut self) {
-        self.timers.set(Timed::Link, &mut self.link.wake, None);
+        self.timers
+            .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         if matches!(self.link.state, State::Unanchored) {
             self.probe();
         }
@@ -192,7 +203,7 @@ impl Engine {
     }
 
     fn send_batch(&mut self, anchor: Anchor) {
-        let request = RequestId(self.next_id());
+        let request = RequestId(self.next_serial().get());
         let count = batch_len(&self.link.outbox);
         let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut give_up = self.now;
@@ -222,7 +233,7 @@ impl Engine {
     }
 
     fn probe(&mut self) {
-        let request = RequestId(self.next_id());
+        let request = RequestId(self.next_serial().get());
         let give_up = self.now + self.settings.command_timeout;
         self.await_reply(request, give_up, Vec::new());
         self.outputs.push_back(Output::Send {
@@ -230,8 +241,7 @@ impl Engine {
             batch: Vec::new(),
             give_up,
         });
-        self.timers
-            .set(Timed::Link, &mut self.link.wake, Some(give_up));
+        self.timers.set(Timed::Link, &mut self.link.wake, give_up);
     }
 
     fn back_off_probe(&mut self) {
@@ -240,7 +250,7 @@ impl Engine {
             self.link
                 .pace
                 .back_off(self.now, FIRST_RETRY, SLOWEST_RETRY, seed);
-            let next = Some(self.link.pace.next);
+            let next = self.link.pace.next;
             self.timers.set(Timed::Link, &mut self.link.wake, next);
         }
     }
@@ -260,7 +270,7 @@ impl Engine {
         }
     }
 
-    fn lock_answer(&mut self, id: LockId, attempt: u64, answer: Answer) {
+    fn lock_answer(&mut self, id: LockId, attempt: Serial, answer: Answer) {
         let flight = match self.locks.get(&id).map(|lock| &lock.phase) {
             Some(Phase::Acquiring(acquiring)) => acquiring.flight,
             Some(Phase::Held(tenure)) => tenure.flight,
@@ -271,7 +281,7 @@ impl Engine {
                 Some(Phase::Acquiring(_)) => self.acquiring_answer(id, flight, answer),
                 _ => self.renewal_answer(id, flight, answer),
             },
-            None if answer.is_ok() => self.resolve_doubt(attempt),
+            None if answer.is_ok() => self.resolve_doubt(id, attempt),
             None => {}
         }
         self.settle_lock(id);
@@ -297,24 +307,12 @@ impl Engine {
     /// renewed: the server may have lost its data.
     fn retry_all(&mut self) {
         self.renew_now(|_| true);
-        let now = self.now;
         // Releases first: what is wanted may be what they free.
         let releases: Vec<_> = self.releases.keys().copied().collect();
         for id in releases {
             self.retry_release(id);
         }
-        let mut failed = Vec::new();
-        for (id, lock) in &mut self.locks {
-            if let Phase::Acquiring(acquiring) = &mut lock.phase
-                && acquiring.pace.failures > 0
-            {
-                acquiring.pace.next = now;
-                failed.push(*id);
-            }
-        }
-        for id in failed {
-            self.lock_time(id);
-        }
+        self.ask_again();
         let queries: Vec<_> = self.queries.keys().copied().collect();
         for call in queries {
             self.retry_query(call);

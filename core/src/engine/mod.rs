@@ -48,6 +48,7 @@
 mod acquire;
 mod clock;
 mod io;
+mod line;
 mod link;
 mod pace;
 mod query;
@@ -58,12 +59,14 @@ mod tests;
 mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use io::{
     CallId, Done, Grant, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId, Wait,
+    WaiterInfo,
 };
 
 use crate::error::Error;
@@ -71,6 +74,7 @@ use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{ClientId, Command};
 use crate::time::Timestamp;
 use acquire::Acquiring;
+use line::Line;
 use link::Link;
 use query::Query;
 use release::Release;
@@ -106,23 +110,28 @@ pub struct Engine {
     settings: Settings,
     now: Timestamp,
     link: Link,
-    locks: BTreeMap<LockId, Lock>,
-    releases: BTreeMap<u64, Release>,
+    line: Line,
+    /// In boxes: the nodes of the tree are half empty where keys only grow.
+    locks: BTreeMap<LockId, Box<Lock>>,
+    releases: BTreeMap<Serial, Release>,
     queries: BTreeMap<CallId, Query>,
     timers: Timers,
     shutdown: Option<Shutdown>,
     outputs: VecDeque<Output>,
-    last_id: u64,
+    last_serial: u64,
 }
+
+/// Tells attempts, releases and requests apart; never used twice.
+type Serial = NonZeroU64;
 
 #[derive(Debug)]
 struct Lock {
     spec: Arc<LockSpec>,
     phase: Phase,
     /// The release of its last tenure, while that is not confirmed.
-    releasing: Option<u64>,
+    releasing: Option<Serial>,
     closed: bool,
-    wake: Option<Timestamp>,
+    wake: Timestamp,
 }
 
 #[derive(Debug)]
@@ -137,13 +146,13 @@ enum Phase {
 #[derive(Copy, Clone, Debug)]
 struct Origin {
     whose: Whose,
-    attempt: u64,
+    attempt: Serial,
 }
 
 #[derive(Copy, Clone, Debug)]
 enum Whose {
     Lock(LockId),
-    Release(u64),
+    Release(Serial),
     Query(CallId),
 }
 
@@ -152,7 +161,7 @@ struct Shutdown {
     /// Who waits for its end.
     calls: Vec<CallId>,
     ended: bool,
-    wake: Option<Timestamp>,
+    wake: Timestamp,
 }
 
 /// Inputs and outputs.
@@ -163,13 +172,14 @@ impl Engine {
             settings,
             now: Timestamp::from_nanos(0),
             link: Link::new(),
+            line: Line::default(),
             locks: BTreeMap::new(),
             releases: BTreeMap::new(),
             queries: BTreeMap::new(),
             timers: Timers::default(),
             shutdown: None,
             outputs: VecDeque::new(),
-            last_id: 0,
+            last_serial: 0,
         }
     }
 
@@ -182,6 +192,9 @@ impl Engine {
             Input::Connected => self.connected(),
             Input::Disconnected { error } => self.disconnected(&error),
             Input::Reply { request, result } => self.reply(request, result),
+            Input::Push(push) => self.pushed(push),
+            Input::Subscribed => self.subscribed(true),
+            Input::Unsubscribed => self.subscribed(false),
             Input::Tick => {}
             Input::Cancel { lock, call } => self.cancel(lock, call),
             Input::Release { call, lock, lease } => self.release(call, lock, lease),
@@ -190,6 +203,7 @@ impl Engine {
             Input::Acquire { call, .. }
             | Input::Renew { call, .. }
             | Input::Inspect { call, .. }
+            | Input::List { call, .. }
             | Input::ForceRelease { call, .. }
                 if self.shutdown.is_some() =>
             {
@@ -212,6 +226,11 @@ impl Engine {
             Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
             Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),
             Input::ForceRelease { call, key } => self.query(call, Command::ForceRelease { key }),
+            Input::List {
+                call,
+                pattern,
+                cursor,
+            } => self.query(call, Command::List { pattern, cursor }),
         }
         self.settle_shutdown();
         self.flush();
@@ -236,7 +255,8 @@ impl Engine {
     /// readers that begin or that missed something.
     pub fn next_held(&self, now: Timestamp, after: Option<LockId>) -> Option<(LockId, LeaseEvent)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let held = |(id, lock): (&LockId, &Lock)| match &lock.phase {
+        let mut locks = self.locks.range((from, Bound::Unbounded));
+        locks.find_map(|(id, lock)| match &lock.phase {
             Phase::Held(tenure) if !tenure.is_over(&lock.spec, now) => {
                 let LockSpec { name, .. } = &*lock.spec;
                 let (name, token) = (name.clone(), tenure.token);
@@ -251,8 +271,7 @@ impl Engine {
                 ))
             }
             _ => None,
-        };
-        self.locks.range((from, Bound::Unbounded)).find_map(held)
+        })
     }
 
     /// Whether this lock is held now; as [`next_held`](Self::next_held), of one.
@@ -266,9 +285,9 @@ impl Engine {
 
 /// What the parts share.
 impl Engine {
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
+    fn next_serial(&mut self) -> Serial {
+        self.last_serial += 1;
+        Serial::new(self.last_serial).unwrap_or(Serial::MAX)
     }
 
     fn complete(&mut self, call: CallId, result: Result<Done, Error>) {
@@ -310,9 +329,9 @@ impl Engine {
             return;
         };
         let at = match &lock.phase {
-            Phase::Idle => None,
-            Phase::Acquiring(acquiring) => Some(acquiring.wake_at()),
-            Phase::Held(tenure) => Some(tenure.wake_at(&lock.spec)),
+            Phase::Idle => Timestamp::NEVER,
+            Phase::Acquiring(acquiring) => acquiring.wake_at(),
+            Phase::Held(tenure) => tenure.wake_at(&lock.spec),
         };
         self.timers.set(Timed::Lock(id), &mut lock.wake, at);
         if matches!(lock.phase, Phase::Idle) && lock.releasing.is_none() {
@@ -344,7 +363,7 @@ impl Engine {
                     self.end_acquiring(id);
                 }
             }
-            Some(Phase::Held(tenure)) => tenure.renewals.retain(|renewal| *renewal != call),
+            Some(Phase::Held(tenure)) => tenure.forget_renewal(call),
             Some(Phase::Idle) | None => {}
         }
         self.settle_lock(id);
@@ -362,11 +381,10 @@ impl Engine {
         let mut shutdown = Shutdown {
             calls: vec![call],
             ended: false,
-            wake: None,
+            wake: Timestamp::NEVER,
         };
         let until = self.now + self.settings.patience;
-        self.timers
-            .set(Timed::Shutdown, &mut shutdown.wake, Some(until));
+        self.timers.set(Timed::Shutdown, &mut shutdown.wake, until);
         self.shutdown = Some(shutdown);
         let locks: Vec<_> = self.locks.keys().copied().collect();
         for id in locks {
@@ -395,7 +413,8 @@ impl Engine {
         let Some(shutdown) = &mut self.shutdown else {
             return;
         };
-        self.timers.set(Timed::Shutdown, &mut shutdown.wake, None);
+        self.timers
+            .set(Timed::Shutdown, &mut shutdown.wake, Timestamp::NEVER);
         shutdown.ended = true;
         let calls = std::mem::take(&mut shutdown.calls);
         for call in calls {

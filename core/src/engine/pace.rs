@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Serial;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
@@ -42,7 +43,7 @@ impl Pace {
 /// An operation that was sent and not answered yet.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Flight {
-    pub(super) attempt: u64,
+    pub(super) attempt: Serial,
     pub(super) sent: Timestamp,
     /// Nobody waits any longer, and the server will not act any more.
     pub(super) give_up: Timestamp,

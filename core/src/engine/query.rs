@@ -1,13 +1,13 @@
 //! Looking at locks, and freeing other people's.
 
 use super::acquire::{came_late, mismatch};
-use super::io::{CallId, Done, HolderInfo, Inspection};
+use super::io::{CallId, Done, HolderInfo, Inspection, WaiterInfo};
 use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::timers::Timed;
-use super::{Engine, Whose};
+use super::{Engine, Serial, Whose};
 use crate::error::Error;
-use crate::protocol::{Command, Holder, LeaseId, Reply};
+use crate::protocol::{Command, Holder, Inspected, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 /// A question to the store that is under way.
@@ -18,7 +18,7 @@ pub(super) struct Query {
     flight: Option<Flight>,
     pace: Pace,
     error: Option<Error>,
-    wake: Option<Timestamp>,
+    wake: Timestamp,
 }
 
 impl Engine {
@@ -33,7 +33,7 @@ impl Engine {
                 flight: None,
                 pace,
                 error: None,
-                wake: None,
+                wake: Timestamp::NEVER,
             },
         );
         self.attempt_query(call);
@@ -68,16 +68,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn query_answer(&mut self, call: CallId, attempt: u64, answer: Answer) {
+    pub(super) fn query_answer(&mut self, call: CallId, attempt: Serial, answer: Answer) {
         let flight = self.queries.get(&call).and_then(|query| query.flight);
         if flight.is_none_or(|flight| flight.attempt != attempt) {
             return;
         }
         let done = match answer {
-            Ok((Reply::Inspected { holder, last_token }, time)) => {
-                let holder = holder.map(|holder| holder_info(holder, time));
-                Done::Inspected(Inspection { holder, last_token })
-            }
+            Ok((Reply::Inspected(seen), time)) => Done::Inspected(inspection(seen, time)),
+            Ok((Reply::Listed { cursor, names }, _)) => Done::Listed { cursor, names },
             Ok((Reply::ForceReleased(holder), time)) => {
                 Done::ForceReleased(holder.map(|holder| holder_info(holder, time)))
             }
@@ -91,13 +89,14 @@ impl Engine {
 
     pub(super) fn end_query(&mut self, call: CallId) {
         if let Some(mut query) = self.queries.remove(&call) {
-            self.timers.set(Timed::Query(call), &mut query.wake, None);
+            self.timers
+                .set(Timed::Query(call), &mut query.wake, Timestamp::NEVER);
         }
     }
 
     fn attempt_query(&mut self, call: CallId) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
-        let attempt = self.next_id();
+        let attempt = self.next_serial();
         let Some(query) = self.queries.get_mut(&call) else {
             return;
         };
@@ -155,9 +154,21 @@ impl Engine {
             let at = query
                 .flight
                 .map_or(query.pace.next, |flight| flight.give_up);
-            self.timers
-                .set(Timed::Query(call), &mut query.wake, Some(at));
+            self.timers.set(Timed::Query(call), &mut query.wake, at);
         }
+    }
+}
+
+fn inspection(seen: Inspected, time: ServerTime) -> Inspection {
+    let line = seen.line.into_iter().map(|waiter| WaiterInfo {
+        owner: waiter.owner,
+        waited: time.since(waiter.since),
+    });
+    Inspection {
+        holder: seen.holder.map(|holder| holder_info(holder, time)),
+        last_token: seen.last_token,
+        waiting: seen.waiting,
+        line: line.collect(),
     }
 }
 

@@ -8,11 +8,11 @@ use super::link::Answer;
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::{lost, not_held};
 use super::timers::Timed;
-use super::{Engine, Phase, Whose};
+use super::{Engine, Phase, Serial, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
-use crate::protocol::{Command, LeaseId, LockKey, Reply};
+use crate::protocol::{Claim, Command, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -21,7 +21,7 @@ use crate::token::FencingToken;
 pub(super) struct Release {
     lock: LockId,
     key: LockKey,
-    lease: LeaseId,
+    claim: Claim,
     /// What the events are to say; nothing after an acquisition that never was a tenure.
     tenure: Option<(Name, FencingToken)>,
     /// Who waits for it, and until when.
@@ -34,7 +34,7 @@ pub(super) struct Release {
     error: Option<Error>,
     flight: Option<Flight>,
     pace: Pace,
-    wake: Option<Timestamp>,
+    wake: Timestamp,
 }
 
 /// An acquisition whose answer is not known: until then it may still take effect, so the release
@@ -42,7 +42,7 @@ pub(super) struct Release {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Doubt {
     /// The attempt, if its answer may still come and settle the matter.
-    pub(super) attempt: Option<u64>,
+    pub(super) attempt: Option<Serial>,
     pub(super) until: Timestamp,
 }
 
@@ -58,17 +58,11 @@ impl Doubt {
 
 impl Release {
     /// One that nobody waits for and that says nothing.
-    fn new(
-        lock: LockId,
-        spec: &LockSpec,
-        lease: LeaseId,
-        until: Timestamp,
-        now: Timestamp,
-    ) -> Self {
+    fn new(lock: LockId, spec: &LockSpec, claim: Claim, until: Timestamp, now: Timestamp) -> Self {
         Self {
             lock,
             key: spec.key.clone(),
-            lease,
+            claim,
             tenure: None,
             call: None,
             until,
@@ -78,7 +72,7 @@ impl Release {
             error: None,
             flight: None,
             pace: Pace::due(now),
-            wake: None,
+            wake: Timestamp::NEVER,
         }
     }
 
@@ -107,15 +101,18 @@ impl Engine {
             return self.answer(call, Ok(Done::Released));
         }
         let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
-        let Phase::Held(tenure) = phase else { return };
+        let Phase::Held(mut tenure) = phase else {
+            return;
+        };
         let spec = lock.spec.clone();
+        let claim = spec.claim(self.settings.client, lease);
         let release = Release {
             tenure: Some((spec.name.clone(), tenure.token)),
             call: call.map(|call| (call, self.now + self.settings.patience)),
-            doubt: tenure.doubt.map(Doubt::until),
-            ..Release::new(id, &spec, lease, tenure.loss_at(&spec), self.now)
+            doubt: tenure.doubt(),
+            ..Release::new(id, &spec, claim, tenure.loss_at(&spec), self.now)
         };
-        for call in tenure.renewals {
+        for call in tenure.take_renewals() {
             self.complete(call, Err(not_held()));
         }
         let release = self.start_release(release);
@@ -134,13 +131,15 @@ impl Engine {
         doubt: Option<Doubt>,
     ) {
         let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
+        let claim = spec.claim(self.settings.client, lease);
+        let until = last + spec.ttl.max(claim.window);
         self.start_release(Release {
             doubt,
-            ..Release::new(lock, spec, lease, last + spec.ttl, self.now)
+            ..Release::new(lock, spec, claim, until, self.now)
         });
     }
 
-    pub(super) fn release_time(&mut self, id: u64) {
+    pub(super) fn release_time(&mut self, id: Serial) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -166,7 +165,7 @@ impl Engine {
         self.settle_release(id);
     }
 
-    pub(super) fn retry_release(&mut self, id: u64) {
+    pub(super) fn retry_release(&mut self, id: Serial) {
         let now = self.now;
         if let Some(release) = self.releases.get_mut(&id)
             && release.pace.failures > 0
@@ -176,7 +175,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn release_answer(&mut self, id: u64, attempt: u64, answer: Answer) {
+    pub(super) fn release_answer(&mut self, id: Serial, attempt: Serial, answer: Answer) {
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
@@ -208,15 +207,25 @@ impl Engine {
         self.settle_release(id);
     }
 
-    /// The answer to an operation that was in doubt has come.
-    pub(super) fn resolve_doubt(&mut self, attempt: u64) {
-        let doubts = |release: &&mut Release| {
-            release
-                .doubt
-                .is_some_and(|doubt| doubt.attempt == Some(attempt))
-        };
-        if let Some(release) = self.releases.values_mut().find(doubts) {
-            release.doubt = None;
+    /// A lease that nobody wants any more was handed the lock: it goes on to the next.
+    pub(super) fn hasten_release(&mut self, lease: LeaseId) {
+        let mut releases = self.releases.iter_mut();
+        let found = releases.find(|(_, release)| release.claim.lease == lease);
+        if let Some((id, release)) = found {
+            let id = *id;
+            release.pace.next = self.now;
+            self.release_time(id);
+        }
+    }
+
+    /// The answer to an attempt to take this lock has come that was in doubt.
+    pub(super) fn resolve_doubt(&mut self, lock: LockId, attempt: Serial) {
+        let is_it = |doubt: &Doubt| doubt.attempt == Some(attempt);
+        if let Some(Phase::Held(tenure)) = self.locks.get_mut(&lock).map(|lock| &mut lock.phase) {
+            tenure.set_doubt(tenure.doubt().filter(|doubt| !is_it(doubt)));
+        }
+        for release in self.releases.values_mut() {
+            release.doubt.take_if(|doubt| is_it(doubt));
         }
     }
 
@@ -227,17 +236,17 @@ impl Engine {
         }
     }
 
-    fn start_release(&mut self, release: Release) -> Option<u64> {
-        let id = self.next_id();
+    fn start_release(&mut self, release: Release) -> Option<Serial> {
+        let id = self.next_serial();
         self.releases.insert(id, release);
         self.attempt_release(id);
         self.settle_release(id);
         self.releases.contains_key(&id).then_some(id)
     }
 
-    fn attempt_release(&mut self, id: u64) {
+    fn attempt_release(&mut self, id: Serial) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
-        let attempt = self.next_id();
+        let attempt = self.next_serial();
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
@@ -250,7 +259,7 @@ impl Engine {
         release.flight = Some(flight);
         let command = Command::Release {
             key: release.key.clone(),
-            lease: release.lease,
+            claim: release.claim.clone(),
         };
         if let Err(error) = self.send(Whose::Release(id), flight, command) {
             self.release_failed(id, error);
@@ -258,14 +267,14 @@ impl Engine {
     }
 
     /// An attempt that was sent may have freed the lock.
-    fn release_in_doubt(&mut self, id: u64, attempt: u64) {
+    fn release_in_doubt(&mut self, id: Serial, attempt: Serial) {
         let unsent = self.unsend(attempt);
         if let Some(release) = self.releases.get_mut(&id) {
             release.unresolved |= !unsent;
         }
     }
 
-    fn release_failed(&mut self, id: u64, error: Error) {
+    fn release_failed(&mut self, id: Serial, error: Error) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -273,7 +282,7 @@ impl Engine {
         release.flight = None;
         release
             .pace
-            .back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.lease);
+            .back_off(now, FIRST_RETRY, SLOWEST_RETRY, release.claim.lease);
         // A refusal that stays is told at once; the release is tried on all the same.
         let refused = release.call.take_if(|_| !error.is_transient());
         release.error = Some(error.clone());
@@ -283,7 +292,7 @@ impl Engine {
     }
 
     /// The store answered; `lost` if the lease had been lost before.
-    fn finish_release(&mut self, id: u64, lost_by: Option<LossReason>) {
+    fn finish_release(&mut self, id: Serial, lost_by: Option<LossReason>) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -317,7 +326,7 @@ impl Engine {
     }
 
     /// The lease is over, and the store has not confirmed its release.
-    fn release_expired(&mut self, id: u64) {
+    fn release_expired(&mut self, id: Serial) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -346,24 +355,25 @@ impl Engine {
         self.settle_lock(lock);
     }
 
-    fn end_release(&mut self, id: u64) {
+    fn end_release(&mut self, id: Serial) {
         self.unlink_release(id);
         if let Some(mut release) = self.releases.remove(&id) {
-            self.timers.set(Timed::Release(id), &mut release.wake, None);
+            let wake = &mut release.wake;
+            self.timers.set(Timed::Release(id), wake, Timestamp::NEVER);
         }
     }
 
     /// The lock does not wait for this release any more.
-    fn unlink_release(&mut self, id: u64) {
+    fn unlink_release(&mut self, id: Serial) {
         let lock = self.releases.get(&id).map(|release| release.lock);
         if let Some(lock) = lock.and_then(|lock| self.locks.get_mut(&lock)) {
             lock.releasing.take_if(|releasing| *releasing == id);
         }
     }
 
-    fn settle_release(&mut self, id: u64) {
+    fn settle_release(&mut self, id: Serial) {
         if let Some(release) = self.releases.get_mut(&id) {
-            let at = Some(release.wake_at());
+            let at = release.wake_at();
             self.timers.set(Timed::Release(id), &mut release.wake, at);
         }
     }

@@ -20,37 +20,70 @@ pub(super) struct Tenure {
     pub(super) lease: LeaseId,
     pub(super) token: FencingToken,
     pub(super) deadline: Timestamp,
+    pub(super) began: Timestamp,
     /// How many leases of the program share it.
     pub(super) leases: u32,
     pub(super) flight: Option<Flight>,
     pub(super) pace: Pace,
+    /// It was handed over, and the store knows only that it has some time to take the lock up.
+    pub(super) unconfirmed: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few tenures have.
+#[derive(Debug, Default)]
+struct Rare {
     /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
     /// freed: whoever ends the tenure sees to it.
-    pub(super) doubt: Option<Timestamp>,
+    doubt: Option<Doubt>,
     /// Calls that wait for a renewal.
-    pub(super) renewals: Vec<CallId>,
+    renewals: Vec<CallId>,
 }
 
 impl Tenure {
+    /// One that began at a local moment no earlier than `began`, and that nobody shares yet.
     pub(super) fn new(
         spec: &LockSpec,
         lease: LeaseId,
         token: FencingToken,
-        sent: Timestamp,
+        began: Timestamp,
         deadline: Timestamp,
-        leases: u32,
     ) -> Self {
-        let pace = Pace::due(next_renewal(spec, lease, sent));
         Self {
             lease,
             token,
             deadline,
-            leases,
+            began,
+            leases: 0,
             flight: None,
-            pace,
-            doubt: None,
-            renewals: Vec::new(),
+            pace: Pace::due(next_renewal(spec, lease, began)),
+            unconfirmed: false,
+            rare: None,
         }
+    }
+
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        self.rare.as_ref()?.doubt
+    }
+
+    pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
+        if doubt.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().doubt = doubt;
+        }
+    }
+
+    /// The call does not wait for a renewal any more.
+    pub(super) fn forget_renewal(&mut self, call: CallId) {
+        if let Some(rare) = &mut self.rare {
+            rare.renewals.retain(|renewal| *renewal != call);
+        }
+    }
+
+    /// Those who wait for a renewal, which they are answered now.
+    pub(super) fn take_renewals(&mut self) -> Vec<CallId> {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.renewals))
+            .unwrap_or_default()
     }
 
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
@@ -73,7 +106,11 @@ impl Tenure {
     }
 
     fn is_renewed(&self, spec: &LockSpec) -> bool {
-        !spec.fixed || !self.renewals.is_empty()
+        let asked = self
+            .rare
+            .as_ref()
+            .is_some_and(|rare| !rare.renewals.is_empty());
+        !spec.fixed || self.unconfirmed || asked
     }
 }
 
@@ -96,7 +133,7 @@ impl Engine {
     pub(super) fn renew_by_hand(&mut self, call: CallId, id: LockId, lease: LeaseId) {
         match self.tenure(id) {
             Some((_, tenure)) if tenure.lease == lease => {
-                tenure.renewals.push(call);
+                tenure.rare.get_or_insert_default().renewals.push(call);
                 if tenure.flight.is_none() {
                     self.renew(id);
                 }
@@ -127,7 +164,7 @@ impl Engine {
             return;
         };
         let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
-        let Phase::Held(tenure) = phase else {
+        let Phase::Held(mut tenure) = phase else {
             lock.phase = phase;
             return;
         };
@@ -142,19 +179,19 @@ impl Engine {
             },
             None,
         );
-        for call in tenure.renewals {
+        for call in tenure.take_renewals() {
             self.complete(call, Err(lost(reason)));
         }
-        let doubt = tenure.doubt.map(Doubt::until);
+        let doubt = tenure.doubt();
         if doubt.is_some() || matches!(reason, LossReason::Expired | LossReason::Shutdown) {
             // The store may still have it for a while; others need not wait that long.
             self.give_back(id, &spec, tenure.lease, doubt);
         }
     }
 
-    fn renew(&mut self, id: LockId) {
+    pub(super) fn renew(&mut self, id: LockId) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
-        let attempt = self.next_id();
+        let attempt = self.next_serial();
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
@@ -184,10 +221,11 @@ impl Engine {
         let expires = expires.min(time + spec.ttl);
         let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
         tenure.flight = None;
+        tenure.unconfirmed = false;
         tenure.deadline = deadline;
         tenure.pace = Pace::due(next_renewal(spec, tenure.lease, flight.sent));
         let (name, token) = (spec.name.clone(), tenure.token);
-        let calls = std::mem::take(&mut tenure.renewals);
+        let calls = tenure.take_renewals();
         let remaining = deadline.since(now);
         self.emit(
             id,
@@ -213,7 +251,7 @@ impl Engine {
         let most = (spec.ttl / 6).clamp(base, Duration::from_secs(1));
         tenure.pace.back_off(now, base, most, tenure.lease);
         let (name, token) = (spec.name.clone(), tenure.token);
-        let calls = std::mem::take(&mut tenure.renewals);
+        let calls = tenure.take_renewals();
         let remaining = tenure.deadline.since(now);
         for call in calls {
             self.complete(call, Err(error.clone()));

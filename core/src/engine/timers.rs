@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Serial;
 use super::io::{CallId, LockId};
 use crate::time::Timestamp;
 
@@ -10,7 +11,7 @@ use crate::time::Timestamp;
 pub(super) enum Timed {
     Link,
     Lock(LockId),
-    Release(u64),
+    Release(Serial),
     Query(CallId),
     Shutdown,
 }
@@ -21,14 +22,14 @@ pub(super) struct Timers(BTreeSet<(Timestamp, Timed)>);
 
 impl Timers {
     /// Moves a timer from where the thing remembers it to where it should be.
-    pub(super) fn set(&mut self, what: Timed, was: &mut Option<Timestamp>, at: Option<Timestamp>) {
+    pub(super) fn set(&mut self, what: Timed, was: &mut Timestamp, at: Timestamp) {
         if *was == at {
             return;
         }
-        if let Some(was) = *was {
-            self.0.remove(&(was, what));
+        if *was != Timestamp::NEVER {
+            self.0.remove(&(*was, what));
         }
-        if let Some(at) = at {
+        if at != Timestamp::NEVER {
             self.0.insert((at, what));
         }
         *was = at;

@@ -1,12 +1,14 @@
 //! Commands and replies.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::key::LockKey;
+use super::pattern::Pattern;
 use crate::error::Error;
-use crate::name::Owner;
+use crate::name::{Name, Owner};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -59,21 +61,64 @@ pub enum Counter {
     Dense,
 }
 
-/// Takes a lock.
+/// Who asks for a lock, and how it gets it: what a place in line consists of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Acquire {
-    /// The lock's keys.
-    pub key: LockKey,
+pub struct Claim {
     /// The acquisition.
     pub lease: LeaseId,
-    /// How long the lock is held unless it is renewed; whole milliseconds count.
-    pub ttl: Duration,
-    /// The locker that asks.
+    /// The locker that asks, and whom a grant is told.
     pub client: ClientId,
     /// The holder as others see it.
     pub owner: Owner,
     /// How the token is made.
     pub counter: Counter,
+    /// How long it counts as alive after it asked, and how long it has to take up a lock that
+    /// was handed to it; whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
+    pub window: Duration,
+}
+
+impl Claim {
+    /// No claim holds up those behind it for longer.
+    pub const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+
+    /// What a grant promises at the most; the lock is kept for the whole window if the server
+    /// found somebody to tell, and no longer than this if not.
+    pub const UNHEARD: Duration = Duration::from_secs(3);
+
+    /// Whether the store takes both for one: it counts whole milliseconds.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.lease == other.lease && self.text() == other.text()
+    }
+
+    /// The claim as the store has it.
+    pub(crate) fn text(&self) -> String {
+        let Self {
+            lease,
+            client,
+            owner,
+            counter,
+            window,
+        } = self;
+        let retention = match counter {
+            Counter::ClockFloor { retention } => retention.as_millis(),
+            Counter::Dense => 0,
+        };
+        let (window, kind, label) = (window.as_millis(), owner.kind(), owner.label());
+        format!("{lease}:{client}:{window}:{retention}:{kind}:{label}")
+    }
+}
+
+/// Takes a lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Acquire {
+    /// The lock's keys.
+    pub key: LockKey,
+    /// Who asks.
+    pub claim: Claim,
+    /// How long the lock is held unless it is renewed; whole milliseconds count.
+    pub ttl: Duration,
+    /// Whether it takes a place in line, or confirms it, if the lock is not free.
+    pub waits: bool,
 }
 
 /// One operation of the protocol, of which a batch is made.
@@ -92,46 +137,63 @@ pub enum Command {
         /// The new time to live, from now.
         ttl: Duration,
     },
-    /// Frees the lock if it is this lease's.
+    /// Frees the lock if it is this lease's, for the next in line; else the claim leaves the line.
     Release {
         /// The lock's keys.
         key: LockKey,
-        /// The lease to end.
-        lease: LeaseId,
+        /// Whose lease or place in line ends.
+        claim: Claim,
     },
-    /// Frees the lock, whoever has it.
+    /// Frees the lock for the next in line, whoever has it, and tells the holder.
     ForceRelease {
         /// The lock's keys.
         key: LockKey,
     },
-    /// Tells who has the lock.
+    /// Tells who has the lock, and who waits for it.
     Inspect {
         /// The lock's keys.
         key: LockKey,
     },
+    /// One step of a walk over the locks that are held.
+    List {
+        /// Which of them.
+        pattern: Pattern,
+        /// Where the last step ended; 0 to begin.
+        cursor: u64,
+    },
 }
 
 impl Command {
-    /// The keys of the lock that the command is about.
-    pub fn key(&self) -> &LockKey {
+    /// How many of those who wait an inspection names.
+    pub const MOST_NAMED: usize = 100;
+
+    /// The keys of the lock that the command is about; `None` if it is not about one.
+    pub fn key(&self) -> Option<&LockKey> {
         match self {
-            Self::Acquire(acquire) => &acquire.key,
+            Self::Acquire(acquire) => Some(&acquire.key),
             Self::Renew { key, .. }
             | Self::Release { key, .. }
             | Self::ForceRelease { key }
-            | Self::Inspect { key } => key,
+            | Self::Inspect { key } => Some(key),
+            Self::List { .. } => None,
         }
     }
-}
 
-impl Command {
     /// About how many bytes it takes to send.
     pub(crate) fn size(&self) -> usize {
         const WORDS: usize = 128;
-        match self {
-            Self::Acquire(acquire) => WORDS + 2 * acquire.key.size() + acquire.owner.label().len(),
-            other => WORDS + 2 * other.key().size(),
-        }
+        let keys = match self {
+            Self::Renew { .. } => 1,
+            _ => 4,
+        };
+        let text = match self {
+            Self::Acquire(Acquire { claim, .. }) | Self::Release { claim, .. } => {
+                WORDS + claim.owner.label().len()
+            }
+            Self::List { pattern, .. } => pattern.glob().len(),
+            Self::Renew { .. } | Self::ForceRelease { .. } | Self::Inspect { .. } => 0,
+        };
+        WORDS + text + keys * self.key().map_or(0, LockKey::size)
     }
 }
 
@@ -151,11 +213,18 @@ pub enum Reply {
     Late,
     /// Acquire: the lock is this lease's.
     Held(Held),
-    /// Acquire: somebody else has it, until then unless it is renewed; `None` if the lock does
-    /// not expire, since somebody took its expiry away.
+    /// Acquire: somebody else has it.
     Busy {
-        /// When the holder's lease ends.
+        /// When the holder's lease ends unless it is renewed; `None` if the lock does not expire,
+        /// since somebody took its expiry away.
         expires: Option<ServerTime>,
+        /// The place in line, 1 for who is next; `None` for a claim that does not wait.
+        place: Option<NonZeroU32>,
+    },
+    /// Acquire: somebody else has it, and the line is full.
+    Full {
+        /// How many wait.
+        waiting: u32,
     },
     /// Renew: extended.
     Renewed {
@@ -170,12 +239,64 @@ pub enum Reply {
     Released,
     /// Force-release: freed, and this was its holder; `None` if it was free.
     ForceReleased(Option<Holder>),
-    /// Inspect: the holder, if there is one, and the last token that is remembered.
-    Inspected {
-        /// Who has it.
-        holder: Option<Holder>,
-        /// The last token of the name.
-        last_token: Option<FencingToken>,
+    /// Inspect.
+    Inspected(Inspected),
+    /// List.
+    Listed {
+        /// Where to go on; `None` at the end.
+        cursor: Option<u64>,
+        /// Names of locks that are held; a walk may come to a name more than once.
+        names: Vec<Name>,
+    },
+}
+
+/// What an inspection saw.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspected {
+    /// Who has the lock, if anybody has.
+    pub holder: Option<Holder>,
+    /// The last token of the name that is remembered.
+    pub last_token: Option<FencingToken>,
+    /// How many wait.
+    pub waiting: u32,
+    /// The first of those who wait, in order; [`Command::MOST_NAMED`] at the most.
+    pub line: Vec<Waiter>,
+}
+
+/// Who waits for a lock, as the store knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// Its owner or label.
+    pub owner: Owner,
+    /// When it came.
+    pub since: ServerTime,
+}
+
+/// What the store tells a client without being asked, on the client's [channel](super::channel).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Push {
+    /// The lock was handed to this lease, which waited in line.
+    Granted {
+        /// Which lease.
+        lease: LeaseId,
+        /// Its token, and until when it has the lock unless it renews it.
+        held: Held,
+        /// The server's clock at that moment.
+        time: ServerTime,
+    },
+    /// The lock was taken from its holder by force.
+    Revoked {
+        /// The holder's lease.
+        lease: LeaseId,
+        /// Its token.
+        token: FencingToken,
+    },
+    /// The holder's owner took the lock over at another client.
+    Superseded {
+        /// The former holder's lease.
+        lease: LeaseId,
+        /// Its token.
+        token: FencingToken,
     },
 }
 

@@ -1,10 +1,13 @@
 //! From the script's answer to replies. What comes from a server is not trusted: anything that
 //! is not exactly of the expected form is an error, never a guess.
 
-use super::command::{BatchReply, Command, Held, Holder, Op, Reply};
+use std::num::NonZeroU32;
+
+use super::command::{BatchReply, Command, Held, Holder, Inspected, Op, Reply, Waiter};
+use super::pattern::Pattern;
 use super::server_error::server_error;
 use crate::error::{Error, ErrorKind};
-use crate::name::Owner;
+use crate::name::{Name, Owner};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -44,6 +47,10 @@ fn reply<F: AsRef<[u8]>>(
         }),
         (Command::Acquire(_), "busy") => Reply::Busy {
             expires: fields.expiry()?,
+            place: NonZeroU32::new(fields.count()?),
+        },
+        (Command::Acquire(_), "full") => Reply::Full {
+            waiting: fields.count()?,
         },
         (Command::Renew { .. }, "renewed") => Reply::Renewed {
             expires: fields.millis()?,
@@ -53,36 +60,47 @@ fn reply<F: AsRef<[u8]>>(
         (Command::Release { .. }, "released") => Reply::Released,
         (Command::ForceRelease { .. }, "released") => Reply::ForceReleased(Some(fields.holder()?)),
         (Command::ForceRelease { .. }, "free") => Reply::ForceReleased(None),
-        (Command::Inspect { .. }, "held") => {
-            let holder = fields.holder()?;
-            Reply::Inspected {
-                last_token: Some(holder.token),
-                holder: Some(holder),
-            }
-        }
-        (Command::Inspect { .. }, "free") => {
-            let last_token = match fields.text()? {
-                "0" => None,
-                digits => Some(token(digits)?),
-            };
-            Reply::Inspected {
-                holder: None,
-                last_token,
-            }
-        }
+        (Command::Inspect { .. }, "held" | "free") => inspected(status == "held", fields)?,
+        (Command::List { pattern, .. }, "listed") => Reply::Listed {
+            cursor: Some(fields.number()?).filter(|cursor| *cursor != 0),
+            names: fields.names(pattern),
+        },
         _ => return Err(unexpected()),
     })
+}
+
+fn inspected<F: AsRef<[u8]>>(is_held: bool, fields: &mut Fields<'_, F>) -> Result<Reply, Error> {
+    let holder = is_held.then(|| fields.holder()).transpose()?;
+    let last_token = match &holder {
+        Some(holder) => Some(holder.token),
+        None => match fields.text()? {
+            "0" => None,
+            digits => Some(token(digits)?),
+        },
+    };
+    let waiting = fields.count()?;
+    let named = fields.number()?;
+    if named > Command::MOST_NAMED as u64 {
+        return Err(unexpected());
+    }
+    let line = (0..named)
+        .map(|_| fields.waiter())
+        .collect::<Result<_, _>>()?;
+    Ok(Reply::Inspected(Inspected {
+        holder,
+        last_token,
+        waiting,
+        line,
+    }))
 }
 
 fn refusal<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>, command: &Command) -> Result<Error, Error> {
     let text = fields.lossy()?;
     let key = fields.lossy()?;
-    let own = command.key();
-    let known = key == own.lock() || key == own.token();
-    if known {
-        Ok(server_error(&text, Some(&key)))
-    } else {
-        Err(unexpected())
+    match command.key() {
+        Some(own) if own.all().contains(&key) => Ok(server_error(&text, Some(&key))),
+        None if key.is_empty() => Ok(server_error(&text, None)),
+        _ => Err(unexpected()),
     }
 }
 
@@ -131,9 +149,37 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         token(self.text()?)
     }
 
+    fn count(&mut self) -> Result<u32, Error> {
+        u32::try_from(self.number()?).map_err(|_| unexpected())
+    }
+
+    /// All the rest. Keys that are not of a name's lock are somebody else's.
+    fn names(&mut self, pattern: &Pattern) -> Vec<Name> {
+        let keys = std::mem::take(&mut self.rest);
+        let text = |key: &'a F| std::str::from_utf8(key.as_ref()).ok();
+        let names = keys
+            .iter()
+            .filter_map(text)
+            .filter_map(|key| pattern.name_of(key));
+        names.collect()
+    }
+
+    fn waiter(&mut self) -> Result<Waiter, Error> {
+        Ok(Waiter {
+            owner: self.owner()?,
+            since: ServerTime::from_micros(self.number()?),
+        })
+    }
+
     fn holder(&mut self) -> Result<Holder, Error> {
-        let token = self.token()?;
-        let expires = self.expiry()?;
+        Ok(Holder {
+            token: self.token()?,
+            expires: self.expiry()?,
+            owner: self.owner()?,
+        })
+    }
+
+    fn owner(&mut self) -> Result<Owner, Error> {
         let reclaimable = match self.text()? {
             "r" => true,
             "l" => false,
@@ -145,11 +191,7 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         } else {
             Owner::labelled(label)
         };
-        Ok(Holder {
-            token,
-            expires,
-            owner: owner.map_err(|_| unexpected())?,
-        })
+        owner.map_err(|_| unexpected())
     }
 
     fn split(&mut self, count: usize) -> Result<Fields<'a, F>, Error> {
@@ -196,7 +238,10 @@ mod tests {
 
     #[test]
     fn what_the_script_sends_is_read() {
-        let batch = decode(&inspect(), &["77", "5", "held", "34", "2", "r", "job-7"]);
+        let batch = decode(
+            &inspect(),
+            &["77", "7", "held", "34", "2", "r", "job-7", "0", "0"],
+        );
         let owner = Owner::reclaimable("job-7").expect("a valid owner");
         let token = FencingToken::new(34).expect("a valid token");
         let expires = Some(ServerTime::from_millis(2));
@@ -205,10 +250,12 @@ mod tests {
             expires,
             owner,
         });
-        let reply = Reply::Inspected {
+        let reply = Reply::Inspected(Inspected {
             holder,
             last_token: Some(token),
-        };
+            waiting: 0,
+            line: Vec::new(),
+        });
         let time = ServerTime::from_micros(77);
         assert_eq!(
             batch,
@@ -238,7 +285,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        let cases: [&[&str]; 14] = [
+        let cases: [&[&str]; 19] = [
             &[],
             &["x"],
             &["-5", "1", "late"],
@@ -248,10 +295,15 @@ mod tests {
             &["77", "2", "late", "more"],
             &["77", "1", "held"],
             &["77", "1", "released"],
-            &["77", "5", "held", "0", "2", "r", "job"],
-            &["77", "5", "held", "34", "2", "x", "job"],
-            &["77", "5", "held", "34", "-2", "l", "job"],
-            &["77", "2", "free", "9007199254740992"],
+            &["77", "7", "held", "0", "2", "r", "job", "0", "0"],
+            &["77", "7", "held", "34", "2", "x", "job", "0", "0"],
+            &["77", "7", "held", "34", "-2", "l", "job", "0", "0"],
+            &["77", "4", "free", "9007199254740992", "0", "0"],
+            &["77", "2", "free", "0"],
+            &["77", "4", "free", "0", "1", "1"],
+            &["77", "4", "free", "0", "4294967296", "0"],
+            &["77", "7", "free", "0", "1", "1", "l", "job", "-1"],
+            &["77", "4", "free", "0", "0", "101"],
             &["77", "18446744073709551616", "late"],
         ];
         for answer in cases {
@@ -264,16 +316,18 @@ mod tests {
     #[test]
     fn one_malformed_reply_does_not_spoil_its_neighbours() {
         let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
-        let answer = ["77", "2", "free", "x", "2", "free", "5"];
+        let answer = ["77", "4", "free", "x", "0", "0", "4", "free", "5", "0", "0"];
         let replies = decode(&batch, &answer).expect("the frame is whole").replies;
         assert!(replies[0].is_err());
         let last_token = FencingToken::new(5).ok();
         assert_eq!(
             replies[1],
-            Ok(Reply::Inspected {
+            Ok(Reply::Inspected(Inspected {
                 holder: None,
-                last_token
-            })
+                last_token,
+                waiting: 0,
+                line: Vec::new(),
+            }))
         );
     }
 }

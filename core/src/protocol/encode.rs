@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::command::{Acquire, Command, Counter, Op};
-use crate::name::Owner;
+use super::command::{Command, Op};
 
 /// The keys and arguments of one call of the [script](super::SCRIPT).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,8 +16,8 @@ pub struct ScriptCall {
 /// Encodes a batch. An empty one only asks for the server's time.
 pub fn encode(batch: &[Op]) -> ScriptCall {
     let mut call = ScriptCall {
-        keys: Vec::with_capacity(batch.len() * 2),
-        args: Vec::with_capacity(batch.len() * 8),
+        keys: Vec::with_capacity(batch.len() * 4),
+        args: Vec::with_capacity(batch.len() * 5),
     };
     for op in batch {
         call.args.push(operation(&op.command).to_owned());
@@ -30,33 +29,39 @@ pub fn encode(batch: &[Op]) -> ScriptCall {
 
 impl ScriptCall {
     fn push(&mut self, command: &Command) {
-        self.keys.push(command.key().lock());
         match command {
-            Command::Acquire(acquire) => self.push_acquire(acquire),
+            Command::Acquire(acquire) => {
+                self.keys.extend(acquire.key.all());
+                self.args.push(acquire.claim.text());
+                self.args.push(millis(acquire.ttl));
+                self.args
+                    .push(if acquire.waits { "1" } else { "0" }.to_owned());
+            }
             Command::Renew {
-                lease, token, ttl, ..
+                key,
+                lease,
+                token,
+                ttl,
             } => {
+                self.keys.push(key.lock());
                 self.args.push(lease.to_string());
                 self.args.push(token.to_string());
                 self.args.push(millis(*ttl));
             }
-            Command::Release { lease, .. } => self.args.push(lease.to_string()),
-            Command::ForceRelease { .. } => {}
-            Command::Inspect { key } => self.keys.push(key.token()),
+            Command::Release { key, claim } => {
+                self.keys.extend(key.all());
+                self.args.push(claim.text());
+            }
+            Command::ForceRelease { key } => self.keys.extend(key.all()),
+            Command::Inspect { key } => {
+                self.keys.extend(key.all());
+                self.args.push(Command::MOST_NAMED.to_string());
+            }
+            Command::List { pattern, cursor } => {
+                self.args.push(cursor.to_string());
+                self.args.push(pattern.glob());
+            }
         }
-    }
-
-    fn push_acquire(&mut self, acquire: &Acquire) {
-        self.keys.push(acquire.key.token());
-        self.args.push(acquire.lease.to_string());
-        self.args.push(millis(acquire.ttl));
-        self.args.push(acquire.client.to_string());
-        self.args.push(kind(&acquire.owner).to_owned());
-        self.args.push(acquire.owner.label().to_owned());
-        self.args.push(match acquire.counter {
-            Counter::ClockFloor { retention } => millis(retention),
-            Counter::Dense => "0".to_owned(),
-        });
     }
 }
 
@@ -67,11 +72,8 @@ fn operation(command: &Command) -> &'static str {
         Command::Release { .. } => "release",
         Command::ForceRelease { .. } => "force_release",
         Command::Inspect { .. } => "inspect",
+        Command::List { .. } => "list",
     }
-}
-
-pub(super) fn kind(owner: &Owner) -> &'static str {
-    if owner.is_reclaimable() { "r" } else { "l" }
 }
 
 fn millis(duration: Duration) -> String {

@@ -27,23 +27,21 @@ impl LockKey {
 
     /// The key of a name; [`ErrorKind::Config`] if the namespace is empty or over-long.
     pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
-        if namespace.is_empty() || namespace.len() > Self::MAX_NAMESPACE_BYTES {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "a namespace has 1 to {} bytes, this one has {}",
-                    Self::MAX_NAMESPACE_BYTES,
-                    namespace.len()
-                ),
-            ));
-        }
-        let mut tag = String::with_capacity(namespace.len() + name.as_str().len() + 3);
-        tag.push('{');
-        escape(namespace, true, &mut tag);
-        tag.push(':');
+        Self::check_namespace(namespace)?;
+        let mut tag = prefix(namespace);
+        tag.reserve(name.as_str().len() + 1);
         escape(name.as_str(), false, &mut tag);
         tag.push('}');
         Ok(Self(tag.into()))
+    }
+
+    pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
+        let (most, length) = (Self::MAX_NAMESPACE_BYTES, namespace.len());
+        if (1..=most).contains(&length) {
+            return Ok(());
+        }
+        let message = format!("a namespace has 1 to {most} bytes, this one has {length}");
+        Err(Error::new(ErrorKind::Config, message))
     }
 
     pub(super) fn size(&self) -> usize {
@@ -59,6 +57,21 @@ impl LockKey {
     pub fn token(&self) -> String {
         format!("{}:token", self.0)
     }
+
+    /// The key of the line of those who wait.
+    pub fn queue(&self) -> String {
+        format!("{}:queue", self.0)
+    }
+
+    /// The key of how long each of them counts as alive.
+    pub fn alive(&self) -> String {
+        format!("{}:alive", self.0)
+    }
+
+    /// All of them, in the script's order.
+    pub(super) fn all(&self) -> [String; 4] {
+        [self.lock(), self.token(), self.queue(), self.alive()]
+    }
 }
 
 impl fmt::Debug for LockKey {
@@ -67,7 +80,16 @@ impl fmt::Debug for LockKey {
     }
 }
 
-fn escape(text: &str, colons: bool, into: &mut String) {
+/// What `namespace` stands for in keys, up to the name.
+pub(super) fn prefix(namespace: &str) -> String {
+    let mut prefix = String::with_capacity(namespace.len() + 2);
+    prefix.push('{');
+    escape(namespace, true, &mut prefix);
+    prefix.push(':');
+    prefix
+}
+
+pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
     for character in text.chars() {
         match character {
             '%' => into.push_str("%25"),

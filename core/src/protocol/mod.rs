@@ -15,8 +15,8 @@
 //!     not_after: ServerTime::from_micros(1_800_000_000_000_000),
 //! };
 //! let call = protocol::encode(&[op]);
-//! assert_eq!(call.keys, ["{shop:orders/42}:lock", "{shop:orders/42}:token"]);
-//! assert_eq!(call.args, ["inspect", "1800000000000000"]);
+//! assert_eq!(call.keys[..2], ["{shop:orders/42}:lock", "{shop:orders/42}:token"]);
+//! assert_eq!(call.args[..2], ["inspect", "1800000000000000"]);
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
@@ -24,23 +24,30 @@ mod command;
 mod decode;
 mod encode;
 mod key;
+mod pattern;
+mod push;
 mod server_error;
 
 pub use command::{
-    Acquire, BatchReply, ClientId, Command, Counter, Held, Holder, LeaseId, Op, Reply,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId, Op,
+    Push, Reply, Waiter,
 };
 pub use decode::decode;
 pub use encode::{ScriptCall, encode};
 pub use key::LockKey;
+pub use pattern::Pattern;
+pub use push::{channel, decode_push};
 pub use server_error::server_error;
 
 /// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer.
 pub const SCRIPT: &str = concat!(
     include_str!("lua/prelude.lua"),
+    include_str!("lua/line.lua"),
     include_str!("lua/acquire.lua"),
     include_str!("lua/renew.lua"),
     include_str!("lua/release.lua"),
     include_str!("lua/force_release.lua"),
     include_str!("lua/inspect.lua"),
+    include_str!("lua/list.lua"),
     include_str!("lua/batch.lua"),
 );

@@ -40,7 +40,8 @@ fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
         "WRONGPASS" => (ErrorKind::Auth, "; check the user and password in the URL"),
         "NOPERM" => (
             ErrorKind::Auth,
-            "; the lock script needs +@scripting +@read +@write +time on its namespace's keys",
+            "; the lock script needs +@scripting +@read +@write +time on its namespace's keys, \
+             and to hear of grants +@pubsub on the channels leasehold:*",
         ),
         "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"

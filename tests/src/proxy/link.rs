@@ -37,7 +37,7 @@ pub(super) async fn carry(
     let lost = AtomicBool::new(false);
     let mut server = tokio::select! {
         () = ended(control.clone(), cuts, &lost) => return reset(&client),
-        server = connect(shared.target, control.clone()) => match server {
+        server = connect(shared.target, control.clone(), registration.id) => match server {
             Some(server) => server,
             None => return reset(&client),
         },
@@ -47,8 +47,8 @@ pub(super) async fn carry(
     drop(server.set_nodelay(true));
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
-    let up = Pump::new(Direction::Up, control.clone(), shared, &lost);
-    let down = Pump::new(Direction::Down, control.clone(), shared, &lost);
+    let up = Pump::new(Direction::Up, control.clone(), &registration, &lost);
+    let down = Pump::new(Direction::Down, control.clone(), &registration, &lost);
     let passed = tokio::select! {
         biased;
         () = ended(control, cuts, &lost) => false,
@@ -72,11 +72,11 @@ pub(super) fn reset(stream: &TcpStream) {
 }
 
 /// Connects to the target. A target that refuses goes unnoticed while replies vanish or are held.
-async fn connect(target: u16, mut control: ControlReceiver) -> Option<TcpStream> {
+async fn connect(target: u16, mut control: ControlReceiver, id: u64) -> Option<TcpStream> {
     if let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await {
         return Some(stream);
     }
-    let passes = |control: &Control| control.modes[Direction::Down as usize] == Mode::Pass;
+    let passes = |control: &Control| control.mode(Direction::Down, id) == Mode::Pass;
     // An error means that the proxy is gone, and this connection with it.
     drop(control.wait_for(passes).await);
     None
@@ -103,6 +103,7 @@ enum Item {
 /// One direction of a connection.
 struct Pump<'a> {
     direction: Direction,
+    id: u64,
     control: ControlReceiver,
     shared: &'a Shared,
     lost: &'a AtomicBool,
@@ -118,14 +119,15 @@ impl<'a> Pump<'a> {
     fn new(
         direction: Direction,
         control: ControlReceiver,
-        shared: &'a Shared,
+        registration: &'a Registration,
         lost: &'a AtomicBool,
     ) -> Self {
         let queue = VecDeque::new();
         Self {
             direction,
+            id: registration.id,
             control,
-            shared,
+            shared: &registration.shared,
             lost,
             queue,
             queued: 0,
@@ -140,7 +142,7 @@ impl<'a> Pump<'a> {
         loop {
             // A change of the control ends the wait below, so this is always the present one.
             let control = *self.control.borrow_and_update();
-            let mode = control.modes[self.direction as usize];
+            let mode = control.mode(self.direction, self.id);
             if self.broken || (mode == Mode::BlackHole && !self.queue.is_empty()) {
                 self.lose();
             }

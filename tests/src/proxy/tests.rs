@@ -198,6 +198,23 @@ async fn cuts_present_connections_and_refuses_new_ones() {
 }
 
 #[tokio::test]
+async fn loses_one_connection_only() {
+    let proxy = Proxy::start(echo().await).await;
+    let (mut first, mut second) = (connect(&proxy).await, connect(&proxy).await);
+    for stream in [&mut first, &mut second] {
+        send(stream, "1").await;
+        expect(stream, "1").await;
+    }
+    proxy.only(1);
+    proxy.set_both(Mode::BlackHole);
+    for stream in [&mut first, &mut second] {
+        send(stream, "2").await;
+    }
+    expect(&mut first, "2").await;
+    expect_silence(&mut second).await;
+}
+
+#[tokio::test]
 async fn delays_each_direction() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;

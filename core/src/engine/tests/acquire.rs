@@ -41,48 +41,59 @@ fn a_caller_that_waits_until_then_is_told_busy_exactly_then() {
     host.advance(TTL);
     assert_eq!(host.outcome(call), &Ok(Done::Busy));
     assert_eq!(host.answered(call), until);
-    assert_eq!(host.told(), ["waiting"], "told once, not at each poll");
+    assert_eq!(host.told(), ["waiting 1"], "told once, not at each answer");
+    assert_eq!(host.count("release"), 1, "it leaves the line");
+    assert_eq!(host.waiting(LOCK), 0);
     assert!(host.engine.is_idle());
 }
 
+/// Catches the poll of four times a second that was there before the line, and a waiter that
+/// hears of the lock's end only at its next heartbeat.
 #[test]
-fn polls_are_no_closer_than_50_ms_and_one_comes_at_the_expiry() {
+fn a_waiter_asks_rarely_and_once_at_the_holders_expiry() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, ms(1_000));
-    let expiry = host.now + ms(1_001);
+    let (start, expiry) = (host.now, host.now + ms(1_001));
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(ms(5_000));
     assert_eq!(host.grant(call).token.get(), 2);
     assert_eq!(
         host.answered(call),
         expiry,
-        "not at the poll after the expiry"
+        "not at the heartbeat after the expiry"
     );
-    let times = host.times();
-    let (last, polls) = times.split_last().expect("it polled");
-    assert_eq!(*last, expiry);
-    assert!(
-        polls.len() >= 5,
-        "slower than four times a second: {polls:?}"
+    assert_eq!(
+        host.times_of("acquire"),
+        [start, start, expiry],
+        "to get in line, when the channel is heard, and when the holder is over"
     );
-    assert!(
-        polls
-            .windows(2)
-            .all(|pair| pair[1].since(pair[0]) >= ms(50)),
-        "{polls:?}"
-    );
-    assert_eq!(host.told(), ["waiting", "acquired 2"]);
+    assert_eq!(host.told(), ["waiting 1", "acquired 2"]);
 }
 
+/// Catches a handoff that waits for anybody's next question.
 #[test]
-fn a_waiter_gets_the_lock_soon_after_it_was_released() {
+fn a_waiter_gets_the_lock_at_the_moment_it_is_released() {
     let mut host = Host::new();
     host.stranger_acquires(LOCK, TTL);
     let call = host.acquire(LOCK, Wait::Forever);
     host.advance(ms(5_000));
     assert!(host.is_open(call));
     host.stranger_releases(LOCK);
-    host.advance(SOON);
+    assert_eq!(host.grant(call).token.get(), 2);
+    assert_eq!(host.answered(call), host.now);
+}
+
+/// Without pushes it asks every second.
+#[test]
+fn a_waiter_that_hears_nothing_gets_the_lock_soon_after_it_was_released() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(5_000));
+    assert!(host.is_open(call));
+    host.stranger_releases(LOCK);
+    host.advance(ms(1_000));
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
@@ -274,7 +285,7 @@ fn an_answer_after_the_attempt_was_given_up_is_ignored() {
 
 fn lease_of(command: &Command) -> LeaseId {
     match command {
-        Command::Acquire(acquire) => acquire.lease,
+        Command::Acquire(acquire) => acquire.claim.lease,
         other => panic!("{other:?} is not an acquisition"),
     }
 }

@@ -1,4 +1,4 @@
-//! A host with a virtual clock and a network that does as it is told.
+//! A host with a virtual clock, and a network and a channel that do as they are told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, LeaseId, Op};
+use crate::protocol::{ClientId, Counter, LeaseId, Op, Push};
 use crate::time::Timestamp;
 
 pub(super) const LOCK: LockId = LockId(1);
+pub(super) const CLIENT: ClientId = ClientId(7);
 /// So long before its deadline the loss of a lease of half a second or more is told.
 pub(super) const LEAD: Duration = Duration::from_millis(50);
 pub(super) const TTL: Duration = Duration::from_secs(30);
@@ -42,6 +43,17 @@ pub(super) enum Net {
     LoseReplies,
 }
 
+/// What becomes of what the store tells without being asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Pushes {
+    /// It is told at once, after the answer to what caused it.
+    Deliver,
+    /// It stays in `heard` until the test decides.
+    Hold,
+    /// It is lost, though the store thinks that somebody heard it.
+    Drop,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) at: Timestamp,
@@ -66,6 +78,12 @@ pub(super) struct Host {
     /// The server's clock, in microseconds, when the local one said zero.
     pub(super) epoch: u64,
     pub(super) net: Net,
+    /// Whether it subscribes when the engine asks for it.
+    pub(super) subscribes: bool,
+    pub(super) asked_to_subscribe: usize,
+    pub(super) pushes: Pushes,
+    /// What the store told this client, and nobody told the engine yet.
+    pub(super) heard: VecDeque<Push>,
     pub(super) ttl: Duration,
     pub(super) fixed: bool,
     /// Everything that was sent.
@@ -90,11 +108,15 @@ impl Host {
 
     pub(super) fn unconnected() -> Self {
         Self {
-            engine: Engine::new(Settings::new(ClientId(7))),
+            engine: Engine::new(Settings::new(CLIENT)),
             server: MemoryServer::new(),
             now: Timestamp::from_nanos(5_000_000_000),
             epoch: 1_700_000_000_000_000,
             net: Net::Up,
+            subscribes: true,
+            asked_to_subscribe: 0,
+            pushes: Pushes::Deliver,
+            heard: VecDeque::new(),
             ttl: TTL,
             fixed: false,
             log: Vec::new(),

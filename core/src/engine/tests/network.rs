@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use super::host::{Host, Net, Sent, Told};
+use super::host::{CLIENT, Host, Net, Pushes, Sent, TTL, Told};
 use super::view::key;
 use crate::engine::{Input, LockId, Output};
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
-use crate::protocol::{Acquire, BatchReply, ClientId, Command, Counter, LeaseId, Op, Reply};
+use crate::protocol::{
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, LeaseId, Op, Push, Reply,
+};
 use crate::time::ServerTime;
 
-/// The lease of another program.
-const STRANGER: LeaseId = LeaseId(0xdead << 64);
+/// The leases of other programs, by number; the first of them is the stranger's.
+const STRANGERS: u128 = 0xdead << 64;
 
 /// The network and the store.
 impl Host {
     pub(super) fn drain(&mut self) {
-        while let Some(output) = self.engine.poll() {
+        while let Some(output) = self.next_output() {
             match output {
                 Output::Send {
                     request,
@@ -46,7 +48,54 @@ impl Host {
                     });
                 }
                 Output::Closed { lock } => self.closed.push(lock),
+                Output::Subscribe => {
+                    self.asked_to_subscribe += 1;
+                    if self.subscribes {
+                        self.server.subscribe(CLIENT);
+                        self.engine.handle(self.now, Input::Subscribed);
+                    }
+                }
             }
+        }
+    }
+
+    /// What the engine wants next; the pushes that came meanwhile are told when it wants nothing.
+    fn next_output(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.engine.poll() {
+                return Some(output);
+            }
+            if self.pushes != Pushes::Deliver {
+                return None;
+            }
+            let push = self.heard.pop_front()?;
+            self.engine.handle(self.now, Input::Push(push));
+        }
+    }
+
+    /// The channel is subscribed from now on, as after the host found a way.
+    pub(super) fn subscribe(&mut self) {
+        self.server.subscribe(CLIENT);
+        self.input(Input::Subscribed);
+    }
+
+    /// The oldest push that is held back.
+    pub(super) fn take_push(&mut self) -> Push {
+        self.heard.pop_front().expect("a push is held back")
+    }
+
+    /// The oldest push that is held back arrives.
+    pub(super) fn push_next(&mut self) {
+        let push = self.take_push();
+        self.input(Input::Push(push));
+    }
+
+    /// Listens to what the server published.
+    fn listen(&mut self) {
+        let pushes = self.server.take_pushes().into_iter();
+        let own = pushes.filter(|(client, _)| *client == CLIENT);
+        if self.pushes != Pushes::Drop {
+            self.heard.extend(own.map(|(_, push)| push));
         }
     }
 
@@ -86,7 +135,9 @@ impl Host {
 
     /// The batch arrives at the store.
     pub(super) fn execute(&mut self, sent: &Sent) -> BatchReply {
-        self.server.execute(self.server_now(), &sent.batch)
+        let reply = self.server.execute(self.server_now(), &sent.batch);
+        self.listen();
+        reply
     }
 
     /// The oldest batch that the test has not decided about.
@@ -139,30 +190,49 @@ impl Host {
             not_after: now,
         };
         let mut replies = self.server.execute(now, &[op]).replies;
+        self.listen();
+        self.drain();
         replies
             .pop()
             .expect("one reply per command")
             .expect("the memory store refuses nothing")
     }
 
-    /// Another program asks for the lock.
+    /// Another program asks for the lock, and does not wait.
     pub(super) fn stranger_acquires(&mut self, lock: LockId, ttl: Duration) -> Reply {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
-            lease: STRANGER,
+            claim: stranger(0),
             ttl,
-            client: ClientId(99),
-            owner: Owner::labelled("stranger").expect("a short label is valid"),
-            counter: Counter::Dense,
+            waits: false,
         }))
     }
 
+    /// Another program gives up the lock, which it has.
     pub(super) fn stranger_releases(&mut self, lock: LockId) {
         let reply = self.ask(Command::Release {
             key: key(lock),
-            lease: STRANGER,
+            claim: stranger(0),
         });
         assert_eq!(reply, Reply::Released);
+    }
+
+    /// One more program, which is told nothing, takes its place in line or confirms it.
+    pub(super) fn stranger_waits(&mut self, lock: LockId, number: u128) -> Reply {
+        self.ask(Command::Acquire(Acquire {
+            key: key(lock),
+            claim: stranger(number),
+            ttl: TTL,
+            waits: true,
+        }))
+    }
+
+    /// It does not wait any longer, or gives up the lock that it was handed.
+    pub(super) fn stranger_leaves(&mut self, lock: LockId, number: u128) -> Reply {
+        self.ask(Command::Release {
+            key: key(lock),
+            claim: stranger(number),
+        })
     }
 
     /// Whether the store has the lock, whoever's it is.
@@ -170,5 +240,15 @@ impl Host {
         self.server
             .lock_value(self.server_now(), &key(lock))
             .is_some()
+    }
+}
+
+fn stranger(number: u128) -> Claim {
+    Claim {
+        lease: LeaseId(STRANGERS + number),
+        client: ClientId(99),
+        owner: Owner::labelled("stranger").expect("a short label is valid"),
+        counter: Counter::Dense,
+        window: Duration::from_secs(12),
     }
 }

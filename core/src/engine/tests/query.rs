@@ -1,8 +1,9 @@
 //! Looking at locks, and freeing other people's.
 
-use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use super::host::{Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
 use crate::engine::{Done, HolderInfo, Input, Inspection};
 use crate::error::ErrorKind;
+use crate::protocol::{Inspected, Reply};
 
 fn inspection(done: &Result<Done, crate::Error>) -> &Inspection {
     match done {
@@ -50,10 +51,10 @@ fn a_lock_that_does_not_expire_is_shown_as_such() {
     let sent = host.take();
     let mut reply = host.execute(&sent);
     for reply in &mut reply.replies {
-        if let Ok(crate::protocol::Reply::Inspected {
+        if let Ok(Reply::Inspected(Inspected {
             holder: Some(holder),
             ..
-        }) = reply
+        })) = reply
         {
             holder.expires = None;
         }
@@ -78,12 +79,30 @@ fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
 }
 
 #[test]
-fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release() {
+fn ones_own_lease_is_lost_at_once_after_a_force_release() {
     let mut host = Host::new();
     host.hold(LOCK);
+    let start = host.now;
     host.force_release(LOCK);
-    host.advance(TTL / 3);
-    assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: the lock was force-released"]
+    );
+    assert_eq!(host.last_told().at, start);
+    assert!(!host.is_held(LOCK) && host.engine.is_idle());
+}
+
+/// The push is a hint; the renewal decides.
+#[test]
+fn ones_own_lease_is_lost_at_the_next_renewal_after_a_force_release_that_was_not_heard() {
+    for subscribes in [true, false] {
+        let mut host = Host::new();
+        (host.subscribes, host.pushes) = (subscribes, Pushes::Drop);
+        host.hold(LOCK);
+        host.force_release(LOCK);
+        host.advance(TTL / 3);
+        assert_eq!(host.told(), ["acquired 1", "lost: its key was deleted"]);
+    }
 }
 
 #[test]

@@ -15,8 +15,13 @@ fn shutting_down_frees_what_is_held_and_refuses_who_waits() {
     assert_eq!(host.error(waiter), ErrorKind::Shutdown);
     assert_eq!(host.told(), ["lost: the locker was shut down"]);
     assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
-    assert_eq!(host.ops(), ["release"]);
+    assert_eq!(
+        host.ops(),
+        ["release", "release"],
+        "of the lease, and of the place in line"
+    );
     assert!(!host.is_taken(LOCK) && host.is_taken(LockId(2)));
+    assert_eq!(host.waiting(LockId(2)), 0);
     assert!(host.engine.is_idle());
     assert_eq!(host.engine.wake_at(), None);
 }

@@ -102,6 +102,12 @@ impl Host {
             .map(|(_, expires)| expires)
     }
 
+    /// How many are in the lock's line, dead or alive.
+    pub(super) fn waiting(&self, lock: LockId) -> usize {
+        let line = self.server.line_value(self.server_now(), &key(lock));
+        line.map_or(0, |(members, _)| members.len())
+    }
+
     /// The newest event and when it came.
     pub(super) fn last_told(&self) -> &Told {
         self.events.last().expect("an event came")
@@ -120,12 +126,16 @@ pub(super) fn kind(command: &Command) -> &'static str {
         Command::Release { .. } => "release",
         Command::ForceRelease { .. } => "force-release",
         Command::Inspect { .. } => "inspect",
+        Command::List { .. } => "list",
     }
 }
 
 fn short(event: &LeaseEvent) -> String {
     match event {
-        LeaseEvent::Waiting { .. } => "waiting".to_owned(),
+        LeaseEvent::Waiting { position, .. } => match position {
+            Some(place) => format!("waiting {place}"),
+            None => "waiting".to_owned(),
+        },
         LeaseEvent::Acquired { token, .. } => format!("acquired {token}"),
         LeaseEvent::Renewed { .. } => "renewed".to_owned(),
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),

@@ -1,24 +1,47 @@
 -- Takes the lock if it is free, and again if this lease has it already: a retry changes nothing
 -- but the expiry. An owner that may reclaim takes over from its former self at another client.
+-- Nobody overtakes: a free lock that others wait for goes to the first of them.
 --
--- keys   lock, token
--- args   lease, ttl (ms), client, kind, label, retention (ms; 0 keeps a dense counter for ever)
+-- keys   lock, token, queue, alive
+-- args   claim, ttl (ms), wait (1 to wait in line, else 0)
 -- reply  held, token, expiry (ms)
---        busy, expiry (ms; -1 for none)
+--        busy, expiry (ms; -1 for none), place in line (0 if it does not wait)
+--        full, how many wait
 local function acquire(k, a)
-  local lock, lease, client, kind, label = KEYS[k], ARGV[a], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
-  local token
-  local holder = holder_of(lock)
-  if holder then
-    local reclaims = kind == 'r' and holder.kind == 'r' and holder.label == label and holder.client ~= client
-    if holder.lease == lease then
-      token = holder.token
-    elseif not reclaims then
-      return { 'busy', expiry_of(lock) }
+  local lock, member, ttl = KEYS[k], ARGV[a], tonumber(ARGV[a + 1])
+  local claim, holder = parse_claim(member, KEYS[k]), holder_of(lock)
+  local takes, first = false, nil
+  if holder and holder.lease == claim.lease then
+    local expires = digits(now_ms + ttl)
+    call('PEXPIREAT', lock, expires)
+    return { 'held', holder.token, expires }
+  elseif holder then
+    local same_owner = claim.kind == 'r' and holder.kind == 'r' and holder.label == claim.label
+    takes = same_owner and holder.client ~= claim.client
+  else
+    first = first_in_line(k)
+    takes = not first or first == member
+  end
+  if takes then
+    local token, expires = take(k, claim, ttl)
+    if holder then
+      publish(holder.client, 'superseded', holder.lease, holder.token)
+    end
+    if holder or first then
+      -- What was taken is told, whatever is in the line's keys.
+      pcall(leave, k, member)
+    end
+    return { 'held', token, expires }
+  end
+  if first then
+    grant(k, first)
+  end
+  local place = 0
+  if ARGV[a + 2] == '1' then
+    place = wait_in_line(k, member, claim.window)
+    if not place then
+      return { 'full', tostring(MAX_WAITERS) }
     end
   end
-  token = token or next_token(KEYS[k + 1], ARGV[a + 5])
-  local expires = digits(now_ms + tonumber(ARGV[a + 1]))
-  call('SET', lock, table.concat({ lease, client, token, kind, label }, ':'), 'PXAT', expires)
-  return { 'held', token, expires }
+  return { 'busy', expiry_of(lock), tostring(place) }
 end

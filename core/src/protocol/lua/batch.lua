@@ -1,10 +1,11 @@
 -- The loop over the batch: see the top of the script.
 local operations = {
-  acquire = { run = acquire, keys = 2, args = 6 },
+  acquire = { run = acquire, keys = 4, args = 3 },
   renew = { run = renew, keys = 1, args = 3 },
-  release = { run = release, keys = 1, args = 1 },
-  force_release = { run = force_release, keys = 1, args = 0 },
-  inspect = { run = inspect, keys = 2, args = 0 },
+  release = { run = release, keys = 4, args = 1 },
+  force_release = { run = force_release, keys = 4, args = 0 },
+  inspect = { run = inspect, keys = 4, args = 1 },
+  list = { run = list, keys = 0, args = 2 },
 }
 
 local function execute(operation, key, arg)
@@ -16,9 +17,9 @@ local function execute(operation, key, arg)
     return result
   end
   if type(result) ~= 'table' then
-    return { 'error', tostring(result), KEYS[key] }
+    result = { text = tostring(result) }
   end
-  return { 'error', result.text or result.err, result.key or KEYS[key] }
+  return { 'error', result.text or result.err, result.key or KEYS[key] or '' }
 end
 
 local reply = { digits(now) }

@@ -8,10 +8,17 @@
 --          error, text, key    the server refused a command on that key
 --          …                   what the operation's own header says
 --
--- A lock's value is lease:client:token:kind:label, where kind is r if the label is an owner that
--- may reclaim the lock and l if it is for people only.
+-- lock   lease:client:token:kind:label, where kind is r if the label is an owner that may reclaim
+--        the lock and l if it is for people only
+-- token  the last token
+-- queue  sorted set of the claims that wait, by arrival in microseconds
+-- alive  sorted set of the same claims, by the milliseconds until which they count as alive
+--
+-- A claim is lease:client:window:retention:kind:label, with the times in milliseconds: who asks,
+-- how long it may be silent, and how its token is made.
 
 local MAX_TOKEN = 9007199254740991
+local MAX_WAITERS = 65536
 local NOT_A_TOKEN = 'WRONGTYPE the key holds a value that is not a token'
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])

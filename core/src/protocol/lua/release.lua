@@ -1,19 +1,21 @@
--- Frees the lock if this lease has it.
+-- Frees the lock if this lease has it, for the next in line; else the claim leaves the line.
 --
--- keys   lock
--- args   lease
+-- keys   lock, token, queue, alive
+-- args   claim
 -- reply  released
 --        gone
 --        taken
 local function release(k, a)
-  local lock = KEYS[k]
-  local holder = holder_of(lock)
-  if not holder then
-    return { 'gone' }
+  local member = ARGV[a]
+  local holder = holder_of(KEYS[k])
+  if holder and holder.lease == string.sub(member, 1, 32) then
+    free(k)
+    return { 'released' }
   end
-  if holder.lease ~= ARGV[a] then
+  leave(k, member)
+  if holder then
     return { 'taken' }
   end
-  call('DEL', lock)
-  return { 'released' }
+  free(k)
+  return { 'gone' }
 end

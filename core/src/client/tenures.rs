@@ -1,0 +1,117 @@
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::Stream;
+use pin_project::pin_project;
+
+use super::{Lease, Lock};
+use crate::error::{Error, ErrorKind};
+
+/// Between two tries while the store gives no answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Keeps a lock for as long as the program runs: a stream of one [`Lease`] after the other.
+///
+/// It waits in line for the lock and yields the lease; when that is lost, or given up by the
+/// program, the next poll waits in line again. While the store cannot be reached it keeps trying.
+/// It ends when the locker is shut down, and after an error that trying again does not mend, such
+/// as a bad option or a refused password.
+///
+/// Nothing happens unless it is polled. Dropping it leaves the line; a lease that it yielded is the
+/// program's.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use futures::TryStreamExt;
+///
+/// let locker = leasehold::Locker::in_memory();
+/// let mut tenures = locker.lock("leader")?.hold();
+/// let mut terms = 0;
+/// while let Some(lease) = tenures.try_next().await? {
+///     // This is dropped at the moment of loss; then the next lease is waited for.
+///     let _ = lease.run(async { println!("leading with token {}", lease.token()) }).await;
+///     terms += 1;
+///     if terms == 3 {
+///         break;
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+#[pin_project]
+#[must_use = "streams do nothing unless they are polled"]
+pub struct Tenures {
+    lock: Lock,
+    state: State,
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+enum State {
+    Idle,
+    Acquiring(Boxed<Result<Lease, Error>>),
+    /// Until the tenure is over.
+    Held(Boxed<()>),
+    Ended,
+}
+
+impl Tenures {
+    pub(super) fn new(lock: Lock) -> Self {
+        Self {
+            lock,
+            state: State::Idle,
+        }
+    }
+}
+
+impl Stream for Tenures {
+    type Item = Result<Lease, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.project();
+        loop {
+            match this.state {
+                State::Idle => *this.state = State::Acquiring(Box::pin(acquire(this.lock.clone()))),
+                State::Acquiring(acquiring) => {
+                    let acquired = ready!(acquiring.as_mut().poll(context));
+                    *this.state = match &acquired {
+                        Ok(lease) => State::Held(Box::pin(lease.until_over())),
+                        Err(_) => State::Ended,
+                    };
+                    let shut_down = |error: &Error| error.kind() == ErrorKind::Shutdown;
+                    return Poll::Ready(match acquired {
+                        Err(error) if shut_down(&error) => None,
+                        acquired => Some(acquired),
+                    });
+                }
+                State::Held(over) => {
+                    ready!(over.as_mut().poll(context));
+                    *this.state = State::Idle;
+                }
+                State::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tenures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lock = &self.lock;
+        f.debug_struct("Tenures")
+            .field("lock", lock)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn acquire(lock: Lock) -> Result<Lease, Error> {
+    loop {
+        match lock.acquire().await {
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "still trying to acquire");
+                tokio::time::sleep(PAUSE).await;
+            }
+            acquired => return acquired,
+        }
+    }
+}

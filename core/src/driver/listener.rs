@@ -1,0 +1,179 @@
+//! Hears what a Redis server tells this client, on a connection of its own.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ::fred::clients::Client;
+use ::fred::error::Error as FredError;
+use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
+use ::fred::types::{Builder, Message, RespVersion};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use super::{Input, Shared};
+use crate::protocol;
+
+/// How many messages may wait to be read before some are missed and everyone asks again.
+const CAPACITY: usize = 4_096;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the connection is asked whether it still hears anything.
+const CHECK: Duration = Duration::from_secs(10);
+const CHECK_IF_DOWN: Duration = Duration::from_secs(1);
+/// Waiting before the next try, if the server does not let us listen.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const SLOWEST_RETRY: Duration = Duration::from_secs(30);
+
+/// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
+/// more often.
+pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>) {
+    let mut pause = FIRST_RETRY;
+    while shared.strong_count() > 0 {
+        let heard = match connect(&client) {
+            Ok(own) => {
+                let listener = Listener(own);
+                let heard = listener.hear(&channel, &shared).await;
+                heard.err()
+            }
+            Err(error) => Some((false, error)),
+        };
+        let Some((subscribed, error)) = heard else {
+            return;
+        };
+        // fred's own words may hold what the server echoed.
+        let kind = error.kind();
+        tracing::warn!(
+            ?kind,
+            "pushes cannot be heard; waiters ask every second instead"
+        );
+        feed(&shared, Input::Unsubscribed);
+        pause = if subscribed {
+            FIRST_RETRY
+        } else {
+            (pause * 2).min(SLOWEST_RETRY)
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// A connection like the one that commands use.
+fn connect(client: &Client) -> Result<Client, FredError> {
+    let mut config = client.client_config();
+    // So that the connection answers commands while it is subscribed.
+    config.version = RespVersion::RESP3;
+    let performance = PerformanceConfig {
+        default_command_timeout: COMMAND_TIMEOUT,
+        broadcast_channel_capacity: CAPACITY,
+        ..PerformanceConfig::default()
+    };
+    let mut builder = Builder::from_config(config);
+    builder
+        .set_performance_config(performance)
+        .set_connection_config(client.connection_config().clone())
+        .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+        .build()
+}
+
+enum News {
+    /// The connection may only seem to be there.
+    None,
+    Missed,
+    Up,
+    Down,
+}
+
+/// Quits when it is dropped.
+struct Listener(Client);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let client = self.0.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // fred's `quit` may hang while it reconnects.
+                let _ = tokio::time::timeout(COMMAND_TIMEOUT, client.quit()).await;
+            });
+        }
+    }
+}
+
+impl Listener {
+    /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
+    async fn hear(&self, channel: &str, shared: &Weak<Shared>) -> Result<(), (bool, FredError)> {
+        let client = &self.0;
+        let (mut messages, mut errors) = (client.message_rx(), client.error_rx());
+        client.init().await.map_err(|error| (false, error))?;
+        // Made after the first connection, so it tells of later ones only.
+        let mut reconnects = client.reconnect_rx();
+        self.subscribe(channel)
+            .await
+            .map_err(|error| (false, error))?;
+        feed(shared, Input::Subscribed);
+        let (mut hears, mut check) = (true, Box::pin(tokio::time::sleep(CHECK)));
+        while shared.strong_count() > 0 {
+            let news = tokio::select! {
+                biased;
+                message = messages.recv() => match message {
+                    Ok(message) => {
+                        push(shared, &message);
+                        continue;
+                    }
+                    Err(RecvError::Lagged(_)) => News::Missed,
+                    Err(RecvError::Closed) => break,
+                },
+                _ = errors.recv() => News::Down,
+                _ = reconnects.recv() => News::Up,
+                () = check.as_mut() => match client.is_connected() {
+                    true if hears => News::None,
+                    // Not every error that fred reports ends the connection.
+                    true => News::Up,
+                    false => News::Down,
+                },
+            };
+            match news {
+                News::None => client
+                    .ping::<()>(None)
+                    .await
+                    .map_err(|error| (true, error))?,
+                News::Missed => feed(shared, Input::Subscribed),
+                News::Up => {
+                    self.subscribe(channel)
+                        .await
+                        .map_err(|error| (true, error))?;
+                    feed(shared, Input::Subscribed);
+                    hears = true;
+                }
+                News::Down => {
+                    if std::mem::take(&mut hears) {
+                        feed(shared, Input::Unsubscribed);
+                    }
+                }
+            }
+            let pause = if hears { CHECK } else { CHECK_IF_DOWN };
+            check.as_mut().reset(Instant::now() + pause);
+        }
+        Ok(())
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), FredError> {
+        self.0.subscribe(channel).await?;
+        // `subscribe` returns before the server has it; what is answered after it proves it.
+        self.0.ping::<()>(None).await
+    }
+}
+
+fn push(shared: &Weak<Shared>, message: &Message) {
+    let Some(text) = message.value.as_bytes() else {
+        return;
+    };
+    match protocol::decode_push(text) {
+        Ok(push) => feed(shared, Input::Push(push)),
+        Err(error) => tracing::warn!(%error, "a push was not understood"),
+    }
+}
+
+fn feed(shared: &Weak<Shared>, input: Input) {
+    if let Some(shared) = shared.upgrade() {
+        Arc::clone(&shared).feed(input);
+    }
+}

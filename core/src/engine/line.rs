@@ -1,0 +1,161 @@
+//! Waiting in line: when to ask again, and what the store tells without being asked.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::clock;
+use super::io::{LockId, LockSpec, Output};
+use super::pace::jitter;
+use super::tenure::Tenure;
+use super::{Engine, Phase};
+use crate::event::LossReason;
+use crate::protocol::{Claim, Held, LeaseId, Push};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+/// How often a place in line is confirmed: half of the lock's time to live, within these bounds.
+const FASTEST_HEARTBEAT: Duration = Duration::from_secs(1);
+const SLOWEST_HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Those behind the first ask so much later each when the holder's lease should be over, so that
+/// the first few do if it is dead too, and the many do not at all.
+const STAGGER: Duration = Duration::from_millis(100);
+
+/// What the engine knows of pushes, and of those who wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// Whether the store can be heard.
+    subscribed: bool,
+    /// Whether the host was told to subscribe.
+    wanted: bool,
+    pub(super) waiting: BTreeMap<LeaseId, LockId>,
+}
+
+pub(super) fn heartbeat(ttl: Duration) -> Duration {
+    (ttl / 2).clamp(FASTEST_HEARTBEAT, SLOWEST_HEARTBEAT)
+}
+
+/// Two heartbeats may fail before a place in line is lost.
+fn window(ttl: Duration) -> Duration {
+    heartbeat(ttl) * 12 / 5
+}
+
+impl LockSpec {
+    /// What an acquisition of this lock asks with.
+    pub(super) fn claim(&self, client: crate::protocol::ClientId, lease: LeaseId) -> Claim {
+        Claim {
+            lease,
+            client,
+            owner: self.owner.clone(),
+            counter: self.counter,
+            window: window(self.ttl),
+        }
+    }
+}
+
+impl Engine {
+    /// The store can be heard, for the first time, or again after something may have been missed.
+    pub(super) fn subscribed(&mut self, heard: bool) {
+        self.line.subscribed = heard;
+        self.ask_again();
+    }
+
+    /// Asks the host for pushes once there is something that they could be about.
+    pub(super) fn want_pushes(&mut self) {
+        if !std::mem::replace(&mut self.line.wanted, true) {
+            self.outputs.push_back(Output::Subscribe);
+        }
+    }
+
+    pub(super) fn pushed(&mut self, push: Push) {
+        match push {
+            Push::Granted { lease, held, time } => match self.line.waiting.get(&lease) {
+                Some(id) => self.granted(*id, held, time),
+                // It was cancelled, and a late attempt of it was handed the lock.
+                None => self.hasten_release(lease),
+            },
+            Push::Revoked { lease, token } => self.taken_away(lease, token, LossReason::Revoked),
+            Push::Superseded { lease, token } => {
+                self.taken_away(lease, token, LossReason::Superseded);
+            }
+        }
+    }
+
+    /// Everyone who wants a lock asks now.
+    pub(super) fn ask_again(&mut self) {
+        let waiting: Vec<_> = self.line.waiting.values().copied().collect();
+        for id in waiting {
+            self.ask_soon(id);
+            self.lock_time(id);
+        }
+    }
+
+    /// When a waiter that was told its place asks again.
+    pub(super) fn next_ask(
+        &self,
+        spec: &LockSpec,
+        lease: LeaseId,
+        at_expiry: Option<Timestamp>,
+        place: Option<NonZeroU32>,
+    ) -> Timestamp {
+        let pause = if self.line.subscribed {
+            heartbeat(spec.ttl)
+        } else {
+            FASTEST_HEARTBEAT
+        };
+        let round = u32::try_from(self.now.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
+        let heartbeat = self.now + jitter(pause, lease, round);
+        let ahead = place.map_or(0, |place| place.get() - 1);
+        let turn = at_expiry.map_or(Timestamp::NEVER, |at| at + STAGGER * ahead);
+        heartbeat.min(turn)
+    }
+
+    /// The lock was handed to this waiter, which need not ask any more: the clocks tell its
+    /// deadline. It renews at once, since the store gave it only the time to take the lock up.
+    fn granted(&mut self, id: LockId, held: Held, time: ServerTime) {
+        let (now, anchor) = (self.now, self.anchor());
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
+        // What seems to be of the future is told by a clock that was set, and says nothing.
+        let granted_at = anchor.map(|anchor| anchor.not_before(time));
+        let Some(at) = granted_at.filter(|at| *at <= now) else {
+            self.ask_soon(id);
+            return self.lock_time(id);
+        };
+        let expires = held.expires.min(time + spec.ttl);
+        let deadline = clock::deadline(at, time, expires);
+        let (spec, lease) = (spec.clone(), acquiring.lease);
+        let mut tenure = Tenure::new(&spec, lease, held.token, at, deadline);
+        if tenure.is_over(&spec, now) {
+            self.ask_soon(id);
+            return self.lock_time(id);
+        }
+        tenure.unconfirmed = true;
+        tenure.set_doubt(self.doubt_of_acquiring(id));
+        self.start_tenure(id, tenure);
+        self.renew(id);
+        self.settle_lock(id);
+    }
+
+    fn ask_soon(&mut self, id: LockId) {
+        let now = self.now;
+        let Some((_, acquiring)) = self.acquiring(id) else {
+            return;
+        };
+        // What is under way may have been answered before whatever happened now.
+        acquiring.asks_again = acquiring.flight.is_some();
+        acquiring.pace.next = now;
+    }
+
+    fn taken_away(&mut self, lease: LeaseId, token: FencingToken, reason: LossReason) {
+        let is_it = |phase: &Phase| matches!(phase, Phase::Held(tenure) if tenure.lease == lease && tenure.token == token);
+        // Rare enough to look through all locks.
+        let found = self.locks.iter().find(|(_, lock)| is_it(&lock.phase));
+        if let Some(id) = found.map(|(id, _)| *id) {
+            self.lose(id, reason);
+            self.settle_lock(id);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The deadline of a lock that was handed over: what the clocks tell of it.
+
+use std::time::Duration;
+
+use super::handoff::{WINDOW, lease};
+use super::host::{Host, Net, ms};
+use super::line::in_line;
+use crate::engine::{CallId, Done, Input};
+use crate::protocol::{Held, Push};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+/// One grant, told late, by clocks that are not what they were when they were compared.
+struct Case {
+    /// How long the question took whose answer the clocks were compared by, to the store and
+    /// back.
+    latency: (Duration, Duration),
+    /// How long ago that was when the lock was granted, and how long the push took.
+    age: Duration,
+    delay: Duration,
+    /// By how many parts in a million the server's clock is fast.
+    rate: i64,
+    /// By how many milliseconds it was set in between.
+    step: i64,
+}
+
+impl Case {
+    fn all() -> impl Iterator<Item = Case> {
+        let times = [0, 7, 900, 11_000, 15_000].map(ms);
+        let latencies = [(0, 0), (400, 0), (0, 400), (300, 300)];
+        let clocks = [
+            (0, 0),
+            (1_000, 0),
+            (-1_000, 0),
+            (0, 3),
+            (0, -3),
+            (0, 5_000),
+            (0, -5_000),
+            (0, 3_600_000),
+            (0, -3_600_000),
+        ];
+        let ages = [0, 1_000, 60_000, 3_000_000].map(ms);
+        let per_age = move |age| {
+            times.into_iter().flat_map(move |delay| {
+                latencies.into_iter().flat_map(move |(to, from)| {
+                    clocks.into_iter().map(move |(rate, step)| Case {
+                        latency: (ms(to), ms(from)),
+                        age,
+                        delay,
+                        rate,
+                        step,
+                    })
+                })
+            })
+        };
+        ages.into_iter().flat_map(per_age)
+    }
+
+    /// Lets time pass for both clocks, in steps so that the store's differs by its rate.
+    fn pass(&self, host: &mut Host, time: Duration) {
+        host.sleep(time);
+        let millis = i64::try_from(time.as_millis()).expect("a short time");
+        host.epoch = host.epoch.saturating_add_signed(millis * self.rate / 1_000);
+    }
+
+    /// When the lock was granted, and the call that waited for it.
+    fn play(&self, host: &mut Host) -> (Timestamp, CallId) {
+        let call = in_line(host);
+        // An answer from long before would say more of the clocks than a slow one.
+        host.net = Net::Hold;
+        host.input(Input::Connected);
+        let probe = host.take();
+        self.pass(host, self.latency.0);
+        let reply = host.execute(&probe);
+        self.pass(host, self.latency.1);
+        host.reply(&probe, Ok(reply));
+        self.pass(host, self.age);
+        host.epoch = host.epoch.saturating_add_signed(self.step * 1_000);
+        let (granted, time) = (host.now, host.server_now());
+        let held = Held {
+            token: FencingToken::new(2).expect("a token"),
+            expires: ServerTime::from_millis(time.millis()) + WINDOW,
+        };
+        let lease = lease(host);
+        self.pass(host, self.delay);
+        host.input(Input::Push(Push::Granted { lease, held, time }));
+        (granted, call)
+    }
+}
+
+/// Catches a deadline that counts from the push's arrival, or from clocks that nobody compares:
+/// two would hold the lock.
+#[test]
+fn the_deadline_of_a_grant_is_never_later_than_the_stores_expiry() {
+    let (mut held, mut asked) = (0, 0);
+    for case in Case::all() {
+        let mut host = Host::new();
+        let (granted, call) = case.play(&mut host);
+        let Case {
+            latency,
+            age,
+            delay,
+            rate,
+            step,
+        } = case;
+        let story = format!("{latency:?} {age:?} {delay:?} rate {rate} step {step}");
+        if host.is_open(call) {
+            asked += 1;
+            host.net = Net::Up;
+            host.answer_all();
+            host.advance(ms(0));
+            assert!(host.count("acquire") >= 2, "{story}: it asks at once");
+            continue;
+        }
+        held += 1;
+        let deadline = host.grant(call).deadline;
+        assert!(deadline <= host.now + WINDOW, "{story}");
+        assert!(host.grant(call).began <= host.now, "{story}");
+        if step != 0 {
+            continue;
+        }
+        // A clock that is fast by a thousandth ends it so much sooner.
+        let true_end = granted + WINDOW - WINDOW / 1_000 * u32::from(rate > 0);
+        assert!(
+            deadline <= true_end,
+            "{story}: {deadline:?} and {true_end:?}"
+        );
+        assert!(host.grant(call).began <= granted, "{story}");
+        // It is not needlessly early either.
+        let slack = latency.0 + latency.1 + (age + delay + WINDOW) * 4 / 1_000 + ms(2);
+        assert!(deadline + slack >= true_end, "{story}: {deadline:?}");
+    }
+    assert!(held > 300 && asked > 100, "{held} held, {asked} asked");
+}
+
+/// Steady clocks and a push in time: it is held, whatever the rest.
+#[test]
+fn a_grant_in_time_is_held_at_once() {
+    let in_time = |case: &Case| case.step == 0 && case.delay < ms(1_000) && case.age < ms(2_000);
+    let mut seen = 0;
+    for case in Case::all().filter(in_time) {
+        let mut host = Host::new();
+        let (_, call) = case.play(&mut host);
+        assert!(matches!(host.outcome(call), Ok(Done::Acquired(_))));
+        seen += 1;
+    }
+    assert!(seen > 50);
+}

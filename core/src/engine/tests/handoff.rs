@@ -1,0 +1,374 @@
+//! The lock is handed to a waiter, which hears of it by a push.
+
+use std::time::Duration;
+
+use super::host::{Host, LEAD, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::line::in_line;
+use crate::engine::{CallId, Done, Input, LockId, Wait};
+use crate::protocol::{LeaseId, Reply};
+
+/// What a claim with [`TTL`] has to take the lock up.
+pub(super) const WINDOW: Duration = Duration::from_secs(12);
+/// What a grant says at the most.
+pub(super) const PROMISE: Duration = Duration::from_secs(3);
+
+/// The waiter's lease.
+pub(super) fn lease(host: &Host) -> LeaseId {
+    *host.engine.line.waiting.keys().next().expect("one waits")
+}
+
+/// A waiter's question is under way, unexecuted; it was in line before.
+fn with_a_question_under_way(host: &mut Host) -> CallId {
+    let call = in_line(host);
+    host.net = Net::Hold;
+    host.advance(ms(5_000));
+    assert_eq!((host.ops(), host.pending.len()), (vec!["acquire"], 1));
+    call
+}
+
+#[test]
+fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
+    let mut host = Host::new();
+    let asked = host.now;
+    let call = in_line(&mut host);
+    host.advance(ms(7_000));
+    host.forget();
+    host.net = Net::Hold;
+    host.stranger_releases(LOCK);
+    let (now, grant) = (host.now, host.grant(call));
+    assert_eq!(host.answered(call), now);
+    assert_eq!(grant.token.get(), 2);
+    assert!(grant.deadline <= now + PROMISE, "what the store told it");
+    assert!(grant.deadline >= now + PROMISE - ms(100));
+    assert_eq!(grant.waited, now.since(asked));
+    assert!(grant.began <= now && grant.began + ms(50) >= now);
+    assert_eq!(host.told(), ["acquired 2"]);
+    assert_eq!(host.last_told().deadline, Some(grant.deadline));
+    assert_eq!(host.ops(), ["renew"]);
+    host.advance(ms(1_000));
+    host.answer_next();
+    assert_eq!(host.told(), ["acquired 2", "renewed"]);
+    assert!(host.held_until(LOCK) >= now + TTL - ms(100));
+    assert!(host.held_until(LOCK) <= now + TTL);
+    host.advance(ms(5_000));
+    assert_eq!(
+        host.ops(),
+        ["renew"],
+        "the next comes after a third of its time"
+    );
+    host.advance(ms(5_000));
+    assert_eq!(host.ops(), ["renew", "renew"]);
+}
+
+/// Catches a fixed lock that lives only for as long as it had to take the lock up, and one that
+/// is renewed for ever.
+#[test]
+fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    host.grant(call);
+    let (start, deadline) = (host.now, host.held_until(LOCK));
+    assert!(deadline >= start + TTL - ms(100) && deadline <= start + TTL);
+    host.advance(TTL * 2);
+    assert_eq!(host.ops()[..2], ["renew", "release"]);
+    assert_eq!(host.told(), ["acquired 2", "renewed", "lost: it expired"]);
+    assert_eq!(host.last_told().at, deadline - LEAD);
+}
+
+/// Catches a grant that is not confirmed and of which nobody hears, and a fixed lock that tries
+/// once.
+#[test]
+fn without_a_confirmation_it_is_at_risk_and_lost_when_the_promise_ends() {
+    for fixed in [true, false] {
+        let mut host = Host::new();
+        host.fixed = fixed;
+        let call = in_line(&mut host);
+        host.net = Net::LoseRequests;
+        host.stranger_releases(LOCK);
+        let (granted, deadline) = (host.now, host.grant(call).deadline);
+        host.advance(PROMISE);
+        let told = host.told();
+        assert_eq!(told[..2], ["acquired 2", "at risk"]);
+        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(host.last_told().at, deadline - LEAD);
+        assert!(deadline <= granted + PROMISE);
+        assert!(host.count("renew") >= 2, "{:?}", host.ops());
+    }
+}
+
+/// The renewal of a fixed lock stops when it was confirmed, not before.
+#[test]
+fn a_fixed_lock_is_confirmed_after_a_reconnect() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let call = in_line(&mut host);
+    host.net = Net::Hold;
+    host.stranger_releases(LOCK);
+    host.grant(call);
+    host.disconnect();
+    host.advance(ms(2_000));
+    (host.net, host.log) = (Net::Up, Vec::new());
+    host.input(Input::Connected);
+    assert_eq!(host.ops(), ["renew"]);
+    assert!(host.held_until(LOCK) > host.now + WINDOW);
+    host.advance(ms(20_000));
+    assert_eq!(host.ops(), ["renew"]);
+}
+
+/// Its time to live is shorter than its window, and the push took longer: the store still keeps
+/// the lock for it.
+#[test]
+fn a_grant_that_comes_too_late_is_asked_about_and_may_still_be_had() {
+    let mut host = Host::new();
+    (host.ttl, host.pushes) = (ms(200), Pushes::Hold);
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    host.sleep(ms(250));
+    host.push_next();
+    assert_eq!(host.ops(), ["acquire"]);
+    assert_eq!(host.grant(call).token.get(), 2);
+    assert!(host.held_until(LOCK) <= host.now + ms(200));
+    assert_eq!(host.told(), ["acquired 2"]);
+}
+
+/// The machine slept over the window, and somebody else has the lock since.
+#[test]
+fn a_grant_that_comes_after_its_window_gets_a_place_in_line() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    host.sleep(WINDOW + ms(1));
+    host.stranger_acquires(LOCK, TTL);
+    host.push_next();
+    host.advance(ms(0));
+    assert!(host.is_open(call) && !host.is_held(LOCK));
+    assert_eq!(host.waiting(LOCK), 1);
+    host.pushes = Pushes::Deliver;
+    host.stranger_releases(LOCK);
+    assert_eq!(host.grant(call).token.get(), 4);
+}
+
+/// After a reconnect the server may be another one, and its clock is not known.
+#[test]
+fn a_grant_without_a_known_clock_is_asked_about() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    host.push_next();
+    assert!(host.is_open(call) && !host.is_held(LOCK));
+    assert_eq!(host.ops(), [""; 0], "the probe comes first");
+    host.net = Net::Up;
+    host.answer_all();
+    assert_eq!(host.grant(call).token.get(), 2);
+    assert_eq!(host.ops(), ["acquire"]);
+}
+
+#[test]
+fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    host.disconnect();
+    host.push_next();
+    assert!(host.is_open(call) && !host.is_held(LOCK));
+    host.input(Input::Connected);
+    assert_eq!(host.grant(call).token.get(), 2);
+}
+
+/// The push comes by another connection than the answers, and may overtake them.
+#[test]
+fn the_late_answer_to_a_question_from_before_the_grant_changes_nothing() {
+    for granted_first in [false, true] {
+        let mut host = Host::new();
+        let call = with_a_question_under_way(&mut host);
+        let sent = host.take();
+        if granted_first {
+            host.stranger_releases(LOCK);
+        }
+        let reply = host.execute(&sent);
+        if !granted_first {
+            host.stranger_releases(LOCK);
+        }
+        assert_eq!(
+            matches!(reply.replies[..], [Ok(Reply::Held(_))]),
+            granted_first
+        );
+        let grant = host.grant(call);
+        let before = (host.held_until(LOCK), host.told());
+        assert_eq!(host.ops(), ["acquire", "renew"]);
+        host.reply(&sent, Ok(reply));
+        assert_eq!((host.held_until(LOCK), host.told()), before);
+        host.net = Net::Up;
+        host.answer_all();
+        host.release(LOCK, grant.lease);
+        host.advance(TTL);
+        let ops = host.ops();
+        assert_eq!(ops, ["acquire", "renew", "release"], "nothing was in doubt");
+        assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+    }
+}
+
+/// The question from before the grant arrives at the store after the release.
+#[test]
+fn a_question_that_outlives_the_tenure_leaves_no_ghost_in_the_line() {
+    for next in [false, true] {
+        let mut host = Host::new();
+        let call = with_a_question_under_way(&mut host);
+        let ghost = host.take();
+        host.net = Net::Up;
+        host.stranger_releases(LOCK);
+        let lease = host.grant(call).lease;
+        host.release(LOCK, lease);
+        if next {
+            host.stranger_acquires(LOCK, TTL);
+        }
+        host.execute(&ghost);
+        assert_eq!(
+            (host.is_taken(LOCK), host.waiting(LOCK)),
+            (true, usize::from(next))
+        );
+        host.advance(TIMEOUT);
+        assert_eq!((host.is_taken(LOCK), host.waiting(LOCK)), (next, 0));
+        assert!(host.engine.is_idle());
+    }
+}
+
+/// The release of a waiter that was cancelled was on its way when the lock was handed to it.
+#[test]
+fn a_grant_after_a_cancel_goes_on_to_the_next() {
+    let mut host = Host::new();
+    let call = in_line(&mut host);
+    host.stranger_waits(LOCK, 1);
+    host.net = Net::Hold;
+    host.cancel(call);
+    host.stranger_releases(LOCK);
+    assert_eq!(host.ops(), ["release"]);
+    assert_eq!(host.told(), [""; 0]);
+    assert!(!host.is_held(LOCK));
+    host.answer_all();
+    assert_eq!(
+        host.stranger_leaves(LOCK, 1),
+        Reply::Released,
+        "it had the lock"
+    );
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+}
+
+/// A late question took the place again that was given up; it is handed the lock, which others
+/// wait for.
+#[test]
+fn a_grant_to_a_ghost_is_given_back_at_once() {
+    let mut host = Host::new();
+    let call = with_a_question_under_way(&mut host);
+    let ghost = host.take();
+    host.cancel(call);
+    host.answer_next();
+    host.net = Net::Up;
+    host.execute(&ghost);
+    host.stranger_waits(LOCK, 1);
+    host.forget();
+    let start = host.now;
+    host.stranger_releases(LOCK);
+    assert_eq!(host.times_of("release"), [start], "not when the doubt ends");
+    assert_eq!(
+        host.stranger_leaves(LOCK, 1),
+        Reply::Released,
+        "it had the lock"
+    );
+    host.advance(TTL);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+    assert_eq!(host.told(), [""; 0]);
+}
+
+/// Catches a wait that is counted for the acquisition and not for each caller.
+#[test]
+fn each_caller_is_told_how_long_it_waited_itself() {
+    let mut host = Host::new();
+    let start = host.now;
+    let first = in_line(&mut host);
+    host.advance(ms(2_500));
+    let second = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(1_500));
+    host.stranger_releases(LOCK);
+    let late = host.acquire(LOCK, Wait::Never);
+    let waited = [first, second, late].map(|call| host.grant(call).waited);
+    assert_eq!(waited, [ms(4_000), ms(1_500), ms(0)]);
+    let began = [first, second, late].map(|call| host.grant(call).began);
+    assert!(began.iter().all(|one| one == &began[0]));
+    assert!(began[0] <= host.now && began[0] > start + ms(3_900));
+    host.release(LOCK, host.grant(first).lease);
+    assert!(host.is_taken(LOCK), "three leases share it");
+}
+
+/// An answer's tenure began when its question was sent, or later.
+#[test]
+fn a_tenure_from_an_answer_began_with_its_question() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let sent = host.now;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(300));
+    host.answer_next();
+    let grant = host.grant(call);
+    assert_eq!((grant.began, grant.waited), (sent, ms(300)));
+}
+
+/// The same push again, as after a proxy's retry.
+#[test]
+fn a_grant_that_is_told_twice_counts_once() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let call = in_line(&mut host);
+    host.stranger_releases(LOCK);
+    let push = host.take_push();
+    host.input(Input::Push(push));
+    host.input(Input::Push(push));
+    let lease = host.grant(call).lease;
+    host.release(LOCK, lease);
+    host.input(Input::Push(push));
+    assert_eq!(host.told(), ["acquired 2", "renewed", "released 2"]);
+    assert_eq!(host.ops(), ["renew", "release"]);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+}
+
+/// Nothing of a lock that others have in line is lost when its waiter's own tenure follows at
+/// once.
+#[test]
+fn a_release_that_is_unconfirmed_is_confirmed_by_the_next_grant() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    host.net = Net::LoseReplies;
+    let release = host.release(LOCK, first.lease);
+    let lease = host.grant(other).lease;
+    host.net = Net::Up;
+    host.advance(TIMEOUT + SOON);
+    assert_eq!(
+        host.outcome(release),
+        &Ok(Done::Released),
+        "its retry finds it taken"
+    );
+    assert!(host.is_held(LockId(2)));
+    host.release(LockId(2), lease);
+    assert!(!host.is_taken(LOCK));
+}
+
+/// A renewal that finds the lock gone says so: nobody holds on to a grant that was not kept.
+#[test]
+fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
+    let mut host = Host::new();
+    let call = in_line(&mut host);
+    host.net = Net::Hold;
+    host.stranger_releases(LOCK);
+    host.grant(call);
+    host.server.flush();
+    host.answer_next();
+    assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);
+}

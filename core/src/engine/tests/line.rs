@@ -1,0 +1,392 @@
+//! Waiting in line: what is told of it, and when the store is asked again.
+
+use std::time::Duration;
+
+use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
+use super::view::key;
+use crate::engine::{CallId, Done, Input, LockId, Wait};
+use crate::error::ErrorKind;
+use crate::protocol::{BatchReply, Claim, Command, Reply};
+use crate::time::Timestamp;
+
+/// Longer than any of these stories.
+pub(super) const LONG: Duration = Duration::from_secs(3_600);
+
+/// A host in line for a lock that a stranger has, with nothing logged.
+pub(super) fn in_line(host: &mut Host) -> CallId {
+    host.stranger_acquires(LOCK, LONG);
+    let call = host.acquire(LOCK, Wait::Until(host.now + LONG));
+    assert_eq!(host.waiting(LOCK), 1);
+    host.forget();
+    call
+}
+
+/// Catches an index that keeps what nobody waits for any more.
+pub(super) fn assert_nobody_waits(host: &Host) {
+    assert!(host.engine.line.waiting.is_empty());
+}
+
+/// The claims of the acquisitions and of the releases that were sent.
+pub(super) fn claims(host: &Host) -> (Vec<&Claim>, Vec<&Claim>) {
+    let (mut asked, mut left) = (Vec::new(), Vec::new());
+    for op in host.log.iter().flat_map(|sent| &sent.batch) {
+        match &op.command {
+            Command::Acquire(acquire) => asked.push(&acquire.claim),
+            Command::Release { claim, .. } => left.push(claim),
+            _ => {}
+        }
+    }
+    (asked, left)
+}
+
+/// Catches an event for each answer, and places that are never told.
+#[test]
+fn the_place_is_told_when_it_changes_and_only_then() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, LONG);
+    host.stranger_waits(LOCK, 1);
+    host.stranger_waits(LOCK, 2);
+    host.acquire(LOCK, Wait::Forever);
+    assert_eq!(host.told(), ["waiting 3"]);
+    host.advance(ms(30_000));
+    assert!(host.count("acquire") > 5);
+    assert_eq!(host.told(), ["waiting 3"], "nothing changed");
+    host.stranger_leaves(LOCK, 1);
+    host.advance(ms(5_000));
+    assert_eq!(host.told(), ["waiting 3", "waiting 2"]);
+    host.stranger_leaves(LOCK, 2);
+    host.stranger_releases(LOCK);
+    assert_eq!(
+        host.told(),
+        ["waiting 3", "waiting 2", "acquired 2", "renewed"]
+    );
+    assert_nobody_waits(&host);
+}
+
+/// Catches a stampede at the expiry of a holder that died, and a line that waits for its first,
+/// who died too.
+#[test]
+fn at_the_holders_expiry_each_asks_so_much_later_as_it_stands_behind() {
+    for place in 1..=4 {
+        let mut host = Host::new();
+        host.stranger_acquires(LOCK, ms(2_000));
+        for number in 1..place {
+            host.stranger_waits(LOCK, number);
+        }
+        let start = host.now;
+        host.acquire(LOCK, Wait::Forever);
+        host.forget();
+        host.advance(ms(4_000));
+        let turn = start + ms(2_001) + ms(100) * (u32::try_from(place).expect("few") - 1);
+        assert_eq!(host.times_of("acquire")[0], turn, "place {place}");
+    }
+}
+
+/// Those far behind ask as often as ever, however late their turn would be.
+#[test]
+fn whoever_stands_far_behind_keeps_its_place_by_its_heartbeat() {
+    let mut host = Host::new();
+    host.ttl = ms(2_000);
+    host.stranger_acquires(LOCK, ms(500));
+    for number in 1..100 {
+        host.stranger_waits(LOCK, number);
+    }
+    host.acquire(LOCK, Wait::Forever);
+    host.forget();
+    host.advance(ms(1_000));
+    assert_eq!(host.count("acquire"), 1);
+}
+
+fn gaps(times: &[Timestamp]) -> Vec<Duration> {
+    times
+        .windows(2)
+        .map(|pair| pair[1].since(pair[0]))
+        .collect()
+}
+
+/// Catches a heartbeat that does not follow the time to live, and one without jitter.
+#[test]
+fn a_waiter_asks_at_its_heartbeat_with_jitter() {
+    let cases = [
+        (10, 1_000),
+        (1_500, 1_000),
+        (2_600, 1_300),
+        (9_000, 4_500),
+        (60_000, 5_000),
+    ];
+    for (ttl, heartbeat) in cases {
+        for (subscribes, pause) in [(true, ms(heartbeat)), (false, ms(1_000))] {
+            let mut host = Host::new();
+            (host.ttl, host.subscribes) = (ms(ttl), subscribes);
+            in_line(&mut host);
+            host.advance(ms(300_000));
+            let gaps = gaps(&host.times_of("acquire"));
+            assert!(gaps.len() >= 50, "{} in five minutes", gaps.len());
+            let (least, most) = (pause * 85 / 100, pause);
+            assert!(
+                gaps.iter().all(|gap| *gap >= least && *gap <= most),
+                "{ttl} {subscribes}: {gaps:?}"
+            );
+            let (shortest, longest) = (gaps.iter().min(), gaps.iter().max());
+            let spread = longest
+                .zip(shortest)
+                .map(|(long, short)| long.saturating_sub(*short));
+            assert!(spread > Some(pause / 20), "{spread:?} of {pause:?}");
+        }
+    }
+}
+
+/// Catches a window that is shorter than what the heartbeat needs.
+#[test]
+fn the_claim_counts_as_alive_for_more_than_two_heartbeats() {
+    for (ttl, window) in [
+        (10, 2_400),
+        (2_000, 2_400),
+        (6_000, 7_200),
+        (30_000, 12_000),
+        (600_000, 12_000),
+    ] {
+        let mut host = Host::new();
+        host.ttl = ms(ttl);
+        host.acquire(LOCK, Wait::Forever);
+        assert_eq!(claims(&host).0[0].window, ms(window), "ttl {ttl}");
+    }
+}
+
+/// Whether the waiter counts as alive all the time, though some of its questions are lost.
+fn stays_alive(host: &mut Host, lost: usize) -> bool {
+    host.net = Net::LoseRequests;
+    for _ in 0..2_000 {
+        host.advance(ms(10));
+        if host.count("acquire") >= lost {
+            host.net = Net::Up;
+        }
+        let line = host.server.line_value(host.server_now(), &key(LOCK));
+        let (members, _) = line.expect("one waits");
+        if members[0].2 < host.server_now() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Catches an attempt that waits for its answer for so long that the place is lost meanwhile.
+#[test]
+fn a_lost_question_does_not_cost_the_place() {
+    for ttl in [500, 1_000, 2_000, 2_500, 4_000, 30_000] {
+        for subscribes in [true, false] {
+            let mut host = Host::new();
+            (host.ttl, host.subscribes) = (ms(ttl), subscribes);
+            in_line(&mut host);
+            assert!(stays_alive(&mut host, 1), "ttl {ttl}, heard: {subscribes}");
+        }
+    }
+}
+
+/// Catches a waiter that trusts pushes which do not come any more, and one that goes on asking
+/// every second though they do again.
+#[test]
+fn losing_and_regaining_the_channel_asks_at_once_and_changes_the_pace() {
+    let mut host = Host::new();
+    in_line(&mut host);
+    for (input, pause) in [
+        (Input::Unsubscribed, ms(1_000)),
+        (Input::Subscribed, ms(5_000)),
+        (Input::Subscribed, ms(5_000)),
+    ] {
+        host.advance(ms(100));
+        host.forget();
+        let start = host.now;
+        host.input(input);
+        host.advance(ms(30_000));
+        let times = host.times_of("acquire");
+        assert_eq!(times[0], start);
+        let gaps = gaps(&times);
+        assert!(
+            gaps.iter()
+                .all(|gap| *gap >= pause * 85 / 100 && *gap <= pause),
+            "{gaps:?}"
+        );
+    }
+}
+
+/// What was granted while nobody listened was said to nobody.
+#[test]
+fn what_was_missed_is_asked_for_when_the_channel_is_heard_again() {
+    let mut host = Host::new();
+    let call = in_line(&mut host);
+    host.server.unsubscribe(super::host::CLIENT);
+    host.stranger_releases(LOCK);
+    assert!(host.is_open(call));
+    host.subscribe();
+    assert_eq!(host.grant(call).token.get(), 2);
+    assert_eq!(host.ops(), ["acquire"]);
+}
+
+/// Its answer may be from before the subscription, so the grant in between would be missed.
+#[test]
+fn a_question_under_way_when_the_channel_is_subscribed_is_asked_once_more() {
+    let mut host = Host::new();
+    (host.subscribes, host.net) = (false, Net::Hold);
+    host.stranger_acquires(LOCK, TTL);
+    let call = host.acquire(LOCK, Wait::Forever);
+    let first = host.take();
+    let reply = host.execute(&first);
+    // The grant reaches nobody.
+    host.stranger_releases(LOCK);
+    host.subscribe();
+    assert_eq!(host.count("acquire"), 1, "one is under way");
+    host.reply(&first, Ok(reply));
+    host.advance(ms(0));
+    assert_eq!(host.count("acquire"), 2);
+    host.answer_next();
+    assert_eq!(host.grant(call).token.get(), 2);
+}
+
+/// Catches a question that repeats itself for ever after one subscription.
+#[test]
+fn it_is_asked_only_once_more() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    host.stranger_acquires(LOCK, LONG);
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    host.subscribe();
+    host.answer_next();
+    host.advance(ms(0));
+    host.answer_next();
+    host.advance(ms(4_000));
+    assert_eq!(host.count("acquire"), 2);
+}
+
+/// Catches a subscription for programs that never need one, and one for each lock.
+#[test]
+fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, LONG);
+    host.acquire(LOCK, Wait::Never);
+    host.inspect(LOCK);
+    assert_eq!(
+        host.asked_to_subscribe, 0,
+        "no push could be about anything"
+    );
+    host.acquire(LOCK, Wait::Forever);
+    assert_eq!(host.asked_to_subscribe, 1);
+    host.hold(LockId(2));
+    host.input(Input::Unsubscribed);
+    host.input(Input::Connected);
+    host.acquire_as(LockId(3), LOCK, Wait::Forever);
+    assert_eq!(host.asked_to_subscribe, 1);
+
+    let mut host = Host::new();
+    host.hold(LOCK);
+    assert_eq!(host.asked_to_subscribe, 1, "a holder may be revoked");
+}
+
+/// A waiter whose pushes are all lost, though the store counts somebody as having heard them.
+#[test]
+fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_token() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Drop;
+    let call = in_line(&mut host);
+    host.advance(ms(1_000));
+    host.stranger_releases(LOCK);
+    let granted = host.now;
+    assert!(host.is_open(call) && host.is_taken(LOCK));
+    host.advance(ms(5_000));
+    let grant = host.grant(call);
+    assert_eq!(grant.token.get(), 2, "the one that the store gave it");
+    assert!(grant.began > granted && grant.began <= granted + ms(5_000));
+    assert_eq!(host.told(), ["acquired 2"]);
+    assert_nobody_waits(&host);
+}
+
+fn answer_full(host: &mut Host) {
+    let sent = host.take();
+    let reply = BatchReply {
+        time: host.server_now(),
+        replies: vec![Ok(Reply::Full { waiting: 65_536 })],
+    };
+    host.reply(&sent, Ok(reply));
+}
+
+#[test]
+fn a_line_that_is_full_fails_the_call_visibly() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, LONG);
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    answer_full(&mut host);
+    assert_eq!(host.error(call), ErrorKind::Overloaded);
+    let error = host.outcome(call).as_ref().expect_err("it failed");
+    assert!(error.to_string().contains("65536"), "{error}");
+    assert_nobody_waits(&host);
+}
+
+/// The store did nothing, and said so.
+#[test]
+fn a_line_that_is_full_leaves_nothing_to_give_back() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, LONG);
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    answer_full(&mut host);
+    host.net = Net::Up;
+    host.advance(TTL);
+    assert_eq!(host.ops(), ["acquire"]);
+    assert!(host.engine.is_idle());
+}
+
+/// Catches a caller that shares the question of one who does not wait, and so has no place in
+/// line until its next heartbeat.
+#[test]
+fn a_caller_that_joins_one_who_does_not_wait_gets_in_line_at_once() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, LONG);
+    host.net = Net::Hold;
+    let never = host.acquire(LOCK, Wait::Never);
+    let forever = host.acquire(LOCK, Wait::Forever);
+    host.net = Net::Up;
+    host.answer_all();
+    host.advance(ms(0));
+    assert_eq!(host.outcome(never), &Ok(Done::Busy));
+    assert!(host.is_open(forever));
+    assert_eq!(
+        (host.waiting(LOCK), host.told()),
+        (1, vec!["waiting 1".to_owned()])
+    );
+}
+
+/// Redis lets a key live through the millisecond it expires in; whoever asks in that very
+/// millisecond is told of an expiry that is not later than now.
+#[test]
+fn whoever_asks_in_the_millisecond_of_the_expiry_asks_again_soon() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, ms(2_000));
+    host.epoch += 300;
+    host.advance(ms(2_000));
+    assert!(host.is_taken(LOCK), "its last millisecond");
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.advance(ms(200));
+    assert_eq!(host.grant(call).token.get(), 2);
+}
+
+/// Two owners of one name in one locker wait like two programs.
+#[test]
+fn owners_of_one_locker_stand_in_line_in_the_order_of_their_calls() {
+    let mut host = Host::new();
+    let held = host.hold(LOCK);
+    let calls = [2, 3, 4].map(|id| host.acquire_as(LockId(id), LOCK, Wait::Forever));
+    assert_eq!(host.told()[1..], ["waiting 1", "waiting 2", "waiting 3"]);
+    let (mut lock, mut lease) = (LOCK, held.lease);
+    for (call, id) in calls.into_iter().zip([2, 3, 4]) {
+        host.advance(ms(700));
+        host.release(lock, lease);
+        let grant = host.grant(call);
+        (lock, lease) = (LockId(id), grant.lease);
+        assert_eq!((grant.token.get(), host.answered(call)), (id, host.now));
+    }
+    host.release(lock, lease);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+    assert_nobody_waits(&host);
+}

@@ -1,0 +1,260 @@
+//! What the store tells without being asked: losses, and what is about nobody.
+
+use super::host::{CLIENT, Host, LOCK, Net, Pushes, TTL, ms};
+use super::line::in_line;
+use super::view::key;
+use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::error::ErrorKind;
+use crate::name::Owner;
+use crate::protocol::{Acquire, Claim, ClientId, Command, Held, LeaseId, Push, Reply};
+use crate::token::FencingToken;
+
+fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).expect("a small number is a token")
+}
+
+fn granted(host: &Host, lease: LeaseId) -> Push {
+    let (token, time) = (token(9), host.server_now());
+    let expires = time + ms(12_000);
+    Push::Granted {
+        lease,
+        held: Held { token, expires },
+        time,
+    }
+}
+
+#[test]
+fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
+    for (push, reason) in [
+        (
+            (|lease, token| Push::Revoked { lease, token }) as fn(LeaseId, FencingToken) -> Push,
+            "lost: the lock was force-released",
+        ),
+        (
+            |lease, token| Push::Superseded { lease, token },
+            "lost: somebody else holds the lock",
+        ),
+    ] {
+        let mut host = Host::new();
+        let grant = host.hold(LOCK);
+        host.forget();
+        host.server.delete(&key(LOCK));
+        host.input(Input::Push(push(grant.lease, grant.token)));
+        assert_eq!(host.told(), [reason]);
+        assert!(!host.is_held(LOCK));
+        let release = host.release(LOCK, grant.lease);
+        assert_eq!(host.error(release), ErrorKind::NotHeld);
+        host.advance(TTL);
+        assert_eq!(host.ops(), [""; 0], "the store has nothing of it any more");
+        assert!(host.engine.is_idle());
+    }
+}
+
+/// Anybody may publish on the channel, and an old message may come late: only the very tenure
+/// ends.
+#[test]
+fn a_loss_of_another_lease_or_another_token_is_nobodys() {
+    let mut host = Host::new();
+    let grant = host.hold(LOCK);
+    host.hold(LockId(2));
+    host.forget();
+    let other = LeaseId(grant.lease.0 + 1_000);
+    for (lease, token) in [
+        (grant.lease, token(2)),
+        (other, grant.token),
+        (other, token(2)),
+    ] {
+        host.input(Input::Push(Push::Revoked { lease, token }));
+        host.input(Input::Push(Push::Superseded { lease, token }));
+    }
+    assert!(host.is_held(LOCK) && host.is_held(LockId(2)));
+    assert!(host.log.is_empty() && host.events.is_empty() && host.done.is_empty());
+}
+
+/// It ends one lock's tenure and no other's.
+#[test]
+fn a_revocation_leaves_the_other_locks_alone() {
+    let mut host = Host::new();
+    let locks = [1, 2, 3].map(LockId);
+    let grants = locks.map(|lock| host.hold(lock));
+    let (lease, token) = (grants[1].lease, grants[1].token);
+    host.input(Input::Push(Push::Revoked { lease, token }));
+    assert_eq!(locks.map(|lock| host.is_held(lock)), [true, false, true]);
+}
+
+/// The token of its claim is not known to a waiter, and nothing of it is held.
+#[test]
+fn a_loss_is_nothing_to_one_who_waits() {
+    let mut host = Host::new();
+    let call = in_line(&mut host);
+    let lease = *host.engine.line.waiting.keys().next().expect("one waits");
+    let token = token(1);
+    host.input(Input::Push(Push::Revoked { lease, token }));
+    host.input(Input::Push(Push::Superseded { lease, token }));
+    assert!(host.is_open(call) && host.log.is_empty() && host.events.is_empty());
+    host.stranger_releases(LOCK);
+    host.grant(call);
+}
+
+/// Catches a grant of nobody's that makes something held, or that sends something.
+#[test]
+fn a_grant_to_a_lease_that_does_not_wait_does_nothing() {
+    let mut host = Host::new();
+    let held = host.hold(LOCK);
+    let released = host.hold(LockId(2));
+    host.release(LockId(2), released.lease);
+    host.forget();
+    let deadline = host.held_until(LOCK);
+    for lease in [LeaseId(12_345), held.lease, released.lease] {
+        let push = granted(&host, lease);
+        host.input(Input::Push(push));
+    }
+    assert!(host.log.is_empty() && host.events.is_empty());
+    assert_eq!(host.held_until(LOCK), deadline);
+    assert!(!host.is_held(LockId(2)));
+}
+
+#[test]
+fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
+    let mut host = Host::unconnected();
+    let (lease, token) = (LeaseId(1), token(1));
+    let pushes = |host: &Host| {
+        [
+            granted(host, lease),
+            Push::Revoked { lease, token },
+            Push::Superseded { lease, token },
+        ]
+    };
+    for push in pushes(&host) {
+        host.input(Input::Push(push));
+    }
+    assert!(host.engine.is_idle() && host.engine.wake_at().is_none());
+    host.input(Input::Connected);
+    host.hold(LOCK);
+    host.shutdown();
+    host.forget();
+    for push in pushes(&host) {
+        host.input(Input::Push(push));
+    }
+    assert!(host.log.is_empty() && host.events.is_empty());
+    assert!(host.engine.is_idle());
+}
+
+/// Another locker's process with the same owner, as after a restart.
+#[test]
+fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
+    let mut host = Host::new();
+    let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
+    let spec = LockSpec {
+        owner: owner.clone(),
+        ..host.spec(LOCK)
+    };
+    let claim = Claim {
+        lease: LeaseId(1 << 100),
+        client: ClientId(CLIENT.0 + 1),
+        owner,
+        counter: spec.counter,
+        window: ms(12_000),
+    };
+    let call = host.acquire_spec(LOCK, spec, Wait::Never);
+    let lease = host.grant(call).lease;
+    let taken = host.ask(Command::Acquire(Acquire {
+        key: key(LOCK),
+        claim,
+        ttl: TTL,
+        waits: false,
+    }));
+    assert!(matches!(taken, Reply::Held(_)));
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "lost: somebody else holds the lock"]
+    );
+    let release = host.release(LOCK, lease);
+    assert_eq!(host.error(release), ErrorKind::NotHeld);
+    assert!(host.is_taken(LOCK));
+}
+
+/// A renewal that was under way must not bring it back, nor tell the loss twice.
+#[test]
+fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
+    for executed_before in [true, false] {
+        let mut host = Host::new();
+        let grant = host.hold(LOCK);
+        host.net = Net::Hold;
+        let renewal = host.renew(LOCK, grant.lease);
+        let sent = host.take();
+        let early = executed_before.then(|| host.execute(&sent));
+        host.ask(Command::ForceRelease { key: key(LOCK) });
+        assert_eq!(host.error(renewal), ErrorKind::NotHeld);
+        let reply = early.unwrap_or_else(|| host.execute(&sent));
+        host.reply(&sent, Ok(reply));
+        assert_eq!(
+            host.told(),
+            ["acquired 1", "lost: the lock was force-released"]
+        );
+        host.advance(TTL);
+        assert_eq!(host.ops(), ["acquire", "renew"]);
+        assert!(host.engine.is_idle());
+    }
+}
+
+/// Freed by force while others wait, the lock goes to the first of them, who is another owner of
+/// the same locker here.
+#[test]
+fn a_force_release_hands_the_lock_to_the_first_in_line() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    let waiter = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    host.force_release(LOCK);
+    assert_eq!(host.grant(waiter).token.get(), 2);
+    assert!(!host.is_held(LOCK) && host.is_held(LockId(2)));
+    let mut told = host.told();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "acquired 1",
+            "acquired 2",
+            "lost: the lock was force-released",
+            "renewed",
+            "waiting 1"
+        ]
+    );
+}
+
+/// A revocation that comes after the lease's own end is no second end.
+#[test]
+fn a_loss_is_told_once() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Hold;
+    let grant = host.hold(LOCK);
+    host.force_release(LOCK);
+    host.advance(TTL / 3);
+    let told = ["acquired 1", "lost: its key was deleted"];
+    assert_eq!(host.told(), told);
+    host.push_next();
+    let (lease, token) = (grant.lease, grant.token);
+    host.input(Input::Push(Push::Revoked { lease, token }));
+    assert_eq!(host.told(), told);
+    host.hold(LOCK);
+    host.input(Input::Push(Push::Revoked { lease, token }));
+    assert!(host.is_held(LOCK), "the next tenure is another one");
+}
+
+/// An attempt that was never answered may take the lock again, after it was taken away.
+#[test]
+fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    let ghost = host.take();
+    host.net = Net::Up;
+    host.input(Input::Connected);
+    assert!(host.is_held(LOCK));
+    host.force_release(LOCK);
+    host.execute(&ghost);
+    assert!(host.is_taken(LOCK));
+    host.advance(ms(2_300));
+    assert!(!host.is_taken(LOCK));
+    assert!(host.engine.is_idle());
+}

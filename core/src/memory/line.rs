@@ -1,0 +1,137 @@
+//! Those who wait for one lock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::expiry;
+use crate::protocol::{Claim, Command, Waiter};
+use crate::time::ServerTime;
+
+const MAX_WAITERS: usize = 65_536;
+/// The line itself is kept so much longer than the last claim in it counts as alive.
+const LINGER: Duration = Duration::from_secs(60);
+/// How many of the dead one newcomer clears away.
+const MOST_CLEARED: usize = 100;
+
+/// In order of arrival.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    members: VecDeque<Member>,
+    expires: ServerTime,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    claim: Claim,
+    /// In microseconds; no two have the same.
+    arrival: u64,
+    live_until: ServerTime,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            members: VecDeque::new(),
+            expires: ServerTime::from_micros(0),
+        }
+    }
+}
+
+impl Line {
+    /// Takes a place, or confirms it; counted from 1. If the line is full, how many wait.
+    pub(super) fn wait(&mut self, now: ServerTime, claim: &Claim) -> Result<u32, u32> {
+        let window = claim.window.min(Claim::LONGEST_WINDOW);
+        let live_until = expiry(now, window);
+        let mut places = self.members.iter();
+        let place = match places.position(|member| member.claim.is_same(claim)) {
+            Some(place) => place,
+            None => self.join(now, claim)?,
+        };
+        self.members[place].live_until = live_until;
+        self.expires = expiry(now, window + LINGER);
+        Ok(count(place + 1))
+    }
+
+    /// The first who is alive; the dead before it are dropped.
+    pub(super) fn first(&mut self, now: ServerTime) -> Option<Claim> {
+        while self
+            .members
+            .front()
+            .is_some_and(|member| member.is_dead(now))
+        {
+            self.members.pop_front();
+        }
+        self.members.front().map(|member| member.claim.clone())
+    }
+
+    pub(super) fn leave(&mut self, claim: &Claim) {
+        self.members.retain(|member| !member.claim.is_same(claim));
+    }
+
+    /// How many wait, and the first of them.
+    pub(super) fn look(&self, now: ServerTime) -> (u32, Vec<Waiter>) {
+        let alive = |member: &&Member| !member.is_dead(now);
+        let first = self.members.iter().take(Command::MOST_NAMED).filter(alive);
+        let line = first.map(|member| Waiter {
+            owner: member.claim.owner.clone(),
+            since: ServerTime::from_micros(member.arrival),
+        });
+        (
+            count(self.members.iter().filter(alive).count()),
+            line.collect(),
+        )
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn expires(&self) -> ServerTime {
+        self.expires
+    }
+
+    pub(super) fn members(&self) -> Vec<(String, u64, ServerTime)> {
+        let members = self.members.iter();
+        members
+            .map(|member| (member.claim.text(), member.arrival, member.live_until))
+            .collect()
+    }
+
+    fn join(&mut self, now: ServerTime, claim: &Claim) -> Result<usize, u32> {
+        self.clear(now);
+        if self.members.len() >= MAX_WAITERS {
+            return Err(count(self.members.len()));
+        }
+        let last = self.members.back().map_or(0, |member| member.arrival + 1);
+        self.members.push_back(Member {
+            claim: claim.clone(),
+            arrival: last.max(now.as_micros()),
+            live_until: now,
+        });
+        Ok(self.members.len() - 1)
+    }
+
+    /// Those who died first go first.
+    fn clear(&mut self, now: ServerTime) {
+        let mut dead: Vec<_> = self
+            .members
+            .iter()
+            .filter(|member| member.is_dead(now))
+            .collect();
+        dead.sort_by_key(|member| (member.live_until, member.claim.text()));
+        dead.truncate(MOST_CLEARED);
+        let dead: Vec<_> = dead.into_iter().map(|member| member.arrival).collect();
+        self.members
+            .retain(|member| !dead.contains(&member.arrival));
+    }
+}
+
+impl Member {
+    fn is_dead(&self, now: ServerTime) -> bool {
+        self.live_until.millis() < now.millis()
+    }
+}
+
+fn count(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
+}

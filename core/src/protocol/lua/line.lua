@@ -1,0 +1,117 @@
+-- The line of those who wait for a lock, and what is published to clients.
+
+-- How long a claim has to take a lock up, in milliseconds, if the grant reached nobody.
+local UNHEARD = 3000
+-- The line itself is kept so much longer than the last claim in it counts as alive.
+local LINGER = 60000
+-- No claim holds up the others for longer.
+local LONGEST_WINDOW = 60000
+
+local function parse_claim(text, key)
+  local lease, client, window, retention, kind, label =
+    string.match(text, '^(%x+):(%x+):(%d+):(%d+):([rl]):(.+)$')
+  if not lease or #lease ~= 32 or #client ~= 16 then
+    fail('WRONGTYPE the key holds a value that is not a claim', key)
+  end
+  window = math.min(tonumber(window), LONGEST_WINDOW)
+  return { lease = lease, client = client, window = window, retention = retention, kind = kind, label = label }
+end
+
+-- Tells a client, on the channel that it may have subscribed to; returns how many heard it.
+local function publish(client, ...)
+  local heard = redis.pcall('PUBLISH', 'leasehold:' .. client, table.concat({ ... }, ':'))
+  return type(heard) == 'number' and heard or 0
+end
+
+local function leave(k, ...)
+  call('ZREM', KEYS[k + 2], ...)
+  call('ZREM', KEYS[k + 3], ...)
+end
+
+-- Gives the lock to a claim, for so many milliseconds.
+local function take(k, claim, milliseconds)
+  local token = next_token(KEYS[k + 1], claim.retention)
+  local expires = digits(now_ms + milliseconds)
+  local value = table.concat({ claim.lease, claim.client, token, claim.kind, claim.label }, ':')
+  call('SET', KEYS[k], value, 'PXAT', expires)
+  return token, expires
+end
+
+-- The first in line who is alive, or nil; the dead before it are dropped. Each round but the last
+-- drops somebody.
+local function first_in_line(k)
+  local queue, alive, count = KEYS[k + 2], KEYS[k + 3], 1
+  while true do
+    local members = call('ZRANGE', queue, 0, count - 1)
+    if #members == 0 then
+      return nil
+    end
+    local live_until = call('ZMSCORE', alive, unpack(members))
+    local first = 1
+    while first <= #members and (tonumber(live_until[first] or 0) < now_ms) do
+      first = first + 1
+    end
+    if first > 1 then
+      leave(k, unpack(members, 1, first - 1))
+    end
+    if members[first] then
+      return members[first]
+    end
+    count = math.min(count * 8, 1000)
+  end
+end
+
+-- Gives a free lock to this member of the line, until it takes it up, and tells it. What it is
+-- told is what it has in any case: subscribers at another server of a group are not counted.
+local function grant(k, member)
+  local claim = parse_claim(member, KEYS[k + 2])
+  local token = take(k, claim, claim.window)
+  leave(k, member)
+  local promised = digits(now_ms + math.min(claim.window, UNHEARD))
+  local heard = publish(claim.client, 'granted', claim.lease, token, promised, digits(now))
+  if heard == 0 then
+    call('PEXPIREAT', KEYS[k], promised)
+  end
+end
+
+local function hand_over(k)
+  local first = first_in_line(k)
+  if first then
+    grant(k, first)
+  end
+  return first
+end
+
+-- Frees the lock: the first in line gets it, or it is deleted. Trouble with the line is the
+-- waiters' and must not keep the lock from being freed.
+local function free(k)
+  local done, first = pcall(hand_over, k)
+  if not done or not first then
+    call('DEL', KEYS[k])
+  end
+end
+
+-- Takes a place in line, or confirms it; returns it, counted from 1, or nil if the line is full.
+local function wait_in_line(k, member, window)
+  local queue, alive = KEYS[k + 2], KEYS[k + 3]
+  local ahead = call('ZRANK', queue, member)
+  if not ahead then
+    local dead = call('ZRANGEBYSCORE', alive, '-inf', '(' .. digits(now_ms), 'LIMIT', '0', '100')
+    if #dead > 0 then
+      leave(k, unpack(dead))
+    end
+    ahead = call('ZCARD', queue)
+    if ahead >= MAX_WAITERS then
+      return nil
+    end
+    -- Two that come in the same microsecond, or after the clock was set back, keep their order.
+    local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    local arrival = last and math.max(now, tonumber(last) + 1) or now
+    call('ZADD', queue, digits(arrival), member)
+  end
+  call('ZADD', alive, digits(now_ms + window), member)
+  local kept = digits(now_ms + window + LINGER)
+  call('PEXPIREAT', queue, kept)
+  call('PEXPIREAT', alive, kept)
+  return ahead + 1
+end

@@ -1,0 +1,154 @@
+//! Which names are meant.
+
+use std::sync::Arc;
+
+use super::key::{LockKey, escape, prefix};
+use crate::error::{Error, ErrorKind};
+use crate::name::Name;
+
+const SUFFIX: &str = "}:lock";
+
+/// Which names of a namespace are meant: `*` stands for any characters, all else for itself.
+///
+/// ```
+/// use leasehold::{protocol::{LockKey, Pattern}, Name};
+///
+/// let pattern = Pattern::new("app", "orders/*")?;
+/// let key = LockKey::new("app", &Name::new("orders/42")?)?;
+/// assert_eq!(pattern.name_of(&key.lock()), Some(Name::new("orders/42")?));
+/// assert_eq!(pattern.name_of("{app:users/42}:lock"), None);
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    /// What every key of the namespace begins with.
+    prefix: Arc<str>,
+    /// The pattern, escaped as names are in keys.
+    names: Arc<str>,
+}
+
+impl Pattern {
+    /// [`ErrorKind::Config`] if the namespace or the pattern is empty or over-long.
+    pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
+        LockKey::check_namespace(namespace)?;
+        let (most, length) = (Name::MAX_BYTES, pattern.len());
+        if pattern.is_empty() || length > most {
+            let message = format!("a pattern has 1 to {most} bytes, this one has {length}");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let mut names = String::with_capacity(length);
+        escape(pattern, false, &mut names);
+        Ok(Self {
+            prefix: prefix(namespace).into(),
+            names: names.into(),
+        })
+    }
+
+    /// The pattern of the lock keys, as `SCAN` takes it.
+    pub fn glob(&self) -> String {
+        let mut glob = String::with_capacity(self.prefix.len() + self.names.len() + SUFFIX.len());
+        quote(&self.prefix, |_| false, &mut glob);
+        quote(&self.names, |character| character == '*', &mut glob);
+        glob.push_str(SUFFIX);
+        glob
+    }
+
+    /// The name that a lock key is of, if it is one of those that are meant.
+    pub fn name_of(&self, lock_key: &str) -> Option<Name> {
+        let escaped = lock_key.strip_prefix(&*self.prefix)?.strip_suffix(SUFFIX)?;
+        if !self.matches(escaped) {
+            return None;
+        }
+        let name = escaped.replace("%7D", "}").replace("%25", "%");
+        Name::new(name).ok()
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let Some((head, rest)) = self.names.split_once('*') else {
+            return *self.names == *name;
+        };
+        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let inner = name
+            .strip_prefix(head)
+            .and_then(|name| name.strip_suffix(tail));
+        let Some(mut inner) = inner else {
+            return false;
+        };
+        // Whatever stands between stars is best found as early as possible.
+        middle.split('*').all(|part| {
+            let found = inner.find(part).map(|at| &inner[at + part.len()..]);
+            inner = found.unwrap_or_default();
+            found.is_some()
+        })
+    }
+}
+
+fn quote(text: &str, is_wild: impl Fn(char) -> bool, into: &mut String) {
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\') && !is_wild(character) {
+            into.push('\\');
+        }
+        into.push(character);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(name: &str) -> String {
+        let name = Name::new(name).expect("a valid name");
+        LockKey::new("n*s", &name)
+            .expect("a valid namespace")
+            .lock()
+    }
+
+    #[test]
+    fn a_star_stands_for_anything_and_all_else_for_itself() {
+        let cases = [
+            ("*", "anything", true),
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "a", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*c", "abc", true),
+            ("a*c", "ac", true),
+            ("a*c", "a", false),
+            ("ab*bc", "abc", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("**", "x", true),
+            ("a?c", "abc", false),
+            ("a?c", "a?c", true),
+            ("[ab]", "a", false),
+            ("[ab]", "[ab]", true),
+            ("a\\*", "a\\b", true),
+            ("}%*", "}%7D", true),
+            ("%7D", "}", false),
+        ];
+        for (pattern, name, expected) in cases {
+            let found = Pattern::new("n*s", pattern)
+                .expect("a valid pattern")
+                .name_of(&lock(name));
+            let expected = expected.then(|| Name::new(name).expect("a valid name"));
+            assert_eq!(found, expected, "{pattern:?} and {name:?}");
+        }
+    }
+
+    #[test]
+    fn the_glob_takes_only_the_stars_of_the_pattern_for_stars() {
+        let pattern = Pattern::new("n*s", "a*[?]}").expect("a valid pattern");
+        assert_eq!(pattern.glob(), "{n\\*s:a*\\[\\?\\]%7D}:lock");
+    }
+
+    #[test]
+    fn other_namespaces_and_bad_patterns_are_refused() {
+        let pattern = Pattern::new("ns", "*").expect("a valid pattern");
+        assert_eq!(pattern.name_of("{ns2:x}:lock"), None);
+        assert_eq!(pattern.name_of("{ns:x}:token"), None);
+        assert!(Pattern::new("ns", "").is_err());
+        assert!(Pattern::new("", "x").is_err());
+        assert!(Pattern::new("ns", &"x".repeat(513)).is_err());
+    }
+}

@@ -1,0 +1,341 @@
+//! What happens to lines and lists that a random sequence has no time for, or that the model
+//! cannot be brought to: half of a line lost, a full line, a user who may not publish.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use leasehold::protocol::{
+    Claim, ClientId, Command, Counter, Inspected, LeaseId, LockKey, Op, Pattern, Push, Reply,
+};
+use leasehold::{Error, MemoryServer, Name};
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::real::{Listener, Real};
+use crate::samples::{
+    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release, inspect, key, list, release, wait,
+};
+
+const MOST_WAITERS: u32 = 65_536;
+const LIMIT: Duration = Duration::from_secs(10);
+
+async fn run<const N: usize>(real: &mut Real, commands: [Command; N]) -> Vec<Reply> {
+    let answer = real.run(&batch(commands)).await.expect("it is answered");
+    let replies: Result<Vec<Reply>, Error> = answer.replies.into_iter().collect();
+    replies.expect("nothing is refused")
+}
+
+fn place(reply: &Reply) -> Option<u32> {
+    let Reply::Busy { place, .. } = reply else {
+        panic!("it is busy: {reply:?}");
+    };
+    place.map(NonZeroU32::get)
+}
+
+fn seen(reply: &Reply) -> &Inspected {
+    let Reply::Inspected(seen) = reply else {
+        panic!("it was inspected: {reply:?}");
+    };
+    seen
+}
+
+/// Which lease has the lock.
+async fn holder(real: &mut Real, key: &LockKey) -> Option<u128> {
+    let value = real.admin.string(&["GET", &key.lock()]).await?;
+    let lease: LeaseId = value[..32].parse().expect("it is a lease id");
+    Some(lease.0)
+}
+
+/// Lease 1 has the lock, 2, 3 and 4 wait.
+async fn lined_up(real: &mut Real, key: &LockKey) {
+    let replies = run(real, [1, 2, 3, 4].map(|lease| wait(key, lease))).await;
+    assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
+    let places: Vec<_> = replies[1..].iter().map(place).collect();
+    assert_eq!(places, [Some(1), Some(2), Some(3)]);
+}
+
+/// Finds a script that takes those without the score for alive, or that puts who comes back last.
+#[tokio::test]
+async fn without_the_key_that_says_who_is_alive_all_are_dead_until_they_ask_again() {
+    let mut real = Real::start().await;
+    let key = key("no alive");
+    lined_up(&mut real, &key).await;
+    assert_eq!(real.admin.int(&["DEL", &key.alive()]).await, 1);
+    let replies = run(&mut real, [inspect(&key), wait(&key, 3), inspect(&key)]).await;
+    assert_eq!(
+        (seen(&replies[0]).waiting, seen(&replies[0]).line.len()),
+        (0, 0)
+    );
+    // It keeps its place behind one who is not known to be alive.
+    assert_eq!(place(&replies[1]), Some(2));
+    assert_eq!(
+        (seen(&replies[2]).waiting, seen(&replies[2]).line.len()),
+        (1, 1)
+    );
+    let replies = run(&mut real, [release(&key, 1), wait(&key, 2)]).await;
+    assert_eq!(replies[0], Reply::Released);
+    assert_eq!(holder(&mut real, &key).await, Some(3), "the first was dead");
+    // The dead before it was dropped, the one behind not yet.
+    assert_eq!(place(&replies[1]), Some(2));
+    assert_eq!(real.admin.int(&["DEL", &key.alive()]).await, 1);
+    run(&mut real, [release(&key, 3)]).await;
+    let left = real.dump().await.keys;
+    assert_eq!(left.keys().collect::<Vec<_>>(), [&key.token()]);
+}
+
+/// Finds a script that serves those who have no place, or leaves them for ever.
+#[tokio::test]
+async fn without_the_queue_nobody_waits_until_they_ask_again() {
+    let mut real = Real::start().await;
+    let key = key("no queue");
+    lined_up(&mut real, &key).await;
+    assert_eq!(real.admin.int(&["DEL", &key.queue()]).await, 1);
+    let replies = run(&mut real, [release(&key, 1), wait(&key, 4), wait(&key, 3)]).await;
+    assert_eq!(replies[0], Reply::Released);
+    assert!(matches!(replies[1], Reply::Held(_)), "{replies:?}");
+    assert_eq!(place(&replies[2]), Some(1));
+    run(&mut real, [release(&key, 4)]).await;
+    assert_eq!(holder(&mut real, &key).await, Some(3));
+    // What is left of 2 and 4 goes with the key, which expires, or with them.
+    assert!(real.admin.int(&["PTTL", &key.alive()]).await > 0);
+    for (lease, left) in [(3, 1), (2, 1), (4, 0)] {
+        run(&mut real, [release(&key, lease)]).await;
+        assert_eq!(real.admin.int(&["EXISTS", &key.alive()]).await, left);
+    }
+}
+
+/// Finds a limit that is off by one, that turns away who is in line, or that nothing frees.
+#[tokio::test]
+async fn a_full_line_takes_nobody_more() {
+    const FILL: &str = "
+      for i = 1, tonumber(ARGV[1]) do
+        local member = string.format('%032x:%016x:12000:0:l:somebody', i + 1000, 7)
+        redis.call('ZADD', KEYS[1], i, member)
+        redis.call('ZADD', KEYS[2], ARGV[2], member)
+      end";
+    let mut real = Real::start().await;
+    let key = key("full");
+    run(&mut real, [wait(&key, 1)]).await;
+    let live_until = (real.time().await + Duration::from_secs(600)).millis();
+    let (queue, alive) = (key.queue(), key.alive());
+    let (count, until) = ((MOST_WAITERS - 1).to_string(), live_until.to_string());
+    let fill = ["EVAL", FILL, "2", &queue, &alive, &count, &until];
+    real.admin.command(&fill).await;
+
+    let ask = [2, 3, 2].map(|lease| wait(&key, lease));
+    let replies = run(&mut real, ask).await;
+    assert_eq!(place(&replies[0]), Some(MOST_WAITERS));
+    let refused = Reply::Full {
+        waiting: MOST_WAITERS,
+    };
+    assert_eq!(replies[1], refused);
+    assert_eq!(place(&replies[2]), Some(MOST_WAITERS));
+    let tries = Command::Acquire(acquire(&key, 3, Counter::Dense));
+    let replies = run(&mut real, [tries, inspect(&key)]).await;
+    assert_eq!(place(&replies[0]), None);
+    let looked = seen(&replies[1]);
+    assert_eq!((looked.waiting, looked.line.len()), (MOST_WAITERS, 100));
+
+    // A handoff makes room for one, a death for one more.
+    let replies = run(&mut real, [release(&key, 1), wait(&key, 3), wait(&key, 4)]).await;
+    assert_eq!(place(&replies[1]), Some(MOST_WAITERS));
+    assert_eq!(replies[2], refused);
+    assert_eq!(holder(&mut real, &key).await, Some(1_001));
+    let dying = format!("{:032x}:{:016x}:12000:0:l:somebody", 1_500, 7);
+    real.admin.int(&["ZADD", &alive, "1", &dying]).await;
+    let replies = run(&mut real, [wait(&key, 4), wait(&key, 5)]).await;
+    assert_eq!(place(&replies[0]), Some(MOST_WAITERS));
+    assert_eq!(replies[1], refused);
+}
+
+/// Finds a script that fails for want of the right, or that believes that it was heard.
+#[tokio::test]
+async fn who_may_not_publish_hands_over_for_three_seconds() {
+    let mut real = Real::start().await;
+    let key = key("mute");
+    let mut listener = Listener::connect(&real.server, ClientId(2)).await;
+    listener.listen(true).await;
+    let user = [
+        "ACL",
+        "SETUSER",
+        "mute",
+        "on",
+        "nopass",
+        "~*",
+        "+@all",
+        "resetchannels",
+    ];
+    real.admin.ok(&user).await;
+
+    // The control: who may publish is heard, and the grant is for the whole window.
+    lined_up(&mut real, &key).await;
+    run(&mut real, [release(&key, 1)]).await;
+    assert_eq!(holder(&mut real, &key).await, Some(2));
+    assert!(real.admin.int(&["PTTL", &key.lock()]).await > 9_000);
+    let pushes = listener.pushes().await.expect("they are messages");
+    assert!(matches!(pushes[..], [Push::Granted { .. }]), "{pushes:?}");
+
+    real.admin.ok(&["AUTH", "mute", "any"]).await;
+    run(&mut real, [wait(&key, 5), release(&key, 2)]).await;
+    assert_eq!(holder(&mut real, &key).await, Some(3));
+    assert!((1..=3_000).contains(&real.admin.int(&["PTTL", &key.lock()]).await));
+    let again = [
+        release(&key, 3),
+        wait(&key, 2),
+        release(&key, 4),
+        release(&key, 5),
+    ];
+    run(&mut real, again).await;
+    assert_eq!(holder(&mut real, &key).await, Some(2), "it is the next");
+    assert!((1..=3_000).contains(&real.admin.int(&["PTTL", &key.lock()]).await));
+    let freed = run(&mut real, [force_release(&key)]).await;
+    assert!(
+        matches!(freed[0], Reply::ForceReleased(Some(_))),
+        "{freed:?}"
+    );
+    assert_eq!(listener.pushes().await, Ok(vec![]));
+}
+
+/// A message that the server believes to have reached nobody does reach those who listen at a
+/// replica, or at another node of a cluster. Finds a grant that promises them more than it gave.
+#[tokio::test]
+async fn a_grant_never_promises_more_than_the_lock_has() {
+    let mut real = Real::start().await;
+    let key = key("replicated");
+    let replica = RedisServer::config().replica_of(&real.server).start().await;
+    let mut listener = Listener::connect(&replica, ClientId(2)).await;
+    listener.listen(true).await;
+    let mut admin = Admin::connect(&replica).await;
+    eventually(LIMIT, "the link to the primary", async || {
+        let status = admin.info("replication", "master_link_status").await;
+        status.as_deref() == Some("up")
+    })
+    .await;
+    lined_up(&mut real, &key).await;
+    run(&mut real, [release(&key, 1)]).await;
+    let lock = real.dump().await.keys[&key.lock()].clone();
+    let pushes = eventually(LIMIT, "the message at the replica", async || {
+        let pushes = listener.pushes().await.expect("they are messages");
+        Some(pushes).filter(|pushes| !pushes.is_empty())
+    })
+    .await;
+    let [Push::Granted { held, .. }] = pushes[..] else {
+        panic!("a grant: {pushes:?}");
+    };
+    assert!(
+        Some(held.expires.millis()) <= lock.expires,
+        "it is told {held:?}, and has {lock:?}"
+    );
+}
+
+/// A walk in many steps, and the model's in one, tell the same; other namespaces' and other
+/// kinds of keys do not show. Finds a cursor that is lost and a pattern that is too narrow.
+#[tokio::test]
+async fn a_walk_tells_what_is_held() {
+    let mut real = Real::start().await;
+    let mut model = MemoryServer::new();
+    let keys: Vec<LockKey> = (0..3_500)
+        .map(|number| key(&format!("orders/{}*}}/{number}", number % 7)))
+        .collect();
+    for some in keys.chunks(500) {
+        let take = |key: &LockKey| Command::Acquire(acquire(key, 1, FLOOR));
+        let take = batch(some.iter().map(take));
+        let now = real.run(&take).await.expect("it is answered").time;
+        model.execute(now, &take);
+    }
+    for other in [
+        "{di[ff%7Der%3Aen*tial%25:orders}:token",
+        "{di[ff:orders/0*}:lock",
+        "orders",
+    ] {
+        real.admin.ok(&["SET", other, "x"]).await;
+    }
+    let now = real.time().await;
+    for (pattern, count) in [
+        ("*", 3_500),
+        ("orders/3**/*", 500),
+        ("orders/3*}/*", 500),
+        ("orders/3%7D/*", 0),
+        ("*/3499", 1),
+        ("orders/?*", 0),
+    ] {
+        let (mut cursor, mut steps, mut found) = (0, 0, BTreeSet::new());
+        loop {
+            let (next, names) = step(&real.run(&walk(pattern, cursor)).await.expect("an answer"));
+            found.extend(names);
+            steps += 1;
+            assert!(steps < 100, "a walk that does not end");
+            let Some(next) = next else { break };
+            cursor = next;
+        }
+        assert!(steps > 2, "it was not in steps");
+        let (rest, ours) = step(&model.execute(now, &walk(pattern, 0)));
+        assert_eq!((rest, ours.len()), (None, count), "{pattern:?}");
+        assert_eq!(found, ours.into_iter().collect(), "{pattern:?}");
+    }
+}
+
+fn walk(pattern: &str, cursor: u64) -> Vec<Op> {
+    let pattern = Pattern::new(NAMESPACE, pattern).expect("a valid pattern");
+    batch([Command::List { pattern, cursor }])
+}
+
+fn step(answer: &leasehold::protocol::BatchReply) -> (Option<u64>, Vec<Name>) {
+    let [Ok(Reply::Listed { cursor, names })] = &answer.replies[..] else {
+        panic!("a step of a list: {answer:?}");
+    };
+    (*cursor, names.clone())
+}
+
+/// The line goes by itself when nobody asks any more: a minute after the last one's window.
+#[tokio::test]
+async fn a_line_that_nobody_asks_in_expires() {
+    let mut real = Real::start().await;
+    let key = key("forgotten");
+    let answer = real
+        .run(&batch([1, 2].map(|lease| wait(&key, lease))))
+        .await;
+    let now = answer.expect("it is answered").time;
+    let kept = (now + WINDOW + Duration::from_secs(60)).millis();
+    let ends = real.dump().await.keys;
+    for set in [key.queue(), key.alive()] {
+        assert_eq!(ends[&set].expires, Some(kept));
+    }
+    // The later time counts, also if it is an earlier one.
+    let short = Duration::from_millis(1_500);
+    let Command::Acquire(mut ask) = wait(&key, 3) else {
+        unreachable!("it waits by an acquisition");
+    };
+    ask.claim = Claim {
+        window: short,
+        ..ask.claim
+    };
+    let answer = real.run(&batch([Command::Acquire(ask)])).await;
+    let now = answer.expect("it is answered").time;
+    let kept = (now + short + Duration::from_secs(60)).millis();
+    assert_eq!(real.dump().await.keys[&key.alive()].expires, Some(kept));
+}
+
+/// What a user of the list is not to meet: a cursor of another walk is no error, and a list
+/// beside other operations takes none of their keys.
+#[tokio::test]
+async fn a_list_amid_other_operations_has_no_keys() {
+    let mut real = Real::start().await;
+    let (first, second) = (key("first"), key("second"));
+    let commands = [
+        list(),
+        wait(&first, 1),
+        list(),
+        wait(&second, 2),
+        release(&first, 1),
+        list(),
+    ];
+    let replies = run(&mut real, commands).await;
+    let names = |reply: &Reply| match reply {
+        Reply::Listed { names, .. } => names.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        other => panic!("a list: {other:?}"),
+    };
+    assert_eq!(names(&replies[0]), [""; 0]);
+    assert_eq!(names(&replies[2]), ["first"]);
+    assert_eq!(names(&replies[5]), ["second"]);
+}

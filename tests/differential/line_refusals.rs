@@ -1,0 +1,172 @@
+//! Keys of the line that hold what is not a line's: each operation that needs the line is refused
+//! and names the key, and a lock is freed and renewed all the same.
+
+use leasehold::protocol::{Command, Counter, LockKey, Reply};
+use leasehold::{ErrorKind, Owner};
+use leasehold_tests::Resp;
+
+use crate::real::Real;
+use crate::refusals::{assert_refused, run_amid_others};
+use crate::samples::{acquire, batch, force_release, inspect, key, release, renew, wait};
+
+const MEMBER: &str = "000000000000000000000000000000aa:00000000000000aa:12000:0:l:x";
+
+/// What a key of the line is not to hold.
+async fn spoil(real: &mut Real, key: &str, kind: &str) {
+    let command: &[&str] = match kind {
+        "string" => &["SET", key, "x"],
+        "list" => &["RPUSH", key, "x"],
+        "set" => &["SADD", key, "x"],
+        other => panic!("no such kind: {other}"),
+    };
+    let done = real.admin.command(command).await;
+    assert!(!matches!(done, Resp::Error(_)), "{done:?}");
+}
+
+/// Someone else may or may not be in line before, in the other key.
+async fn with_a_waiter(real: &mut Real, key: &LockKey, spoilt: &str) {
+    for set in [key.queue(), key.alive()] {
+        if set != spoilt {
+            real.admin
+                .int(&["ZADD", &set, "9007199254740991", MEMBER])
+                .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_the_line_of_another_type_is_named() {
+    let mut real = Real::start().await;
+    for kind in ["string", "list", "set"] {
+        for (name, waiter) in [("alone", false), ("with a waiter", true)] {
+            let key = key(name);
+            for spoilt in [key.queue(), key.alive()] {
+                real.admin.flushall().await;
+                let take = batch([wait(&key, 1)]);
+                real.run(&take).await.expect("it is answered");
+                spoil(&mut real, &spoilt, kind).await;
+                if waiter {
+                    with_a_waiter(&mut real, &key, &spoilt).await;
+                }
+                let commands = vec![wait(&key, 2), inspect(&key), release(&key, 3)];
+                let replies = run_amid_others(&mut real, commands).await;
+                for reply in [&replies[0], &replies[2]] {
+                    assert_refused(reply, ErrorKind::WrongType, &spoilt);
+                }
+                assert_refused(&replies[1], ErrorKind::WrongType, &spoilt);
+                frees_all_the_same(&mut real, &key).await;
+            }
+        }
+    }
+}
+
+/// Renewals, retries, tries and the releases of a lock that is held do not need the line.
+async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
+    let tries = Command::Acquire(acquire(key, 2, Counter::Dense));
+    let commands = [wait(key, 1), renew(key, 1), tries, release(key, 1)];
+    let answer = real.run(&batch(commands)).await.expect("it is answered");
+    let replies = answer.replies;
+    assert!(matches!(replies[0], Ok(Reply::Held(_))), "{replies:?}");
+    assert!(
+        matches!(replies[1], Ok(Reply::Renewed { .. })),
+        "{replies:?}"
+    );
+    assert!(
+        matches!(replies[2], Ok(Reply::Busy { place: None, .. })),
+        "{replies:?}"
+    );
+    assert_eq!(replies[3], Ok(Reply::Released));
+    assert_eq!(real.admin.int(&["EXISTS", &key.lock()]).await, 0);
+    let answer = real.run(&batch([force_release(key)])).await;
+    assert_eq!(
+        answer.expect("it is answered").replies,
+        [Ok(Reply::ForceReleased(None))]
+    );
+}
+
+/// Finds a script that takes junk for a claim, or that keeps a lock held because of junk.
+#[tokio::test]
+async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
+    let mut real = Real::start().await;
+    let key = key("junk");
+    let (id, client) = ("0".repeat(32), "0".repeat(16));
+    let junk = [
+        String::new(),
+        "junk".to_owned(),
+        format!("{id}:{client}:12000:0:l:"),
+        format!("{id}:{client}:12000:0:x:x"),
+        format!("{id}:{client}:12000:-1:l:x"),
+        format!("{id}:{client}:1.5:0:l:x"),
+        format!("{id}:{client}::0:l:x"),
+        format!("{id}0:{client}:12000:0:l:x"),
+        format!("{id}:0{client}:12000:0:l:x"),
+        format!("{}:{client}:12000:0:l:x", "g".repeat(32)),
+    ];
+    for member in junk {
+        for force in [false, true] {
+            real.admin.flushall().await;
+            real.run(&batch([wait(&key, 1)]))
+                .await
+                .expect("it is answered");
+            for set in [key.queue(), key.alive()] {
+                real.admin
+                    .int(&["ZADD", &set, "9007199254740991", &member])
+                    .await;
+            }
+            let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
+            assert_refused(&replies[0], ErrorKind::WrongType, &key.queue());
+            let free = if force {
+                force_release(&key)
+            } else {
+                release(&key, 1)
+            };
+            let answer = real.run(&batch([free])).await.expect("it is answered");
+            assert!(answer.replies[0].is_ok(), "{answer:?}");
+            assert_eq!(
+                real.admin.int(&["EXISTS", &key.lock()]).await,
+                0,
+                "{member:?}"
+            );
+            let replies = run_amid_others(&mut real, vec![wait(&key, 1)]).await;
+            assert_refused(&replies[0], ErrorKind::WrongType, &key.queue());
+            // Once it counts as dead, it is in nobody's way.
+            real.admin.int(&["ZADD", &key.alive(), "1", &member]).await;
+            let answer = real
+                .run(&batch([wait(&key, 1)]))
+                .await
+                .expect("it is answered");
+            assert!(
+                matches!(answer.replies[0], Ok(Reply::Held(_))),
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+/// Finds a script that takes the lock over, tells the former self, and then says that it failed.
+#[tokio::test]
+async fn a_reclaim_that_is_refused_takes_nothing() {
+    let mut real = Real::start().await;
+    let key = key("reclaimed");
+    let owner = Owner::reclaimable("job").expect("a valid owner");
+    let take = |lease| {
+        let mut acquire = acquire(&key, lease, Counter::Dense);
+        acquire.claim.owner = owner.clone();
+        Command::Acquire(acquire)
+    };
+    for spoilt in [key.queue(), key.alive()] {
+        real.admin.flushall().await;
+        real.run(&batch([take(1)])).await.expect("it is answered");
+        spoil(&mut real, &spoilt, "string").await;
+        let before = real.dump().await.keys;
+        let answer = real.run(&batch([take(2)])).await.expect("it is answered");
+        let after = real.dump().await.keys;
+        match &answer.replies[0] {
+            Ok(reply) => assert!(matches!(reply, Reply::Held(_)), "{reply:?}"),
+            refused => {
+                assert_refused(refused, ErrorKind::WrongType, &spoilt);
+                assert_eq!(after, before, "it was refused, and done all the same");
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Models that are wrong on purpose.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use leasehold::protocol::{
+    Acquire, Claim, ClientId, Command, Counter, Held, LockKey, Op, Pattern, Push, Reply,
+};
+use leasehold::time::ServerTime;
+use leasehold::{Error, FencingToken, MemoryServer, Owner};
+
+use super::{Model, claim, former_token};
+use crate::samples::{self, FLOOR, NAMESPACE};
+
+/// What is wrong with a model.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Flaw {
+    Nothing,
+    /// A renewal of a free lock takes it.
+    RenewalTakesGone,
+    /// Tokens just count.
+    NoClockFloor,
+    /// `not_after` is not looked at.
+    ActsLate,
+    /// Anybody's release frees the lock.
+    ReleasesForOthers,
+    /// A retry of an acquisition gets a new token.
+    RetryTakesNewToken,
+    /// A reclaim keeps its former self's token.
+    ReclaimKeepsToken,
+    /// A renewal says that it extended the lock, and does not.
+    ForgetsRenewals,
+    /// A release says that it freed the lock, and does not.
+    KeepsReleased,
+    /// The last who came is served first.
+    LastComesFirst,
+    /// The lock is handed to those who died in line.
+    ServesTheDead,
+    /// Who asks again goes to the end of the line.
+    ReaskLosesPlace,
+    /// A free lock goes to who asks, and not to who waits for it.
+    Overtakes,
+    /// A grant is told with the token of the tenure before.
+    GrantKeepsToken,
+    /// A grant that reached nobody blocks the lock as long as one that did.
+    UnheardKeepsWindow,
+    /// Who waits and releases stays in line.
+    ReleaseStaysInLine,
+    /// Who is handed a free lock by a stranger's release is not.
+    StrangersReleaseHandsNothingOn,
+    /// The holder is not told of a release by force.
+    SilentRevocation,
+    /// The former self is not told of a reclaim.
+    SilentReclaim,
+    /// Those who are not subscribed are told too.
+    TellsEverybody,
+    /// Those who died in line count as waiting.
+    CountsTheDead,
+    /// A place in line is told from 0.
+    CountsPlacesFromNone,
+    /// A list is of all names.
+    ListsEverything,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Flaw; 22] = [
+        Flaw::RenewalTakesGone,
+        Flaw::NoClockFloor,
+        Flaw::ActsLate,
+        Flaw::ReleasesForOthers,
+        Flaw::RetryTakesNewToken,
+        Flaw::ReclaimKeepsToken,
+        Flaw::ForgetsRenewals,
+        Flaw::KeepsReleased,
+        Flaw::LastComesFirst,
+        Flaw::ServesTheDead,
+        Flaw::ReaskLosesPlace,
+        Flaw::Overtakes,
+        Flaw::GrantKeepsToken,
+        Flaw::UnheardKeepsWindow,
+        Flaw::ReleaseStaysInLine,
+        Flaw::StrangersReleaseHandsNothingOn,
+        Flaw::SilentRevocation,
+        Flaw::SilentReclaim,
+        Flaw::TellsEverybody,
+        Flaw::CountsTheDead,
+        Flaw::CountsPlacesFromNone,
+        Flaw::ListsEverything,
+    ];
+
+    /// What the difference is told with.
+    pub(crate) fn shows(self) -> &'static str {
+        match self {
+            Self::SilentRevocation
+            | Self::SilentReclaim
+            | Self::TellsEverybody
+            | Self::GrantKeepsToken => "the pushes: the real ones",
+            _ => "the model",
+        }
+    }
+
+    /// Whether what the memory pushes is told; it may be changed.
+    pub(super) fn lets_through(self, push: &mut Push, is_listening: bool) -> bool {
+        match (self, push) {
+            (Self::SilentRevocation, Push::Revoked { .. })
+            | (Self::SilentReclaim, Push::Superseded { .. }) => false,
+            (Self::UnheardKeepsWindow, _) => is_listening,
+            (Self::GrantKeepsToken, Push::Granted { held, .. }) => {
+                let former = FencingToken::new(held.token.get() - 1);
+                held.token = former.unwrap_or(held.token);
+                true
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn flawed(&mut self, now: ServerTime, op: &Op) -> Result<Reply, Error> {
+        let mut op = op.clone();
+        if self.flaw == Flaw::ActsLate {
+            op.not_after = now;
+        }
+        let before = self.memory.clone();
+        if now <= op.not_after {
+            self.mislead(now, &mut op.command);
+        }
+        let reply = self.one(now, op.clone());
+        if now > op.not_after {
+            return reply;
+        }
+        self.spoil(now, &op, reply, before)
+    }
+
+    /// Changes what is asked, or what it will find.
+    fn mislead(&mut self, now: ServerTime, command: &mut Command) {
+        let holder = command.key().and_then(|key| self.lease_of(now, key));
+        let frees = match &*command {
+            Command::Release { claim, .. } => holder == Some(claim.lease),
+            _ => holder.is_some(),
+        };
+        match (&mut *command, self.flaw) {
+            (Command::Acquire(acquire), Flaw::NoClockFloor) => {
+                acquire.claim.counter = Counter::Dense;
+            }
+            (Command::Acquire(acquire), Flaw::RetryTakesNewToken) => {
+                let own = acquire.claim.lease.to_string();
+                let lock = self.memory.lock_value(now, &acquire.key);
+                if lock.is_some_and(|(value, _)| value.starts_with(&own)) {
+                    self.memory.delete(&acquire.key);
+                }
+            }
+            (Command::Acquire(acquire), Flaw::ReaskLosesPlace) if acquire.waits => {
+                let (key, claim) = (acquire.key.clone(), &acquire.claim);
+                if self
+                    .lease_of(now, &key)
+                    .is_some_and(|lease| lease != claim.lease)
+                {
+                    self.leave(now, &key, claim);
+                }
+            }
+            (
+                Command::Release { key, .. } | Command::ForceRelease { key },
+                Flaw::LastComesFirst,
+            ) if frees => {
+                let (key, line) = (key.clone(), self.line(now, key));
+                let others = line.iter().rev().skip(1).map(|place| claim(&place.member));
+                for other in others.collect::<Vec<_>>() {
+                    self.leave(now, &key, &other);
+                }
+            }
+            (Command::Release { key, .. } | Command::ForceRelease { key }, Flaw::ServesTheDead) => {
+                let key = key.clone();
+                let dead = self
+                    .line(now, &key)
+                    .into_iter()
+                    .filter(|place| place.is_dead(now));
+                for place in dead.collect::<Vec<_>>() {
+                    self.revive(now, &key, claim(&place.member));
+                }
+            }
+            (Command::List { pattern, .. }, Flaw::ListsEverything) => {
+                *pattern = Pattern::new(NAMESPACE, "*").expect("a valid pattern");
+            }
+            (_, Flaw::UnheardKeepsWindow | Flaw::TellsEverybody) => {
+                self.tell_everybody(now, command);
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes what came of it.
+    fn spoil(
+        &mut self,
+        now: ServerTime,
+        op: &Op,
+        reply: Result<Reply, Error>,
+        before: MemoryServer,
+    ) -> Result<Reply, Error> {
+        let reply = reply?;
+        match (self.flaw, &op.command, &reply) {
+            (Flaw::RenewalTakesGone, Command::Renew { .. }, Reply::Gone) => self.take_gone(now, op),
+            (Flaw::ReleasesForOthers, Command::Release { key, .. }, Reply::Taken) => {
+                self.memory.delete(key);
+                Ok(Reply::Released)
+            }
+            (Flaw::ReclaimKeepsToken, Command::Acquire(acquire), Reply::Held(held)) => {
+                let token = former_token(&before, now, &acquire.key).unwrap_or(held.token);
+                Ok(Reply::Held(Held { token, ..*held }))
+            }
+            (Flaw::Overtakes, Command::Acquire(acquire), Reply::Busy { .. })
+                if before.lock_value(now, &acquire.key).is_none() =>
+            {
+                let token = former_token(&self.memory, now, &acquire.key);
+                let token = token.expect("it was handed on");
+                let expires = now + acquire.ttl;
+                Ok(Reply::Held(Held { token, expires }))
+            }
+            (Flaw::CountsPlacesFromNone, _, Reply::Busy { expires, place }) => Ok(Reply::Busy {
+                expires: *expires,
+                place: place.and_then(|place| (place.get() - 1).try_into().ok()),
+            }),
+            (Flaw::CountsTheDead, Command::Inspect { key }, Reply::Inspected(seen)) => {
+                let mut seen = seen.clone();
+                let all = self.line(now, key).len();
+                seen.waiting = u32::try_from(all).expect("few wait");
+                Ok(Reply::Inspected(seen))
+            }
+            (Flaw::ForgetsRenewals, Command::Renew { .. }, Reply::Renewed { .. })
+            | (Flaw::KeepsReleased, Command::Release { .. }, Reply::Released)
+            | (Flaw::ReleaseStaysInLine, Command::Release { .. }, Reply::Taken)
+            | (Flaw::StrangersReleaseHandsNothingOn, Command::Release { .. }, Reply::Gone) => {
+                self.memory = before;
+                Ok(reply)
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    fn take_gone(&mut self, now: ServerTime, op: &Op) -> Result<Reply, Error> {
+        let Command::Renew {
+            key, lease, ttl, ..
+        } = &op.command
+        else {
+            return Ok(Reply::Gone);
+        };
+        let claim = Claim {
+            lease: *lease,
+            client: ClientId(1),
+            owner: Owner::labelled("renewal").expect("a valid label"),
+            counter: FLOOR,
+            window: Duration::from_secs(12),
+        };
+        let command = Command::Acquire(Acquire {
+            key: key.clone(),
+            claim,
+            ttl: *ttl,
+            waits: false,
+        });
+        let not_after = op.not_after;
+        match self.one(now, Op { command, not_after })? {
+            Reply::Held(Held { expires, .. }) => Ok(Reply::Renewed { expires }),
+            other => Ok(other),
+        }
+    }
+
+    /// A claim leaves the line of a lock that somebody has; on a free lock it would hand it on.
+    fn leave(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) {
+        let holder = self.lease_of(now, key);
+        if holder.is_some_and(|holder| holder != claim.lease) {
+            let (key, claim) = (key.clone(), claim.clone());
+            let leave = Command::Release { key, claim };
+            self.memory.execute(now, &samples::batch([leave]));
+        }
+    }
+
+    /// Somebody in line asks again, unless that would take the lock.
+    fn revive(&mut self, now: ServerTime, key: &LockKey, claim: Claim) {
+        let mut tried = self.memory.clone();
+        let ask = Command::Acquire(Acquire {
+            key: key.clone(),
+            claim,
+            ttl: Duration::from_secs(60),
+            waits: true,
+        });
+        let answer = tried.execute(now, &samples::batch([ask]));
+        if matches!(answer.replies[..], [Ok(Reply::Busy { .. })]) {
+            self.memory = tried;
+        }
+    }
+
+    /// Everybody whom the command could concern has subscribed.
+    fn tell_everybody(&mut self, now: ServerTime, command: &Command) {
+        let Some(key) = command.key() else { return };
+        let line = self.line(now, key);
+        let mut clients: BTreeSet<ClientId> = line
+            .iter()
+            .map(|place| claim(&place.member).client)
+            .collect();
+        if let Some((value, _)) = self.memory.lock_value(now, key) {
+            let client = value
+                .split(':')
+                .nth(1)
+                .expect("a lock's value has five parts");
+            let client = u64::from_str_radix(client, 16).expect("a client id is a number");
+            clients.insert(ClientId(client));
+        }
+        for client in clients {
+            self.memory.subscribe(client);
+        }
+    }
+
+    fn one(&mut self, now: ServerTime, op: Op) -> Result<Reply, Error> {
+        let mut answer = self.memory.execute(now, &[op]);
+        answer.replies.pop().expect("one reply to one operation")
+    }
+}

@@ -1,0 +1,300 @@
+//! What clients do.
+
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::Owner;
+use leasehold::protocol::{
+    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern,
+};
+use leasehold::time::ServerTime;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::NameIndex;
+use crate::model::Model;
+use crate::samples::{self, FRACTION, NAMESPACE};
+
+const LABELS: [&str; 4] = ["job", "job:7\0\n}", "::", "🔒"];
+
+/// Some meet several names, some one, some none; what a glob takes for more than itself must not.
+const PATTERNS: [&str; 16] = [
+    "*", "**", "plain", "p*n", "*}*", "}", "%7D", "*7D", "%*", "*:lock", "*\\*", "🔒*[a]", "*?[*",
+    "*\r\n*", "*\0*", "none*",
+];
+
+/// An operation whose `not_after` is still to be computed.
+#[derive(Clone)]
+pub(crate) struct Planned {
+    name: NameIndex,
+    act: Act,
+    not_after: NotAfter,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Acquire {
+        who: Who,
+        ttl: Duration,
+        waits: bool,
+    },
+    /// Of the tenure that the lock has, or of an earlier one.
+    Renew {
+        who: Who,
+        current: bool,
+        ttl: Duration,
+    },
+    Release(Who),
+    ForceRelease,
+    Inspect,
+    List(&'static str),
+}
+
+#[derive(Clone, Debug)]
+enum Who {
+    /// One of the sequence's claims.
+    Known(usize),
+    /// Whoever has the lock then, if anybody has.
+    Holder,
+    /// Whoever is then the first in line, dead or alive, if anybody is.
+    First,
+    /// Whose turn it is then: the first in line who is alive, if anybody is.
+    Next,
+    /// A claim that nobody makes a second time.
+    Stranger(Claim),
+}
+
+#[derive(Copy, Clone, Debug)]
+enum NotAfter {
+    Past,
+    /// So many microseconds after the last look at the clock: late or not, as it happens.
+    Present(u64),
+    Future,
+    Never,
+}
+
+impl Planned {
+    /// The operation at a moment, for what the model then holds.
+    pub(super) fn at(
+        &self,
+        now: ServerTime,
+        names: &[LockKey],
+        claims: &[Claim],
+        model: &Model,
+    ) -> Op {
+        let key = names[self.name % names.len()].clone();
+        let claim = |who: &Who| who.claim(now, &key, claims, model);
+        let command = match &self.act {
+            Act::Acquire { who, ttl, waits } => Command::Acquire(Acquire {
+                claim: claim(who),
+                key,
+                ttl: *ttl,
+                waits: *waits,
+            }),
+            Act::Renew { who, current, ttl } => Command::Renew {
+                token: model
+                    .token_of(now, &key)
+                    .filter(|_| *current)
+                    .unwrap_or_else(samples::first_token),
+                lease: claim(who).lease,
+                key,
+                ttl: *ttl,
+            },
+            Act::Release(who) => Command::Release {
+                claim: claim(who),
+                key,
+            },
+            Act::ForceRelease => Command::ForceRelease { key },
+            Act::Inspect => Command::Inspect { key },
+            Act::List(pattern) => Command::List {
+                pattern: Pattern::new(NAMESPACE, pattern).expect("the tests' patterns are valid"),
+                cursor: 0,
+            },
+        };
+        let not_after = match self.not_after {
+            NotAfter::Past => ServerTime::from_micros(now.as_micros() - 1),
+            NotAfter::Present(micros) => now + Duration::from_micros(micros),
+            NotAfter::Future => now + Duration::from_secs(60),
+            NotAfter::Never => ServerTime::from_micros(u64::MAX),
+        };
+        Op { command, not_after }
+    }
+}
+
+impl Who {
+    fn claim(&self, now: ServerTime, key: &LockKey, claims: &[Claim], model: &Model) -> Claim {
+        let known = claims[0].clone();
+        match self {
+            Self::Known(index) => claims[index % claims.len()].clone(),
+            Self::Stranger(claim) => claim.clone(),
+            Self::First => model.first_in_line(now, key).unwrap_or(known),
+            Self::Next => model.next_in_line(now, key).unwrap_or(known),
+            Self::Holder => {
+                let lease = model.lease_of(now, key).unwrap_or(known.lease);
+                let own = claims.iter().find(|claim| claim.lease == lease);
+                own.cloned().unwrap_or(Claim { lease, ..known })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            act,
+            not_after,
+        } = self;
+        write!(f, "on {name} until {not_after:?}: {act:?}")
+    }
+}
+
+pub(super) fn planned() -> impl Strategy<Value = Planned> {
+    (0..3_usize).prop_flat_map(planned_on)
+}
+
+pub(super) fn planned_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+    let not_after = prop_oneof![
+        14 => Just(NotAfter::Future),
+        1 => Just(NotAfter::Never),
+        1 => (0..=400_u64).prop_map(NotAfter::Present),
+        1 => Just(NotAfter::Past),
+    ];
+    (acts(), not_after).prop_map(move |(act, not_after)| Planned {
+        name,
+        act,
+        not_after,
+    })
+}
+
+/// Somebody asks and waits.
+pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+    (0..6_usize, times()).prop_map(move |(index, ttl)| Planned {
+        name,
+        act: Act::Acquire {
+            who: Who::Known(index),
+            ttl,
+            waits: true,
+        },
+        not_after: NotAfter::Future,
+    })
+}
+
+/// The lock goes on to the next, or would, or the next comes for it.
+pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+    let next = times().prop_map(|ttl| Act::Acquire {
+        who: Who::Next,
+        ttl,
+        waits: true,
+    });
+    let act = prop_oneof![
+        3 => Just(Act::Release(Who::Holder)),
+        1 => who().prop_map(Act::Release),
+        2 => Just(Act::ForceRelease),
+        2 => Just(Act::Inspect),
+        2 => next,
+    ];
+    act.prop_map(move |act| Planned {
+        name,
+        act,
+        not_after: NotAfter::Future,
+    })
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let acquire = (who(), times(), prop::bool::weighted(0.75));
+    prop_oneof![
+        20 => acquire.prop_map(|(who, ttl, waits)| Act::Acquire { who, ttl, waits }),
+        4 => (who(), 0..8_u8, times()).prop_map(|(who, stale, ttl)| Act::Renew {
+            who,
+            current: stale > 0,
+            ttl,
+        }),
+        3 => Just(Act::Release(Who::Holder)),
+        4 => who().prop_map(Act::Release),
+        2 => Just(Act::ForceRelease),
+        4 => Just(Act::Inspect),
+        2 => select(&PATTERNS[..]).prop_map(Act::List),
+    ]
+}
+
+fn who() -> impl Strategy<Value = Who> {
+    prop_oneof![
+        12 => (0..6_usize).prop_map(Who::Known),
+        1 => Just(Who::Holder),
+        1 => Just(Who::First),
+        2 => Just(Who::Next),
+        1 => claims().prop_map(Who::Stranger),
+    ]
+}
+
+/// Of few leases, so that conflicts happen: the same lease by different clients, owners, counters.
+pub(super) fn claims() -> impl Strategy<Value = Claim> {
+    let leases = prop_oneof![
+        Just(1),
+        Just(2),
+        Just(0xa2),
+        Just(u128::MAX),
+        Just(1 << 127),
+        Just(1 << 64)
+    ];
+    let counter = prop_oneof![
+        3 => retentions().prop_map(|retention| Counter::ClockFloor { retention }),
+        2 => Just(Counter::Dense),
+    ];
+    (leases, 0..super::CLIENTS, owners(), counter, windows()).prop_map(
+        |(lease, number, owner, counter, window)| Claim {
+            lease: LeaseId(lease),
+            client: client(number),
+            owner,
+            counter,
+            window,
+        },
+    )
+}
+
+/// One of those that may subscribe.
+pub(crate) fn client(number: usize) -> ClientId {
+    let number = u64::try_from(number + 1).expect("there are few clients");
+    ClientId(number << 60 | 0xc)
+}
+
+fn owners() -> impl Strategy<Value = Owner> {
+    let index = prop_oneof![8 => Just(0), 2 => 1..LABELS.len()];
+    (index, prop::bool::weighted(0.6)).prop_map(|(index, reclaimable)| {
+        let owner = if reclaimable {
+            Owner::reclaimable(LABELS[index])
+        } else {
+            Owner::labelled(LABELS[index])
+        };
+        owner.expect("the tests' labels are valid")
+    })
+}
+
+fn retentions() -> impl Strategy<Value = Duration> {
+    let millis = prop_oneof![
+        2 => 10..=60_u64,
+        3 => 1_000..=10_000_000_u64,
+    ];
+    millis.prop_map(|millis| Duration::from_millis(millis) + FRACTION)
+}
+
+/// Short enough to see the end of, or long; the script is to drop what is less than a millisecond.
+fn times() -> impl Strategy<Value = Duration> {
+    let millis = prop_oneof![
+        2 => 10..=60_u64,
+        3 => 1_000..=10_000_000_u64,
+    ];
+    (millis, 0..1_000_u64)
+        .prop_map(|(millis, micros)| Duration::from_micros(millis * 1_000 + micros))
+}
+
+/// Short enough to die in line, or on either side of what an unheard grant gets and of the longest.
+fn windows() -> impl Strategy<Value = Duration> {
+    let millis = prop_oneof![
+        4 => 8..=40_u64,
+        4 => 2_000..=12_000_u64,
+        1 => 59_000..=70_000_u64,
+    ];
+    millis.prop_map(|millis| Duration::from_millis(millis) + FRACTION)
+}

@@ -1,0 +1,129 @@
+//! Who does not wait any more is not in line any more (I6), whatever the moment.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::Locker;
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::{LIMIT, connect, held, in_line, line, lock, millis, subscribed, waiting};
+
+/// Far below the 2.4 s and more after which the dead are forgotten.
+const SOON: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_leaves_the_line_at_once() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let holder = held(&lock(&one, "x", "holder")).await;
+    let dropped = waiting(&lock(&other, "x", "dropped"));
+    in_line(&mut admin, "x", 1).await;
+    let within = lock(&other, "x", "within");
+    let within = tokio::spawn(async move { within.acquire_within(millis(1_500)).await });
+    in_line(&mut admin, "x", 2).await;
+    let stays = waiting(&lock(&other, "x", "stays"));
+    in_line(&mut admin, "x", 3).await;
+    subscribed(&mut admin, 2).await;
+
+    dropped.abort();
+    let left = async || line(&mut admin, "x").await == ["within", "stays"];
+    eventually(millis(1_000), "the dropped call to leave the line", left).await;
+    let in_time = within.await.expect("no panic").expect("an answer");
+    assert!(in_time.is_none(), "it is held");
+    let left = async || line(&mut admin, "x").await == ["stays"];
+    eventually(SOON, "the timed out call to leave the line", left).await;
+
+    let begin = Instant::now();
+    holder.release().await.expect("it is held");
+    let lease = stays.await.expect("no panic");
+    assert!(begin.elapsed() < millis(1_000), "{:?}", begin.elapsed());
+    lease.release().await.expect("it is held");
+}
+
+/// Numbers that look random: the finaliser of `SplitMix64`.
+fn random(seed: u64, below: u64) -> u64 {
+    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) % below
+}
+
+/// A name that tasks fight for, and what they see of it.
+#[derive(Default)]
+struct Room {
+    occupied: AtomicBool,
+    tokens: Mutex<Vec<u64>>,
+    gave_up: AtomicU64,
+}
+
+impl Room {
+    async fn visit(&self, locker: &Locker, name: &str, seed: u64) {
+        let lock = locker.lock(name).expect("a valid name").ttl(millis(4_000));
+        let patience = Duration::from_micros(random(seed, 30_000));
+        let lease = match random(seed + 1, 3) {
+            0 => tokio::time::timeout(patience, lock.acquire()).await.ok(),
+            1 => lock.acquire_within(patience).await.transpose(),
+            // Whoever waits to the end proves that the line goes on.
+            _ => Some(lock.acquire().await),
+        };
+        let Some(lease) = lease else {
+            self.gave_up.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let lease = match lease {
+            Ok(lease) => lease,
+            // There was no time left to ask.
+            Err(error) if error.is_timeout() => return,
+            Err(error) => panic!("{error}"),
+        };
+        assert!(!self.occupied.swap(true, Ordering::SeqCst), "two in {name}");
+        let token = lease.token().get();
+        self.tokens.lock().expect("not poisoned").push(token);
+        tokio::time::sleep(Duration::from_micros(random(seed + 2, 2_000))).await;
+        assert!(lease.is_valid());
+        self.occupied.store(false, Ordering::SeqCst);
+        match random(seed + 3, 2) {
+            0 => drop(lease),
+            _ => lease.release().await.expect("it is held"),
+        }
+    }
+}
+
+/// Catches places that stay behind, locks that nobody has, and a line that stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_come_and_go_at_random_leave_nothing() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let rooms: Arc<[Room; 3]> = Arc::default();
+    let until = Instant::now() + millis(4_000);
+    let mut tasks = Vec::new();
+    for task in 0..30_u64 {
+        let (locker, rooms) = (connect(&server).await, rooms.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut seed = task << 32;
+            while Instant::now() < until {
+                let room = usize::try_from(random(seed + 9, 3)).expect("one of three");
+                rooms[room].visit(&locker, NAMES[room], seed).await;
+                seed += 10;
+            }
+            locker
+        }));
+    }
+    let mut lockers = Vec::new();
+    for task in tasks {
+        let task = tokio::time::timeout(LIMIT * 3, task).await;
+        lockers.push(task.expect("the line goes on").expect("no panic"));
+    }
+    let empty = async || admin.keys("*}:[lqa]*").await.is_empty();
+    eventually(SOON, "no lock and no place in line to be left", empty).await;
+    for (name, room) in NAMES.iter().zip(rooms.iter()) {
+        let tokens = room.tokens.lock().expect("not poisoned");
+        let gave_up = room.gave_up.load(Ordering::Relaxed);
+        println!("{name}: {} visits, {gave_up} gave up", tokens.len());
+        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(tokens.len() > 50 && gave_up > 50, "too few to say anything");
+    }
+}

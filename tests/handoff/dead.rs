@@ -1,0 +1,145 @@
+//! Those who die, or stand still, delay the others by a bounded time and change no order.
+//!
+//! They are about delays of seconds, so they run side by side.
+
+use std::time::Duration;
+
+use leasehold_tests::{Admin, RedisServer};
+
+use crate::processes::{Granted, Process, Then, by_token, longest_gap, now};
+use crate::{LIMIT, SLACK, connect, held, in_line, line, lock, millis, subscribed};
+
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_secs(2);
+/// How long a claim counts as alive after it asked, and has to take a lock up.
+const LONG_WINDOW: Duration = Duration::from_secs(12);
+const SHORT_WINDOW: Duration = Duration::from_millis(2_400);
+/// How long it has to take the lock up if its connection is closed.
+const UNHEARD: Duration = Duration::from_secs(3);
+/// When the others look at the latest.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_dead_delay_the_others_by_a_bounded_time() {
+    tokio::join!(
+        a_killed_holder(),
+        a_killed_head(),
+        a_killed_half(LONG, LONG_WINDOW + UNHEARD),
+        a_killed_half(SHORT, SHORT_WINDOW * 2),
+        a_stopped_head(LONG, LONG_WINDOW),
+        a_stopped_head(SHORT, SHORT_WINDOW),
+    );
+}
+
+/// Says how long a delay was, and that it is within its bound.
+fn bounded(what: &str, delay: Duration, bound: Duration) {
+    println!("{what}: delayed by {delay:.1?}, of {bound:?}");
+    assert!(delay <= bound + SLACK, "{what}: {delay:?}, not {bound:?}");
+}
+
+/// The lock expires with its time to live; then the line goes on.
+async fn a_killed_holder() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let ttl = millis(3_000);
+    let mut holder = Process::start(&server, 1).await;
+    holder.ask("holder", "x", ttl, Then::Hold);
+    holder.granted(LIMIT).await;
+    let mut others = Process::start(&server, 3).await;
+    for i in 0..6 {
+        others.ask(&format!("w{i}"), "x", ttl, Then::Pass);
+        in_line(&mut admin, "x", i + 1).await;
+    }
+    let order = line(&mut admin, "x").await;
+    holder.0.kill9();
+    let killed = now();
+    let mut grants = others.grants(6, LIMIT * 2).await;
+    assert_eq!(by_token(&mut grants), order);
+    let delay = grants[0].at.saturating_sub(killed);
+    bounded("a killed holder", delay, ttl);
+    assert!(delay > ttl / 3, "it is not taken from a holder that lives");
+    let gap = longest_gap(&grants);
+    assert!(gap < millis(1_000), "the rest follow at once: {gap:?}");
+}
+
+async fn a_killed_head() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let mut head = Process::start(&server, 1).await;
+    head.ask("head", "x", LONG, Then::Pass);
+    in_line(&mut admin, "x", 1).await;
+    let mut others = Process::start(&server, 2).await;
+    for i in 0..4 {
+        others.ask(&format!("w{i}"), "x", LONG, Then::Pass);
+        in_line(&mut admin, "x", i + 2).await;
+    }
+    subscribed(&mut admin, 4).await;
+    let order = line(&mut admin, "x").await;
+    head.0.kill9();
+    subscribed(&mut admin, 3).await;
+    holder.release().await.expect("it is held");
+    let released = now();
+    let mut grants = others.grants(4, LIMIT * 2).await;
+    assert_eq!(by_token(&mut grants), order[1..]);
+    let delay = grants[0].at.saturating_sub(released);
+    // The others hear nothing of it, and look at their heartbeats.
+    bounded("a killed head", delay, HEARTBEAT);
+    assert!(delay > UNHEARD / 2, "it was given its time: {delay:?}");
+    let gap = longest_gap(&grants);
+    assert!(gap < millis(1_000), "the rest follow at once: {gap:?}");
+}
+
+/// Every other one of twenty: they hold up the others together no longer than one.
+async fn a_killed_half(ttl: Duration, bound: Duration) {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let mut processes = Process::start_all(&server, 2, 10).await;
+    for i in 0..20 {
+        processes[i % 2].ask(&format!("w{i}"), "x", ttl, Then::Pass);
+        in_line(&mut admin, "x", i + 1).await;
+    }
+    subscribed(&mut admin, 21).await;
+    processes[0].0.kill9();
+    holder.release().await.expect("it is held");
+    let released = now();
+    let mut grants = processes[1].grants(10, LIMIT * 4).await;
+    let alive: Vec<_> = (1..20).step_by(2).map(|i| format!("w{i}")).collect();
+    assert_eq!(by_token(&mut grants), alive);
+    let last = grants.last().expect("there are ten");
+    let what = format!("ten of twenty killed, time to live {ttl:?}");
+    bounded(&what, last.at.saturating_sub(released), bound);
+}
+
+/// Its connection is open, so the server believes that it hears.
+async fn a_stopped_head(ttl: Duration, window: Duration) {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let mut head = Process::start(&server, 1).await;
+    head.ask("head", "x", ttl, Then::Pass);
+    in_line(&mut admin, "x", 1).await;
+    let mut others = Process::start(&server, 2).await;
+    for i in 0..4 {
+        others.ask(&format!("w{i}"), "x", ttl, Then::Pass);
+        in_line(&mut admin, "x", i + 2).await;
+    }
+    subscribed(&mut admin, 4).await;
+    head.0.pause();
+    holder.release().await.expect("it is held");
+    let released = now();
+    let mut grants = others.grants(4, LIMIT * 3).await;
+    let expected: Vec<_> = (0..4).map(|i| format!("w{i}")).collect();
+    assert_eq!(by_token(&mut grants), expected);
+    let what = format!("a stopped head, time to live {ttl:?}");
+    bounded(&what, grants[0].at.saturating_sub(released), window);
+
+    // It comes back too late for what it was given, and is served anew.
+    head.0.resume();
+    let late: Granted = head.granted(LIMIT).await;
+    assert!(late.token > grants[3].token, "{late:?} after {grants:?}");
+}

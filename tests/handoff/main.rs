@@ -1,0 +1,90 @@
+//! The line on real servers: who gets the lock next, how soon, and at what cost (I7).
+//!
+//! `cargo test -p leasehold-tests --test handoff -- --nocapture` prints the figures.
+
+mod cancel;
+mod dead;
+mod manage;
+mod order;
+mod processes;
+mod pushes;
+mod script_calls;
+mod told;
+mod traces;
+
+use std::time::Duration;
+
+use leasehold::{Lease, Lock, Locker};
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+/// Long enough for anything that is to happen soon, short enough to fail in.
+const LIMIT: Duration = Duration::from_secs(10);
+/// What a busy machine may add to a time that is promised.
+const SLACK: Duration = Duration::from_secs(2);
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn connect(server: &RedisServer) -> Locker {
+    connect_url(&server.url()).await
+}
+
+async fn connect_url(url: &str) -> Locker {
+    Locker::connect(url)
+        .await
+        .expect("the server can be reached")
+}
+
+fn lock(locker: &Locker, name: &str, label: &str) -> Lock {
+    locker.lock(name).expect("a valid name").owner(label)
+}
+
+/// Takes a lock that is free.
+async fn held(lock: &Lock) -> Lease {
+    let lease = lock.try_acquire().await.expect("an answer");
+    lease.expect("it is free")
+}
+
+/// Waits in line in a task of its own.
+fn waiting(lock: &Lock) -> tokio::task::JoinHandle<Lease> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.acquire().await.expect("its turn comes") })
+}
+
+fn key(name: &str, what: &str) -> String {
+    format!("{{leasehold:{name}}}:{what}")
+}
+
+/// The labels of those who wait, in order, as the server has them.
+async fn line(admin: &mut Admin, name: &str) -> Vec<String> {
+    let queue = key(name, "queue");
+    let leasehold_tests::Resp::Array(claims) = admin.command(&["ZRANGE", &queue, "0", "-1"]).await
+    else {
+        panic!("ZRANGE answers with an array");
+    };
+    let label = |claim: String| claim.splitn(6, ':').last().map(str::to_owned);
+    let claims = claims.iter().filter_map(leasehold_tests::Resp::as_string);
+    claims.filter_map(label).collect()
+}
+
+/// Waits until so many are in line.
+async fn in_line(admin: &mut Admin, name: &str, count: usize) {
+    let queue = key(name, "queue");
+    let what = format!("{count} to be in line");
+    let count = i64::try_from(count).expect("not that many");
+    let are_in_line = async || admin.int(&["ZCARD", &queue]).await == count;
+    eventually(LIMIT * 3, &what, are_in_line).await;
+}
+
+/// Waits until so many lockers have subscribed and proved it.
+async fn subscribed(admin: &mut Admin, count: usize) {
+    let are_subscribed = async || {
+        let list = ["CLIENT", "LIST", "TYPE", "pubsub"];
+        let clients = admin.string(&list).await.unwrap_or_default();
+        // What they ask last, to know that the subscription is made, or still there.
+        let proved = |client: &&str| client.contains("cmd=ping") || client.contains("cmd=pubsub");
+        clients.lines().filter(proved).count() == count
+    };
+    eventually(LIMIT, "all lockers to be subscribed", are_subscribed).await;
+}

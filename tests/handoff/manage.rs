@@ -1,0 +1,244 @@
+//! Reclaiming, freeing by force, looking, holding on, and shutting down.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use leasehold::{Lease, LossReason};
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, subscribed, waiting};
+
+/// Well before the next renewal of a lock with the default time to live of 30 s.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+async fn lost_at_once(lease: &Lease) -> LossReason {
+    let lost = tokio::time::timeout(AT_ONCE, lease.lost()).await;
+    let reason = lost.expect("it is told at once");
+    assert!(!lease.is_valid());
+    reason
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_owner_gets_its_lock_and_its_former_self_is_told() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (former, restarted) = (connect(&server).await, connect(&server).await);
+    let old = held(&lock(&former, "x", "job-7")).await;
+    subscribed(&mut admin, 1).await;
+    let other = waiting(&lock(&former, "x", "other"));
+    in_line(&mut admin, "x", 1).await;
+
+    let begin = Instant::now();
+    let new = lock(&restarted, "x", "job-7").acquire().await;
+    let new = new.expect("it takes its lock over");
+    assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
+    assert!(new.token() > old.token());
+    assert_eq!(lost_at_once(&old).await, LossReason::Superseded);
+    assert_eq!(
+        line(&mut admin, "x").await,
+        ["other"],
+        "who waits, waits on"
+    );
+    new.release().await.expect("it is held");
+    assert!(other.await.expect("no panic").token() > old.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_freed_by_force_goes_to_the_next_and_its_holder_is_told() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let stuck = held(&lock(&one, "x", "stuck")).await;
+    let (first, second) = (lock(&other, "x", "first"), lock(&other, "x", "second"));
+    let first = waiting(&first);
+    in_line(&mut admin, "x", 1).await;
+    let second = waiting(&second);
+    in_line(&mut admin, "x", 2).await;
+    subscribed(&mut admin, 2).await;
+
+    let manager = connect(&server).await;
+    let freed = manager.force_release("x").await.expect("an answer");
+    let freed = freed.expect("it was held");
+    assert_eq!(freed.token, stuck.token());
+    assert_eq!(freed.owner.label(), "stuck");
+    assert_eq!(lost_at_once(&stuck).await, LossReason::Revoked);
+    let next = tokio::time::timeout(AT_ONCE, first).await;
+    let next = next.expect("at once").expect("no panic");
+    assert!(next.token() > stuck.token());
+    assert_eq!(line(&mut admin, "x").await, ["second"]);
+    next.release().await.expect("it is held");
+    assert!(second.await.expect("no panic").token() > stuck.token());
+    assert!(stuck.release().await.expect_err("lost").is_not_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inspecting_shows_the_holder_and_the_line() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let holder = held(&lock(&one, "x", "holder")).await;
+    let mut waiters = Vec::new();
+    for (i, label) in ["first", "second:with a colon", "third"].iter().enumerate() {
+        waiters.push(waiting(&lock(&other, "x", label)));
+        in_line(&mut admin, "x", i + 1).await;
+        tokio::time::sleep(millis(50)).await;
+    }
+    let seen = one.inspect("x").await.expect("an answer");
+    let who = seen.holder.expect("it is held");
+    assert_eq!((who.owner.label(), who.token), ("holder", holder.token()));
+    assert!(who.remaining.is_some_and(|left| left > millis(15_000)));
+    assert_eq!(seen.waiting, 3);
+    let labels: Vec<_> = seen
+        .line
+        .iter()
+        .map(|waiter| waiter.owner.label())
+        .collect();
+    assert_eq!(labels, ["first", "second:with a colon", "third"]);
+    for pair in seen.line.windows(2) {
+        let (before, after) = (pair[0].waited, pair[1].waited);
+        assert!(before >= after + millis(50), "{before:?}, then {after:?}");
+    }
+    assert!(seen.line[0].waited < LIMIT);
+
+    waiters.remove(0).abort();
+    let two = async || one.inspect("x").await.expect("an answer").waiting == 2;
+    eventually(AT_ONCE, "the line to be shorter", two).await;
+    holder.release().await.expect("it is held");
+    let lease = waiters.remove(0).await.expect("no panic");
+    let seen = one.inspect("x").await.expect("an answer");
+    assert_eq!(seen.holder.expect("it is held").token, lease.token());
+    assert_eq!((seen.waiting, seen.line.len()), (1, 1));
+}
+
+/// Among many other keys, so that one step of the walk could take long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listing_three_thousand_names_leaves_the_server_responsive() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let fill = "for i = 1, 200000 do redis.call('SET', 'other:' .. i, i) end return 1";
+    admin.int(&["EVAL", fill, "0"]).await;
+    let locker = connect(&server).await;
+    let acquire = (0..3_000).map(|i| {
+        let what = if i % 3 == 0 { "orders" } else { "users" };
+        let lock = lock(&locker, &format!("{what}/{i}"), "holder");
+        async move { held(&lock).await }
+    });
+    let leases = futures::future::join_all(acquire).await;
+    admin.reset_stats().await;
+    for (pattern, what) in [("*", ""), ("orders/*", "orders/"), ("*/2*9", "/2")] {
+        let listed: Vec<_> = locker.list(pattern).try_collect().await.expect("answers");
+        let mut listed: Vec<_> = listed.iter().map(|name| name.as_str().to_owned()).collect();
+        listed.sort();
+        listed.dedup();
+        let names = leases.iter().map(|lease| lease.name().as_str());
+        let mut expected: Vec<_> = names
+            .filter(|name| name.contains(what) && (what != "/2" || name.ends_with('9')))
+            .map(str::to_owned)
+            .collect();
+        expected.sort();
+        assert_eq!(listed, expected, "{pattern}");
+    }
+    let pages = admin.command_calls("scan").await;
+    assert!(
+        pages > 300,
+        "{pages} steps through 206,000 keys, three times"
+    );
+    let stats = admin.info("commandstats", "cmdstat_evalsha").await;
+    let stats = stats.expect("scripts were called");
+    let (_, micros) = stats.split_once("usec_per_call=").expect("a time");
+    let micros: Option<f64> = micros
+        .split(',')
+        .next()
+        .and_then(|micros| micros.parse().ok());
+    let each = Duration::from_secs_f64(micros.expect("a number") / 1e6);
+    println!("{pages} steps through 206,000 keys, {each:.0?} each");
+    assert!(each < millis(10), "{each:?}");
+    assert_eq!(admin.command_calls("keys").await, 0);
+    let one = locker.list("users/1").try_collect::<Vec<_>>().await;
+    assert_eq!(one.expect("an answer").len(), 1);
+    assert!(
+        locker
+            .list("")
+            .try_next()
+            .await
+            .expect_err("empty")
+            .is_config()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (locker, other) = (connect(&server).await, connect(&server).await);
+    let keeper = lock(&locker, "x", "keeper").ttl(millis(1_500));
+    let mut tenures = keeper.hold();
+    let mut next = async || {
+        let next = tokio::time::timeout(LIMIT, tenures.next()).await;
+        let lease = next.expect("in time").expect("it does not end");
+        lease.expect("no error")
+    };
+    let first = next().await;
+    subscribed(&mut admin, 1).await;
+    // A key that is gone is noticed by a renewal.
+    admin.int(&["DEL", &key("x", "lock")]).await;
+    let second = next().await;
+    assert!(second.token() > first.token());
+    assert_eq!(first.lost().await, LossReason::Deleted);
+
+    // Somebody is next in line: the keeper gets its lock back after them.
+    let rival = waiting(&lock(&other, "x", "rival"));
+    in_line(&mut admin, "x", 1).await;
+    locker.force_release("x").await.expect("an answer");
+    assert_eq!(lost_at_once(&second).await, LossReason::Revoked);
+    let rival = rival.await.expect("no panic");
+    let (third, ()) = tokio::join!(next(), async {
+        in_line(&mut admin, "x", 1).await;
+        assert_eq!(line(&mut admin, "x").await, ["keeper"]);
+        rival.release().await.expect("it is held");
+    });
+    assert!(third.token() > second.token());
+
+    // Given up by the program: it queues again as well.
+    third.release().await.expect("it is held");
+    let fourth = next().await;
+    locker.shutdown().await;
+    assert_eq!(fourth.lost().await, LossReason::Shutdown);
+    let end = tokio::time::timeout(LIMIT, tenures.next()).await;
+    assert!(end.expect("in time").is_none(), "it ends with the locker");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_leaves_every_line_and_hands_on_what_it_held() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (ends, stays) = (connect(&server).await, connect(&server).await);
+    let (mut held_by, mut next, mut given_up) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..5 {
+        let (mine, theirs) = (format!("mine{i}"), format!("theirs{i}"));
+        held_by.push(held(&lock(&ends, &mine, "ends")).await);
+        next.push(waiting(&lock(&stays, &mine, "stays")));
+        in_line(&mut admin, &mine, 1).await;
+        held_by.push(held(&lock(&stays, &theirs, "stays")).await);
+        let waits = lock(&ends, &theirs, "ends");
+        given_up.push(tokio::spawn(async move { waits.acquire().await }));
+        in_line(&mut admin, &theirs, 1).await;
+    }
+    subscribed(&mut admin, 2).await;
+    let begin = Instant::now();
+    ends.shutdown().await;
+    for waiter in next {
+        let lease = tokio::time::timeout(AT_ONCE, waiter).await;
+        assert!(lease.expect("at once").expect("no panic").is_valid());
+    }
+    assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
+    for call in given_up {
+        let error = call.await.expect("no panic").map(drop);
+        let kind = error.map_err(|error| error.kind());
+        assert_eq!(kind, Err(leasehold::ErrorKind::Shutdown));
+    }
+    assert_eq!(admin.keys("*}:[qa]*").await, Vec::<String>::new());
+    let mut left = async || admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+    let one = async || left().await.unwrap_or_default().lines().count() == 1;
+    eventually(LIMIT, "its connection for pushes to be closed", one).await;
+}

@@ -1,0 +1,182 @@
+//! Order, and what a handoff costs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use leasehold_tests::{Admin, Monitor, RedisServer, eventually};
+
+use crate::processes::{Granted, Process, Then, by_token};
+use crate::script_calls::{Executed, Operation};
+use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, subscribed, waiting};
+
+const TTL: Duration = Duration::from_secs(30);
+/// A waiter of such a lock confirms its place every 4.25 to 5 s.
+const HEARTBEAT: Duration = Duration::from_millis(4_250);
+/// Up to here the waiters ask one by one, so that who asked first is known.
+const ONE_BY_ONE: usize = 16;
+
+/// Processes, lockers in each, and waiters in all.
+async fn order(processes: usize, lockers: usize, waiters: usize) {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let mut processes = Process::start_all(&server, processes, lockers).await;
+    let count = processes.len();
+    for i in 0..waiters {
+        processes[i % count].ask(&format!("w{i}"), "x", TTL, Then::Pass);
+        if waiters <= ONE_BY_ONE {
+            in_line(&mut admin, "x", i + 1).await;
+        }
+    }
+    in_line(&mut admin, "x", waiters).await;
+    let order = line(&mut admin, "x").await;
+    if waiters <= ONE_BY_ONE {
+        let asked: Vec<_> = (0..waiters).map(|i| format!("w{i}")).collect();
+        assert_eq!(order, asked, "the line is in the order of asking");
+    }
+    subscribed(&mut admin, 1 + waiters.min(count * lockers)).await;
+    quiet(&mut admin).await;
+
+    let mut monitor = Monitor::start(&server).await;
+    admin.reset_stats().await;
+    let begin = Instant::now();
+    holder.release().await.expect("it is held");
+    let mut grants: Vec<Granted> = Vec::new();
+    for (i, process) in processes.iter_mut().enumerate() {
+        let its = (waiters + count - 1 - i) / count;
+        grants.extend(process.grants(its, LIMIT * 6).await);
+    }
+    let free = async || admin.int(&["EXISTS", &key("x", "lock")]).await == 0;
+    eventually(LIMIT, "the last to release", free).await;
+    let took = begin.elapsed();
+    let calls = admin.script_calls().await;
+    assert_eq!(
+        by_token(&mut grants),
+        order,
+        "served in the order of the line"
+    );
+    let executed = Executed::read(&mut monitor).await;
+    cost(
+        waiters,
+        took,
+        usize::try_from(calls).expect("fits"),
+        &executed,
+        &grants,
+    );
+}
+
+/// Waits for a moment in which nobody asks.
+async fn quiet(admin: &mut Admin) {
+    let is_quiet = async || {
+        let before = admin.script_calls().await;
+        tokio::time::sleep(millis(100)).await;
+        admin.script_calls().await == before
+    };
+    eventually(LIMIT * 2, "a quiet moment", is_quiet).await;
+}
+
+/// What so many handoffs, one after the other, made the server execute.
+fn cost(waiters: usize, took: Duration, calls: usize, executed: &Executed, grants: &[Granted]) {
+    let (handoffs, of_holders) = (waiters, executed.calls_of_holders());
+    let each = took / u32::try_from(handoffs).expect("not that many");
+    println!(
+        "{handoffs} handoffs in {took:.0?}, {each:.1?} each: {calls} script calls, {of_holders} of \
+         them by holders"
+    );
+    // The first release comes before the first handoff.
+    assert!(
+        of_holders <= 3 * handoffs + 1,
+        "{of_holders} for {handoffs}"
+    );
+    let beats = usize::try_from(took.as_nanos() / HEARTBEAT.as_nanos()).expect("fits") + 1;
+    assert!(calls <= 3 * handoffs + 1 + waiters * beats, "{calls} calls");
+
+    // One message for each handoff, to the one who gets the lock, and nobody else wakes: the
+    // holders release once and confirm once, and those who wait do nothing but keep their places.
+    assert_eq!(executed.published.values().sum::<usize>(), handoffs);
+    let mut expected: BTreeMap<_, _> = grants
+        .iter()
+        .flat_map(|granted| {
+            let label = granted.label.clone();
+            let token = granted.token.to_string();
+            [
+                (Operation::Renew(token), 1),
+                (Operation::Release(label.clone()), 1),
+                (Operation::Acquire(label), beats),
+            ]
+        })
+        .collect();
+    expected.insert(Operation::Release("holder".into()), 1);
+    for (operation, count) in executed.operations() {
+        let most = expected.get(operation).copied().unwrap_or(0);
+        assert!(count <= most, "{count} of {operation:?}, not {most}");
+    }
+    // A connection for pushes is checked every 10 s.
+    let others = executed.others.iter();
+    let others: Vec<_> = others.filter(|line| !line.contains("\"PING\"")).collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_waiters_in_two_processes() {
+    order(2, 1, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_waiters_in_four_processes() {
+    order(4, 2, 16).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_waiters_in_four_processes() {
+    order(4, 5, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_waiters_in_five_processes() {
+    order(5, 4, 1_000).await;
+}
+
+/// Catches waiters that poll: while ten of one process wait, each asks at its heartbeat only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_waiters_do_not_poll() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let _held = held(&lock(&connect(&server).await, "x", "holder")).await;
+    let mut process = Process::start(&server, 2).await;
+    for i in 0..10 {
+        process.ask(&format!("w{i}"), "x", TTL, Then::Pass);
+    }
+    in_line(&mut admin, "x", 10).await;
+    subscribed(&mut admin, 3).await;
+    quiet(&mut admin).await;
+    let mut monitor = Monitor::start(&server).await;
+    tokio::time::sleep(millis(3_000)).await;
+    let executed = Executed::read(&mut monitor).await;
+    for (operation, count) in executed.operations() {
+        assert!(matches!(operation, Operation::Acquire(_)), "{operation:?}");
+        assert_eq!(count, 1, "{operation:?} in 3 s");
+    }
+    assert!(executed.calls.len() <= 10, "{:?}", executed.calls);
+}
+
+/// Catches newcomers who take a lock that has become free while others wait for it, here by DEL:
+/// who asks next, in line or not, makes the first in line get it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_overtakes_who_waits_for_a_lock_that_is_free() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let holder = held(&lock(&one, "x", "holder")).await;
+    let first = waiting(&lock(&other, "x", "first"));
+    in_line(&mut admin, "x", 1).await;
+    subscribed(&mut admin, 2).await;
+    quiet(&mut admin).await;
+    admin.int(&["DEL", &key("x", "lock")]).await;
+    let newcomer = lock(&one, "x", "newcomer").try_acquire().await;
+    assert!(newcomer.expect("an answer").is_none(), "it overtook");
+    let lease = tokio::time::timeout(millis(1_000), first).await;
+    let lease = lease.expect("it is handed the lock").expect("no panic");
+    assert!(lease.token() > holder.token());
+}

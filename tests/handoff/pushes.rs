@@ -1,0 +1,187 @@
+//! Messages may be lost: then everyone is served all the same, in order, a little later.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Lease, Lock, Locker};
+use leasehold_tests::{Admin, Direction, Mode, Monitor, Proxy, RedisServer, eventually};
+use tokio::task::JoinHandle;
+
+use crate::script_calls::Executed;
+use crate::{LIMIT, SLACK, connect, connect_url, held, in_line, lock, millis, subscribed, waiting};
+
+/// Releases, and sees the waiters served in order; how long each of them took.
+async fn pass_on(holder: Lease, line: Vec<JoinHandle<Lease>>, limit: Duration) -> Vec<Duration> {
+    let (mut lease, mut delays) = (holder, Vec::new());
+    for next in line {
+        let token = lease.token();
+        let begin = Instant::now();
+        lease.release().await.expect("it is held");
+        let served = tokio::time::timeout(limit + SLACK, next).await;
+        lease = served.expect("it is served in time").expect("no panic");
+        delays.push(begin.elapsed());
+        assert!(lease.token() > token);
+    }
+    lease.release().await.expect("it is held");
+    delays
+}
+
+/// So many that wait for `x` one after the other, each by a locker of its own.
+async fn queue_up(
+    admin: &mut Admin,
+    count: usize,
+    locker: impl AsyncFn() -> Locker,
+) -> Vec<JoinHandle<Lease>> {
+    let mut line = Vec::new();
+    for i in 0..count {
+        let lock: Lock = lock(&locker().await, "x", &format!("w{i}"));
+        line.push(waiting(&lock));
+        in_line(admin, "x", i + 1).await;
+    }
+    line
+}
+
+/// The control of the others: where pushes come, a handoff is at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_pushes_a_handoff_is_at_once() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let line = queue_up(&mut admin, 5, async || connect(&server).await).await;
+    subscribed(&mut admin, 6).await;
+    let delays = pass_on(holder, line, Duration::ZERO).await;
+    println!("handoffs by push took {delays:.0?}");
+    let slowest = delays.iter().max().expect("there are five");
+    assert!(*slowest < millis(500), "{delays:?}");
+}
+
+/// A user that may neither publish nor subscribe: waiters ask every second instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_channels_a_handoff_takes_a_second() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let deaf = "ACL SETUSER deaf on nopass ~* +@all resetchannels";
+    admin.ok(&deaf.split(' ').collect::<Vec<_>>()).await;
+    let url = format!("redis://deaf:any@127.0.0.1:{}", server.port());
+    let locker = connect_url(&url).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let line = queue_up(&mut admin, 4, async || connect_url(&url).await).await;
+    let refused = async || {
+        let stats = admin.info("commandstats", "cmdstat_subscribe").await?;
+        let (_, rejected) = stats.split_once("rejected_calls=")?;
+        let rejected: u64 = rejected.split(',').next()?.parse().ok()?;
+        (rejected >= 5).then_some(())
+    };
+    eventually(LIMIT, "the subscriptions to be refused", refused).await;
+    let mut monitor = Monitor::start(&server).await;
+    tokio::time::sleep(millis(2_500)).await;
+    let executed = Executed::read(&mut monitor).await;
+    // Catches lockers that take a subscription for made that was refused.
+    for label in ["w0", "w1", "w2", "w3"] {
+        let asks = executed.asks(label);
+        assert!((2..=4).contains(&asks), "{asks} asks of {label} in 2.5 s");
+    }
+    let delays = pass_on(holder, line, millis(1_000)).await;
+    println!("handoffs without channels took {delays:.0?}");
+    assert!(
+        delays
+            .iter()
+            .all(|delay| *delay < millis(1_000) + SLACK / 2),
+        "{delays:?}"
+    );
+}
+
+/// The connection for pushes is there and hears nothing, which shows after up to 12 s: the server
+/// believes that the grant was heard. A heartbeat comes before the time to take the lock up ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn into_a_black_hole_a_handoff_takes_a_heartbeat() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let mut proxies = Vec::new();
+    let mut line = Vec::new();
+    for i in 0..2 {
+        let proxy = Proxy::start(server.port()).await;
+        let locker = connect_url(&proxy.url()).await;
+        line.push(waiting(&lock(&locker, "x", &format!("w{i}"))));
+        in_line(&mut admin, "x", i + 1).await;
+        subscribed(&mut admin, i + 2).await;
+        assert_eq!(proxy.connections(), 2, "one for commands, one for pushes");
+        proxy.only(1);
+        proxy.set(Direction::Down, Mode::BlackHole);
+        proxies.push(proxy);
+    }
+    let mut monitor = Monitor::start(&server).await;
+    let delays = pass_on(holder, line, millis(5_000)).await;
+    println!("handoffs into a black hole took {delays:.1?}");
+    let executed = Executed::read(&mut monitor).await;
+    for (i, label) in ["w0", "w1"].iter().enumerate() {
+        assert!(executed.asks(label) > 0, "{label} found out by asking");
+        assert!(delays[i] < millis(5_000) + SLACK, "{delays:?}");
+    }
+    let published = executed.published.values().sum::<usize>();
+    assert_eq!(published, 2, "both were told, and heard nothing");
+}
+
+/// Catches a listener that does not come back, or that leaves a gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let line = queue_up(&mut admin, 3, async || connect(&server).await).await;
+    subscribed(&mut admin, 4).await;
+    let mut monitor = Monitor::start(&server).await;
+    let killed = admin.int(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert_eq!(killed, 4);
+    subscribed(&mut admin, 4).await;
+    // Once when the connection ends, and again when it is back.
+    let mut asks = async || {
+        let executed = Executed::read(&mut monitor).await;
+        let labels = ["w0", "w1", "w2"];
+        labels.iter().all(|label| executed.asks(label) >= 1)
+    };
+    eventually(millis(2_500), "everyone to ask again", &mut asks).await;
+    let delays = pass_on(holder, line, Duration::ZERO).await;
+    println!("handoffs after new subscriptions took {delays:.0?}");
+    assert!(
+        delays.iter().all(|delay| *delay < millis(500)),
+        "{delays:?}"
+    );
+}
+
+/// The server has closed the connection for pushes, and the client cannot know: so the server
+/// finds nobody to tell, and gives less time to take the lock up. Catches that this is less than
+/// a heartbeat, and the next in line overtakes one who is alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_deaf_without_knowing_keeps_its_turn() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let proxy = Proxy::start(server.port()).await;
+    let deaf = connect_url(&proxy.url()).await;
+    let deaf = waiting(&lock(&deaf, "x", "deaf"));
+    in_line(&mut admin, "x", 1).await;
+    subscribed(&mut admin, 2).await;
+    let next = waiting(&lock(&connect(&server).await, "x", "next"));
+    in_line(&mut admin, "x", 2).await;
+    subscribed(&mut admin, 3).await;
+    proxy.only(1);
+    proxy.set_both(Mode::BlackHole);
+    let list = admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+    let list = list.expect("a list");
+    let ids: Vec<_> = list
+        .lines()
+        .filter_map(|client| client.split(' ').next()?.strip_prefix("id="))
+        .collect();
+    // In the order in which they subscribed.
+    let mut monitor = Monitor::start(&server).await;
+    admin.int(&["CLIENT", "KILL", "ID", ids[1]]).await;
+    let asked = async || Executed::read(&mut monitor).await.asks("deaf") > 0;
+    eventually(LIMIT, "the deaf one to ask", asked).await;
+    let delays = pass_on(holder, vec![deaf, next], millis(6_000)).await;
+    println!("a handoff to one who is deaf without knowing took {delays:.1?}");
+}

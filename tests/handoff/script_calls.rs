@@ -1,0 +1,91 @@
+//! The script calls that a server executed, read from what MONITOR shows.
+
+use std::collections::BTreeMap;
+
+use leasehold_tests::Monitor;
+
+/// One operation of a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    /// Of the waiter with this label.
+    Acquire(String),
+    /// Of the tenure with this token.
+    Renew(String),
+    /// Of the holder or waiter with this label.
+    Release(String),
+}
+
+/// What a server executed.
+#[derive(Debug, Default)]
+pub(crate) struct Executed {
+    /// Script calls, each with its operations.
+    pub(crate) calls: Vec<Vec<Operation>>,
+    /// The messages that scripts published, by channel.
+    pub(crate) published: BTreeMap<String, usize>,
+    /// Other commands of clients.
+    pub(crate) others: Vec<String>,
+}
+
+impl Executed {
+    pub(crate) async fn read(monitor: &mut Monitor) -> Self {
+        let mut executed = Self::default();
+        for line in monitor.lines().await {
+            executed.add(&line);
+        }
+        executed
+    }
+
+    fn add(&mut self, line: &str) {
+        // Neither names nor labels of these tests need quotes or escapes.
+        let args: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+        let in_script = line.contains(" lua] ");
+        let Some(command) = args.first().map(|command| command.to_lowercase()) else {
+            return;
+        };
+        match &*command {
+            "publish" if in_script => {
+                *self.published.entry(args[1].to_owned()).or_default() += 1;
+            }
+            _ if in_script => {}
+            "evalsha" | "eval" => self.calls.push(operations(&args)),
+            // Looking is the test's own.
+            "info" | "zcard" | "zrange" | "exists" | "keys" | "echo" | "config" => {}
+            _ => self.others.push(line.to_owned()),
+        }
+    }
+
+    /// How many calls were something else than waiters that ask.
+    pub(crate) fn calls_of_holders(&self) -> usize {
+        let asks = |operation: &Operation| matches!(operation, Operation::Acquire(_));
+        let calls = self.calls.iter();
+        calls
+            .filter(|operations| !operations.iter().all(asks))
+            .count()
+    }
+
+    /// How often each operation was executed.
+    pub(crate) fn operations(&self) -> BTreeMap<&Operation, usize> {
+        let mut counts = BTreeMap::new();
+        for operation in self.calls.iter().flatten() {
+            *counts.entry(operation).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How often a waiter asked.
+    pub(crate) fn asks(&self, label: &str) -> usize {
+        let asked = Operation::Acquire(label.to_owned());
+        self.operations().get(&asked).copied().unwrap_or_default()
+    }
+}
+
+fn operations(args: &[&str]) -> Vec<Operation> {
+    let label = |claim: &str| claim.splitn(6, ':').last().unwrap_or_default().to_owned();
+    let found = args.iter().enumerate().filter_map(|(i, word)| match *word {
+        "acquire" => Some(Operation::Acquire(label(args[i + 2]))),
+        "renew" => Some(Operation::Renew(args[i + 3].to_owned())),
+        "release" => Some(Operation::Release(label(args[i + 2]))),
+        _ => None,
+    });
+    found.collect()
+}

@@ -1,0 +1,85 @@
+//! What waiters are told: their place in line, and how long it took.
+
+use std::time::{Instant, SystemTime};
+
+use leasehold::LeaseEvent;
+use leasehold_tests::{Admin, RedisServer};
+use tokio_stream::StreamExt;
+
+use crate::{LIMIT, connect, held, in_line, lock, millis, subscribed, waiting};
+
+/// A place is told when it is taken, and as it changes, at the heartbeats: every second for a
+/// lock of two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_count_down() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let mut holder = held(&lock(&one, "x", "holder")).await;
+    let mut ahead = Vec::new();
+    for i in 0..2 {
+        let lock = lock(&one, "x", &format!("w{i}")).ttl(millis(2_000));
+        ahead.push(waiting(&lock));
+        in_line(&mut admin, "x", i + 1).await;
+    }
+    let last = lock(&other, "x", "last").ttl(millis(2_000));
+    let mut events = last.events();
+    let lease = waiting(&last);
+    let mut position = async || {
+        let event = tokio::time::timeout(LIMIT, events.next()).await;
+        match event.expect("in time").expect("the lock has handles") {
+            LeaseEvent::Waiting { name, position } => {
+                assert_eq!(name.as_str(), "x");
+                position
+            }
+            LeaseEvent::Acquired { token, .. } => {
+                assert!(token.get() > 0);
+                None
+            }
+            event => panic!("{event:?} came"),
+        }
+    };
+    assert_eq!(position().await, Some(3));
+    for (place, next) in [2, 1].into_iter().zip(ahead) {
+        holder.release().await.expect("it is held");
+        holder = next.await.expect("no panic");
+        assert_eq!(position().await, Some(place));
+    }
+    holder.release().await.expect("it is held");
+    let lease = lease.await.expect("no panic");
+    assert_eq!(position().await, None, "the lock is acquired");
+    assert!(lease.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_says_how_long_it_waited_and_when_it_began() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let before = SystemTime::now();
+    let holder = held(&lock(&one, "x", "holder")).await;
+    assert!(holder.waited() < millis(2_000), "{:?}", holder.waited());
+    // The wall clock and the one that tenures are measured by may differ by a little.
+    assert!(holder.began() + millis(20) >= before);
+    let asked = Instant::now();
+    let next = waiting(&lock(&other, "x", "next"));
+    in_line(&mut admin, "x", 1).await;
+    subscribed(&mut admin, 2).await;
+    tokio::time::sleep(millis(700)).await;
+    let (waited_at_least, released) = (millis(700), SystemTime::now());
+    holder.release().await.expect("it is held");
+    let lease = next.await.expect("no panic");
+    let waited = lease.waited();
+    assert!(
+        waited >= waited_at_least && waited <= asked.elapsed(),
+        "{waited:?}"
+    );
+    let began = lease.began();
+    assert!(
+        began + millis(20) >= released,
+        "{began:?} before {released:?}"
+    );
+    assert!(began <= SystemTime::now());
+    let held_for = began.elapsed().expect("it began before");
+    assert!(held_for < LIMIT, "{held_for:?}");
+}

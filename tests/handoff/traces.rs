@@ -1,0 +1,128 @@
+//! What a collector of traces gets.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use leasehold::LossReason;
+use leasehold_tests::{Admin, RedisServer, eventually};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
+
+use crate::{LIMIT, connect, held, in_line, lock, millis};
+
+type Fields = BTreeMap<&'static str, String>;
+
+/// Keeps what this library traces.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Collected>>);
+
+#[derive(Default)]
+struct Collected {
+    spans: Vec<(&'static str, Fields)>,
+    events: Vec<Fields>,
+}
+
+struct Visitor<'a>(&'a mut Fields);
+
+impl Visit for Visitor<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Collector {
+    fn with<T>(&self, work: impl FnOnce(&mut Collected) -> T) -> T {
+        work(&mut self.0.lock().expect("not poisoned"))
+    }
+
+    /// The fields of the first event with this message.
+    fn event(&self, message: &str) -> Option<Fields> {
+        let is_it = |fields: &&Fields| fields.get("message").is_some_and(|text| text == message);
+        self.with(|collected| collected.events.iter().find(is_it).cloned())
+    }
+}
+
+impl Subscriber for Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.with(|collected| {
+            let mut fields = Fields::new();
+            span.record(&mut Visitor(&mut fields));
+            collected.spans.push((span.metadata().name(), fields));
+            Id::from_u64(collected.spans.len() as u64)
+        })
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.with(|collected| {
+            let index = usize::try_from(span.into_u64()).expect("not that many") - 1;
+            values.record(&mut Visitor(&mut collected.spans[index].1));
+        });
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.with(|collected| {
+            let mut fields = Fields::new();
+            event.record(&mut Visitor(&mut fields));
+            collected.events.push(fields);
+        });
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Everything runs on this thread, and only what it traces is collected.
+#[tokio::test(flavor = "current_thread")]
+async fn spans_and_events_name_the_lock_and_the_token() {
+    let collector = Collector::default();
+    // With just one dispatcher in the process, a call site that another test's thread comes to
+    // first is switched off for good, as that thread has none.
+    let _second = Dispatch::new(collector.clone());
+    let _collecting = tracing::subscriber::set_default(collector.clone());
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let holder = held(&lock(&locker, "x", "holder")).await;
+    let waits = lock(&locker, "x", "waits").ttl(millis(900));
+    let waiting = crate::waiting(&waits);
+    in_line(&mut admin, "x", 1).await;
+    let told = async || collector.event("waiting in line");
+    let waiting_in_line = eventually(LIMIT, "the place in line to be traced", told).await;
+    assert_eq!(waiting_in_line["name"], "x");
+    assert!(waiting_in_line["position"].contains('1'));
+    let former = holder.token();
+    holder.release().await.expect("it is held");
+    let lease = waiting.await.expect("no panic");
+    let renewed = async || collector.event("lease renewed").is_some();
+    eventually(LIMIT, "a renewal", renewed).await;
+    locker.force_release("x").await.expect("an answer");
+    assert_eq!(lease.lost().await, LossReason::Revoked);
+
+    for (message, token) in [
+        ("lease acquired", former),
+        ("lease released", former),
+        ("lease renewed", lease.token()),
+        ("lease lost", lease.token()),
+    ] {
+        let fields = collector.event(message);
+        let fields = fields.unwrap_or_else(|| panic!("no event {message:?}"));
+        assert_eq!(fields["name"], "x", "{message}");
+        assert_eq!(fields["token"], token.to_string(), "{message}");
+    }
+    let token = lease.token().to_string();
+    let spans = collector.with(|collected| std::mem::take(&mut collected.spans));
+    let of_lease = |span: &&(&str, Fields)| span.1.get("token") == Some(&token);
+    let (name, fields) = spans.iter().find(of_lease).expect("a span of the call");
+    assert_eq!(*name, "acquire");
+    assert_eq!(fields["name"], "x");
+    assert!(fields.contains_key("waited"), "{fields:?}");
+}

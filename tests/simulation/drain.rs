@@ -1,0 +1,240 @@
+//! How those who wait are served once nothing goes wrong any more.
+//!
+//! The bounds, from the engine's `line.rs`. A waiter asks again at its heartbeat at the latest:
+//! half of its time to live, within 1 s and 5 s, after the last answer; with no jitter, as that
+//! only shortens it. So when a lock is over, by a release or by its expiry, the first in line who
+//! is alive has it, and knows it, one heartbeat and a round trip later even if no push ever comes
+//! and nobody else asks: its own next ask is either granted the free lock or finds that it was
+//! handed the lock already. Whoever is before it and dead counts as alive for one window (12/5
+//! heartbeats, so 12 s) after its last ask, and if it is handed the lock in that time keeps it
+//! for another window, or for 3 s if nobody listens for it: all the dead together, however many,
+//! cost no more than two windows, since those who are handed nothing within the first are passed
+//! over. A holder who is dead costs the rest of its time to live.
+
+use std::time::Duration;
+
+use leasehold::FencingToken;
+use leasehold::engine::{LockId, Wait};
+use leasehold::protocol::{LeaseId, LockKey};
+
+use crate::book::Call;
+use crate::clock::{MILLI, Moment, SECOND};
+use crate::world::World;
+
+/// What the network, late timers and the auditor's own pace may add.
+const SLACK: Moment = 300 * MILLI;
+
+/// How long answers that were delayed while things went wrong may still be under way, and how
+/// long retries may be backed off.
+const SETTLE: Moment = 9 * SECOND;
+
+/// The pace of the auditor while the line drains.
+const PACE: Moment = 20 * MILLI;
+
+/// A lock that nobody uses while somebody wants it.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    since: Moment,
+    granted: Option<LeaseId>,
+}
+
+/// Whose a lock in the store is.
+enum Whose {
+    /// Its program has it, or gave it up and says so.
+    User,
+    /// Handed to somebody who was not told yet, and who wants it or not.
+    Unaware(bool),
+    Dead,
+}
+
+impl World {
+    /// Nobody asks anew and holders let go soon: everybody who waits must be served.
+    pub(crate) fn drain(&mut self) {
+        let calm = self.now + SETTLE;
+        self.calm_since = self.calm_since.or(Some(calm));
+        let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
+        let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
+        let window = nanos(self.plan.longest_window());
+        let dead = nanos(self.plan.longest_ttl()).max(window) + 2 * window + self.behind;
+        let each = nanos(self.plan.longest_heartbeat()) + SLACK + SECOND;
+        let until = calm + dead + (waiting + 1) * each;
+        while !self.failed() && self.now < until && self.anybody_waits() {
+            self.advance(self.now + PACE);
+            self.let_go();
+            self.audit();
+        }
+        let (served, now) = (!self.anybody_waits(), self.now);
+        self.checks.ensure("liveness", served || now < until, || {
+            "somebody waits in vain though everything works".to_owned()
+        });
+        if waiting > 0 {
+            self.checks.saw(if self.plan.deaf {
+                "a line was served without any push"
+            } else {
+                "a line was served to its end"
+            });
+        }
+    }
+
+    fn anybody_waits(&self) -> bool {
+        let mut hosts = self.hosts.iter();
+        hosts.any(|host| !host.book.waiting().is_empty())
+    }
+
+    fn let_go(&mut self) {
+        for host in 0..self.hosts.len() {
+            for lock in self.hosts[host].book.held() {
+                if self.random.chance(20) && !self.failed() {
+                    self.release(host, lock);
+                }
+            }
+        }
+    }
+
+    /// No lock lies idle for longer than a heartbeat while somebody who is alive waits for it, and
+    /// no grant to somebody alive is wasted.
+    pub(crate) fn audit(&mut self) {
+        if self.failed() || self.calm_since.is_none_or(|since| self.now < since) {
+            return;
+        }
+        for key in self.plan.keys() {
+            self.audit_idle(&key);
+            self.audit_offer(&key);
+        }
+    }
+
+    fn audit_idle(&mut self, key: &LockKey) {
+        let granted = self.stored(key).map(|(lease, _)| lease);
+        let used = match granted.map(|lease| self.whose(lease)) {
+            Some(Whose::User | Whose::Dead) => true,
+            Some(Whose::Unaware(_)) | None => false,
+        };
+        let waiting = self.hosts.iter().flat_map(|host| host.book.waiting());
+        let wanted = waiting.filter(|(_, spec)| spec.key == *key);
+        let heartbeat = wanted.map(|(_, spec)| heartbeat(spec.ttl)).max();
+        let Some(heartbeat) = heartbeat.filter(|_| !used) else {
+            self.idle.remove(key);
+            return;
+        };
+        let now = self.now;
+        let idle = self.idle.entry(key.clone()).or_insert(Idle {
+            since: now,
+            granted,
+        });
+        // It was handed on by somebody who did not want it, and the next has a heartbeat's time.
+        if idle.granted.is_some() && idle.granted != granted {
+            idle.since = now;
+        }
+        idle.granted = granted;
+        let long = Duration::from_nanos(now - idle.since);
+        let bound = heartbeat + Duration::from_nanos(SLACK);
+        self.checks.ensure("liveness", long <= bound, || {
+            format!("{key:?} is idle for {long:?} and wanted; it was handed to {granted:?}")
+        });
+    }
+
+    fn audit_offer(&mut self, key: &LockKey) {
+        let stored = self.stored(key);
+        if let Some((lease, token)) = self.offers.remove(key)
+            && stored != Some((lease, token))
+        {
+            let wasted = matches!(self.whose(lease), Whose::Unaware(true))
+                && !self.checks.is_disturbed(key, token);
+            self.checks.ensure("I7", !wasted, || {
+                format!("{lease} was handed the lock, with {token}, and never learnt of it")
+            });
+        }
+        if let Some(offer) = stored.filter(|(lease, _)| self.is_wanted(*lease)) {
+            self.offers.insert(key.clone(), offer);
+        }
+    }
+
+    fn is_wanted(&self, lease: LeaseId) -> bool {
+        matches!(self.whose(lease), Whose::Unaware(true))
+    }
+
+    fn whose(&self, lease: LeaseId) -> Whose {
+        let books = self.hosts.iter().map(|host| &host.book);
+        let mut found = books.filter_map(|book| Some((book, book.attempts.get(&lease)?.lock)));
+        let Some((book, lock)) = found.next() else {
+            return Whose::Dead;
+        };
+        let Some(state) = book.locks.get(&lock) else {
+            return Whose::Unaware(false);
+        };
+        let mut tenures = state.held.iter().chain(&state.releasing);
+        if tenures.any(|tenure| tenure.lease == lease) {
+            return Whose::User;
+        }
+        let wants = book.waiting().iter().any(|(id, _)| *id == lock);
+        Whose::Unaware(wants && state.attempt == Some(lease))
+    }
+}
+
+/// Who leaves, leaves at once.
+impl World {
+    /// Whoever was just given up must be gone from the server soon, if nothing goes wrong.
+    pub(crate) fn watch_leaving(&mut self, host: usize) {
+        let left = std::mem::take(&mut self.hosts[host].book.left);
+        if !self.plan.calm {
+            return;
+        }
+        for (key, lease) in left {
+            // What was sent before it and it itself, with the answers that it may have to wait for.
+            let at = self.now + 60 * MILLI;
+            self.schedule(at, crate::world::Happening::Gone { key, lease });
+        }
+    }
+
+    pub(crate) fn check_gone(&mut self, key: &LockKey, lease: LeaseId) {
+        if self.checks.dead.contains(&lease) {
+            return;
+        }
+        let stored = self.stored(key);
+        let waits = self.arrival(key, lease).is_some();
+        let gone = stored.is_none_or(|(holder, _)| holder != lease) && !waits;
+        self.checks.ensure("I6", gone, || {
+            format!("{lease} was given up, and is still there: {stored:?}, in line: {waits}")
+        });
+        self.checks.saw("left at once");
+    }
+
+    /// When the server's own line says that this lease came, in microseconds.
+    pub(crate) fn arrival(&self, key: &LockKey, lease: LeaseId) -> Option<u64> {
+        let lease = lease.to_string();
+        let (line, _) = self
+            .server
+            .line_value(self.server_clock.at(self.now), key)?;
+        let mut line = line.iter();
+        line.find(|(member, ..)| member.starts_with(&lease))
+            .map(|(_, arrival, _)| *arrival)
+    }
+}
+
+/// How often a waiter asks, at the least.
+pub(crate) fn heartbeat(ttl: Duration) -> Duration {
+    (ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5))
+}
+
+pub(crate) fn nanos(duration: Duration) -> Moment {
+    Moment::try_from(duration.as_nanos()).unwrap_or(Moment::MAX)
+}
+
+/// Somebody was handed a lock and has not learnt of it yet.
+pub(crate) type Offer = (LeaseId, FencingToken);
+
+impl crate::book::Book {
+    /// The locks that a call waits for, with what they are.
+    pub(crate) fn waiting(&self) -> Vec<(LockId, &leasehold::engine::LockSpec)> {
+        let waits = |call: &Call| match call {
+            Call::Acquire { lock, wait } if *wait != Wait::Never => Some(*lock),
+            _ => None,
+        };
+        let locks = self
+            .calls
+            .values()
+            .filter_map(|pending| waits(&pending.call));
+        let spec = |id| Some((id, &*self.locks.get(&id)?.spec));
+        locks.filter_map(spec).collect()
+    }
+}

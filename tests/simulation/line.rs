@@ -1,0 +1,197 @@
+//! Who is first (I7), judged by what the server executed and not by what its own line says.
+//!
+//! The promise: of those who wait for a name and stay alive, nobody is granted it before somebody
+//! whose first waiting ask was executed earlier. To stay alive is to have asks executed no further
+//! apart than the claim's window. A reclaim is no grant in this sense: it takes the lock from its
+//! own owner's former self. Whoever was silent for longer may have lost its place, and then stands
+//! where it asked again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Reply};
+use leasehold::time::ServerTime;
+use leasehold::{Error, FencingToken};
+
+use crate::checks::{Checks, Stored};
+
+/// One command that the server executed in time, and what it changed.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) time: ServerTime,
+    pub(crate) command: &'a Command,
+    pub(crate) before: Stored,
+    pub(crate) after: Stored,
+    /// When the lock expires now.
+    pub(crate) expires: Option<ServerTime>,
+    pub(crate) reply: &'a Result<Reply, Error>,
+    /// Whether the one who asks had a place in the server's line, and has it still.
+    pub(crate) kept_place: bool,
+}
+
+impl Step<'_> {
+    /// Who has the lock since this step and had it not before it.
+    pub(crate) fn granted(&self) -> Option<(LeaseId, FencingToken)> {
+        self.after.filter(|after| self.before != Some(*after))
+    }
+
+    /// Whose command it is, if it is about a lease.
+    pub(crate) fn asker(&self) -> Option<LeaseId> {
+        match self.command {
+            Command::Acquire(acquire) => Some(acquire.claim.lease),
+            Command::Release { claim, .. } => Some(claim.lease),
+            _ => None,
+        }
+    }
+
+    fn is_reclaim(&self) -> bool {
+        matches!(self.command, Command::Acquire(_)) && self.before.is_some()
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    claim: Claim,
+    /// In milliseconds of the server's clock.
+    live_until: u64,
+    /// It was never silent for longer than its window.
+    steady: bool,
+}
+
+/// In the order of the first asks.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(BTreeMap<LockKey, Vec<Waiting>>);
+
+impl Lines {
+    /// The claims that wait for a name, in order.
+    pub(crate) fn claims(&self, key: &LockKey) -> Vec<Claim> {
+        let line = self.0.get(key).into_iter().flatten();
+        line.map(|waiting| waiting.claim.clone()).collect()
+    }
+
+    pub(crate) fn place(&self, key: &LockKey, lease: LeaseId) -> Option<usize> {
+        let mut line = self.0.get(key)?.iter();
+        line.position(|waiting| waiting.claim.lease == lease)
+    }
+
+    /// The store lost its data.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Checks {
+    /// Follows the line, and checks who was granted the lock.
+    pub(crate) fn follow_line(&mut self, step: &Step) {
+        let Some(key) = step.command.key() else {
+            return;
+        };
+        let now = step.time.millis();
+        let mut line = self.lines.0.remove(key).unwrap_or_default();
+        for waiting in &mut line {
+            waiting.steady &= waiting.live_until >= now;
+        }
+        if let Command::Release { claim, .. } = step.command {
+            line.retain(|waiting| waiting.claim.lease != claim.lease);
+        }
+        if let Some((lease, _)) = step.granted() {
+            let place = line.iter().position(|waiting| waiting.claim.lease == lease);
+            if !step.is_reclaim() {
+                self.check_order(&line, lease, place);
+            }
+            if step.asker() != Some(lease) {
+                let waiting = place.and_then(|place| line.get(place));
+                self.check_handover(step, lease, waiting);
+            }
+            line.retain(|waiting| waiting.claim.lease != lease);
+        }
+        if let (Command::Acquire(acquire), Ok(Reply::Busy { place, .. })) =
+            (step.command, step.reply)
+            && acquire.waits
+        {
+            let own = self.take_place(&mut line, step, &acquire.claim);
+            let place = place.and_then(|place| usize::try_from(place.get()).ok());
+            let ahead = line[..own].iter().filter(|waiting| waiting.steady).count();
+            let fits = place.is_some_and(|place| place > ahead);
+            self.ensure("I7", fits, || {
+                format!(
+                    "{} has {ahead} before it and place {place:?}",
+                    acquire.claim.lease
+                )
+            });
+        }
+        self.lines.0.insert(key.clone(), line);
+    }
+
+    /// The asker's place in the line, counted from 0.
+    fn take_place(&mut self, line: &mut Vec<Waiting>, step: &Step, claim: &Claim) -> usize {
+        let place = line
+            .iter()
+            .position(|waiting| waiting.claim.lease == claim.lease);
+        let window = claim.window.min(Claim::LONGEST_WINDOW);
+        let waiting = Waiting {
+            claim: claim.clone(),
+            live_until: step.time.millis() + u64::try_from(window.as_millis()).unwrap_or(0),
+            steady: true,
+        };
+        if let Some(place) = place {
+            let steady = line[place].steady;
+            self.ensure("I7", step.kept_place || !steady, || {
+                format!("the place of {}, who is alive, was gone", claim.lease)
+            });
+            if step.kept_place {
+                line[place] = waiting;
+                return place;
+            }
+            line.remove(place);
+            self.saw("lost its place");
+        } else {
+            self.saw("waited in line");
+        }
+        line.push(waiting);
+        line.len() - 1
+    }
+
+    fn check_order(&mut self, line: &[Waiting], lease: LeaseId, place: Option<usize>) {
+        let before = &line[..place.unwrap_or(line.len())];
+        let overtaken = before.iter().find(|waiting| waiting.steady);
+        self.ensure("I7", overtaken.is_none(), || {
+            format!("{lease}, at {place:?}, was granted the lock before {overtaken:?}")
+        });
+        if place.is_some_and(|place| place > 0) {
+            self.saw("the dead were passed over");
+        }
+    }
+
+    /// The lock was handed to somebody who did not ask just now: he must wait for it and be alive,
+    /// and if he is dead after all he holds the others up for his window, or for
+    /// [`Claim::UNHEARD`] if nobody listens for him.
+    fn check_handover(&mut self, step: &Step, lease: LeaseId, waiting: Option<&Waiting>) {
+        let now = step.time.millis();
+        let alive = waiting.is_some_and(|waiting| waiting.live_until >= now);
+        self.ensure("I7", alive, || {
+            format!("the lock was handed to {lease}, which does not wait: {waiting:?}")
+        });
+        let client = waiting.map(|waiting| waiting.claim.client);
+        let heard = client.is_some_and(|client| self.listeners.contains(&client));
+        let window = waiting.map_or(Duration::ZERO, |waiting| waiting.claim.window);
+        let most = if heard {
+            window
+        } else {
+            window.min(Claim::UNHEARD)
+        };
+        let expires = step.expires.map_or(0, ServerTime::millis);
+        let kept = u128::from(expires.saturating_sub(now)) <= most.as_millis();
+        self.ensure("I7", kept, || {
+            format!("{lease} may keep the others waiting from {now} to {expires}, and not {most:?}")
+        });
+        self.saw(if heard {
+            "handed over"
+        } else {
+            "handed over unheard"
+        });
+        if self.dead.contains(&lease) {
+            self.saw("handed over to the dead");
+        }
+    }
+}

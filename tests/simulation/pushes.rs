@@ -1,0 +1,183 @@
+//! What the server tells hosts without being asked: on a connection of its own, which keeps its
+//! order, loses messages with and without a notice, and breaks.
+
+use leasehold::engine::Input;
+use leasehold::protocol::{ClientId, Push};
+use leasehold::time::ServerTime;
+
+use crate::clock::{MILLI, Moment, SECOND};
+use crate::plan::Sabotage;
+use crate::world::{Happening, World};
+
+/// A host's subscription.
+#[derive(Debug, Default)]
+pub(crate) struct Ear {
+    /// Which one: counted on when it breaks.
+    pub(crate) connection: u64,
+    pub(crate) up: bool,
+    last: Moment,
+}
+
+impl World {
+    /// The engine wants to hear.
+    pub(crate) fn subscribe(&mut self, host: usize) {
+        let most = if self.plan.calm { 500 } else { 2_000 };
+        let delay = self.random.below(most) * self.random.below(MILLI + 1);
+        let life = self.hosts[host].life;
+        let at = self.now + delay;
+        if self.plan.sabotage == Sabotage::EarlyBarrier {
+            // The one before is told, the other happens much later.
+            self.hear_at(at, host, Input::Subscribed);
+            return self.schedule(at + 15 * SECOND, Happening::Listen { host, life });
+        }
+        self.schedule(at, Happening::Listen { host, life });
+    }
+
+    /// The subscription is there; the host is told so after it.
+    pub(crate) fn listen(&mut self, host: usize, life: u64) {
+        let state = &mut self.hosts[host];
+        if state.life != life || std::mem::replace(&mut state.ear.up, true) {
+            return;
+        }
+        let client = state.client;
+        self.trace(|_| format!("server: host {host} has subscribed"));
+        self.server.subscribe(client);
+        self.checks.listeners.insert(client);
+        let at = self.now + self.delay();
+        self.hear_at(at, host, Input::Subscribed);
+    }
+
+    /// A subscription breaks. The server may go on for a while as if it were there, and the host
+    /// may notice only when it is there again.
+    pub(crate) fn break_ear(&mut self, host: usize) {
+        let ear = &mut self.hosts[host].ear;
+        if !std::mem::take(&mut ear.up) {
+            return;
+        }
+        ear.connection += 1;
+        self.trace(|_| format!("host {host}: the subscription breaks"));
+        let (client, life) = (self.hosts[host].client, self.hosts[host].life);
+        self.hang_up(client, 3_000);
+        let mut at = self.now + self.random.below(1_500) * MILLI;
+        if self.random.chance(60) {
+            let (by, input) = (None, Input::Unsubscribed);
+            let notice = Happening::Delivery {
+                host,
+                life,
+                by,
+                input,
+            };
+            self.schedule(at, notice);
+            at += self.random.below(2_500) * MILLI;
+        }
+        // Later than the notice, though both are due at the same moment.
+        self.schedule(at, Happening::Listen { host, life });
+        self.checks.saw("subscription broke");
+    }
+
+    /// The server notices that a subscription ended, at once or as late as this.
+    pub(crate) fn hang_up(&mut self, client: ClientId, most_millis: u64) {
+        let late = self.random.below(most_millis) * MILLI * self.random.below(2);
+        let at = self.now + late;
+        if late == 0 {
+            self.forget_listener(client);
+        } else {
+            self.schedule(at, Happening::Forget { client });
+            self.checks.saw("half-open subscription");
+        }
+    }
+
+    pub(crate) fn forget_listener(&mut self, client: ClientId) {
+        let mut hosts = self.hosts.iter();
+        if !hosts.any(|host| host.client == client && host.ear.up) {
+            self.server.unsubscribe(client);
+            self.checks.listeners.remove(&client);
+        }
+    }
+
+    /// What a command made the server tell.
+    pub(crate) fn dispatch_pushes(&mut self) {
+        for (client, push) in self.server.take_pushes() {
+            let Some(host) = self.hosts.iter().position(|host| host.client == client) else {
+                self.checks.saw("push to the dead");
+                continue;
+            };
+            self.trace(|_| format!("    push to host {host}: {push:?}"));
+            self.check_push(host, &push);
+            let faults = &self.plan.faults;
+            let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
+            let (low, high) = self.plan.slow_push;
+            if self.plan.deaf || !self.hosts[host].ear.up {
+                self.checks.saw("push lost");
+                continue;
+            }
+            let mut at = self.now + self.delay();
+            if self.random.chance(slow) {
+                at += self.random.between(low, high) * MILLI;
+            }
+            if self.random.chance(lost) {
+                self.checks.saw("push lost");
+                if self.random.chance(50) {
+                    at += self.random.below(1_000) * MILLI;
+                    self.hear_at(at, host, Input::Subscribed);
+                }
+                continue;
+            }
+            let push = self.falsified(push);
+            self.hear_at(at, host, Input::Push(push));
+        }
+    }
+
+    /// Nobody is woken by what concerns others.
+    fn check_push(&mut self, host: usize, push: &Push) {
+        let (Push::Granted { lease, .. }
+        | Push::Revoked { lease, .. }
+        | Push::Superseded { lease, .. }) = push;
+        let own = self.hosts[host].book.attempts.contains_key(lease);
+        self.checks.ensure("I7", own, || {
+            format!("host {host} is told of somebody else's lease: {push:?}")
+        });
+    }
+
+    /// A grant that says it is longer than it is, if the run is to do it wrong.
+    fn falsified(&self, push: Push) -> Push {
+        match push {
+            Push::Granted {
+                lease,
+                mut held,
+                time,
+            } if self.plan.sabotage == Sabotage::LaterExpiry => {
+                let more = 30_000_000;
+                held.expires = ServerTime::from_micros(held.expires.as_micros() + more);
+                Push::Granted { lease, held, time }
+            }
+            push => push,
+        }
+    }
+
+    /// On the subscription's connection nothing overtakes.
+    fn hear_at(&mut self, at: Moment, host: usize, input: Input) {
+        let state = &mut self.hosts[host];
+        state.ear.last = state.ear.last.max(at);
+        let (at, life, connection) = (state.ear.last, state.life, state.ear.connection);
+        let heard = Happening::Heard {
+            host,
+            life,
+            connection,
+            input,
+        };
+        self.schedule(at, heard);
+    }
+
+    pub(crate) fn heard(&mut self, host: usize, life: u64, connection: u64, input: Input) {
+        let state = &self.hosts[host];
+        if state.life != life || state.ear.connection != connection {
+            return;
+        }
+        self.checks.saw(match input {
+            Input::Push(_) => "push came",
+            _ => "subscribed",
+        });
+        self.input(host, input);
+    }
+}

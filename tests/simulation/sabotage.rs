@@ -1,0 +1,113 @@
+//! Promises that are broken on purpose at the server, to see that the checks notice.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use leasehold::Error;
+use leasehold::protocol::{Acquire, Claim, Command, LockKey, Op, Reply};
+use leasehold::time::ServerTime;
+
+use crate::plan::Sabotage;
+use crate::world::World;
+
+impl World {
+    /// What is answered without the server, and without the checks, in a run that is to do it
+    /// wrong.
+    pub(crate) fn withheld(&self, op: &Op) -> Option<Reply> {
+        match (self.plan.sabotage, &op.command) {
+            (Sabotage::HeartbeatsForgotten, Command::Acquire(acquire)) => {
+                let place = self.checks.lines.place(&acquire.key, acquire.claim.lease)?;
+                let place = u32::try_from(place)
+                    .ok()
+                    .and_then(|place| NonZeroU32::new(place + 1));
+                let expires = None;
+                Some(Reply::Busy { expires, place })
+            }
+            (Sabotage::LeavesForgotten, Command::Release { key, claim }) => {
+                self.checks.lines.place(key, claim.lease)?;
+                Some(Reply::Taken)
+            }
+            (sabotage, Command::Renew { .. }) if sabotage.holds_long() => Some(Reply::Late),
+            _ => None,
+        }
+    }
+
+    /// Executes a command, unless this run is to do it wrong.
+    pub(crate) fn sabotaged(
+        &mut self,
+        time: ServerTime,
+        host: usize,
+        op: &Op,
+    ) -> Result<Reply, Error> {
+        let Op { command, not_after } = op;
+        let mut op = op.clone();
+        match (self.plan.sabotage, command) {
+            (Sabotage::NotAfterIgnored, _) => op.not_after = time,
+            (
+                Sabotage::RenewalsTake,
+                Command::Renew {
+                    key, lease, ttl, ..
+                },
+            ) if time <= *not_after => {
+                let spec = self.plan.spec(&mut self.random, host);
+                op.command = Command::Acquire(Acquire {
+                    key: key.clone(),
+                    claim: Claim {
+                        lease: *lease,
+                        client: leasehold::protocol::ClientId(1),
+                        owner: spec.owner.clone(),
+                        counter: spec.counter,
+                        window: *ttl,
+                    },
+                    ttl: *ttl,
+                    waits: false,
+                });
+                return match self.server_does(time, op) {
+                    Ok(Reply::Held(held)) => Ok(Reply::Renewed {
+                        expires: held.expires,
+                    }),
+                    _ => Ok(Reply::Taken),
+                };
+            }
+            (Sabotage::ReleasesForgotten, Command::Release { .. }) => return Ok(Reply::Released),
+            (Sabotage::LastFirst, Command::Release { key, claim })
+                if self
+                    .stored(key)
+                    .is_some_and(|(holder, _)| holder == claim.lease) =>
+            {
+                let key = key.clone();
+                return self.last_first(time, &key, op);
+            }
+            _ => {}
+        }
+        self.server_does(time, op)
+    }
+
+    fn server_does(&mut self, time: ServerTime, op: Op) -> Result<Reply, Error> {
+        self.server.execute(time, &[op]).replies.remove(0)
+    }
+
+    /// A release, while all but the last in line are away.
+    fn last_first(&mut self, time: ServerTime, key: &LockKey, op: Op) -> Result<Reply, Error> {
+        let mut claims = self.checks.lines.claims(key);
+        claims.pop();
+        let not_after = op.not_after;
+        for claim in &claims {
+            let (key, claim) = (key.clone(), claim.clone());
+            let command = Command::Release { key, claim };
+            let _ = self.server_does(time, Op { command, not_after });
+        }
+        let reply = self.server_does(time, op);
+        for claim in claims {
+            let acquire = Acquire {
+                key: key.clone(),
+                claim,
+                ttl: Duration::from_secs(1),
+                waits: true,
+            };
+            let command = Command::Acquire(acquire);
+            let _ = self.server_does(time, Op { command, not_after });
+        }
+        reply
+    }
+}

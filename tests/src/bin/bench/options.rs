@@ -1,0 +1,62 @@
+//! What can be asked for.
+
+use std::time::Duration;
+
+use crate::Result;
+
+pub(crate) const USAGE: &str = "\
+What the lock costs, on a redis-server of its own. Figures are medians over rounds that take
+turns with those of what they are compared with; ratios are within one run.
+
+  roundtrip  a sequential acquire and release, beside two bare round trips
+  handoff    from a holder's release to the next waiter's lease, beside one PING, with 2 and 16
+             contenders, each with connections of its own, in one process and in two
+  many       100,000 leases held for three periods of renewal: script calls, CPU, memory
+  pairs      acquire and release on distinct names by 1 to 256 callers, beside bare script calls,
+             SET NX PX and a compare-and-delete through the same client, and redis-benchmark
+
+options:
+  --rounds N    rounds of roundtrip, handoff and pairs after one that warms up; 11 by default
+  --turns N     handoff: how often each round hands the lock over; 800 by default
+  --leases N    many: 100000 by default
+  --ttl SECONDS many: 30 by default; the aims are for that
+  --periods N   many: how many thirds of the time to live; 3 by default
+";
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) rounds: usize,
+    pub(crate) turns: usize,
+    pub(crate) leases: usize,
+    pub(crate) ttl: Duration,
+    pub(crate) periods: u32,
+}
+
+impl Options {
+    pub(crate) fn parse(args: &[&str]) -> Result<Self> {
+        let mut options = Self {
+            rounds: 11,
+            turns: 800,
+            leases: 100_000,
+            ttl: Duration::from_secs(30),
+            periods: 3,
+        };
+        for pair in args.chunks(2) {
+            let &[option, value] = pair else {
+                return Err(format!("{} needs a value\n\n{USAGE}", pair[0]).into());
+            };
+            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
+            let number = number.ok_or_else(|| format!("{option}: {value:?} is not 1 or more"))?;
+            let count = usize::try_from(number)?;
+            match option {
+                "--rounds" => options.rounds = count,
+                "--turns" => options.turns = count,
+                "--leases" => options.leases = count,
+                "--ttl" => options.ttl = Duration::from_secs(number.into()),
+                "--periods" => options.periods = number,
+                _ => return Err(format!("there is no option {option:?}\n\n{USAGE}").into()),
+            }
+        }
+        Ok(options)
+    }
+}

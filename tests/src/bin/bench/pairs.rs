@@ -1,0 +1,165 @@
+//! Acquire and release on distinct names by 1 to 256 callers, as a ratio to three others:
+//!
+//! - two calls of a script that does nothing, on the same connection through fred
+//! - what people write themselves, on that connection too: `SET NX PX`, and a script that
+//!   compares and deletes
+//! - the same two commands by `redis-benchmark`, a C program with a connection for each caller
+//!   and no pipelining; see [`plain`](crate::plain)
+
+use std::time::Instant;
+
+use fred::prelude::*;
+use leasehold::Locker;
+use leasehold_tests::{Admin, RedisServer};
+
+use crate::options::Options;
+use crate::plain::Plain;
+use crate::stats::median;
+use crate::{Result, plain};
+
+const PAIRS: usize = 5_120;
+
+struct Bench {
+    server: RedisServer,
+    client: Client,
+    locker: Locker,
+    nothing: String,
+    compare_and_delete: String,
+    plain: Option<Plain>,
+}
+
+/// Thousands of pairs in a second, by round.
+#[derive(Default)]
+struct Rounds {
+    nothing: Vec<f64>,
+    sets: Vec<f64>,
+    plain: Vec<f64>,
+    leases: Vec<f64>,
+    packed: Vec<f64>,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<()> {
+    let server = RedisServer::start().await;
+    let client = crate::bare_client(&server).await?;
+    let compare_and_delete: String = client.script_load(plain::COMPARE_AND_DELETE).await?;
+    let bench = Bench {
+        locker: Locker::with_fred(client.clone()).await?,
+        nothing: client.script_load("return ARGV[1]").await?,
+        plain: Plain::find(server.port(), &compare_and_delete),
+        compare_and_delete,
+        client,
+        server,
+    };
+    println!(
+        "pairs: thousands in a second, medians of {} rounds, and the lock's ratios to the others",
+        options.rounds
+    );
+    if bench.plain.is_none() {
+        println!(
+            "!! redis-benchmark is missing: install redis-tools (apt-get install redis-tools).\n\
+             !! There is NO comparison with it below."
+        );
+    }
+    println!(
+        "{:>7}  {:>7}  {:>13}  {:>13}  {:>18}  {:>12}",
+        "callers", "lock", "bare scripts", "SET NX+delete", "redis-benchmark", "ops per call"
+    );
+    for callers in [1, 16, 64, 256] {
+        let mut rounds = Rounds::default();
+        for round in 0..=options.rounds {
+            // The first round warms up.
+            let mut warm_up = Rounds::default();
+            let into = if round > 0 { &mut rounds } else { &mut warm_up };
+            bench.round(callers, into).await?;
+        }
+        rounds.show(callers);
+    }
+    Ok(())
+}
+
+impl Bench {
+    async fn round(&self, callers: usize, rounds: &mut Rounds) -> Result<()> {
+        let Self { client, locker, .. } = self;
+        let calls = thousand_per_second(callers, async |caller| {
+            for _ in 0..2 {
+                let key = format!("bench-{caller}");
+                client
+                    .evalsha::<(), _, _, _>(&self.nothing, key, "a")
+                    .await?;
+            }
+            Ok(())
+        });
+        rounds.nothing.push(calls.await?);
+
+        let sets = thousand_per_second(callers, async |caller| {
+            let key = format!("plain-{caller}");
+            let (expire, only) = (Some(Expiration::PX(30_000)), Some(SetOptions::NX));
+            client
+                .set::<(), _, _>(&key, "id", expire, only, false)
+                .await?;
+            let script = &self.compare_and_delete;
+            Ok(client.evalsha::<(), _, _, _>(script, key, "id").await?)
+        });
+        rounds.sets.push(sets.await?);
+
+        if let Some(plain) = &self.plain {
+            rounds.plain.push(plain.thousand_pairs_per_second(callers)?);
+        }
+
+        let mut admin = Admin::connect(&self.server).await;
+        let before = admin.script_calls().await;
+        let leases = thousand_per_second(callers, async |caller| {
+            let lock = locker.lock(format!("bench-{caller}"))?;
+            Ok(lock.acquire().await?.release().await?)
+        });
+        rounds.leases.push(leases.await?);
+        let scripts = admin.script_calls().await - before;
+        rounds.packed.push(2.0 * PAIRS as f64 / scripts as f64);
+        Ok(())
+    }
+}
+
+impl Rounds {
+    fn show(&self, callers: usize) {
+        let other = |rounds: &[f64]| {
+            if rounds.is_empty() {
+                return "-".to_owned();
+            }
+            // The rounds took turns, so each is compared with its neighbour.
+            let ratios = self
+                .leases
+                .iter()
+                .zip(rounds)
+                .map(|(own, other)| own / other);
+            let ratio = median(&ratios.collect::<Vec<_>>());
+            format!("{:.1} ({ratio:.2})", median(rounds))
+        };
+        println!(
+            "{callers:>7}  {:>7.1}  {:>13}  {:>13}  {:>18}  {:>12.1}",
+            median(&self.leases),
+            other(&self.nothing),
+            other(&self.sets),
+            other(&self.plain),
+            median(&self.packed),
+        );
+    }
+}
+
+/// How many thousand times a second `callers` tasks do the work, `PAIRS` times in all.
+async fn thousand_per_second(
+    callers: usize,
+    work: impl AsyncFn(usize) -> Result<()>,
+) -> Result<f64> {
+    let begin = Instant::now();
+    let tasks = (0..callers).map(|caller| {
+        let work = &work;
+        async move {
+            for _ in 0..PAIRS / callers {
+                work(caller).await?;
+            }
+            Result::Ok(())
+        }
+    });
+    futures::future::try_join_all(tasks).await?;
+    Ok((PAIRS / callers * callers) as f64 / begin.elapsed().as_secs_f64() / 1e3)
+}

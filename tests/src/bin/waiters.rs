@@ -1,0 +1,64 @@
+//! A process in which many wait in line, for tests that need several of them.
+//!
+//! `waiters URL LOCKERS` connects so many lockers, prints `ready`, and reads lines
+//! `ask LABEL NAME TTL_MS pass|hold`: each waits for a lock, as an owner of that label, by the
+//! lockers in turn. On the grant it prints `granted LABEL TOKEN MICROSECONDS` (since 1970), and
+//! releases the lock at once, or never.
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+use leasehold::{Lock, Locker};
+use tokio::sync::mpsc;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, count] = &args[..] else {
+        return Err("waiters URL LOCKERS".into());
+    };
+    let mut lockers = Vec::new();
+    for _ in 0..count.parse()? {
+        lockers.push(Locker::connect(url).await?);
+    }
+    println!("ready");
+    let (mut next, mut lines) = (lockers.iter().cycle(), lines());
+    while let Some(line) = lines.recv().await {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["ask", label, name, ttl, then] = words[..] else {
+            return Err(line.into());
+        };
+        let locker = next.next().ok_or("there is no locker")?;
+        let ttl = Duration::from_millis(ttl.parse()?);
+        let lock = locker.lock(name)?.owner(label).ttl(ttl);
+        tokio::spawn(wait(lock, label.to_owned(), then == "hold"));
+    }
+    Ok(())
+}
+
+async fn wait(lock: Lock, label: String, holds: bool) {
+    let lease = match lock.acquire().await {
+        Ok(lease) => lease,
+        Err(error) => return println!("failed {label}: {error}"),
+    };
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    println!("granted {label} {} {}", lease.token(), now.as_micros());
+    if holds {
+        println!("lost {label}: {}", lease.lost().await);
+    } else if let Err(error) = lease.release().await {
+        println!("failed {label}: {error}");
+    }
+}
+
+/// The lines of standard input; a thread reads them.
+fn lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
