@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 const NAMESPACE: &str = "leasehold";
 const TTL: Duration = Duration::from_secs(3);
-/// Before the lock is asked for again.
+/// Before a store that gave no answer is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Prints what happens to a lock while its server is killed and started again. It starts a
@@ -204,10 +204,10 @@ impl Watch {
                 Err(error) if is_transient(&*error) => {
                     let details = format!("{error}; trying again");
                     self.screen.step("store", "silent", None, details)?;
+                    sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error),
             }
-            sleep(PAUSE).await;
         }
     }
 

@@ -1,14 +1,12 @@
-//! Five callers want one lock at the same moment, and none waits for ever.
+//! Five callers want one lock at the same moment, wait in line for it, and none waits for ever.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use leasehold::{FencingToken, Locker};
 use leasehold_examples::cli::{self, Interrupt, Outcome, StoreArgs, promise};
 use leasehold_examples::screen::{Screen, time};
-use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -19,8 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// the fourth ends, however fast the lock goes from one to the next.
 const WORK: Duration = Duration::from_millis(1_050);
 
-/// Lets five callers ask for one lock at once, work for 1.05 s when they have it, and wait for it
-/// for 3 s at most: exactly three get it, one after the other. Exits with 1 if it came otherwise.
+/// Lets five callers ask for one lock at once, work for 1.05 s when they have it, and wait in line
+/// for 3 s at most: exactly three get it, one after the other, in the order in which they asked.
+/// Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Args {
@@ -60,14 +59,10 @@ async fn play(locker: &Locker, where_locks_are: &str) -> Outcome {
     ))?;
     screen.say(format!("The lock is {where_locks_are}.\n"))?;
     let events = tokio::spawn(screen.show(locker.events()));
-    let all_are_there = Arc::new(Barrier::new(CALLERS));
     let mut callers = JoinSet::new();
     for number in 1..=CALLERS {
-        let (locker, all_are_there) = (locker.clone(), all_are_there.clone());
-        callers.spawn(async move {
-            all_are_there.wait().await;
-            call(screen, &locker, number).await
-        });
+        let locker = locker.clone();
+        callers.spawn(async move { call(screen, &locker, number).await });
     }
     let mut told = Vec::new();
     while let Some(caller) = callers.join_next().await {
@@ -84,8 +79,8 @@ async fn play(locker: &Locker, where_locks_are: &str) -> Outcome {
     }
     check(&told)?;
     screen.say(format!(
-        "\n{SERVED} of {CALLERS} got it, one after the other, with growing tokens; the others gave up \
-         after {}.",
+        "\n{SERVED} of {CALLERS} got it, one after the other as they had asked, with growing tokens; \
+         the others\ngave up after {}.",
         time(PATIENCE)
     ))?;
     Ok(())
@@ -162,5 +157,12 @@ fn check(told: &[Told]) -> Outcome {
     })?;
     promise(tenures.is_sorted_by(|one, next| one.2 < next.2), || {
         "a token was not greater than the one before".to_owned()
+    })?;
+    let mut line: Vec<_> = told.iter().collect();
+    line.sort_by_key(|caller| caller.asked);
+    let served_first = line.iter().take(SERVED).all(|caller| caller.got.is_some());
+    let in_order = line.iter().filter_map(|caller| caller.got);
+    promise(served_first && in_order.is_sorted(), || {
+        "a caller was served before one that had asked earlier".to_owned()
     })
 }

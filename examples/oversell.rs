@@ -100,7 +100,10 @@ async fn without_a_lock(screen: Screen) -> Outcome {
 /// Act 2. Returns how often the lock was acquired.
 async fn with_leases(screen: Screen, locker: &Locker) -> Outcome<usize> {
     screen.title("Act 2: with leases, and a shop that checks tokens")?;
-    screen.say("Each buyer does the same while it holds a lease on the article.")?;
+    screen.say(
+        "Each buyer does the same while it holds a lease on the article. They wait in line for it,",
+    )?;
+    screen.say("and whoever releases it hands it to the next.")?;
     let shop = Arc::new(Shop::with_stock(STOCK));
     let mut buyers = JoinSet::new();
     for number in 1..=BUYERS {

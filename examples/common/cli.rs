@@ -6,13 +6,14 @@ use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::Locker;
+use leasehold::{Builder, Locker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What an example ends with. Its error is shown to the user as it is.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The locks that an interrupted program could not release by then end by their time to live.
+/// The locks that an interrupted program could not release by then end by their time to live, and
+/// its places in line soon.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the locks are.
@@ -31,9 +32,7 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Connects, in a namespace that no other run uses.
     pub async fn connect(&self, example: &str) -> Outcome<Locker> {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let run = format!("{}-{}", std::process::id(), since_1970.as_millis());
-        connect(&self.url, format!("leasehold-examples/{example}/{run}")).await
+        connect(&self.url, namespace(example)?).await
     }
 
     /// Where the locks are, for people; without the URL, which may hold a password.
@@ -46,15 +45,24 @@ impl StoreArgs {
     }
 }
 
+/// A namespace that no other run uses.
+pub fn namespace(example: &str) -> Outcome<String> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let run = format!("{}-{}", std::process::id(), since_1970.as_millis());
+    Ok(format!("leasehold-examples/{example}/{run}"))
+}
+
 /// Connects with settings for names that nobody comes back to.
 pub async fn connect(url: &str, namespace: impl Into<String>) -> Outcome<Locker> {
-    let locker = Locker::builder()
+    Ok(builder(namespace).connect(url).await?)
+}
+
+/// The settings of [`connect`].
+pub fn builder(namespace: impl Into<String>) -> Builder {
+    Locker::builder()
         .namespace(namespace)
         // So that nothing is left on a server for long.
         .token_retention(Duration::from_secs(60))
-        .connect(url)
-        .await?;
-    Ok(locker)
 }
 
 /// Ctrl-C (and the signal that `kill` sends), caught from the moment this is made.
@@ -82,7 +90,8 @@ impl Interrupt {
         }
     }
 
-    /// Releases whatever is still held; a second interruption or two seconds end the attempt.
+    /// Releases whatever is still held and leaves every line; a second interruption or two seconds
+    /// end the attempt.
     pub async fn shut_down(&mut self, locker: &Locker) {
         let shutdown = async {
             // In time or not: what was not released ends by its time to live.

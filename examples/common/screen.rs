@@ -103,7 +103,7 @@ impl Screen {
         let time = self.painted(DIM, &format!("{seconds:8.3} s"));
         let what = self.painted(colour, &format!("{what:<8}"));
         let token = token.map(|token| token.to_string()).unwrap_or_default();
-        let line = format!("{time}  {subject:<8}  {what}  {token:>16}  {details}");
+        let line = format!("{time}  {subject:<9}  {what}  {token:>16}  {details}");
         line.trim_end().to_owned()
     }
 

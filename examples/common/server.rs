@@ -31,7 +31,7 @@ impl Server {
     /// Starts one, and waits until it answers.
     pub async fn start() -> Outcome<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let folder = std::env::temp_dir().join(format!("leasehold-events-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("leasehold-example-{}", std::process::id()));
         DirBuilder::new()
             .mode(0o700)
             .create(&folder)
