@@ -125,6 +125,20 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[],
         tests: false,
     },
+    Step {
+        name: "leader",
+        what: "the example program ends well",
+        cmd: Cmd::cargo(&[
+            "run",
+            "-p",
+            "leasehold-examples",
+            "--example",
+            "leader",
+            "--locked",
+        ]),
+        needs: &[Need::Redis],
+        tests: false,
+    },
 ];
 
 #[cfg(test)]
