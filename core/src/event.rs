@@ -41,7 +41,7 @@ pub enum LeaseEvent {
         position: Option<u32>,
     },
     /// The lock is held; or it was held already when this reader began. A lock that was handed over
-    /// is renewed at once: until then the store promises it 3 s at the most, to take the lock up.
+    /// is renewed at once: until then the store promises it 6 s at the most, to take the lock up.
     Acquired {
         /// The lock.
         name: Name,

@@ -318,7 +318,7 @@ impl MemoryServer {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
         let token = self.take(now, key, claim, window)?.token;
         self.leave(key, claim);
-        let expires = expiry(now, window.min(Claim::UNHEARD));
+        let expires = expiry(now, window / 2);
         let (lease, held, time) = (claim.lease, Held { token, expires }, now);
         let heard = self.publish(claim.client, Push::Granted { lease, held, time });
         if let Some(lock) = self.locks.get_mut(key)

@@ -7,7 +7,7 @@
 //! and nobody else asks: its own next ask is either granted the free lock or finds that it was
 //! handed the lock already. Whoever is before it and dead counts as alive for one window (12/5
 //! heartbeats, so 12 s) after its last ask, and if it is handed the lock in that time keeps it
-//! for another window, or for 3 s if nobody listens for it: all the dead together, however many,
+//! for another window, or for half of one if nobody listens: all the dead together, however many,
 //! cost no more than two windows, since those who are handed nothing within the first are passed
 //! over. A holder who is dead costs the rest of its time to live.
 

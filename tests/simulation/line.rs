@@ -164,8 +164,8 @@ impl Checks {
     }
 
     /// The lock was handed to somebody who did not ask just now: he must wait for it and be alive,
-    /// and if he is dead after all he holds the others up for his window, or for
-    /// [`Claim::UNHEARD`] if nobody listens for him.
+    /// and if he is dead after all he holds the others up for his window, or for half of it if
+    /// nobody listens for him.
     fn check_handover(&mut self, step: &Step, lease: LeaseId, waiting: Option<&Waiting>) {
         let now = step.time.millis();
         let alive = waiting.is_some_and(|waiting| waiting.live_until >= now);
@@ -175,11 +175,7 @@ impl Checks {
         let client = waiting.map(|waiting| waiting.claim.client);
         let heard = client.is_some_and(|client| self.listeners.contains(&client));
         let window = waiting.map_or(Duration::ZERO, |waiting| waiting.claim.window);
-        let most = if heard {
-            window
-        } else {
-            window.min(Claim::UNHEARD)
-        };
+        let most = if heard { window } else { window / 2 };
         let expires = step.expires.map_or(0, ServerTime::millis);
         let kept = u128::from(expires.saturating_sub(now)) <= most.as_millis();
         self.ensure("I7", kept, || {

@@ -198,7 +198,7 @@ impl Lock {
 
     /// Waits in line until the lock is held. Those who are alive get it in the order in which they
     /// asked, each as soon as the one before releases it. One who died in line delays the others by
-    /// 3 s if its connection was closed, and by 12 s at the most (for times to live of less than
+    /// 6 s if its connection was closed, and by 12 s at the most (for times to live of less than
     /// 10 s less, down to 2.4 s).
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a bad option, with the

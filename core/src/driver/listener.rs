@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::fred::clients::Client;
-use ::fred::error::Error as FredError;
+use ::fred::error::{Error as FredError, ErrorKind};
 use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
 use ::fred::types::{Builder, Message, RespVersion};
@@ -157,8 +157,14 @@ impl Listener {
 
     async fn subscribe(&self, channel: &str) -> Result<(), FredError> {
         self.0.subscribe(channel).await?;
-        // `subscribe` returns before the server has it; what is answered after it proves it.
-        self.0.ping::<()>(None).await
+        // `subscribe` returns before the server has it, and even if it refuses; what is answered
+        // after it proves it.
+        let (_, heard): (String, u64) = self.0.pubsub_numsub(channel).await?;
+        if heard > 0 {
+            return Ok(());
+        }
+        let message = "the server did not accept the subscription";
+        Err(FredError::new(ErrorKind::Auth, message))
     }
 }
 

@@ -32,6 +32,10 @@ pub(super) struct Acquiring {
     pub(super) asks_again: bool,
     /// The place in line as it was told last.
     place: Option<NonZeroU32>,
+    /// The server's clock when it last answered that somebody else has the lock.
+    pub(super) refused: Option<ServerTime>,
+    /// An ask that was never answered may have taken a place in line.
+    lost_ask: bool,
     /// Since when the store has given no answer, and why.
     silence: Option<(Timestamp, Error)>,
     /// Whether it was ever answered that somebody else has the lock.
@@ -75,6 +79,8 @@ impl Acquiring {
             pace: Pace::due(now),
             asks_again: false,
             place: None,
+            refused: None,
+            lost_ask: false,
             silence: None,
             busy: false,
             doubt: None,
@@ -216,6 +222,9 @@ impl Engine {
                     .filter(|at| at.millis() >= time.millis())
                     .map(|at| at.since(time));
                 let at_expiry = left.map(|left| self.now + left + Duration::from_millis(1));
+                if let Some((_, acquiring)) = self.acquiring(id) {
+                    acquiring.refused = Some(time);
+                }
                 self.busy(id, flight, at_expiry, place);
             }
             Ok((Reply::Full { waiting }, _)) => self.line_full(id, flight, waiting),
@@ -259,7 +268,10 @@ impl Engine {
         let Phase::Acquiring(acquiring) = &lock.phase else {
             return;
         };
-        let (lease, in_line) = (acquiring.lease, acquiring.place.is_some());
+        let (lease, in_line) = (
+            acquiring.lease,
+            acquiring.place.is_some() || acquiring.lost_ask,
+        );
         let spec = lock.spec.clone();
         lock.phase = Phase::Idle;
         self.line.waiting.remove(&lease);
@@ -416,6 +428,7 @@ impl Engine {
         let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
         if flight.give_up > flight.sent && !refused && !unsent {
             acquiring.doubt = acquiring.doubt.max(Some(flight.give_up));
+            acquiring.lost_ask = true;
         }
         if !error.is_transient() {
             return self.fail_acquiring(id, error);

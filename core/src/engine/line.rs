@@ -36,7 +36,8 @@ pub(super) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 2).clamp(FASTEST_HEARTBEAT, SLOWEST_HEARTBEAT)
 }
 
-/// Two heartbeats may fail before a place in line is lost.
+/// Two heartbeats may fail before a place in line is lost. Half of it is longer than one, since a
+/// grant of which nobody hears is good for that.
 fn window(ttl: Duration) -> Duration {
     heartbeat(ttl) * 12 / 5
 }
@@ -118,9 +119,11 @@ impl Engine {
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
-        // What seems to be of the future is told by a clock that was set, and says nothing.
+        // If the store said later that somebody else has the lock, it was over by then; and what
+        // seems to be of the future is told by a clock that was set, and says nothing.
+        let is_over = acquiring.refused.is_some_and(|at| at > time);
         let granted_at = anchor.map(|anchor| anchor.not_before(time));
-        let Some(at) = granted_at.filter(|at| *at <= now) else {
+        let Some(at) = granted_at.filter(|at| *at <= now && !is_over) else {
             self.ask_soon(id);
             return self.lock_time(id);
         };

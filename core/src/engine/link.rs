@@ -281,8 +281,11 @@ impl Engine {
                 Some(Phase::Acquiring(_)) => self.acquiring_answer(id, flight, answer),
                 _ => self.renewal_answer(id, flight, answer),
             },
-            None if answer.is_ok() => self.resolve_doubt(id, attempt),
-            None => {}
+            None => {
+                if let Ok((reply, _)) = &answer {
+                    self.resolve_doubt(id, attempt, reply);
+                }
+            }
         }
         self.settle_lock(id);
     }

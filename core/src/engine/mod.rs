@@ -114,6 +114,8 @@ pub struct Engine {
     /// In boxes: the nodes of the tree are half empty where keys only grow.
     locks: BTreeMap<LockId, Box<Lock>>,
     releases: BTreeMap<Serial, Release>,
+    /// Attempts whose answer a release would like to know.
+    doubted: BTreeMap<Serial, Serial>,
     queries: BTreeMap<CallId, Query>,
     timers: Timers,
     shutdown: Option<Shutdown>,
@@ -175,6 +177,7 @@ impl Engine {
             line: Line::default(),
             locks: BTreeMap::new(),
             releases: BTreeMap::new(),
+            doubted: BTreeMap::new(),
             queries: BTreeMap::new(),
             timers: Timers::default(),
             shutdown: None,

@@ -89,6 +89,9 @@ impl Engine {
 
     pub(super) fn end_query(&mut self, call: CallId) {
         if let Some(mut query) = self.queries.remove(&call) {
+            if let Some(flight) = query.flight {
+                self.unsend(flight.attempt);
+            }
             self.timers
                 .set(Timed::Query(call), &mut query.wake, Timestamp::NEVER);
         }

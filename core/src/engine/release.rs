@@ -132,7 +132,7 @@ impl Engine {
     ) {
         let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
         let claim = spec.claim(self.settings.client, lease);
-        let until = last + spec.ttl.max(claim.window);
+        let until = last + spec.ttl.max(claim.window * 2);
         self.start_release(Release {
             doubt,
             ..Release::new(lock, spec, claim, until, self.now)
@@ -219,13 +219,18 @@ impl Engine {
     }
 
     /// The answer to an attempt to take this lock has come that was in doubt.
-    pub(super) fn resolve_doubt(&mut self, lock: LockId, attempt: Serial) {
+    pub(super) fn resolve_doubt(&mut self, lock: LockId, attempt: Serial, reply: &Reply) {
+        let now = self.now;
         let is_it = |doubt: &Doubt| doubt.attempt == Some(attempt);
-        if let Some(Phase::Held(tenure)) = self.locks.get_mut(&lock).map(|lock| &mut lock.phase) {
-            tenure.set_doubt(tenure.doubt().filter(|doubt| !is_it(doubt)));
+        if let Some(Phase::Held(tenure)) = self.locks.get_mut(&lock).map(|lock| &mut lock.phase)
+            && tenure.doubt().is_some_and(|doubt| is_it(&doubt))
+        {
+            let same = matches!(reply, Reply::Held(held) if held.token == tenure.token);
+            tenure.set_doubt((!same).then_some(Doubt::until(now)));
         }
-        for release in self.releases.values_mut() {
-            release.doubt.take_if(|doubt| is_it(doubt));
+        let release = self.doubted.remove(&attempt);
+        if let Some(release) = release.and_then(|id| self.releases.get_mut(&id)) {
+            release.doubt = None;
         }
     }
 
@@ -238,6 +243,9 @@ impl Engine {
 
     fn start_release(&mut self, release: Release) -> Option<Serial> {
         let id = self.next_serial();
+        if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
+            self.doubted.insert(attempt, id);
+        }
         self.releases.insert(id, release);
         self.attempt_release(id);
         self.settle_release(id);
@@ -299,11 +307,11 @@ impl Engine {
         };
         // What the server could still do after it was asked, it may do after it answered.
         let sent = release.flight.take().map_or(now, |flight| flight.sent);
-        let doubt = release.doubt.take().filter(|doubt| doubt.until > sent);
+        let doubt = release.doubt.filter(|doubt| doubt.until > sent);
         let (lock, tenure, call) = (release.lock, release.tenure.take(), release.call.take());
         if let Some(doubt) = doubt {
             release.pace = Pace::due(doubt.until);
-            release.until = doubt.until + release.ttl;
+            release.until = doubt.until + release.ttl.max(release.claim.window * 2);
             self.unlink_release(id);
         } else {
             self.end_release(id);
@@ -358,6 +366,9 @@ impl Engine {
     fn end_release(&mut self, id: Serial) {
         self.unlink_release(id);
         if let Some(mut release) = self.releases.remove(&id) {
+            if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
+                self.doubted.remove(&attempt);
+            }
             let wake = &mut release.wake;
             self.timers.set(Timed::Release(id), wake, Timestamp::NEVER);
         }

@@ -73,17 +73,14 @@ pub struct Claim {
     /// How the token is made.
     pub counter: Counter,
     /// How long it counts as alive after it asked, and how long it has to take up a lock that
-    /// was handed to it; whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
+    /// was handed to it: it is promised half of it, and has the whole if the server found somebody
+    /// to tell. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
     pub window: Duration,
 }
 
 impl Claim {
     /// No claim holds up those behind it for longer.
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-
-    /// What a grant promises at the most; the lock is kept for the whole window if the server
-    /// found somebody to tell, and no longer than this if not.
-    pub const UNHEARD: Duration = Duration::from_secs(3);
 
     /// Whether the store takes both for one: it counts whole milliseconds.
     pub(crate) fn is_same(&self, other: &Self) -> bool {

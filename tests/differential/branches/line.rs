@@ -10,7 +10,7 @@ use crate::model::{Place, claim, member};
 /// What a newcomer clears away at the most.
 const MOST_CLEARED: usize = 100;
 
-pub(super) const BRANCHES: [&str; 62] = [
+pub(super) const BRANCHES: [&str; 60] = [
     "acquire: its turn",
     "acquire: its turn, after the dead",
     "acquire: free, all in line are dead",
@@ -48,9 +48,7 @@ pub(super) const BRANCHES: [&str; 62] = [
     "handoff: others go on waiting",
     "handoff: the line ends",
     "handoff: heard",
-    "handoff: unheard, so for 3 s",
-    "handoff: unheard, its window is shorter",
-    "handoff: heard, a window of less than 3 s",
+    "handoff: unheard, so for half of its window",
     "handoff: heard, a window cut to the longest",
     "handoff: dense",
     "handoff: clock floor",
@@ -346,12 +344,10 @@ impl Change<'_> {
 
     fn granted(&self, own: &Claim, after: &Lock) -> Vec<&'static str> {
         let heard = self.told(|push| matches!(push, Push::Granted { .. }));
-        let short = own.window <= Claim::UNHEARD;
-        let mut hits = vec![match (heard, short) {
-            (true, false) => "handoff: heard",
-            (true, true) => "handoff: heard, a window of less than 3 s",
-            (false, false) => "handoff: unheard, so for 3 s",
-            (false, true) => "handoff: unheard, its window is shorter",
+        let mut hits = vec![if heard {
+            "handoff: heard"
+        } else {
+            "handoff: unheard, so for half of its window"
         }];
         hits.push(match own.counter {
             Counter::Dense => "handoff: dense",

@@ -10,7 +10,7 @@ use crate::protocol::{LeaseId, Reply};
 /// What a claim with [`TTL`] has to take the lock up.
 pub(super) const WINDOW: Duration = Duration::from_secs(12);
 /// What a grant says at the most.
-pub(super) const PROMISE: Duration = Duration::from_secs(3);
+pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// The waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {

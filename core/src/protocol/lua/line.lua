@@ -1,7 +1,5 @@
 -- The line of those who wait for a lock, and what is published to clients.
 
--- How long a claim has to take a lock up, in milliseconds, if the grant reached nobody.
-local UNHEARD = 3000
 -- The line itself is kept so much longer than the last claim in it counts as alive.
 local LINGER = 60000
 -- No claim holds up the others for longer.
@@ -61,13 +59,14 @@ local function first_in_line(k)
   end
 end
 
--- Gives a free lock to this member of the line, until it takes it up, and tells it. What it is
--- told is what it has in any case: subscribers at another server of a group are not counted.
+-- Gives a free lock to this member of the line, until it takes it up, and tells it. If nobody
+-- hears, it has half of its window, in which it asks once more. It is promised no more in any
+-- case: subscribers at another server of a group are not counted.
 local function grant(k, member)
   local claim = parse_claim(member, KEYS[k + 2])
   local token = take(k, claim, claim.window)
   leave(k, member)
-  local promised = digits(now_ms + math.min(claim.window, UNHEARD))
+  local promised = digits(now_ms + math.floor(claim.window / 2))
   local heard = publish(claim.client, 'granted', claim.lease, token, promised, digits(now))
   if heard == 0 then
     call('PEXPIREAT', KEYS[k], promised)
