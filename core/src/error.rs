@@ -31,6 +31,9 @@ pub enum ErrorKind {
     Store,
     /// The lease is no longer held: it was lost or released before.
     NotHeld,
+    /// A guard refused a write: a greater token was seen for its resource. The
+    /// [details](Error::stale_token) say which.
+    StaleToken,
     /// A bound was reached: too many calls are waiting.
     Overloaded,
     /// The locker was shut down.
@@ -54,6 +57,7 @@ impl ErrorKind {
             Self::WrongType => "wrongType",
             Self::Store => "store",
             Self::NotHeld => "notHeld",
+            Self::StaleToken => "staleToken",
             Self::Overloaded => "overloaded",
             Self::Shutdown => "shutdown",
         }
@@ -131,6 +135,22 @@ impl Error {
     /// Whether the lease had been lost or released before.
     pub fn is_not_held(&self) -> bool {
         self.kind() == ErrorKind::NotHeld
+    }
+
+    /// What a guard refused, if it was that.
+    ///
+    /// ```
+    /// use leasehold::{fence::Gate, FencingToken};
+    ///
+    /// let gate = Gate::new();
+    /// gate.check("account/7", FencingToken::new(34)?)?;
+    /// let error = gate.check("account/7", FencingToken::new(33)?).unwrap_err();
+    /// let stale = error.stale_token().unwrap();
+    /// assert_eq!((stale.offered.get(), stale.highest.get()), (33, 34));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn stale_token(&self) -> Option<&crate::fence::StaleToken> {
+        self.0.source.as_ref()?.downcast_ref()
     }
 
     /// Whether an argument or a setting was not valid.

@@ -51,6 +51,7 @@ mod driver;
 pub mod engine;
 mod error;
 mod event;
+pub mod fence;
 mod memory;
 mod name;
 pub mod protocol;

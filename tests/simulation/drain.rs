@@ -19,7 +19,8 @@ use leasehold::protocol::{LeaseId, LockKey};
 
 use crate::book::Call;
 use crate::clock::{MILLI, Moment, SECOND};
-use crate::world::World;
+use crate::line::Step;
+use crate::world::{Happening, World};
 
 /// What the network, late timers and the auditor's own pace may add.
 const SLACK: Moment = 300 * MILLI;
@@ -27,6 +28,10 @@ const SLACK: Moment = 300 * MILLI;
 /// How long answers that were delayed while things went wrong may still be under way, and how
 /// long retries may be backed off.
 const SETTLE: Moment = 9 * SECOND;
+
+/// How soon whoever hears knows that it was handed the lock, in calm runs: a push, or asking once
+/// what was asked already.
+const AT_ONCE: Moment = 15 * MILLI;
 
 /// The pace of the auditor while the line drains.
 const PACE: Moment = 20 * MILLI;
@@ -182,7 +187,7 @@ impl World {
         for (key, lease) in left {
             // What was sent before it and it itself, with the answers that it may have to wait for.
             let at = self.now + 60 * MILLI;
-            self.schedule(at, crate::world::Happening::Gone { key, lease });
+            self.schedule(at, Happening::Gone { key, lease });
         }
     }
 
@@ -208,6 +213,39 @@ impl World {
         let mut line = line.iter();
         line.find(|(member, ..)| member.starts_with(&lease))
             .map(|(_, arrival, _)| *arrival)
+    }
+}
+
+/// Who is handed the lock knows it at once.
+impl World {
+    pub(crate) fn watch_handover(&mut self, step: &Step) {
+        let handed = |(lease, _): &Offer| step.asker() != Some(*lease);
+        let (offer, key) = (step.granted().filter(handed), step.command.key());
+        if let (Some(offer), Some(key), true) = (offer, key, self.plan.calm && !self.plan.deaf) {
+            let key = key.clone();
+            self.schedule(self.now + AT_ONCE, Happening::TakenUp { key, offer });
+        }
+    }
+
+    /// Where no push is lost, no heartbeat is needed to learn of a grant: it comes after the
+    /// subscription, or whoever is told of the subscription asks then. A gap between the two shows
+    /// here.
+    pub(crate) fn check_taken_up(&mut self, key: &LockKey, offer: Offer) {
+        let (lease, token) = offer;
+        if self.stored(key) != Some(offer) || !self.is_wanted(lease) {
+            return self.checks.saw("knew at once");
+        }
+        let mut hosts = self.hosts.iter();
+        let host = hosts.find(|host| host.book.attempts.contains_key(&lease));
+        let reported = host.and_then(|host| host.ear.reported);
+        let due = reported.unwrap_or(self.now) + AT_ONCE;
+        if due > self.now {
+            let key = key.clone();
+            return self.schedule(due, Happening::TakenUp { key, offer });
+        }
+        self.checks.ensure("I7", false, || {
+            format!("{lease} was handed the lock, with {token}, hears, and does not know of it")
+        });
     }
 }
 

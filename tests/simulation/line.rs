@@ -44,7 +44,7 @@ impl Step<'_> {
         }
     }
 
-    fn is_reclaim(&self) -> bool {
+    pub(crate) fn is_reclaim(&self) -> bool {
         matches!(self.command, Command::Acquire(_)) && self.before.is_some()
     }
 }

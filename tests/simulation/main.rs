@@ -43,7 +43,7 @@ const SEEDS: u64 = 10_000;
 const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 39] = [
+const SEEN: [&str; 41] = [
     "granted",
     "acquired",
     "renewed",
@@ -76,6 +76,8 @@ const SEEN: [&str; 39] = [
     "push came",
     "push lost",
     "push to the dead",
+    "told by another server",
+    "knew at once",
     "subscribed",
     "subscription broke",
     "half-open subscription",

@@ -207,23 +207,29 @@ impl World {
             kept_place: place.is_some() && place == new_place,
         };
         self.checks.executed(&step);
-        self.dispatch_pushes();
+        self.dispatch_pushes(&step);
+        self.watch_handover(&step);
         if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
-            let book = &self.hosts[host].book;
-            let lock = book
-                .attempts
-                .get(lease)
-                .and_then(|attempt| book.locks.get(&attempt.lock));
-            let held = lock.and_then(|lock| lock.held.as_ref());
-            let held = held
-                .filter(|held| held.lease == *lease)
-                .map(|held| held.token);
-            let same = held.is_none_or(|held| after.is_some_and(|(_, token)| token == held));
-            self.checks.ensure("I5", same, || {
-                format!("host {host} holds {lease} with {held:?} and renewed {after:?}")
-            });
+            self.check_renewed(host, *lease, after);
         }
         reply
+    }
+
+    /// I5: what was renewed is what the host holds.
+    fn check_renewed(&mut self, host: usize, lease: LeaseId, after: Stored) {
+        let book = &self.hosts[host].book;
+        let lock = book
+            .attempts
+            .get(&lease)
+            .and_then(|attempt| book.locks.get(&attempt.lock));
+        let held = lock.and_then(|lock| lock.held.as_ref());
+        let held = held
+            .filter(|held| held.lease == lease)
+            .map(|held| held.token);
+        let same = held.is_none_or(|held| after.is_some_and(|(_, token)| token == held));
+        self.checks.ensure("I5", same, || {
+            format!("host {host} holds {lease} with {held:?} and renewed {after:?}")
+        });
     }
 
     /// Whose a lock is in the store.

@@ -35,7 +35,9 @@ pub(crate) enum Sabotage {
     /// Grants that are pushed say that they last longer than they do; and no renewal is in time, so
     /// that it matters.
     LaterExpiry,
-    /// The host's notion of the server's clock is 0.9 seconds behind; renewals as above.
+    /// The host's notion of the server's clock is 0.9 seconds behind; renewals as above. Grants are
+    /// short, as nobody is counted who hears of them: one that is believed that much longer ends
+    /// after the lock has gone on, where otherwise half of the window would make up for it.
     WrongAnchor,
     /// Who leaves the line is not taken out of it.
     LeavesForgotten,
@@ -111,6 +113,8 @@ pub(crate) struct Plan {
     pub(crate) deaf: bool,
     /// Whether those who wait at the end are served before everything is given up.
     pub(crate) drains: bool,
+    /// Pushes come by way of another server of a group: this one counts nobody who hears.
+    pub(crate) elsewhere: bool,
     /// How long a slow push is under way at the least and at the most, in milliseconds.
     pub(crate) slow_push: (u64, u64),
     /// How long the program runs and things go wrong.
@@ -169,6 +173,7 @@ impl Plan {
             patience: Duration::from_millis(random.between(500, 4_000)),
             calm,
             deaf: sabotage == Sabotage::HeartbeatsForgotten || random.chance(25),
+            elsewhere: sabotage == Sabotage::WrongAnchor || random.chance(20),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)

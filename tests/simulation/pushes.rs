@@ -1,11 +1,13 @@
 //! What the server tells hosts without being asked: on a connection of its own, which keeps its
-//! order, loses messages with and without a notice, and breaks.
+//! order, loses messages with and without a notice, and breaks. It may lead to another server of
+//! a group: then the one that publishes does not know that anybody hears.
 
 use leasehold::engine::Input;
-use leasehold::protocol::{ClientId, Push};
+use leasehold::protocol::{ClientId, Command, Held, LeaseId, Push};
 use leasehold::time::ServerTime;
 
 use crate::clock::{MILLI, Moment, SECOND};
+use crate::line::Step;
 use crate::plan::Sabotage;
 use crate::world::{Happening, World};
 
@@ -15,6 +17,8 @@ pub(crate) struct Ear {
     /// Which one: counted on when it breaks.
     pub(crate) connection: u64,
     pub(crate) up: bool,
+    /// When the host was last told that it is there.
+    pub(crate) reported: Option<Moment>,
     last: Moment,
 }
 
@@ -41,8 +45,10 @@ impl World {
         }
         let client = state.client;
         self.trace(|_| format!("server: host {host} has subscribed"));
-        self.server.subscribe(client);
-        self.checks.listeners.insert(client);
+        if !self.plan.elsewhere {
+            self.server.subscribe(client);
+            self.checks.listeners.insert(client);
+        }
         let at = self.now + self.delay();
         self.hear_at(at, host, Input::Subscribed);
     }
@@ -96,8 +102,12 @@ impl World {
     }
 
     /// What a command made the server tell.
-    pub(crate) fn dispatch_pushes(&mut self) {
-        for (client, push) in self.server.take_pushes() {
+    pub(crate) fn dispatch_pushes(&mut self, step: &Step) {
+        let mut pushes = self.server.take_pushes();
+        if self.plan.elsewhere {
+            pushes.extend(self.pushes_elsewhere(step));
+        }
+        for (client, push) in pushes {
             let Some(host) = self.hosts.iter().position(|host| host.client == client) else {
                 self.checks.saw("push to the dead");
                 continue;
@@ -126,6 +136,33 @@ impl World {
             let push = self.falsified(push);
             self.hear_at(at, host, Input::Push(push));
         }
+    }
+
+    /// What another server of the group tells of a step.
+    fn pushes_elsewhere(&mut self, step: &Step) -> Vec<(ClientId, Push)> {
+        let (mut pushes, time) = (Vec::new(), step.time);
+        let mut tell = |of: LeaseId, push| {
+            let mut hosts = self.hosts.iter();
+            let host = hosts.find(|host| host.book.attempts.contains_key(&of));
+            pushes.extend(host.map(|host| (host.client, push)));
+        };
+        if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
+            && step.asker() != Some(lease)
+        {
+            let held = Held { token, expires };
+            tell(lease, Push::Granted { lease, held, time });
+        }
+        if let Some((lease, token)) = step.before {
+            if let Command::ForceRelease { .. } = step.command {
+                tell(lease, Push::Revoked { lease, token });
+            } else if step.granted().is_some() && step.is_reclaim() {
+                tell(lease, Push::Superseded { lease, token });
+            }
+        }
+        if !pushes.is_empty() {
+            self.checks.saw("told by another server");
+        }
+        pushes
     }
 
     /// Nobody is woken by what concerns others.
@@ -170,9 +207,12 @@ impl World {
     }
 
     pub(crate) fn heard(&mut self, host: usize, life: u64, connection: u64, input: Input) {
-        let state = &self.hosts[host];
+        let state = &mut self.hosts[host];
         if state.life != life || state.ear.connection != connection {
             return;
+        }
+        if let Input::Subscribed = &input {
+            state.ear.reported = Some(self.now);
         }
         self.checks.saw(match input {
             Input::Push(_) => "push came",

@@ -67,6 +67,11 @@ pub(crate) enum Happening {
         key: LockKey,
         lease: LeaseId,
     },
+    /// Whoever was handed the lock must know.
+    TakenUp {
+        key: LockKey,
+        offer: Offer,
+    },
     /// Something goes wrong, perhaps.
     Trouble,
 }
@@ -248,6 +253,7 @@ impl World {
             } => self.heard(host, life, connection, input),
             Happening::Forget { client } => self.forget_listener(client),
             Happening::Gone { key, lease } => self.check_gone(&key, lease),
+            Happening::TakenUp { key, offer } => self.check_taken_up(&key, offer),
             Happening::Trouble => self.trouble(),
         }
     }

@@ -165,7 +165,7 @@ impl Locker {
             let (core, pattern) = (core.clone(), pattern.clone());
             async move {
                 let Some(cursor) = cursor else {
-                    return Ok(None);
+                    return Ok::<_, Error>(None);
                 };
                 let pattern = pattern?;
                 let input = |call| Input::List {

@@ -1,0 +1,76 @@
+//! Guards: storage that refuses a stale token.
+//!
+//! A lease alone cannot stop a process that was paused past its deadline from finishing a write
+//! that it had begun. The storage can, by one rule: *a write with token t to a resource is refused
+//! if a greater token was seen for it; an equal one passes, since a holder writes many times; after
+//! t was accepted nothing smaller ever passes*, atomically with the write itself. (Martin Kleppmann,
+//! "How to do distributed locking", 2016.)
+//!
+//! A *resource* is whatever one sequence of tokens protects, most often what the lock is named
+//! after: 1 to 512 bytes of UTF-8. The tokens of one resource must come from one lock.
+//!
+//! | guard | for | feature |
+//! |---|---|---|
+//! | [`Gate`] | a service that owns its state, in memory | |
+//! | `redis::FencedRedis` | keys of a Redis server | `native` |
+//! | `sql::begin` | rows of Postgres, MySQL or MariaDB, SQLite | `postgres`, `mysql`, `sqlite` |
+//! | `object::FencedStore` | objects of an object store | `object-store` |
+//! | `http::FenceLayer` | whatever is behind an HTTP service | `http` |
+//!
+//! A refusal is an [`Error`] of kind [`StaleToken`](crate::ErrorKind::StaleToken), with the
+//! [details](Error::stale_token). It is not transient: the lease is over, and so is the work.
+
+mod gate;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "object-store")]
+pub mod object;
+#[cfg(feature = "native")]
+pub mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub mod sql;
+
+pub use gate::Gate;
+
+use crate::error::{Error, ErrorKind};
+use crate::name::Name;
+use crate::token::FencingToken;
+
+/// Why a guard refused a write.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the token {offered} is stale: {highest} was seen for the resource {resource:?}")]
+#[non_exhaustive]
+pub struct StaleToken {
+    /// What was to be written to.
+    pub resource: String,
+    /// The token of the write.
+    pub offered: FencingToken,
+    /// The greatest token that was seen.
+    pub highest: FencingToken,
+}
+
+impl From<StaleToken> for Error {
+    fn from(stale: StaleToken) -> Self {
+        Error::with_source(ErrorKind::StaleToken, stale.to_string(), stale)
+    }
+}
+
+fn stale(resource: &str, offered: FencingToken, highest: FencingToken) -> Error {
+    let resource = resource.to_owned();
+    StaleToken {
+        resource,
+        offered,
+        highest,
+    }
+    .into()
+}
+
+/// [`ErrorKind::Config`] if it is empty or over-long.
+fn check_resource(resource: &str) -> Result<(), Error> {
+    let (most, length) = (Name::MAX_BYTES, resource.len());
+    if (1..=most).contains(&length) {
+        return Ok(());
+    }
+    let message = format!("a resource's name has 1 to {most} bytes, this one has {length}");
+    Err(Error::new(ErrorKind::Config, message))
+}

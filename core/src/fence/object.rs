@@ -1,0 +1,1 @@
+//! A guard of an object store.

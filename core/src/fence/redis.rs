@@ -1,0 +1,1 @@
+//! A guard of keys of a Redis server.

@@ -1,0 +1,3 @@
+//! What every guard must do, whatever it guards.
+
+pub mod conformance;
