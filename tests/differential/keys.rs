@@ -100,7 +100,8 @@ async fn a_call_touches_its_declared_keys_only() {
     for command in commands {
         monitor.clear().await;
         let batch = batch([command]);
-        let declared: BTreeSet<String> = protocol::encode(&batch).keys.into_iter().collect();
+        let call = protocol::encode(&batch);
+        let declared: BTreeSet<_> = call.keys().map(str::to_owned).collect();
         real.run(&batch).await.expect("it is answered");
         // A message goes to a channel, and a walk over the keys to none in particular.
         let touched: BTreeSet<String> = monitor
@@ -164,9 +165,10 @@ async fn a_cluster_node_runs_a_batch_on_one_name() {
         });
         let batch = batch(commands.collect::<Vec<_>>());
         let call = protocol::encode(&batch);
-        let count = call.keys.len().to_string();
+        let count = call.keys().len().to_string();
         let head = ["EVAL", protocol::SCRIPT, &count].map(str::to_owned);
-        let args: Vec<String> = head.into_iter().chain(call.keys).chain(call.args).collect();
+        let rest = call.keys().chain(call.args()).map(str::to_owned);
+        let args: Vec<String> = head.into_iter().chain(rest).collect();
         (batch, args)
     };
     for name in NAMES {

@@ -76,8 +76,8 @@ impl Real {
     /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script.
     pub(crate) async fn run(&mut self, batch: &[Op]) -> Result<BatchReply, String> {
         let call = protocol::encode(batch);
-        let parts: Vec<String> = call.keys.iter().chain(&call.args).cloned().collect();
-        let answer = self.script(call.keys.len(), &parts).await;
+        let parts: Vec<_> = call.keys().chain(call.args()).map(str::to_owned).collect();
+        let answer = self.script(call.keys().len(), &parts).await;
         let fields = strings(answer)?;
         protocol::decode(batch, &fields)
             .map_err(|error| format!("{error}; the fields were {:?}", Lossy(&fields)))

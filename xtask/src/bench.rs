@@ -1,11 +1,21 @@
 //! `cargo xtask bench`: what the lock costs. The measuring is done by a program of the tests,
-//! which has options too: `cargo run --release -p leasehold-tests --bin bench -- --help`.
+//! which has options of its own.
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::run::Cmd;
 use crate::setup::Need;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to measure.
+    benchmark: Benchmark,
+    /// Options of the benchmark: `--rounds N`, `--leases N`, `--ttl SECONDS`, … (`-- --help` lists
+    /// them all).
+    #[arg(last = true)]
+    options: Vec<String>,
+}
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Benchmark {
@@ -20,15 +30,15 @@ pub(crate) enum Benchmark {
     Pairs,
 }
 
-pub(crate) fn main(benchmark: Benchmark) -> Result<()> {
+pub(crate) fn main(options: &Options) -> Result<()> {
     Need::Redis.ensure()?;
-    let name = match benchmark {
+    let name = match options.benchmark {
         Benchmark::Roundtrip => "roundtrip",
         Benchmark::Handoff => "handoff",
         Benchmark::Many => "many",
         Benchmark::Pairs => "pairs",
     };
-    let args = [
+    let mut args = vec![
         "run",
         "--release",
         "--locked",
@@ -40,5 +50,6 @@ pub(crate) fn main(benchmark: Benchmark) -> Result<()> {
         "--",
         name,
     ];
+    args.extend(options.options.iter().map(String::as_str));
     Cmd::cargo(&args).run()
 }

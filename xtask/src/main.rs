@@ -37,17 +37,14 @@ enum Task {
     /// network. If their database cannot be fetched that is said, and is no failure.
     Audit,
     /// Measure what the lock costs, on a server of its own, in release mode.
-    Bench {
-        /// What to measure.
-        benchmark: bench::Benchmark,
-    },
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit => audit::main(),
-        Task::Bench { benchmark } => bench::main(benchmark),
+        Task::Bench(options) => bench::main(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

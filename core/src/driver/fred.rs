@@ -17,7 +17,7 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Input, Shared, listener};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{self, BatchReply, Op, ScriptCall, server_error};
+use crate::protocol::{self, BatchReply, Op, server_error};
 use crate::rt;
 use crate::time::Timestamp;
 
@@ -159,11 +159,17 @@ impl FredStore {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<Vec<Bytes>, FredError> {
-        let ScriptCall { keys, args: rest } = protocol::encode(batch);
-        let mut args: Vec<Value> = Vec::with_capacity(2 + keys.len() + rest.len());
+        let (text, ends, keys) = protocol::encode(batch).into_parts();
+        let text = Bytes::from(text);
+        let mut args: Vec<Value> = Vec::with_capacity(2 + ends.len());
         args.push(script.into());
-        args.push(i64::try_from(keys.len()).unwrap_or(i64::MAX).into());
-        args.extend(keys.into_iter().chain(rest).map(Value::from));
+        args.push(i64::try_from(keys).unwrap_or(i64::MAX).into());
+        let mut begin = 0;
+        args.extend(ends.into_iter().map(|end| {
+            let part = text.slice(begin..end);
+            begin = end;
+            Value::Bytes(part)
+        }));
         let options = options(give_up.since(rt::now()).max(Duration::from_millis(1)));
         // The script is the first argument; the first key is what decides on a cluster's node.
         let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);

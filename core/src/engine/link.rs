@@ -271,16 +271,14 @@ impl Engine {
     }
 
     fn lock_answer(&mut self, id: LockId, attempt: Serial, answer: Answer) {
-        let flight = match self.locks.get(&id).map(|lock| &lock.phase) {
-            Some(Phase::Acquiring(acquiring)) => acquiring.flight,
-            Some(Phase::Held(tenure)) => tenure.flight,
-            Some(Phase::Idle) | None => None,
+        let (flight, acquires) = match self.locks.get(&id).map(|lock| &lock.phase) {
+            Some(Phase::Acquiring(acquiring)) => (acquiring.flight, true),
+            Some(Phase::Held(tenure)) => (tenure.flight, false),
+            Some(Phase::Idle) | None => (None, false),
         };
         match flight.filter(|flight| flight.attempt == attempt) {
-            Some(flight) => match self.locks.get(&id).map(|lock| &lock.phase) {
-                Some(Phase::Acquiring(_)) => self.acquiring_answer(id, flight, answer),
-                _ => self.renewal_answer(id, flight, answer),
-            },
+            Some(flight) if acquires => self.acquiring_answer(id, flight, answer),
+            Some(flight) => self.renewal_answer(id, flight, answer),
             None => {
                 if let Ok((reply, _)) = &answer {
                     self.resolve_doubt(id, attempt, reply);

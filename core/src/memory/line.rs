@@ -93,7 +93,7 @@ impl Line {
     pub(super) fn members(&self) -> Vec<(String, u64, ServerTime)> {
         let members = self.members.iter();
         members
-            .map(|member| (member.claim.text(), member.arrival, member.live_until))
+            .map(|member| (member.claim.to_string(), member.arrival, member.live_until))
             .collect()
     }
 
@@ -118,7 +118,7 @@ impl Line {
             .iter()
             .filter(|member| member.is_dead(now))
             .collect();
-        dead.sort_by_key(|member| (member.live_until, member.claim.text()));
+        dead.sort_by_key(|member| (member.live_until, member.claim.to_string()));
         dead.truncate(MOST_CLEARED);
         let dead: Vec<_> = dead.into_iter().map(|member| member.arrival).collect();
         self.members

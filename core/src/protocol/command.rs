@@ -84,11 +84,13 @@ impl Claim {
 
     /// Whether the store takes both for one: it counts whole milliseconds.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.lease == other.lease && self.text() == other.text()
+        self.lease == other.lease && self.to_string() == other.to_string()
     }
+}
 
-    /// The claim as the store has it.
-    pub(crate) fn text(&self) -> String {
+/// The claim as the store has it.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             lease,
             client,
@@ -101,7 +103,7 @@ impl Claim {
             Counter::Dense => 0,
         };
         let (window, kind, label) = (window.as_millis(), owner.kind(), owner.label());
-        format!("{lease}:{client}:{window}:{retention}:{kind}:{label}")
+        write!(f, "{lease}:{client}:{window}:{retention}:{kind}:{label}")
     }
 }
 

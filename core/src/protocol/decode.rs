@@ -98,7 +98,7 @@ fn refusal<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>, command: &Command) -> Res
     let text = fields.lossy()?;
     let key = fields.lossy()?;
     match command.key() {
-        Some(own) if own.all().contains(&key) => Ok(server_error(&text, Some(&key))),
+        Some(own) if own.has(&key) => Ok(server_error(&text, Some(&key))),
         None if key.is_empty() => Ok(server_error(&text, None)),
         _ => Err(unexpected()),
     }

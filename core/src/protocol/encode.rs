@@ -1,67 +1,112 @@
 //! From commands to the script's keys and arguments.
 
+use std::fmt::{self, Write};
 use std::time::Duration;
 
-use super::command::{Command, Op};
+use super::command::{Acquire, Command, Op};
+use super::key::LockKey;
 
-/// The keys and arguments of one call of the [script](super::SCRIPT).
+/// The keys and arguments of one call of the [script](super::SCRIPT), all in one piece of memory:
+/// a batch may have a thousand of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScriptCall {
-    /// `KEYS`.
-    pub keys: Vec<String>,
-    /// `ARGV`.
-    pub args: Vec<String>,
+    text: String,
+    /// Where in the text each ends, keys first.
+    ends: Vec<usize>,
+    keys: usize,
 }
 
 /// Encodes a batch. An empty one only asks for the server's time.
 pub fn encode(batch: &[Op]) -> ScriptCall {
     let mut call = ScriptCall {
-        keys: Vec::with_capacity(batch.len() * 4),
-        args: Vec::with_capacity(batch.len() * 5),
+        text: String::with_capacity(batch.iter().map(|op| op.command.size()).sum()),
+        ends: Vec::with_capacity(batch.len() * 9),
+        keys: 0,
     };
     for op in batch {
-        call.args.push(operation(&op.command).to_owned());
-        call.args.push(op.not_after.as_micros().to_string());
-        call.push(&op.command);
+        call.push_keys(&op.command);
+    }
+    call.keys = call.ends.len();
+    for op in batch {
+        call.push(operation(&op.command));
+        call.push(op.not_after.as_micros());
+        call.push_args(&op.command);
     }
     call
 }
 
 impl ScriptCall {
-    fn push(&mut self, command: &Command) {
+    /// `KEYS`.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.range(0, self.keys)
+    }
+
+    /// `ARGV`.
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.range(self.keys, self.ends.len())
+    }
+
+    /// The text of all keys and arguments, where in it each ends, and how many of them are keys.
+    #[cfg(feature = "native")]
+    pub(crate) fn into_parts(self) -> (String, Vec<usize>, usize) {
+        (self.text, self.ends, self.keys)
+    }
+
+    fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &str> {
+        (from..to).map(|index| {
+            let begin = index.checked_sub(1).map_or(0, |last| self.ends[last]);
+            &self.text[begin..self.ends[index]]
+        })
+    }
+
+    fn push_keys(&mut self, command: &Command) {
+        match command {
+            Command::Renew { key, .. } => self.push_key(key, LockKey::LOCK),
+            Command::Acquire(Acquire { key, .. })
+            | Command::Release { key, .. }
+            | Command::ForceRelease { key }
+            | Command::Inspect { key } => {
+                for suffix in LockKey::SUFFIXES {
+                    self.push_key(key, suffix);
+                }
+            }
+            Command::List { .. } => {}
+        }
+    }
+
+    fn push_args(&mut self, command: &Command) {
         match command {
             Command::Acquire(acquire) => {
-                self.keys.extend(acquire.key.all());
-                self.args.push(acquire.claim.text());
-                self.args.push(millis(acquire.ttl));
-                self.args
-                    .push(if acquire.waits { "1" } else { "0" }.to_owned());
+                self.push(&acquire.claim);
+                self.push(Millis(acquire.ttl));
+                self.push(if acquire.waits { '1' } else { '0' });
             }
             Command::Renew {
-                key,
-                lease,
-                token,
-                ttl,
+                lease, token, ttl, ..
             } => {
-                self.keys.push(key.lock());
-                self.args.push(lease.to_string());
-                self.args.push(token.to_string());
-                self.args.push(millis(*ttl));
+                self.push(lease);
+                self.push(token);
+                self.push(Millis(*ttl));
             }
-            Command::Release { key, claim } => {
-                self.keys.extend(key.all());
-                self.args.push(claim.text());
-            }
-            Command::ForceRelease { key } => self.keys.extend(key.all()),
-            Command::Inspect { key } => {
-                self.keys.extend(key.all());
-                self.args.push(Command::MOST_NAMED.to_string());
-            }
+            Command::Release { claim, .. } => self.push(claim),
+            Command::ForceRelease { .. } => {}
+            Command::Inspect { .. } => self.push(Command::MOST_NAMED),
             Command::List { pattern, cursor } => {
-                self.args.push(cursor.to_string());
-                self.args.push(pattern.glob());
+                self.push(cursor);
+                self.push(pattern.glob());
             }
         }
+    }
+
+    fn push_key(&mut self, key: &LockKey, suffix: &str) {
+        self.text.push_str(key.tag());
+        self.text.push_str(suffix);
+        self.ends.push(self.text.len());
+    }
+
+    fn push(&mut self, value: impl fmt::Display) {
+        write!(self.text, "{value}").expect("a string takes any text");
+        self.ends.push(self.text.len());
     }
 }
 
@@ -76,6 +121,10 @@ fn operation(command: &Command) -> &'static str {
     }
 }
 
-fn millis(duration: Duration) -> String {
-    duration.as_millis().to_string()
+struct Millis(Duration);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_millis().fmt(f)
+    }
 }

@@ -50,27 +50,44 @@ impl LockKey {
 
     /// The key of the lock itself.
     pub fn lock(&self) -> String {
-        format!("{}:lock", self.0)
+        self.with(Self::LOCK)
     }
 
     /// The key of the name's token counter.
     pub fn token(&self) -> String {
-        format!("{}:token", self.0)
+        self.with(Self::TOKEN)
     }
 
     /// The key of the line of those who wait.
     pub fn queue(&self) -> String {
-        format!("{}:queue", self.0)
+        self.with(Self::QUEUE)
     }
 
     /// The key of how long each of them counts as alive.
     pub fn alive(&self) -> String {
-        format!("{}:alive", self.0)
+        self.with(Self::ALIVE)
     }
 
-    /// All of them, in the script's order.
-    pub(super) fn all(&self) -> [String; 4] {
-        [self.lock(), self.token(), self.queue(), self.alive()]
+    pub(super) const LOCK: &str = ":lock";
+    const TOKEN: &str = ":token";
+    const QUEUE: &str = ":queue";
+    const ALIVE: &str = ":alive";
+
+    /// Of all keys of a name, in the script's order.
+    pub(super) const SUFFIXES: [&str; 4] = [Self::LOCK, Self::TOKEN, Self::QUEUE, Self::ALIVE];
+
+    pub(super) fn tag(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is one of the name's keys.
+    pub(super) fn has(&self, key: &str) -> bool {
+        let suffix = key.strip_prefix(self.tag());
+        suffix.is_some_and(|suffix| Self::SUFFIXES.contains(&suffix))
+    }
+
+    fn with(&self, suffix: &str) -> String {
+        format!("{}{suffix}", self.0)
     }
 }
 

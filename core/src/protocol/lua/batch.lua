@@ -1,18 +1,30 @@
 -- The loop over the batch: see the top of the script.
-local operations = {
-  acquire = { run = acquire, keys = 4, args = 3 },
-  renew = { run = renew, keys = 1, args = 3 },
-  release = { run = release, keys = 4, args = 1 },
-  force_release = { run = force_release, keys = 4, args = 0 },
-  inspect = { run = inspect, keys = 4, args = 1 },
-  list = { run = list, keys = 0, args = 2 },
-}
+
+-- An operation, and how many keys and arguments it has. The script defines all that it uses anew on
+-- each call, so there is no table of them, and what is seldom used is only defined when it is.
+local function find(name)
+  if name == 'renew' then
+    return renew, 1, 3
+  elseif name == 'acquire' then
+    return acquire, 4, 3
+  elseif name == 'release' then
+    return release, 4, 1
+  end
+  local force_release, inspect, list = seldom()
+  if name == 'force_release' then
+    return force_release, 4, 0
+  elseif name == 'inspect' then
+    return inspect, 4, 1
+  elseif name == 'list' then
+    return list, 0, 2
+  end
+end
 
 local function execute(operation, key, arg)
   if now > tonumber(ARGV[arg + 1]) then
     return { 'late' }
   end
-  local done, result = pcall(operation.run, key, arg + 2)
+  local done, result = pcall(operation, key, arg + 2)
   if done then
     return result
   end
@@ -25,7 +37,7 @@ end
 local reply = { digits(now) }
 local key, arg = 1, 1
 while arg <= #ARGV do
-  local operation = operations[ARGV[arg]]
+  local operation, keys, args = find(ARGV[arg])
   if not operation then
     return redis.error_reply('ERR leasehold: unknown operation')
   end
@@ -34,7 +46,7 @@ while arg <= #ARGV do
   for i = 1, #fields do
     reply[#reply + 1] = fields[i]
   end
-  key = key + operation.keys
-  arg = arg + 2 + operation.args
+  key = key + keys
+  arg = arg + 2 + args
 end
 return reply
