@@ -28,28 +28,27 @@ pub(crate) enum Benchmark {
     /// Acquire and release on distinct names by 1 to 256 callers, as a ratio to bare script
     /// calls, to `SET NX PX` with a compare-and-delete, and to redis-benchmark with those.
     Pairs,
+    /// A write under each guard, as a ratio to the same write without.
+    Guards,
 }
 
 pub(crate) fn main(options: &Options) -> Result<()> {
-    Need::Redis.ensure()?;
-    let name = match options.benchmark {
-        Benchmark::Roundtrip => "roundtrip",
-        Benchmark::Handoff => "handoff",
-        Benchmark::Many => "many",
-        Benchmark::Pairs => "pairs",
+    let (package, program, name) = match options.benchmark {
+        Benchmark::Roundtrip => ("leasehold-tests", "bench", Some("roundtrip")),
+        Benchmark::Handoff => ("leasehold-tests", "bench", Some("handoff")),
+        Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
+        Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
+        Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
     };
-    let mut args = vec![
-        "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-tests",
-        "--bin",
-        "bench",
-        "--",
-        name,
-    ];
+    Need::Redis.ensure()?;
+    if matches!(options.benchmark, Benchmark::Guards) {
+        Need::Postgres.ensure()?;
+        Need::MariaDb.ensure()?;
+    }
+    let run = ["run", "--release", "--locked", "--quiet"];
+    let mut args = Vec::from(run);
+    args.extend(["-p", package, "--bin", program, "--"]);
+    args.extend(name);
     args.extend(options.options.iter().map(String::as_str));
     Cmd::cargo(&args).run()
 }

@@ -11,11 +11,6 @@ const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
-const APT_INSTALL: Cmd<'_> = Cmd::new(
-    "apt-get",
-    &["install", "-y", "--no-install-recommends", "redis-server"],
-)
-.with_env(APT_ENV);
 /// No questions, and no service started: in run level 1 there is none, and the tests start their
 /// own servers.
 const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
@@ -24,6 +19,8 @@ const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNL
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Redis,
+    Postgres,
+    MariaDb,
     Rustfmt,
     Clippy,
     Wasm,
@@ -34,6 +31,8 @@ impl Need {
     pub(crate) fn ensure(self) -> Result<String> {
         match self {
             Self::Redis => redis(),
+            Self::Postgres => package("postgresql", postgres_version),
+            Self::MariaDb => package("mariadb-server", mariadb_version),
             Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),
@@ -48,26 +47,52 @@ struct Version {
 }
 
 fn redis() -> Result<String> {
-    if let Some(found) = redis_version()? {
+    match redis_version()? {
+        Some(found) => Ok(found),
+        None => package("redis-server", || redis_version().ok().flatten()),
+    }
+}
+
+/// What a Debian package brings, which is installed if it is not there.
+fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
+    if let Some(found) = found() {
         return Ok(found);
     }
-    let by_hand = format!(
-        "redis-server is not on PATH; run: sudo sh -c '{}'",
-        apt_by_hand()
-    );
+    let args = ["install", "-y", "--no-install-recommends", name];
+    let install = Cmd::new("apt-get", &args).with_env(APT_ENV);
     ensure!(
         Cmd::new("apt-get", &["--version"]).probe().is_some(),
-        "redis-server is not on PATH and there is no apt-get; install Redis {}.{} or newer",
-        OLDEST_REDIS.major,
-        OLDEST_REDIS.minor,
+        "{name} is missing and there is no apt-get; install what Debian calls {name}"
     );
+    let by_hand = format!("{name} is missing; run: sudo sh -c '{APT_UPDATE} && {install}'");
     ensure!(is_root(), "{by_hand}");
-    println!("== setup: redis-server is missing; {APT_INSTALL}");
+    println!("== setup: {name} is missing; {install}");
     APT_UPDATE
         .run()
-        .and_then(|()| APT_INSTALL.run())
+        .and_then(|()| install.run())
         .context(by_hand)?;
-    redis_version()?.context("redis-server was installed but is still not on PATH")
+    found().with_context(|| format!("{name} was installed but cannot be found"))
+}
+
+/// Debian keeps the server's programs, of several versions, off PATH.
+fn postgres_version() -> Option<String> {
+    let on_path = Cmd::new("postgres", &["--version"]).probe();
+    let versions = Path::new("/usr/lib/postgresql")
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .flatten();
+    let in_debian = versions.filter_map(|version| {
+        let server = version.path().join("bin/postgres");
+        Cmd::new(server.to_str()?, &["--version"]).probe()
+    });
+    let printed = on_path.or_else(|| in_debian.max());
+    printed.map(|printed| printed.trim().to_owned())
+}
+
+fn mariadb_version() -> Option<String> {
+    let printed = Cmd::new("mariadbd", &["--version"]).probe();
+    printed.map(|printed| printed.trim().to_owned())
 }
 
 /// The server that is on PATH, if there is one; an error if it is too old.
@@ -99,10 +124,6 @@ fn parse_redis_version(printed: &str) -> Option<Version> {
         major: parts.next()?.ok()?,
         minor: parts.next()?.ok()?,
     })
-}
-
-fn apt_by_hand() -> String {
-    "apt-get update && apt-get install -y --no-install-recommends redis-server".to_owned()
 }
 
 fn is_root() -> bool {
