@@ -20,6 +20,7 @@ use leasehold::protocol::{LeaseId, LockKey};
 use crate::book::Call;
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
+use crate::plan::Pushes;
 use crate::world::{Happening, World};
 
 /// What the network, late timers and the auditor's own pace may add.
@@ -73,7 +74,7 @@ impl World {
             "somebody waits in vain though everything works".to_owned()
         });
         if waiting > 0 {
-            self.checks.saw(if self.plan.deaf {
+            self.checks.saw(if self.plan.pushes == Pushes::Lost {
                 "a line was served without any push"
             } else {
                 "a line was served to its end"
@@ -221,7 +222,8 @@ impl World {
     pub(crate) fn watch_handover(&mut self, step: &Step) {
         let handed = |(lease, _): &Offer| step.asker() != Some(*lease);
         let (offer, key) = (step.granted().filter(handed), step.command.key());
-        if let (Some(offer), Some(key), true) = (offer, key, self.plan.calm && !self.plan.deaf) {
+        let hears = self.plan.calm && self.plan.pushes != Pushes::Lost;
+        if let (Some(offer), Some(key), true) = (offer, key, hears) {
             let key = key.clone();
             self.schedule(self.now + AT_ONCE, Happening::TakenUp { key, offer });
         }

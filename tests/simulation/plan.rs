@@ -96,6 +96,16 @@ pub(crate) struct Faults {
     pub(crate) crashes: u64,
 }
 
+/// What becomes of pushes that nothing else happens to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Pushes {
+    Come,
+    /// They come by way of another server of a group: this one counts nobody who hears.
+    Uncounted,
+    /// None ever comes, and nobody notices.
+    Lost,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) sabotage: Sabotage,
@@ -109,12 +119,9 @@ pub(crate) struct Plan {
     pub(crate) patience: Duration,
     /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
     pub(crate) calm: bool,
-    /// No push ever comes, and nobody notices.
-    pub(crate) deaf: bool,
+    pub(crate) pushes: Pushes,
     /// Whether those who wait at the end are served before everything is given up.
     pub(crate) drains: bool,
-    /// Pushes come by way of another server of a group: this one counts nobody who hears.
-    pub(crate) elsewhere: bool,
     /// How long a slow push is under way at the least and at the most, in milliseconds.
     pub(crate) slow_push: (u64, u64),
     /// How long the program runs and things go wrong.
@@ -172,8 +179,13 @@ impl Plan {
             },
             patience: Duration::from_millis(random.between(500, 4_000)),
             calm,
-            deaf: sabotage == Sabotage::HeartbeatsForgotten || random.chance(25),
-            elsewhere: sabotage == Sabotage::WrongAnchor || random.chance(20),
+            pushes: match (sabotage, random.below(5)) {
+                (Sabotage::HeartbeatsForgotten, _) => Pushes::Lost,
+                (Sabotage::WrongAnchor, _) => Pushes::Uncounted,
+                (_, 0) => Pushes::Lost,
+                (_, 1) => Pushes::Uncounted,
+                _ => Pushes::Come,
+            },
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)

@@ -8,7 +8,7 @@ use leasehold::time::ServerTime;
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
-use crate::plan::Sabotage;
+use crate::plan::{Pushes, Sabotage};
 use crate::world::{Happening, World};
 
 /// A host's subscription.
@@ -45,7 +45,7 @@ impl World {
         }
         let client = state.client;
         self.trace(|_| format!("server: host {host} has subscribed"));
-        if !self.plan.elsewhere {
+        if self.plan.pushes != Pushes::Uncounted {
             self.server.subscribe(client);
             self.checks.listeners.insert(client);
         }
@@ -104,7 +104,7 @@ impl World {
     /// What a command made the server tell.
     pub(crate) fn dispatch_pushes(&mut self, step: &Step) {
         let mut pushes = self.server.take_pushes();
-        if self.plan.elsewhere {
+        if self.plan.pushes == Pushes::Uncounted {
             pushes.extend(self.pushes_elsewhere(step));
         }
         for (client, push) in pushes {
@@ -117,7 +117,7 @@ impl World {
             let faults = &self.plan.faults;
             let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
             let (low, high) = self.plan.slow_push;
-            if self.plan.deaf || !self.hosts[host].ear.up {
+            if self.plan.pushes == Pushes::Lost || !self.hosts[host].ear.up {
                 self.checks.saw("push lost");
                 continue;
             }

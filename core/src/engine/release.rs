@@ -228,9 +228,16 @@ impl Engine {
             let same = matches!(reply, Reply::Held(held) if held.token == tenure.token);
             tenure.set_doubt((!same).then_some(Doubt::until(now)));
         }
-        let release = self.doubted.remove(&attempt);
-        if let Some(release) = release.and_then(|id| self.releases.get_mut(&id)) {
+        let Some(id) = self.doubted.remove(&attempt) else {
+            return;
+        };
+        if let Some(release) = self.releases.get_mut(&id) {
             release.doubt = None;
+            // Put off until what is known now: it need not wait any longer.
+            if release.flight.is_none() {
+                release.pace.next = now;
+                self.release_time(id);
+            }
         }
     }
 
