@@ -65,6 +65,14 @@ impl Sabotage {
         matches!(self, Self::LaterExpiry | Self::WrongAnchor)
     }
 
+    fn pushes(self) -> Option<Pushes> {
+        match self {
+            Self::HeartbeatsForgotten => Some(Pushes::Lost),
+            Self::WrongAnchor => Some(Pushes::Uncounted),
+            _ => None,
+        }
+    }
+
     /// Which of the times to live it needs.
     fn ttl(self) -> Option<u64> {
         match self {
@@ -179,13 +187,11 @@ impl Plan {
             },
             patience: Duration::from_millis(random.between(500, 4_000)),
             calm,
-            pushes: match (sabotage, random.below(5)) {
-                (Sabotage::HeartbeatsForgotten, _) => Pushes::Lost,
-                (Sabotage::WrongAnchor, _) => Pushes::Uncounted,
-                (_, 0) => Pushes::Lost,
-                (_, 1) => Pushes::Uncounted,
+            pushes: sabotage.pushes().unwrap_or(match random.below(5) {
+                0 => Pushes::Lost,
+                1 => Pushes::Uncounted,
                 _ => Pushes::Come,
-            },
+            }),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
