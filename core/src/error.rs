@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Auth,
     /// The server is a replica that takes no writes.
     ReadOnly,
-    /// The server is older than the protocol needs.
+    /// The server is older than is needed, or a store cannot do what a guard needs.
     Unsupported,
     /// A key that a lock needs holds something that is not a lock's.
     WrongType,

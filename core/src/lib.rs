@@ -70,6 +70,11 @@ pub use name::{Name, Owner};
 pub use token::FencingToken;
 
 /// The program in the README is compiled and run.
-#[cfg(doctest)]
+#[cfg(all(
+    doctest,
+    feature = "native",
+    feature = "sqlite",
+    feature = "object-store"
+))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

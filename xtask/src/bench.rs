@@ -44,6 +44,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     if matches!(options.benchmark, Benchmark::Guards) {
         Need::Postgres.ensure()?;
         Need::MariaDb.ensure()?;
+        Need::Venv.ensure()?;
     }
     let run = ["run", "--release", "--locked", "--quiet"];
     let mut args = Vec::from(run);

@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Redis,
     Postgres,
     MariaDb,
+    /// For a server of the S3 protocol, which the tests set up in an environment of its own.
+    Venv,
     Rustfmt,
     Clippy,
     Wasm,
@@ -33,6 +35,7 @@ impl Need {
             Self::Redis => redis(),
             Self::Postgres => package("postgresql", postgres_version),
             Self::MariaDb => package("mariadb-server", mariadb_version),
+            Self::Venv => package("python3-venv", venv_version),
             Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),
@@ -124,6 +127,13 @@ fn parse_redis_version(printed: &str) -> Option<Version> {
         major: parts.next()?.ok()?,
         minor: parts.next()?.ok()?,
     })
+}
+
+/// Without Debian's package the module is there and cannot install pip.
+fn venv_version() -> Option<String> {
+    Cmd::new("python3", &["-c", "import venv, ensurepip"]).probe()?;
+    let printed = Cmd::new("python3", &["--version"]).probe()?;
+    Some(format!("{} with venv", printed.trim()))
 }
 
 fn is_root() -> bool {

@@ -79,7 +79,7 @@ pub(crate) const STEPS: &[Step] = &[
             "--locked",
             "--no-fail-fast",
         ]),
-        needs: &[Need::Redis, Need::Postgres, Need::MariaDb],
+        needs: &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
         tests: true,
     },
     Step {

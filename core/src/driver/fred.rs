@@ -96,7 +96,7 @@ impl FredStore {
     async fn checked(client: Client, owned: bool) -> Result<Self, Error> {
         let sha = ::fred::util::sha1_hash(protocol::SCRIPT);
         let store = Self {
-            secrets: Secrets(client.client_config().password),
+            secrets: Secrets::of(&client),
             client,
             owned,
             sha,
@@ -334,13 +334,24 @@ fn plain(details: &str) -> &str {
 
 /// What must not be shown: servers echo commands, AUTH among them.
 #[derive(Clone)]
-struct Secrets(Option<String>);
+pub(crate) struct Secrets(Option<String>);
 
 impl Secrets {
-    fn convert(&self, error: &FredError) -> Error {
+    pub(crate) fn of(client: &Client) -> Self {
+        Self(client.client_config().password)
+    }
+
+    /// Whether the error's own words must not be shown.
+    pub(crate) fn hide(&self, error: &FredError) -> bool {
+        let secret = |password: &String| {
+            !password.is_empty() && error.details().contains(password.as_str())
+        };
+        self.0.as_ref().is_some_and(secret)
+    }
+
+    pub(crate) fn convert(&self, error: &FredError) -> Error {
         let details = plain(error.details());
-        let secret = |password: &String| !password.is_empty() && details.contains(password);
-        if self.0.as_ref().is_some_and(secret) {
+        if self.hide(error) {
             convert(
                 error,
                 "(its message has the password in it and is not shown)",

@@ -30,7 +30,7 @@ pub mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 
-pub use gate::Gate;
+pub use gate::{Entered, Gate};
 
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;

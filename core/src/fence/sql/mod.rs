@@ -1,1 +1,427 @@
-//! Guards of SQL databases.
+//! Guards of SQL databases: Postgres, MySQL and MariaDB, SQLite, by [`sqlx`].
+//!
+//! [`begin`] opens a transaction that has checked the token and holds the resource's row of the
+//! *fence table*. Whatever SQL runs in it is guarded: it takes effect with the check or not at
+//! all, and holders of the same resource go one after the other.
+//!
+//! ```
+//! # #[cfg(not(feature = "sqlite"))] fn main() {}
+//! # #[cfg(feature = "sqlite")]
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use leasehold::{FencingToken, fence};
+//!
+//! let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+//! fence::sql::create_table(&pool).await?;
+//! # sqlx::query("CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER)").execute(&pool).await?;
+//!
+//! let token = FencingToken::new(34)?; // lease.token()
+//! let mut tx = fence::sql::begin(&pool, "account/7", token).await?;
+//! sqlx::query("UPDATE account SET balance = balance - 10 WHERE id = 7")
+//!     .execute(&mut *tx)
+//!     .await?;
+//! tx.commit().await?;
+//!
+//! let stale = fence::sql::begin(&pool, "account/7", FencingToken::new(33)?).await;
+//! assert!(stale.unwrap_err().stale_token().is_some());
+//! # Ok(()) }
+//! ```
+//!
+//! # What it costs
+//!
+//! One statement more in each transaction (two on MySQL), and waiting: a holder that was paused
+//! *inside* its transaction keeps the row, and the next one waits for it, until the server takes
+//! the connection for dead or a limit of the database ends the wait. Set such limits:
+//! `idle_in_transaction_session_timeout` and `lock_timeout` in Postgres, `innodb_lock_wait_timeout`
+//! and `idle_transaction_timeout` (MariaDB), `busy_timeout` (SQLite). When the process dies its
+//! connection closes, and the row is free at once.
+//!
+//! # Isolation levels
+//!
+//! It is right at each of them. Below `REPEATABLE READ`, a statement after [`begin`] sees all that
+//! was committed under earlier tokens. From `REPEATABLE READ` on, the transaction's snapshot is as
+//! new as that, since [`begin`] tries again with a new one if the row was taken in between. A
+//! later statement or the commit may still fail with a serialization failure or a deadlock, as in
+//! any transaction; then run all of it again, from [`begin`] on.
+//!
+//! # Without this crate
+//!
+//! The same, for those who use another driver or language. The token is `$2`, the resource `$1`.
+//!
+//! Postgres, and with `?1` for `$1` SQLite (from `BEGIN IMMEDIATE` on, `token INTEGER`):
+//!
+//! ```sql
+//! CREATE TABLE leasehold_fence (resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL);
+//!
+//! BEGIN;
+//! INSERT INTO leasehold_fence AS fence (resource, token) VALUES ($1, $2)
+//!     ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token
+//!     WHERE fence.token <= EXCLUDED.token;
+//! -- No row affected: the token is stale, ROLLBACK. Otherwise do the work, and
+//! COMMIT;
+//! ```
+//!
+//! MySQL and MariaDB:
+//!
+//! ```sql
+//! CREATE TABLE leasehold_fence
+//!     (resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB;
+//!
+//! START TRANSACTION;
+//! INSERT INTO leasehold_fence (resource, token) VALUES (?, ?)
+//!     ON DUPLICATE KEY UPDATE token = GREATEST(token, ?);
+//! SELECT token FROM leasehold_fence WHERE resource = ? FOR UPDATE;
+//! -- Greater than the token that was offered: it is stale, ROLLBACK. Otherwise do the work, and
+//! COMMIT;
+//! ```
+//!
+//! # The token in a row of your own
+//!
+//! Where a resource is one row, the row itself can hold the token, in a column such as
+//! `fence BIGINT NOT NULL DEFAULT 0`. Then every write is guarded by its `WHERE` clause, and no
+//! fence table is needed:
+//!
+//! ```sql
+//! UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
+//! ```
+//!
+//! [`accepted`] tells what it means if no row was affected. Make the row beforehand, with the fence
+//! 0, in a transaction of its own; a row that is deleted forgets its token.
+//!
+//! A [`FencingToken`] can be bound to a statement as it is, and read from a `BIGINT` column.
+
+mod bind;
+mod failure;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod retry;
+mod sealed;
+mod shape;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::borrow::Cow;
+
+use sqlx::{Connection, Pool, Transaction};
+
+use self::failure::{Class, Failure};
+use self::retry::Retry;
+use crate::error::{Error, ErrorKind};
+use crate::token::FencingToken;
+
+/// A database with a guard: [`sqlx::Postgres`], [`sqlx::MySql`] or [`sqlx::Sqlite`], each with its
+/// feature of this crate.
+pub trait Database: sealed::Sealed {}
+
+#[cfg(feature = "mysql")]
+impl Database for sqlx::MySql {}
+#[cfg(feature = "postgres")]
+impl Database for sqlx::Postgres {}
+#[cfg(feature = "sqlite")]
+impl Database for sqlx::Sqlite {}
+
+/// Makes the fence table, or brings one of an older shape to the present one; if there is nothing
+/// to do it only looks.
+///
+/// It may be called by several programs at once, at each start of theirs. Only making or migrating
+/// needs the right to do so. On Postgres the table is made in the first schema of the
+/// `search_path`.
+///
+/// Errors: [`ErrorKind::Config`] if there is a table or view of the name that is not a fence
+/// table; it is left as it is. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
+/// [`ErrorKind::ReadOnly`] and [`ErrorKind::Store`] as the database says.
+///
+/// Cancel safe: if the future is dropped, the table is made or not.
+///
+/// ```
+/// # #[cfg(not(feature = "sqlite"))] fn main() {}
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+/// leasehold::fence::sql::create_table(&pool).await?;
+/// leasehold::fence::sql::create_table(&pool).await?; // It is there: nothing happens.
+/// # Ok(()) }
+/// ```
+pub async fn create_table<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
+    shape::create(pool).await
+}
+
+/// Opens a transaction that has checked the token and holds the resource's fence row: see the
+/// [module](self).
+///
+/// After it, nothing with a smaller token passes for this resource if the transaction is
+/// committed; if it is rolled back, nothing has happened. It has the default isolation level of
+/// the database ([`begin_with`] takes another), and begins with `BEGIN IMMEDIATE` on SQLite.
+///
+/// It waits for another transaction that holds the row as long as the database lets it. A deadlock
+/// or a serialization failure is tried again, as nothing of the caller's has been done yet; no try
+/// begins later than 10 s after the first.
+///
+/// Errors, none of which leaves a transaction open:
+///
+/// - [`ErrorKind::StaleToken`] if a greater token was seen
+/// - [`ErrorKind::Config`] if the resource is empty, longer than 512 bytes or has a NUL character
+///   (Postgres cannot store one), or if the fence table is missing or of another shape: call
+///   [`create_table`]
+/// - [`ErrorKind::Unavailable`] if the database or a connection of the pool was not to be had, or
+///   if others were in the way for too long
+/// - [`ErrorKind::Auth`], [`ErrorKind::ReadOnly`], [`ErrorKind::Shutdown`] (the pool is closed)
+///   and [`ErrorKind::Store`] as the database says; the source is the [`sqlx::Error`]
+///
+/// Cancel safe: if the future is dropped, the transaction is rolled back.
+///
+/// ```
+/// # #[cfg(not(all(feature = "sqlite", feature = "native")))] fn main() {}
+/// # #[cfg(all(feature = "sqlite", feature = "native"))]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{Locker, fence};
+///
+/// # let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+/// # fence::sql::create_table(&pool).await?;
+/// # sqlx::query("CREATE TABLE account (id INTEGER, balance INTEGER)").execute(&pool).await?;
+/// let lease = Locker::in_memory().lock("account/7")?.acquire().await?;
+/// let mut tx = fence::sql::begin(&pool, "account/7", lease.token()).await?;
+/// sqlx::query("INSERT INTO account (id, balance) VALUES (7, 100)")
+///     .execute(&mut *tx)
+///     .await?;
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
+pub async fn begin<DB: Database>(
+    pool: &Pool<DB>,
+    resource: &str,
+    token: FencingToken,
+) -> Result<Transaction<'static, DB>, Error> {
+    begin_with(pool, DB::BEGIN_FENCED, resource, token).await
+}
+
+/// [`begin`] with a statement of the caller's to open the transaction:
+///
+/// - Postgres: `BEGIN ISOLATION LEVEL SERIALIZABLE`
+/// - MySQL and MariaDB: `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION`
+/// - SQLite: `BEGIN EXCLUSIVE` (every transaction there is serializable)
+///
+/// Errors as of [`begin`]; [`ErrorKind::Config`] also if the statement does not open a transaction.
+///
+/// ```
+/// # #[cfg(not(feature = "sqlite"))] fn main() {}
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{FencingToken, fence};
+///
+/// # let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+/// # fence::sql::create_table(&pool).await?;
+/// let token = FencingToken::new(34)?;
+/// let tx = fence::sql::begin_with(&pool, "BEGIN EXCLUSIVE", "account/7", token).await?;
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
+pub async fn begin_with<DB: Database>(
+    pool: &Pool<DB>,
+    statement: impl Into<Cow<'static, str>>,
+    resource: &str,
+    token: FencingToken,
+) -> Result<Transaction<'static, DB>, Error> {
+    check_resource(resource)?;
+    let statement = statement.into();
+    let mut retry = Retry::new();
+    loop {
+        match attempt(pool, statement.clone(), resource, token).await {
+            Err(failure) if failure.class == Class::Race && retry.wait().await => {}
+            result => return result.map_err(|failure| failure.error),
+        }
+    }
+}
+
+/// Checks the token inside a transaction that the program has opened itself, and holds the
+/// resource's fence row until its end.
+///
+/// What the transaction does before and after is guarded, *if an error of this call ends it*: on a
+/// refusal roll it back, or drop it, as `?` does. Check before the first read: at
+/// `REPEATABLE READ` a snapshot that is older than the check may lack what an earlier holder
+/// wrote. (On Postgres the check then fails, if the row changed since; on MySQL only locking reads
+/// see it.) On SQLite open the transaction with `BEGIN IMMEDIATE`.
+///
+/// Errors as of [`begin`], but nothing is tried again: an error that
+/// [is transient](Error::is_transient) means that the whole transaction may be. Also
+/// [`ErrorKind::Config`] if no transaction is open.
+///
+/// ```
+/// # #[cfg(not(feature = "sqlite"))] fn main() {}
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{FencingToken, fence};
+///
+/// # let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+/// # fence::sql::create_table(&pool).await?;
+/// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+/// fence::sql::check(&mut *tx, "account/7", FencingToken::new(34)?).await?;
+/// fence::sql::check(&mut *tx, "account/8", FencingToken::new(12)?).await?;
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
+pub async fn check<C>(transaction: &mut C, resource: &str, token: FencingToken) -> Result<(), Error>
+where
+    C: Connection,
+    C::Database: Database + sqlx::Database<Connection = C>,
+{
+    check_resource(resource)?;
+    if !transaction.is_in_transaction() {
+        let message = "a fence is checked inside a transaction, and none is open";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    take::<C::Database>(transaction, resource, token)
+        .await
+        .map_err(|failure| failure.error)
+}
+
+/// What a guarded `UPDATE … WHERE … AND fence <= token` of a row of your own has done: true if it
+/// wrote, false if nothing matched for another reason than the token (there is no such row, or
+/// another condition of the clause did not hold), and [`ErrorKind::StaleToken`] if a greater token
+/// was seen. [`ErrorKind::Config`] if `resource`, which is what the refusal names, is not valid, or
+/// if `highest` is more than a token can be.
+///
+/// `highest` is what the row holds, `None` if there is no row or if it was not looked at because
+/// `rows_affected` is not 0. Read it *after* the write and in the same transaction, on MySQL with
+/// `FOR UPDATE`, which sees what the write saw.
+///
+/// ```
+/// # #[cfg(not(feature = "sqlite"))] fn main() {}
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{FencingToken, fence};
+///
+/// # let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
+/// # sqlx::query("CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER, \
+/// #     fence INTEGER NOT NULL DEFAULT 0)").execute(&pool).await?;
+/// # sqlx::query("INSERT INTO account (id) VALUES (7)").execute(&pool).await?;
+/// let token = FencingToken::new(34)?; // lease.token()
+/// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+/// let update = "UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2";
+/// let written = sqlx::query(update)
+///     .bind(100)
+///     .bind(token)
+///     .bind(7)
+///     .execute(&mut *tx)
+///     .await?
+///     .rows_affected();
+/// let highest = sqlx::query_scalar("SELECT fence FROM account WHERE id = $1")
+///     .bind(7)
+///     .fetch_optional(&mut *tx)
+///     .await?;
+/// let exists = fence::sql::accepted(written, "account/7", token, highest)?;
+/// assert!(exists);
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
+pub fn accepted(
+    rows_affected: u64,
+    resource: &str,
+    token: FencingToken,
+    highest: Option<i64>,
+) -> Result<bool, Error> {
+    check_resource(resource)?;
+    if rows_affected > 0 {
+        return Ok(true);
+    }
+    let highest = highest.and_then(|highest| u64::try_from(highest).ok());
+    match highest {
+        Some(highest) if highest > token.get() => {
+            Err(super::stale(resource, token, FencingToken::new(highest)?))
+        }
+        _ => Ok(false),
+    }
+}
+
+fn check_resource(resource: &str) -> Result<(), Error> {
+    super::check_resource(resource)?;
+    if resource.contains('\0') {
+        let message = "a resource's name in a database has no NUL character";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(())
+}
+
+async fn attempt<DB: Database>(
+    pool: &Pool<DB>,
+    statement: Cow<'static, str>,
+    resource: &str,
+    token: FencingToken,
+) -> Result<Transaction<'static, DB>, Failure> {
+    let mut tx = open(pool, statement).await.map_err(Failure::new::<DB>)?;
+    match take::<DB>(&mut tx, resource, token).await {
+        Ok(()) => Ok(tx),
+        Err(failure) => {
+            // Now, not whenever the connection is used again. If it fails the connection is
+            // broken, and with it the transaction is gone.
+            tx.rollback().await.ok();
+            Err(failure)
+        }
+    }
+}
+
+/// Opens a transaction, in a task of its own: sqlx may leave a connection of MySQL or SQLite in a
+/// transaction that nobody ends if this is dropped half-way.
+async fn open<DB: Database>(
+    pool: &Pool<DB>,
+    statement: Cow<'static, str>,
+) -> sqlx::Result<Transaction<'static, DB>> {
+    if !DB::may_begin(&statement) {
+        return Err(sqlx::Error::BeginFailed);
+    }
+    let pool = pool.clone();
+    let task = tokio::spawn(async move { pool.begin_with(statement).await });
+    match task.await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is shutting down.
+        Err(_) => Err(sqlx::Error::WorkerCrashed),
+    }
+}
+
+async fn take<DB: Database>(
+    connection: &mut DB::Connection,
+    resource: &str,
+    token: FencingToken,
+) -> Result<(), Failure> {
+    let highest = match DB::take_fence(connection, resource, token).await {
+        Ok(highest) => highest,
+        Err(error) => {
+            DB::forget_fence_statements(connection).await;
+            return Err(Failure::new::<DB>(error));
+        }
+    };
+    match u64::try_from(highest).map(FencingToken::new) {
+        Ok(Ok(highest)) if highest == token => Ok(()),
+        Ok(Ok(highest)) if highest > token => Err(super::stale(resource, token, highest).into()),
+        // The column cut or rounded it, or somebody else wrote what is not a token.
+        _ => Err(Failure::shape(&format!(
+            "the token {token} was written and {highest} read"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).expect("it is a token")
+    }
+
+    /// Catches a helper that takes a missing row or an unmet condition for a refusal, or the
+    /// other way round.
+    #[test]
+    fn nothing_written_is_not_always_stale() {
+        assert_eq!(accepted(1, "a", token(33), None), Ok(true));
+        assert_eq!(accepted(0, "a", token(33), None), Ok(false));
+        assert_eq!(accepted(0, "a", token(33), Some(0)), Ok(false));
+        assert_eq!(accepted(0, "a", token(33), Some(33)), Ok(false));
+        let error = accepted(0, "a", token(33), Some(34)).expect_err("34 was seen");
+        let stale = error.stale_token().expect("a refusal has its details");
+        assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
+        let error = accepted(0, "a", token(33), Some(i64::MAX)).expect_err("it is no token");
+        assert_eq!(error.kind(), ErrorKind::Config);
+    }
+}

@@ -33,7 +33,7 @@ async fn main() {
     } in rows
     {
         println!(
-            "{what:<44} {plain:>12.1} {guarded:>12.1} {:>7.2}",
+            "{what:<44} {plain:>12.3} {guarded:>12.3} {:>7.2}",
             guarded / plain
         );
     }

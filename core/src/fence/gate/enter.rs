@@ -1,0 +1,128 @@
+//! Waiting for a resource, and holding it.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use super::Gate;
+use super::seen::Place;
+use crate::error::Error;
+use crate::fence::check_resource;
+use crate::token::FencingToken;
+
+/// The future of a permit: over a borrowed gate, or a shared one.
+pub(in crate::fence) struct Entering<G: Deref<Target = Gate>, R> {
+    gate: G,
+    resource: R,
+    token: FencingToken,
+    /// Once it waits.
+    place: Option<Place>,
+}
+
+impl<G: Deref<Target = Gate>, R> Entering<G, R> {
+    pub(in crate::fence) fn new(gate: G, resource: R, token: FencingToken) -> Self {
+        Self {
+            gate,
+            resource,
+            token,
+            place: None,
+        }
+    }
+}
+
+impl<G, R> Future for Entering<G, R>
+where
+    G: Deref<Target = Gate> + Clone + Unpin,
+    R: AsRef<str> + Unpin,
+{
+    type Output = Result<Permit<G>, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let (resource, token) = (this.resource.as_ref(), this.token);
+        // Dropped after the lock.
+        let mut retired = None;
+        let mut seen = this.gate.lock();
+        let turn = if let Some(place) = this.place {
+            seen.turn(place, (resource, token), context.waker(), &mut retired)
+        } else {
+            check_resource(resource)?;
+            let admitted = seen.admit(resource, token)?;
+            let turn = match seen.begin(&admitted) {
+                Some(slot) => Ok(Some(slot)),
+                None => seen.wait(&admitted, context.waker()).map(|place| {
+                    this.place = Some(place);
+                    None
+                }),
+            };
+            drop(seen);
+            admitted.wake_overtaken();
+            turn
+        };
+        match turn {
+            Ok(Some(slot)) => {
+                this.place = None;
+                let gate = this.gate.clone();
+                Poll::Ready(Ok(Permit { gate, slot }))
+            }
+            Ok(None) => Poll::Pending,
+            Err(error) => {
+                this.place = None;
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+impl<G: Deref<Target = Gate>, R> Drop for Entering<G, R> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let mut retired = None;
+            let next = self.gate.lock().leave(place, &mut retired);
+            next.inspect(Waker::wake_by_ref);
+        }
+    }
+}
+
+/// Nobody else writes to the resource while it is there.
+pub(in crate::fence) struct Permit<G: Deref<Target = Gate>> {
+    gate: G,
+    slot: usize,
+}
+
+impl<G: Deref<Target = Gate>> Drop for Permit<G> {
+    fn drop(&mut self) {
+        let next = self.gate.lock().end(self.slot);
+        next.inspect(Waker::wake_by_ref);
+    }
+}
+
+/// Blocks the thread. The first look costs no allocation.
+pub(in crate::fence) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let first = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    if let Poll::Ready(output) = first {
+        return output;
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

@@ -1,0 +1,328 @@
+//! What a gate remembers: the greatest token of each resource, and who waits to write to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::task::Waker;
+
+use serde::{Deserialize, Serialize};
+
+use super::Gate;
+use crate::error::{Error, ErrorKind};
+use crate::fence::{check_resource, stale};
+use crate::token::FencingToken;
+
+/// No slot.
+const NONE: usize = usize::MAX;
+
+/// Those who wait, first come first: each with its ticket, which no other ever has.
+type Line = VecDeque<(u64, Waker)>;
+
+/// A place in the line of a slot.
+#[derive(Copy, Clone)]
+pub(super) struct Place {
+    slot: usize,
+    ticket: u64,
+}
+
+/// A token that passed.
+#[must_use = "the overtaken are to be woken"]
+pub(super) struct Admitted {
+    slot: usize,
+    overtaken: Line,
+}
+
+impl Admitted {
+    /// Those who waited with a smaller token learn that they are refused.
+    pub(super) fn wake_overtaken(self) {
+        for (_, waker) in self.overtaken {
+            waker.wake();
+        }
+    }
+}
+
+/// Slots are never freed, only given to another resource while they are idle, so the number of
+/// one that is being written to, or waited for, stays good.
+pub(super) struct Seen {
+    capacity: usize,
+    /// No less than the token of whatever was forgotten.
+    floor: Option<FencingToken>,
+    index: HashMap<Arc<str>, usize>,
+    slots: Vec<Slot>,
+    /// The ends of the list of idle slots, by their last use.
+    newest: usize,
+    oldest: usize,
+    tickets: u64,
+}
+
+struct Slot {
+    resource: Arc<str>,
+    highest: FencingToken,
+    writing: bool,
+    /// All of them have the highest token: a greater one empties the line, a smaller one does not
+    /// get into it.
+    line: Line,
+    newer: usize,
+    older: usize,
+}
+
+impl Slot {
+    /// Exactly the idle ones are in the list, and may be forgotten.
+    fn is_idle(&self) -> bool {
+        !self.writing && self.line.is_empty()
+    }
+}
+
+impl Seen {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            floor: None,
+            index: HashMap::new(),
+            slots: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            tickets: 0,
+        }
+    }
+
+    pub(super) fn highest(&self, resource: &str) -> Option<FencingToken> {
+        match self.index.get(resource) {
+            Some(&slot) => Some(self.slots[slot].highest),
+            None => self.floor,
+        }
+    }
+
+    /// The rule. What passes is noted at once, and is the one that was used last.
+    pub(super) fn admit(&mut self, resource: &str, token: FencingToken) -> Result<Admitted, Error> {
+        let Some(&slot) = self.index.get(resource) else {
+            if let Some(floor) = self.floor.filter(|floor| token < *floor) {
+                return Err(stale(resource, token, floor));
+            }
+            let slot = self.remember(resource, token)?;
+            let overtaken = Line::new();
+            return Ok(Admitted { slot, overtaken });
+        };
+        let highest = self.slots[slot].highest;
+        if token < highest {
+            return Err(stale(resource, token, highest));
+        }
+        if self.slots[slot].is_idle() {
+            self.unlink(slot);
+        }
+        let entry = &mut self.slots[slot];
+        let mut overtaken = Line::new();
+        if token > highest {
+            entry.highest = token;
+            overtaken = mem::take(&mut entry.line);
+        }
+        if entry.is_idle() {
+            self.link(slot);
+        }
+        Ok(Admitted { slot, overtaken })
+    }
+
+    /// Begins a write to what was admitted, if nobody else writes or waits.
+    pub(super) fn begin(&mut self, admitted: &Admitted) -> Option<usize> {
+        let slot = admitted.slot;
+        if !self.slots[slot].is_idle() {
+            return None;
+        }
+        self.unlink(slot);
+        self.slots[slot].writing = true;
+        Some(slot)
+    }
+
+    /// Gets into the line.
+    pub(super) fn wait(&mut self, admitted: &Admitted, waker: &Waker) -> Result<Place, Error> {
+        let (slot, ticket) = (admitted.slot, self.tickets);
+        let line = &mut self.slots[slot].line;
+        if line.len() >= Gate::MAX_WAITING {
+            let message = format!("{} writes to the resource are waiting", line.len());
+            return Err(Error::new(ErrorKind::Overloaded, message));
+        }
+        self.tickets += 1;
+        line.push_back((ticket, waker.clone()));
+        Ok(Place { slot, ticket })
+    }
+
+    /// The slot, if it is this place's turn; an error if a greater token came. What is retired is
+    /// to be dropped without the lock, since that may run the code of others.
+    pub(super) fn turn(
+        &mut self,
+        place: Place,
+        (resource, token): (&str, FencingToken),
+        waker: &Waker,
+        retired: &mut Option<Waker>,
+    ) -> Result<Option<usize>, Error> {
+        let entry = &mut self.slots[place.slot];
+        match entry.position(place.ticket) {
+            Some(0) if !entry.writing => {
+                *retired = entry.line.pop_front().map(|(_, waker)| waker);
+                entry.writing = true;
+                Ok(Some(place.slot))
+            }
+            Some(position) => {
+                let known = &mut entry.line[position].1;
+                if !known.will_wake(waker) {
+                    *retired = Some(mem::replace(known, waker.clone()));
+                }
+                Ok(None)
+            }
+            None => {
+                let highest = self.highest(resource).unwrap_or(token);
+                Err(stale(resource, token, highest))
+            }
+        }
+    }
+
+    /// Leaves the line; who is to be woken in its stead.
+    pub(super) fn leave(&mut self, place: Place, retired: &mut Option<Waker>) -> Option<Waker> {
+        let entry = &mut self.slots[place.slot];
+        let position = entry.position(place.ticket)?;
+        *retired = entry.line.remove(position).map(|(_, waker)| waker);
+        if entry.writing || position > 0 {
+            return None;
+        }
+        self.pass_on(place.slot)
+    }
+
+    /// Ends a write; who is to be woken.
+    pub(super) fn end(&mut self, slot: usize) -> Option<Waker> {
+        self.slots[slot].writing = false;
+        self.pass_on(slot)
+    }
+
+    fn pass_on(&mut self, slot: usize) -> Option<Waker> {
+        let next = self.slots[slot].line.front();
+        let next = next.map(|(_, waker)| waker.clone());
+        if next.is_none() {
+            self.link(slot);
+        }
+        next
+    }
+
+    /// A slot for a resource that is not remembered; at capacity, the idle one that was used
+    /// longest ago.
+    fn remember(&mut self, resource: &str, token: FencingToken) -> Result<usize, Error> {
+        let entry = Slot {
+            resource: resource.into(),
+            highest: token,
+            writing: false,
+            line: Line::new(),
+            newer: NONE,
+            older: NONE,
+        };
+        let mut slot = self.slots.len();
+        if slot >= self.capacity {
+            slot = self.oldest;
+            if slot == NONE {
+                let message = format!("all {} resources are being written to", self.capacity);
+                return Err(Error::new(ErrorKind::Overloaded, message));
+            }
+            self.unlink(slot);
+            let forgotten = &self.slots[slot];
+            self.floor = self.floor.max(Some(forgotten.highest));
+            self.index.remove(&*forgotten.resource);
+        }
+        self.index.insert(entry.resource.clone(), slot);
+        if slot == self.slots.len() {
+            self.slots.push(entry);
+        } else {
+            self.slots[slot] = entry;
+        }
+        self.link(slot);
+        Ok(slot)
+    }
+
+    /// Into the list of the idle, as the newest.
+    fn link(&mut self, slot: usize) {
+        let older = mem::replace(&mut self.newest, slot);
+        self.slots[slot].older = older;
+        self.slots[slot].newer = NONE;
+        match self.slots.get_mut(older) {
+            Some(older) => older.newer = slot,
+            None => self.oldest = slot,
+        }
+    }
+
+    fn unlink(&mut self, slot: usize) {
+        let Slot { newer, older, .. } = self.slots[slot];
+        match self.slots.get_mut(newer) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut seen = Vec::with_capacity(self.slots.len());
+        let mut slot = self.oldest;
+        while let Some(entry) = self.slots.get(slot) {
+            seen.push((entry.resource.clone(), entry.highest));
+            slot = entry.newer;
+        }
+        // What is in use is not in the list, and is the newest.
+        let used = self.slots.iter().filter(|entry| !entry.is_idle());
+        seen.extend(used.map(|entry| (entry.resource.clone(), entry.highest)));
+        Snapshot {
+            capacity: self.capacity,
+            floor: self.floor,
+            seen,
+        }
+    }
+
+    pub(super) fn restore(snapshot: Snapshot) -> Result<Self, Error> {
+        let bad = |message: String| Error::new(ErrorKind::Config, message);
+        let Snapshot {
+            capacity,
+            floor,
+            seen: entries,
+        } = snapshot;
+        if capacity == 0 || entries.len() > capacity {
+            let (length, most) = (entries.len(), capacity);
+            return Err(bad(format!(
+                "a gate for {most} resources cannot have seen {length}"
+            )));
+        }
+        let mut seen = Self::new(capacity);
+        for (resource, token) in entries {
+            check_resource(&resource)?;
+            if seen.index.contains_key(&resource) {
+                return Err(bad(format!("the resource {resource:?} is there twice")));
+            }
+            seen.remember(&resource, token)?;
+        }
+        seen.floor = floor;
+        Ok(seen)
+    }
+}
+
+impl Slot {
+    fn position(&self, ticket: u64) -> Option<usize> {
+        self.line.iter().position(|(other, _)| *other == ticket)
+    }
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("capacity", &self.capacity)
+            .field("remembered", &self.index.len())
+            .field("floor", &self.floor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All of it, as it is stored; the resource first that was used longest ago.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Gate", deny_unknown_fields)]
+pub(super) struct Snapshot {
+    capacity: usize,
+    floor: Option<FencingToken>,
+    seen: Vec<(Arc<str>, FencingToken)>,
+}

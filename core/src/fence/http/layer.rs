@@ -1,0 +1,351 @@
+//! The server's side.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use ::http::request::Parts;
+use ::http::{Request, Response};
+use pin_project::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::problem::Problem;
+use super::{FENCING_TOKEN, FenceBody};
+use crate::fence::Gate;
+use crate::fence::gate::{Entering, Permit};
+use crate::token::FencingToken;
+
+type SharedGate = Arc<Gate>;
+
+/// Refuses requests with a stale token, before the service sees them, and lets one request at a
+/// time write to a resource. [The module](super) says what it answers, and how atomic it is.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{convert::Infallible, sync::Arc};
+/// use http::{request::Parts, Method, Request, Response, StatusCode};
+/// use leasehold::fence::{http::FenceLayer, Gate};
+/// use tower::{Layer, ServiceExt};
+///
+/// // `/accounts/7/entries` writes to `accounts/7`
+/// let account = |parts: &Parts| {
+///     let mut segments = parts.uri.path().split('/').skip(2);
+///     (parts.method == Method::POST)
+///         .then(|| format!("accounts/{}", segments.next().unwrap_or_default()))
+/// };
+/// let layer = FenceLayer::new(Arc::new(Gate::new()), account);
+/// let service = layer.layer(tower::service_fn(async |_: Request<String>| {
+///     Ok::<_, Infallible>(Response::new(String::from("written")))
+/// }));
+///
+/// let request = Request::post("/accounts/7/entries").body(String::new())?;
+/// let response = service.oneshot(request).await?;
+/// assert_eq!(response.status(), StatusCode::PRECONDITION_REQUIRED); // it has no token
+/// # Ok(()) }
+/// ```
+pub struct FenceLayer<R> {
+    gate: SharedGate,
+    resource: Arc<R>,
+    optional: bool,
+    check_only: bool,
+}
+
+impl<R: Fn(&Parts) -> Option<String>> FenceLayer<R> {
+    /// With a function that says what a request writes to, or `None` if it writes to nothing and
+    /// passes unguarded.
+    ///
+    /// All requests that write to the same thing must get the *same* name, however they spell it:
+    /// `/account/7` and `/account/%37` reach the same handler in most frameworks. Best take the
+    /// name from what the handler will go by; [`written_path`] is a start.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use leasehold::fence::{http::FenceLayer, Gate};
+    ///
+    /// let layer = FenceLayer::new(Arc::new(Gate::new()), |_| Some("the one ledger".to_owned()));
+    /// ```
+    pub fn new(gate: Arc<Gate>, resource: R) -> Self {
+        Self {
+            gate,
+            resource: Arc::new(resource),
+            optional: false,
+            check_only: false,
+        }
+    }
+
+    /// Lets requests without a token pass, unguarded and without waiting. For the time until all
+    /// clients send one: an unguarded write can still undo a guarded one.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use leasehold::fence::{http::FenceLayer, Gate};
+    ///
+    /// let layer = FenceLayer::by_path(Arc::new(Gate::new())).optional();
+    /// ```
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// Checks each request as it comes and holds nothing: requests for one resource run side by
+    /// side, and an older one that passed before can write after a newer one.
+    /// [The module](super) says whom that suits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use leasehold::fence::{http::FenceLayer, Gate};
+    ///
+    /// let layer = FenceLayer::by_path(Arc::new(Gate::new())).check_only();
+    /// ```
+    #[must_use]
+    pub fn check_only(mut self) -> Self {
+        self.check_only = true;
+        self
+    }
+
+    /// What the request writes to, with its token; `None` if it is to pass.
+    fn claim(&self, parts: &Parts) -> Result<Option<(String, FencingToken)>, Problem<'static>> {
+        let Some(resource) = (self.resource)(parts) else {
+            return Ok(None);
+        };
+        let mut values = parts.headers.get_all(FENCING_TOKEN).iter();
+        let Some(value) = values.next() else {
+            return if self.optional {
+                Ok(None)
+            } else {
+                Err(Problem::required())
+            };
+        };
+        if values.next().is_some() {
+            return Err(Problem::bad("there are several headers Fencing-Token"));
+        }
+        // What is not text is not digits either, and no digits are no token.
+        let text = value.to_str().unwrap_or_default();
+        match text.parse() {
+            Ok(token) => Ok(Some((resource, token))),
+            Err(error) => Err(Problem::bad(format!("Fencing-Token: {error}"))),
+        }
+    }
+}
+
+impl FenceLayer<fn(&Parts) -> Option<String>> {
+    /// The resource is the path, and what is safe by its method (GET, HEAD, OPTIONS, TRACE) passes
+    /// unguarded: [`written_path`]. Good where a path is all that a write to it changes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use leasehold::fence::{http::FenceLayer, Gate};
+    ///
+    /// let layer = FenceLayer::by_path(Arc::new(Gate::new()));
+    /// ```
+    pub fn by_path(gate: Arc<Gate>) -> Self {
+        Self::new(gate, written_path)
+    }
+}
+
+impl<R> Clone for FenceLayer<R> {
+    fn clone(&self) -> Self {
+        Self {
+            gate: self.gate.clone(),
+            resource: self.resource.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<R> fmt::Debug for FenceLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FenceLayer")
+            .field("gate", &self.gate)
+            .field("optional", &self.optional)
+            .field("check_only", &self.check_only)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The path of a request that may write, without the query: `None` if its method is safe. Percent
+/// encoding is undone, so that two spellings of one path are one resource; what is not UTF-8 then
+/// is replaced. Slashes and letters' case are left as they are. A router that strips a prefix
+/// strips it here too if the layer is inside of it.
+///
+/// ```
+/// use http::Request;
+/// use leasehold::fence::http::written_path;
+///
+/// let (parts, ()) = Request::put("/account/%37?now").body(())?.into_parts();
+/// assert_eq!(written_path(&parts).as_deref(), Some("/account/7"));
+/// let (parts, ()) = Request::get("/account/7").body(())?.into_parts();
+/// assert_eq!(written_path(&parts), None);
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn written_path(parts: &Parts) -> Option<String> {
+    if parts.method.is_safe() {
+        return None;
+    }
+    let mut rest = parts.uri.path().as_bytes();
+    let mut path = Vec::with_capacity(rest.len());
+    while let Some((&first, after)) = rest.split_first() {
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
+                path.push(hex(*high)? << 4 | hex(*low)?);
+                rest = after;
+            }
+            _ => {
+                path.push(first);
+                rest = after;
+            }
+        }
+    }
+    Some(String::from_utf8_lossy(&path).into_owned())
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+impl<S, R> Layer<S> for FenceLayer<R> {
+    type Service = Fenced<S, R>;
+
+    fn layer(&self, inner: S) -> Fenced<S, R> {
+        let layer = self.clone();
+        Fenced { inner, layer }
+    }
+}
+
+/// The service of a [`FenceLayer`].
+#[derive(Debug)]
+pub struct Fenced<S, R> {
+    inner: S,
+    layer: FenceLayer<R>,
+}
+
+impl<S: Clone, R> Clone for Fenced<S, R> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            layer: self.layer.clone(),
+        }
+    }
+}
+
+impl<S, R, B, A> Service<Request<B>> for Fenced<S, R>
+where
+    S: Service<Request<B>, Response = Response<A>> + Clone,
+    R: Fn(&Parts) -> Option<String>,
+{
+    type Response = Response<FenceBody<A>>;
+    type Error = S::Error;
+    type Future = FenceFuture<S, B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> FenceFuture<S, B> {
+        let (parts, body) = request.into_parts();
+        let claim = self.layer.claim(&parts);
+        let request = Request::from_parts(parts, body);
+        let gate = &self.layer.gate;
+        let step = match claim {
+            Err(problem) => Step::Refused(Some(problem)),
+            Ok(Some((resource, token))) if self.layer.check_only => {
+                match gate.check(&resource, token) {
+                    Ok(()) => Step::unguarded(self.inner.call(request)),
+                    Err(error) => Step::Refused(Some(error.into())),
+                }
+            }
+            Ok(Some((resource, token))) => {
+                // The one that is ready goes with the request.
+                let next = self.inner.clone();
+                let inner = mem::replace(&mut self.inner, next);
+                Step::Waiting {
+                    entering: Entering::new(gate.clone(), resource, token),
+                    call: Some((inner, request)),
+                }
+            }
+            Ok(None) => Step::unguarded(self.inner.call(request)),
+        };
+        FenceFuture { step }
+    }
+}
+
+/// The answer to come of a [`Fenced`] service.
+#[pin_project]
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct FenceFuture<S: Service<Request<B>>, B> {
+    #[pin]
+    step: Step<S, B>,
+}
+
+#[pin_project(project = Projection)]
+enum Step<S: Service<Request<B>>, B> {
+    Refused(Option<Problem<'static>>),
+    Waiting {
+        entering: Entering<SharedGate, String>,
+        call: Option<(S, Request<B>)>,
+    },
+    Running {
+        #[pin]
+        future: S::Future,
+        /// After the future, so that it is dropped after it.
+        permit: Option<Permit<SharedGate>>,
+    },
+}
+
+impl<S: Service<Request<B>>, B> Step<S, B> {
+    fn unguarded(future: S::Future) -> Self {
+        Self::Running {
+            future,
+            permit: None,
+        }
+    }
+}
+
+impl<S, B, A> Future for FenceFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<A>>,
+{
+    type Output = Result<Response<FenceBody<A>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut step = self.project().step;
+        loop {
+            let next = match step.as_mut().project() {
+                Projection::Refused(problem) => {
+                    let problem = problem.take().expect("no future is polled after its end");
+                    return Poll::Ready(Ok(problem.into()));
+                }
+                Projection::Waiting { entering, call } => {
+                    match ready!(Pin::new(entering).poll(context)) {
+                        Ok(permit) => {
+                            let (mut inner, request) = call.take().expect("it enters once");
+                            Step::Running {
+                                future: inner.call(request),
+                                permit: Some(permit),
+                            }
+                        }
+                        Err(error) => Step::Refused(Some(error.into())),
+                    }
+                }
+                Projection::Running { future, permit } => {
+                    let answer = ready!(future.poll(context));
+                    drop(permit.take());
+                    return Poll::Ready(answer.map(|answer| answer.map(FenceBody::inner)));
+                }
+            };
+            step.set(next);
+        }
+    }
+}
+
+impl<S: Service<Request<B>>, B> fmt::Debug for FenceFuture<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FenceFuture").finish_non_exhaustive()
+    }
+}

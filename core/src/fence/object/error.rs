@@ -1,0 +1,89 @@
+//! What the store's errors are for a caller.
+
+use std::error::Error as StdError;
+use std::io;
+
+use object_store::Error as StoreError;
+use object_store::path::Path;
+
+use crate::error::{Error, ErrorKind};
+
+/// An error of the store, with its kind, the object and the source.
+pub(super) fn wrap(path: &Path, error: StoreError) -> Error {
+    let kind = kind(&error);
+    let message = match kind {
+        ErrorKind::Unsupported => format!(
+            "the object store cannot be guarded: it lacks conditional puts (PutMode::Create and \
+             PutMode::Update) or metadata of objects, as LocalFileSystem does: {error}"
+        ),
+        _ => format!("the object {path}: {error}"),
+    };
+    Error::with_source(kind, message, error)
+}
+
+/// The object has metadata of a guard, but is not as a guard leaves it.
+pub(super) fn unlike_ours(path: &Path, what: &str) -> Error {
+    let message = format!(
+        "the object {path} has metadata of a guard, but not a guard's {what}: something else \
+         wrote to it"
+    );
+    Error::new(ErrorKind::WrongType, message)
+}
+
+fn kind(error: &StoreError) -> ErrorKind {
+    match error {
+        StoreError::NotImplemented | StoreError::NotSupported { .. } => ErrorKind::Unsupported,
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => ErrorKind::Auth,
+        StoreError::InvalidPath { .. } | StoreError::UnknownConfigurationKey { .. } => {
+            ErrorKind::Config
+        }
+        StoreError::Generic { source, .. } => transport(&**source),
+        _ => ErrorKind::Store,
+    }
+}
+
+/// The store's client tells why a request failed only with features that a guard does without, so
+/// this reads the chain of causes, and its words for what the server answered.
+fn transport(error: &(dyn StdError + 'static)) -> ErrorKind {
+    let mut found = ErrorKind::Store;
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if text.contains("timed out") {
+            return ErrorKind::Timeout;
+        }
+        let status = text.split("status code: ").nth(1);
+        let status = status.and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
+        if matches!(status, Some(408 | 429 | 500..=599)) || error.is::<io::Error>() {
+            found = ErrorKind::Unavailable;
+        }
+        cause = error.source();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(source: impl Into<Box<dyn StdError + Send + Sync>>) -> ErrorKind {
+        let source = source.into();
+        kind(&StoreError::Generic {
+            store: "S3",
+            source,
+        })
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_will_not() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(generic(refused), ErrorKind::Unavailable);
+        let status = "Server returned non-2xx status code: 503 Service Unavailable: ";
+        assert_eq!(generic(status), ErrorKind::Unavailable);
+        let status = "Server returned non-2xx status code: 400 Bad Request: ";
+        assert_eq!(generic(status), ErrorKind::Store);
+        assert_eq!(generic("operation timed out"), ErrorKind::Timeout);
+        assert_eq!(generic("status code: 5"), ErrorKind::Store);
+        assert_eq!(kind(&StoreError::NotImplemented), ErrorKind::Unsupported);
+    }
+}

@@ -1,0 +1,69 @@
+//! The token at the end of an object's content, as blanks and tabs.
+
+use bytes::Bytes;
+
+use crate::token::FencingToken;
+
+/// The bits of a token.
+const BITS: usize = 53;
+/// The length of a seal: a blank or a tab for each bit, the highest first, and a line feed.
+pub(super) const BYTES: usize = BITS + 1;
+
+/// The content with its seal.
+pub(super) fn put_on(content: &[u8], token: FencingToken) -> Bytes {
+    [content, &seal(token)].concat().into()
+}
+
+/// The content without its seal; `None` if it does not end in that of this token.
+pub(super) fn take_off(mut bytes: Bytes, token: FencingToken) -> Option<Bytes> {
+    let length = bytes.len().checked_sub(BYTES)?;
+    let found = bytes.split_off(length);
+    (found == seal(token)[..]).then_some(bytes)
+}
+
+fn seal(token: FencingToken) -> [u8; BYTES] {
+    let mut seal = [b'\n'; BYTES];
+    for (place, byte) in seal[..BITS].iter_mut().rev().enumerate() {
+        let set = token.get() >> place & 1 == 1;
+        *byte = if set { b'\t' } else { b' ' };
+    }
+    seal
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    // Catches a seal that is the same for two tokens, which opens the hole that it is to close.
+    #[test]
+    fn every_bit_of_a_token_is_in_its_seal() {
+        let most = FencingToken::MAX.get();
+        let numbers: BTreeSet<_> = (0..BITS)
+            .flat_map(|place| [1_u64 << place, most ^ (1 << place)])
+            .collect();
+        let tokens = numbers
+            .iter()
+            .map(|number| FencingToken::new(*number).expect("it is below 2^53"));
+        let seals: BTreeSet<_> = tokens.map(seal).collect();
+        assert_eq!(seals.len(), numbers.len());
+    }
+
+    #[test]
+    fn what_is_taken_off_is_what_was_put_on() {
+        let token = FencingToken::new(33).expect("33 is a token");
+        for content in ["", "x", "ends in \t \n"] {
+            let sealed = put_on(content.as_bytes(), token);
+            assert_eq!(take_off(sealed, token).as_deref(), Some(content.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_seal_of_another_token_or_none_is_noticed() {
+        let (one, other) = (33, 34);
+        let token = |number| FencingToken::new(number).expect("it is a token");
+        assert_eq!(take_off(put_on(b"x", token(one)), token(other)), None);
+        assert_eq!(take_off(Bytes::from_static(b"x"), token(one)), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! What an error of a guarded write means.
+
+use fred::error::Error as FredError;
+
+use super::Fenced;
+use crate::driver::Secrets;
+use crate::error::{Error, ErrorKind};
+use crate::fence::stale;
+use crate::token::FencingToken;
+
+impl Fenced {
+    pub(super) fn failure(&self, error: &FredError) -> Error {
+        let (resource, fence) = (&*self.resource, &*self.fence);
+        let said = error.details();
+        let mut words = said.split_ascii_whitespace();
+        let failed = |kind, what: String| {
+            let message = format!("a guarded write to {resource:?}: {what}");
+            if Secrets::of(&self.redis.client).hide(error) {
+                return Error::new(kind, message);
+            }
+            Error::with_source(kind, message, error.clone())
+        };
+        match words.next().unwrap_or_default() {
+            "STALETOKEN" => {
+                let highest = words
+                    .next()
+                    .and_then(|word| word.parse::<FencingToken>().ok());
+                if let Some(highest) = highest {
+                    return stale(resource, self.token, highest);
+                }
+            }
+            "NOTAFENCE" => {
+                let what = format!("the key of its fence, {fence:?}, holds something else");
+                return failed(ErrorKind::WrongType, what);
+            }
+            "CROSSSLOT" => {
+                let what = format!(
+                    "its keys and that of its fence, {fence:?}, are not all on one cluster slot"
+                );
+                return failed(ErrorKind::Config, what);
+            }
+            _ => {}
+        }
+        let told = Secrets::of(&self.redis.client).convert(error);
+        if said.starts_with("ERR Error compiling script") {
+            return failed(ErrorKind::Config, printable(said));
+        }
+        match told.kind() {
+            // The advice that comes with these is for a lock's keys.
+            ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
+            ErrorKind::Auth if said.starts_with("NOPERM") => {
+                failed(ErrorKind::Auth, printable(said))
+            }
+            kind => failed(kind, told.to_string()),
+        }
+    }
+}
+
+/// A server does not get to fill logs, or to write lines of its own there.
+fn printable(said: &str) -> String {
+    let plain = |character: char| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
+    };
+    said.chars().take(300).map(plain).collect()
+}

@@ -1,0 +1,393 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fred::error::Error as FredError;
+use fred::interfaces::ClientLike;
+use fred::types::config::Options;
+use fred::types::{ClusterHash, CustomCommand, FromValue, Key, MultipleKeys, Value};
+use fred::util::redis_keyslot;
+
+use super::FencedRedis;
+use super::key::fence_key;
+use super::script::{COMMAND, Script};
+use crate::error::{Error, ErrorKind};
+use crate::token::FencingToken;
+
+/// Writes to one resource under one token, from [`FencedRedis::resource`].
+///
+/// Every call is refused with [`StaleToken`](ErrorKind::StaleToken) if a greater token was seen.
+/// Other errors are of kind [`WrongType`](ErrorKind::WrongType) if a key holds something else than
+/// the command needs, or that of the fence no token; [`Config`](ErrorKind::Config) if an argument
+/// is not valid, or a key is on another cluster slot; [`Timeout`](ErrorKind::Timeout) and
+/// [`Unavailable`](ErrorKind::Unavailable) if there was no answer: then whether the write was done
+/// is *unknown*. See the [module](super) on repeating and on cancelling a call.
+///
+/// Values are strings, bytes or numbers, as fred takes them.
+///
+/// ```no_run
+/// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// let order = redis.resource("{orders/42}", lease.token())?;
+/// order.set("{orders/42}:state", "paid").await?;
+/// order.set_for("{orders/42}:receipt", "…", Duration::from_secs(3600)).await?;
+/// order.hset("{orders/42}:item", "price", 1299).await?;
+/// order.push("{orders/42}:log", "paid by Ada").await?;
+/// if order.incr_by("{orders/42}:paid", 1299).await? > 5000 {
+///     order.del("{orders/42}:cart").await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Fenced {
+    pub(super) redis: FencedRedis,
+    pub(super) resource: Arc<str>,
+    pub(super) fence: Arc<str>,
+    pub(super) token: FencingToken,
+}
+
+impl Fenced {
+    pub(super) fn new(redis: FencedRedis, resource: &str, token: FencingToken) -> Self {
+        Self {
+            redis,
+            resource: resource.into(),
+            fence: fence_key(resource).into(),
+            token,
+        }
+    }
+
+    /// `SET`: gives a key a value and no expiry.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// order.set("orders/42", "paid").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set<V>(&self, key: impl Into<Key>, value: V) -> Result<(), Error>
+    where
+        V: TryInto<Value>,
+        V::Error: Into<FredError>,
+    {
+        self.command(key, "SET", [scalar(value)?]).await
+    }
+
+    /// `SET` with `PX`: gives a key a value for a time, at least a millisecond, rounded up to one.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// order.set_for("orders/42", "reserved", std::time::Duration::from_secs(600)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_for<V>(
+        &self,
+        key: impl Into<Key>,
+        value: V,
+        time_to_live: Duration,
+    ) -> Result<(), Error>
+    where
+        V: TryInto<Value>,
+        V::Error: Into<FredError>,
+    {
+        let expiry = milliseconds(time_to_live)?;
+        let args = [scalar(value)?, Value::from_static_str("PX"), expiry.into()];
+        self.command(key, "SET", args).await
+    }
+
+    /// `DEL`: deletes a key, and tells whether there was one.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// let existed = order.del("orders/42").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn del(&self, key: impl Into<Key>) -> Result<bool, Error> {
+        let deleted: u64 = self.command(key, "DEL", []).await?;
+        Ok(deleted > 0)
+    }
+
+    /// `HSET`: gives a field of a hash a value, and tells whether the field is new.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// let new = order.hset("orders/42", "price", 1299).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn hset<V>(
+        &self,
+        key: impl Into<Key>,
+        field: impl Into<Key>,
+        value: V,
+    ) -> Result<bool, Error>
+    where
+        V: TryInto<Value>,
+        V::Error: Into<FredError>,
+    {
+        let args = [field.into().into(), scalar(value)?];
+        let added: u64 = self.command(key, "HSET", args).await?;
+        Ok(added > 0)
+    }
+
+    /// `HDEL`: deletes a field of a hash, and tells whether there was one.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// let existed = order.hdel("orders/42", "price").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn hdel(&self, key: impl Into<Key>, field: impl Into<Key>) -> Result<bool, Error> {
+        let deleted: u64 = self.command(key, "HDEL", [field.into().into()]).await?;
+        Ok(deleted > 0)
+    }
+
+    /// `INCRBY`: adds to a number, 0 if there is none, and returns the sum. A repetition after a
+    /// time-out may add twice.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// let paid = order.incr_by("orders/42", 1299).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn incr_by(&self, key: impl Into<Key>, by: i64) -> Result<i64, Error> {
+        self.command(key, "INCRBY", [by.into()]).await
+    }
+
+    /// `RPUSH`: puts a value at the end of a list, and returns the list's new length. A repetition
+    /// after a time-out may put it there twice.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let order = redis.resource("orders/42", lease.token())?;
+    /// let length = order.push("orders/42", "paid by Ada").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn push<V>(&self, key: impl Into<Key>, value: V) -> Result<u64, Error>
+    where
+        V: TryInto<Value>,
+        V::Error: Into<FredError>,
+    {
+        self.command(key, "RPUSH", [scalar(value)?]).await
+    }
+
+    /// Runs a [`Script`] behind the check, in one call: `EVALSHA`, with `EVAL` if the server does
+    /// not have it yet. Keys and arguments are one, several in a `Vec` or an array, or `()` for
+    /// none; arguments also a tuple. The reply is whatever fred can make of what the script returns.
+    ///
+    /// A mistake in the script is of kind [`Config`](ErrorKind::Config) if it does not compile,
+    /// which changes nothing, and else of the kind of what went wrong, most often
+    /// [`Store`](ErrorKind::Store). So is a reply that is not of the type; the script was run then.
+    ///
+    /// ```no_run
+    /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
+    /// let stock = redis.resource("stock/7", lease.token())?;
+    /// let left: Option<i64> = stock
+    ///     .script(
+    ///         "local left = tonumber(redis.call('GET', KEYS[1]) or 0)
+    ///          if left < tonumber(ARGV[1]) then
+    ///              return false
+    ///          end
+    ///          return redis.call('DECRBY', KEYS[1], ARGV[1])",
+    ///         "stock/7",
+    ///         vec![3],
+    ///     )
+    ///     .await?;
+    /// println!("{left:?} are left");
+    /// # Ok(()) }
+    /// ```
+    pub async fn script<R, A>(
+        &self,
+        script: impl Into<Script>,
+        keys: impl Into<MultipleKeys>,
+        args: A,
+    ) -> Result<R, Error>
+    where
+        R: FromValue,
+        A: TryInto<Value>,
+        A::Error: Into<FredError>,
+    {
+        let args = match value(args)? {
+            Value::Array(args) => args.into_iter().map(scalar).collect::<Result<_, _>>()?,
+            Value::Null => Vec::new(),
+            single => vec![scalar(single)?],
+        };
+        self.call(&script.into(), keys.into().inner(), args).await
+    }
+
+    async fn command<R: FromValue, const N: usize>(
+        &self,
+        key: impl Into<Key>,
+        name: &'static str,
+        rest: [Value; N],
+    ) -> Result<R, Error> {
+        let args = [Value::from_static_str(name)].into_iter().chain(rest);
+        let key = key.into();
+        self.call(&COMMAND, vec![key], args.collect()).await
+    }
+
+    async fn call<R: FromValue>(
+        &self,
+        script: &Script,
+        keys: Vec<Key>,
+        args: Vec<Value>,
+    ) -> Result<R, Error> {
+        self.check_keys(&keys)?;
+        let count = 1 + keys.len();
+        let mut rest = Vec::with_capacity(3 + keys.len() + args.len());
+        rest.push(Value::from(i64::try_from(count).unwrap_or(i64::MAX)));
+        rest.push(Value::from(&*self.fence));
+        rest.extend(keys.into_iter().map(Value::from));
+        rest.push(self.token.to_string().into());
+        rest.extend(args);
+        let give_up = Instant::now() + self.redis.timeout;
+        let answer = match self
+            .run("EVALSHA", script.sha(), rest.clone(), give_up)
+            .await
+        {
+            // The server's own words: what a script says itself is not taken for them.
+            Err(error) if error.details().starts_with("NOSCRIPT No matching script") => {
+                self.run("EVAL", script.text(), rest, give_up).await
+            }
+            answer => answer,
+        };
+        let reply = answer.map_err(|error| self.failure(&error))?;
+        R::from_value(reply).map_err(|error| {
+            let resource = &*self.resource;
+            let message = format!(
+                "the write to {resource:?} was done, but its reply could not be read: {error}"
+            );
+            Error::with_source(ErrorKind::Store, message, error)
+        })
+    }
+
+    async fn run(
+        &self,
+        command: &'static str,
+        script: &str,
+        mut rest: Vec<Value>,
+        give_up: Instant,
+    ) -> Result<Value, FredError> {
+        rest.insert(0, script.into());
+        let left = give_up.saturating_duration_since(Instant::now());
+        let options = Options {
+            // A write that may have been done is not sent again.
+            max_attempts: Some(1),
+            timeout: Some(left.max(Duration::from_millis(1))),
+            ..Options::default()
+        };
+        // The script is the first argument and the number of keys the second; the fence decides on
+        // a cluster's node.
+        let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
+        let client = self.redis.client.with_options(&options);
+        client.custom(command, rest).await
+    }
+
+    fn check_keys(&self, keys: &[Key]) -> Result<(), Error> {
+        let (resource, fence) = (&*self.resource, self.fence.as_bytes());
+        let shown = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
+        if let Some(key) = keys.iter().find(|key| key.as_bytes() == fence) {
+            let key = shown(key);
+            let message = format!("{key:?} is the key of the fence of {resource:?}");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let slot = redis_keyslot(fence);
+        let elsewhere = |key: &&Key| redis_keyslot(key.as_bytes()) != slot;
+        // On one server there are no slots to miss.
+        if self.redis.client.is_clustered()
+            && let Some(key) = keys.iter().find(elsewhere)
+        {
+            let (key, fence) = (shown(key), &*self.fence);
+            let message = format!(
+                "the key {key:?} is not on the cluster slot of {fence:?}, the fence of \
+                 {resource:?}: give both the same hash tag"
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Fenced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fenced")
+            .field("resource", &self.resource)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}
+
+fn value<V>(value: V) -> Result<Value, Error>
+where
+    V: TryInto<Value>,
+    V::Error: Into<FredError>,
+{
+    value.try_into().map_err(|error| {
+        let error: FredError = error.into();
+        let message = format!("a value cannot be written to Redis: {error}");
+        Error::with_source(ErrorKind::Config, message, error)
+    })
+}
+
+/// One argument of a command. Anything else would be refused late, or upset the connection.
+fn scalar<V>(from: V) -> Result<Value, Error>
+where
+    V: TryInto<Value>,
+    V::Error: Into<FredError>,
+{
+    let value = value(from)?;
+    if matches!(
+        value,
+        Value::String(_)
+            | Value::Bytes(_)
+            | Value::Integer(_)
+            | Value::Double(_)
+            | Value::Boolean(_)
+    ) {
+        return Ok(value);
+    }
+    let message = "a value for Redis is one string, some bytes or a number";
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+fn milliseconds(time_to_live: Duration) -> Result<i64, Error> {
+    /// Some 285,000 years; Redis adds it to its clock.
+    const MOST: i64 = 1 << 53;
+    let milliseconds = i64::try_from(time_to_live.as_nanos().div_ceil(1_000_000));
+    if let Ok(milliseconds @ 1..=MOST) = milliseconds {
+        return Ok(milliseconds);
+    }
+    let message = format!("a time to live is from 1 ms to 2^53 ms, not {time_to_live:?}");
+    Err(Error::new(ErrorKind::Config, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_live_are_whole_milliseconds() {
+        let read = |time: Duration| milliseconds(time).map_err(|error| error.kind());
+        assert_eq!(read(Duration::from_nanos(1)), Ok(1));
+        assert_eq!(read(Duration::from_micros(1_001)), Ok(2));
+        assert_eq!(read(Duration::ZERO), Err(ErrorKind::Config));
+        assert_eq!(read(Duration::MAX), Err(ErrorKind::Config));
+    }
+
+    #[test]
+    fn a_value_is_one_value() {
+        assert!(scalar("").is_ok());
+        assert!(scalar(i64::MIN).is_ok());
+        assert!(scalar(&[0xff_u8, 0][..]).is_ok());
+        // Redis has no number for it; fred says so.
+        assert!(scalar(u64::MAX).is_err());
+        for bad in [Value::Null, Value::Array(vec![1.into()])] {
+            let error = scalar(bad).expect_err("it is not one value");
+            assert_eq!(error.kind(), ErrorKind::Config);
+        }
+    }
+}

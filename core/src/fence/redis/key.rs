@@ -1,0 +1,128 @@
+//! Where the fence of a resource is kept.
+
+use fred::util::redis_keyslot;
+
+/// The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster
+/// slot of a key named as the resource; `{resource}:fence` if the whole resource is the tag.
+///
+/// The tag ends at the first `}`, so no two resources share a key.
+pub(super) fn fence_key(resource: &str) -> String {
+    match hash_tag(resource) {
+        Some(tag) => format!("{{{tag}}}:fence:{resource}"),
+        None if !resource.contains('}') => format!("{{{resource}}}:fence"),
+        // Redis hashes all of such a name, but no tag can hold it.
+        None => format!("{{{}}}:fence:{resource}", number_on_slot_of(resource)),
+    }
+}
+
+/// What Redis hashes instead of the whole key: from the first `{` to the first `}` after it, if
+/// there is something between them.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// The smallest number that, as a key, is on the same slot.
+fn number_on_slot_of(key: &str) -> u32 {
+    let slot = redis_keyslot(key.as_bytes());
+    (0..1 << 17)
+        .find(|number: &u32| redis_keyslot(number.to_string().as_bytes()) == slot)
+        .expect("the numbers below 2^17 are on every slot")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// CRC16 of XMODEM over what the cluster specification says, bit by bit: a second opinion.
+    fn slot(key: &[u8]) -> u16 {
+        let find = |from: usize, byte| key[from..].iter().position(|other| *other == byte);
+        let tag = find(0, b'{').and_then(|open| {
+            let length = find(open + 1, b'}').filter(|length| *length > 0)?;
+            Some(&key[open + 1..open + 1 + length])
+        });
+        let mut crc = 0_u16;
+        for byte in tag.unwrap_or(key) {
+            crc ^= u16::from(*byte) << 8;
+            for _ in 0..8 {
+                let carry = crc & 0x8000 != 0;
+                crc <<= 1;
+                if carry {
+                    crc ^= 0x1021;
+                }
+            }
+        }
+        crc % 16_384
+    }
+
+    const NAMES: [&str; 22] = [
+        "orders/42",
+        "{orders/42}",
+        "orders:{42}:items",
+        "{a}{b}",
+        "x{}y",
+        "{}",
+        "{}{a}",
+        "}",
+        "{",
+        "}{",
+        "}a{b",
+        "a}b",
+        "a{b",
+        "{{a}}",
+        "{a",
+        "a}",
+        "{é} %",
+        "é}",
+        "fence",
+        ":fence",
+        "{x}:fence",
+        "x}:fence:{x",
+    ];
+
+    #[test]
+    fn the_second_opinion_is_right() {
+        // From the cluster specification of Redis.
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
+    }
+
+    /// Catches a tag that is cut short: the server would answer CROSSSLOT.
+    #[test]
+    fn a_fence_is_on_the_slot_of_its_resource() {
+        for name in NAMES {
+            let fence = fence_key(name);
+            assert_eq!(
+                slot(fence.as_bytes()),
+                slot(name.as_bytes()),
+                "{name}: {fence}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_two_resources_share_a_fence() {
+        let fences: BTreeSet<_> = NAMES.iter().map(|name| fence_key(name)).collect();
+        assert_eq!(fences.len(), NAMES.len());
+    }
+
+    #[test]
+    fn fences_are_where_the_documentation_says() {
+        assert_eq!(fence_key("orders/42"), "{orders/42}:fence");
+        assert_eq!(fence_key("orders:{42}"), "{42}:fence:orders:{42}");
+        assert_eq!(fence_key("{orders/42}"), "{orders/42}:fence:{orders/42}");
+    }
+
+    #[test]
+    fn there_is_a_number_on_every_slot() {
+        let slots: BTreeSet<_> = (0_u32..1 << 17)
+            .map(|number| slot(number.to_string().as_bytes()))
+            .collect();
+        assert_eq!(slots.len(), 16_384);
+    }
+}

@@ -1,0 +1,102 @@
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use fred::util::sha1_hash;
+
+/// In front of every script, as one line: see `guard.lua`.
+static GUARD: LazyLock<String> = LazyLock::new(|| {
+    let lines = include_str!("guard.lua").lines().map(str::trim);
+    let code: Vec<_> = lines.filter(|line| !line.starts_with("--")).collect();
+    code.join(" ")
+});
+
+/// Any one command with one key.
+pub(super) static COMMAND: LazyLock<Script> =
+    LazyLock::new(|| Script::new("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))"));
+
+/// A Lua script to run behind the check of a token, with [`Fenced::script`](super::Fenced::script).
+///
+/// It is written as for `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and
+/// it touches no other keys than `KEYS`. It has no `#!` line. Making one does no I/O; it is cheap
+/// to clone, and worth keeping, in a `LazyLock` for instance, since its hash is taken once.
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use leasehold::fence::redis::Script;
+///
+/// static TAKE_ONE: LazyLock<Script> = LazyLock::new(|| {
+///     Script::new(
+///         "if tonumber(redis.call('GET', KEYS[1]) or 0) < 1 then
+///              return false
+///          end
+///          return redis.call('DECR', KEYS[1])",
+///     )
+/// });
+/// # let _ = &*TAKE_ONE;
+/// ```
+#[derive(Clone)]
+pub struct Script(Arc<Inner>);
+
+struct Inner {
+    text: String,
+    sha: String,
+}
+
+impl Script {
+    /// Puts the check in front of a script. Whether it is valid Lua the server says:
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) of the call if it is not, before anything
+    /// of it is run.
+    ///
+    /// ```
+    /// use leasehold::fence::redis::Script;
+    ///
+    /// let publish = Script::new("return redis.call('RENAME', KEYS[1], KEYS[2])");
+    /// # let _ = publish;
+    /// ```
+    pub fn new(lua: impl AsRef<str>) -> Self {
+        // In front and not around it: nothing in the text can get out of a block and ahead of it.
+        let text = format!("{} {}", *GUARD, lua.as_ref());
+        let sha = sha1_hash(&text);
+        Self(Arc::new(Inner { text, sha }))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    pub(super) fn sha(&self) -> &str {
+        &self.0.sha
+    }
+}
+
+/// As [`Script::new`].
+impl From<&str> for Script {
+    fn from(lua: &str) -> Self {
+        Self::new(lua)
+    }
+}
+
+impl From<&Script> for Script {
+    fn from(script: &Script) -> Self {
+        script.clone()
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Script").field(&self.0.sha).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a comment at the end of a line of `guard.lua`: it would comment out the user's.
+    #[test]
+    fn the_guard_is_one_line_of_code() {
+        let script = Script::new("return 1");
+        assert!(script.text().ends_with("end return 1"), "{}", script.text());
+        assert!(!script.text().contains("--") && !script.text().contains('\n'));
+    }
+}

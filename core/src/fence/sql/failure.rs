@@ -1,0 +1,79 @@
+//! What went wrong in a database, as an [`Error`].
+
+use crate::error::{Error, ErrorKind};
+
+/// What a database's own error means to a guard.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Another transaction was in the way, and this one is over: the whole of it may be tried
+    /// again.
+    Race,
+    /// The fence table is missing or of another shape.
+    Shape,
+    /// Something else.
+    Kind(ErrorKind),
+}
+
+/// An error with its class: [`begin`](super::begin) tries again after a race.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) class: Class,
+    pub(super) error: Error,
+}
+
+impl Failure {
+    pub(super) fn new<DB: super::Database>(error: sqlx::Error) -> Self {
+        let class = class::<DB>(&error);
+        let error = match class {
+            Class::Race => Error::with_source(
+                ErrorKind::Unavailable,
+                format!("another transaction was in the way of the fence: {error}"),
+                error,
+            ),
+            Class::Shape => {
+                Error::with_source(ErrorKind::Config, format!("{WRONG_SHAPE}: {error}"), error)
+            }
+            Class::Kind(kind) => Error::with_source(kind, format!("the fence: {error}"), error),
+        };
+        Self { class, error }
+    }
+
+    /// The table answered what no table of the right shape does.
+    pub(super) fn shape(what: &str) -> Self {
+        Self {
+            class: Class::Shape,
+            error: Error::new(ErrorKind::Config, format!("{WRONG_SHAPE}: {what}")),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            class: Class::Kind(error.kind()),
+            error,
+        }
+    }
+}
+
+const WRONG_SHAPE: &str = "the table leasehold_fence is missing or not of the shape that this \
+     version needs (leasehold::fence::sql::create_table makes or migrates it)";
+
+fn class<DB: super::Database>(error: &sqlx::Error) -> Class {
+    match error {
+        sqlx::Error::Database(error) => DB::fence_error(&**error),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => Class::Kind(ErrorKind::Unavailable),
+        sqlx::Error::PoolClosed => Class::Kind(ErrorKind::Shutdown),
+        sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::ColumnNotFound(_)
+        | sqlx::Error::RowNotFound => Class::Shape,
+        sqlx::Error::Configuration(_)
+        | sqlx::Error::BeginFailed
+        | sqlx::Error::InvalidSavePointStatement => Class::Kind(ErrorKind::Config),
+        _ => Class::Kind(ErrorKind::Store),
+    }
+}

@@ -1,0 +1,174 @@
+//! MySQL and MariaDB.
+
+use sqlx::error::DatabaseError;
+use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
+use sqlx::{MySql, MySqlConnection, Row};
+
+use super::failure::Class;
+use super::sealed::Sealed;
+use super::shape::Shape;
+use crate::error::ErrorKind;
+use crate::token::FencingToken;
+
+/// Locks the row until the transaction ends, whatever is in it.
+const TAKE: &str = "INSERT INTO leasehold_fence (resource, token) VALUES (?, ?) \
+     ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)";
+
+/// A locking read sees what was committed last, whatever the isolation level.
+const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = ? LIMIT 2 FOR UPDATE";
+
+/// Bytes, since most collations here take different names for the same.
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS leasehold_fence \
+     (resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB";
+
+const MIGRATE: &str = "ALTER TABLE leasehold_fence MODIFY resource VARBINARY(512) NOT NULL, \
+     MODIFY token BIGINT NOT NULL, ENGINE=InnoDB";
+
+const INSPECT: &str = "SELECT CONVERT(LOWER(t.table_type) USING utf8mb4) AS kind, \
+     CONVERT(LOWER(t.engine) USING utf8mb4) AS engine, \
+     CONVERT(LOWER(r.data_type) USING utf8mb4) AS resource, \
+     CONVERT(LOWER(r.character_set_name) USING utf8mb4) AS encoding, \
+     CAST(r.character_octet_length AS SIGNED) AS length, \
+     CONVERT(LOWER(k.data_type) USING utf8mb4) AS token, \
+     COALESCE(k.column_type LIKE '%unsigned%' OR r.is_nullable = 'YES' \
+     OR k.is_nullable = 'YES', 0) > 0 AS inexact, \
+     EXISTS (SELECT 1 FROM information_schema.statistics s \
+     WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
+     AND s.non_unique = 0 GROUP BY s.index_name \
+     HAVING COUNT(*) = 1 AND MAX(s.column_name) = 'resource' AND MAX(s.sub_part) IS NULL) > 0 \
+     AS is_key \
+     FROM information_schema.tables t \
+     LEFT JOIN information_schema.columns r ON r.table_schema = t.table_schema \
+     AND r.table_name = t.table_name AND r.column_name = 'resource' \
+     LEFT JOIN information_schema.columns k ON k.table_schema = t.table_schema \
+     AND k.table_name = t.table_name AND k.column_name = 'token' \
+     WHERE t.table_schema = DATABASE() AND t.table_name = 'leasehold_fence'";
+
+struct Columns {
+    kind: String,
+    engine: Option<String>,
+    resource: Option<String>,
+    encoding: Option<String>,
+    length: Option<i64>,
+    token: Option<String>,
+    inexact: bool,
+    is_key: bool,
+}
+
+impl Columns {
+    fn read(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            kind: row.try_get("kind")?,
+            engine: row.try_get("engine")?,
+            resource: row.try_get("resource")?,
+            encoding: row.try_get("encoding")?,
+            length: row.try_get("length")?,
+            token: row.try_get("token")?,
+            inexact: row.try_get("inexact")?,
+            is_key: row.try_get("is_key")?,
+        })
+    }
+
+    fn shape(&self) -> Shape {
+        let resource = self.resource.as_deref().unwrap_or_default();
+        let token = self.token.as_deref().unwrap_or_default();
+        // The bytes of these are those of UTF-8, and stay so when the column turns into bytes.
+        let utf8 = match self.encoding.as_deref() {
+            Some(encoding) => {
+                resource == "varchar" && matches!(encoding, "ascii" | "utf8mb3" | "utf8mb4")
+            }
+            None => resource == "varbinary",
+        };
+        if self.kind != "base table" {
+            return Shape::alien("it is not a table");
+        }
+        if !utf8 {
+            return Shape::column("resource", "VARBINARY(512)", resource);
+        }
+        if !self.is_key {
+            return Shape::alien("its column resource is not a key");
+        }
+        let whole = resource == "varbinary" && self.length >= Some(512);
+        let exact = whole && !self.inexact && self.engine.as_deref() == Some("innodb");
+        match token {
+            "bigint" if exact => Shape::Current,
+            "bigint" | "int" | "mediumint" | "smallint" | "tinyint" => Shape::Older(MIGRATE.into()),
+            _ => Shape::column("token", "BIGINT", token),
+        }
+    }
+}
+
+impl Sealed for MySql {
+    const BEGIN_FENCED: &'static str = "START TRANSACTION";
+    const CREATE_FENCE: &'static str = CREATE;
+
+    async fn take_fence(
+        connection: &mut MySqlConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> sqlx::Result<i64> {
+        let resource = resource.as_bytes();
+        let upsert = sqlx::query(TAKE).bind(resource).bind(token).bind(token);
+        upsert.execute(&mut *connection).await?;
+        let rows = sqlx::query(HIGHEST).bind(resource);
+        match &rows.fetch_all(connection).await?[..] {
+            [row] => row.try_get(0),
+            // Two: it has no key. None: the name was cut to fit.
+            _ => Err(sqlx::Error::RowNotFound),
+        }
+    }
+
+    async fn lock_fence_shape(_: &mut MySqlConnection) -> sqlx::Result<()> {
+        // Each statement that changes a table is a transaction of its own.
+        Ok(())
+    }
+
+    async fn fence_shape(connection: &mut MySqlConnection) -> sqlx::Result<Shape> {
+        let row = sqlx::query(INSPECT)
+            .fetch_optional(&mut *connection)
+            .await?;
+        let Some(row) = row else {
+            return Ok(Shape::Missing);
+        };
+        let shape = Columns::read(&row)?.shape();
+        if matches!(shape, Shape::Older(_)) {
+            // A server that is not strict would cut them.
+            let longer = "SELECT EXISTS (SELECT 1 FROM leasehold_fence \
+                 WHERE OCTET_LENGTH(resource) > 512) > 0";
+            if sqlx::query_scalar(longer).fetch_one(connection).await? {
+                return Ok(Shape::alien("it has resources of more than 512 bytes"));
+            }
+        }
+        Ok(shape)
+    }
+
+    async fn change_fence_table(
+        connection: &mut MySqlConnection,
+        statement: &str,
+    ) -> sqlx::Result<()> {
+        sqlx::query(statement)
+            .persistent(false)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn forget_fence_statements(_: &mut MySqlConnection) {
+        // The server prepares them anew by itself.
+    }
+
+    fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
+        let error = error.try_downcast_ref::<MySqlDatabaseError>();
+        match error.map_or(0, MySqlDatabaseError::number) {
+            // A deadlock, a lock that was not got in time, a row that the snapshot has otherwise.
+            1213 | 1205 | 1020 => Class::Race,
+            1048 | 1054 | 1146 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1471 => Class::Shape,
+            1044 | 1045 | 1142 | 1143 | 1227 | 1698 => Class::Kind(ErrorKind::Auth),
+            1290 | 1792 | 1836 => Class::Kind(ErrorKind::ReadOnly),
+            1040 | 1047 | 1053 | 1203 | 1317 | 1927 | 1969 | 3024 => {
+                Class::Kind(ErrorKind::Unavailable)
+            }
+            _ => Class::Kind(ErrorKind::Store),
+        }
+    }
+}

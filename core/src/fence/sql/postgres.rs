@@ -1,0 +1,145 @@
+//! Postgres.
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, Postgres, Row};
+
+use super::failure::Class;
+use super::sealed::Sealed;
+use super::shape::Shape;
+use crate::error::ErrorKind;
+use crate::token::FencingToken;
+
+/// Keeps two programs that create or migrate the table at once apart: even `IF NOT EXISTS` fails
+/// in such a race. The number is "leasehld" in ASCII.
+const CREATE_LOCK: &str = "SELECT pg_advisory_xact_lock(7810759404914732132)";
+
+const TAKE: &str = "INSERT INTO leasehold_fence AS fence (resource, token) VALUES ($1, $2) \
+     ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token \
+     WHERE fence.token <= EXCLUDED.token RETURNING token";
+
+/// The row is locked, even though nothing was written to it.
+const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = $1";
+
+const CREATE: &str = "CREATE TABLE leasehold_fence \
+     (resource TEXT COLLATE \"C\" PRIMARY KEY, token BIGINT NOT NULL)";
+
+const MIGRATE: &str = "ALTER TABLE leasehold_fence \
+     ALTER COLUMN resource TYPE TEXT COLLATE \"C\", ALTER COLUMN resource SET NOT NULL, \
+     ALTER COLUMN token TYPE BIGINT, ALTER COLUMN token SET NOT NULL";
+
+const INSPECT: &str = "SELECT c.relkind = 'r' AND c.relpersistence = 'p' AS permanent, \
+     format_type(r.atttypid, NULL) AS resource, format_type(t.atttypid, NULL) AS token, \
+     coalesce(r.atttypmod = -1 AND r.attnotnull AND t.attnotnull AND l.collname = 'C', false) \
+     AS exact, \
+     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique \
+     AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 \
+     AND i.indkey[0] = r.attnum) AS is_key \
+     FROM pg_class c \
+     LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'resource' \
+     LEFT JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'token' \
+     LEFT JOIN pg_collation l ON l.oid = r.attcollation \
+     WHERE c.oid = to_regclass('leasehold_fence')";
+
+struct Columns {
+    permanent: bool,
+    resource: Option<String>,
+    token: Option<String>,
+    exact: bool,
+    is_key: bool,
+}
+
+impl Columns {
+    fn read(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            permanent: row.try_get("permanent")?,
+            resource: row.try_get("resource")?,
+            token: row.try_get("token")?,
+            exact: row.try_get("exact")?,
+            is_key: row.try_get("is_key")?,
+        })
+    }
+
+    fn shape(&self) -> Shape {
+        let resource = self.resource.as_deref().unwrap_or_default();
+        let token = self.token.as_deref().unwrap_or_default();
+        if !self.permanent {
+            return Shape::alien("it is not an ordinary table that survives a crash");
+        }
+        if !matches!(resource, "text" | "character varying") {
+            return Shape::column("resource", "TEXT", resource);
+        }
+        if !self.is_key {
+            return Shape::alien("its column resource is not a key");
+        }
+        match token {
+            "bigint" if self.exact && resource == "text" => Shape::Current,
+            "bigint" | "integer" | "smallint" => Shape::Older(MIGRATE.into()),
+            _ => Shape::column("token", "BIGINT", token),
+        }
+    }
+}
+
+impl Sealed for Postgres {
+    const BEGIN_FENCED: &'static str = "BEGIN";
+    const CREATE_FENCE: &'static str = CREATE;
+
+    async fn take_fence(
+        connection: &mut PgConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> sqlx::Result<i64> {
+        let upsert = sqlx::query(TAKE).bind(resource).bind(token);
+        if let Some(row) = upsert.fetch_optional(&mut *connection).await? {
+            return row.try_get(0);
+        }
+        let highest = sqlx::query(HIGHEST).bind(resource);
+        highest.fetch_one(connection).await?.try_get(0)
+    }
+
+    async fn lock_fence_shape(connection: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::query(CREATE_LOCK).execute(connection).await?;
+        Ok(())
+    }
+
+    async fn fence_shape(connection: &mut PgConnection) -> sqlx::Result<Shape> {
+        let row = sqlx::query(INSPECT).fetch_optional(connection).await?;
+        row.map_or(Ok(Shape::Missing), |row| Ok(Columns::read(&row)?.shape()))
+    }
+
+    async fn change_fence_table(
+        connection: &mut PgConnection,
+        statement: &str,
+    ) -> sqlx::Result<()> {
+        sqlx::query(statement)
+            .persistent(false)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn forget_fence_statements(connection: &mut PgConnection) {
+        // After a migration the server refuses the statements that were prepared before it. If
+        // this fails, so does what comes next.
+        connection.clear_cached_statements().await.ok();
+    }
+
+    fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
+        let code = error.code().unwrap_or_default();
+        match &*code {
+            "40001" | "40P01" => Class::Race,
+            "0A000" if error.message().contains("cached plan") => Class::Race,
+            "42P01" | "42703" | "42804" | "42883" | "42P10" | "42809" | "55000" | "22001"
+            | "22003" | "22P05" | "0A000" => Class::Shape,
+            "42501" => Class::Kind(ErrorKind::Auth),
+            "25006" => Class::Kind(ErrorKind::ReadOnly),
+            "55P03" => Class::Kind(ErrorKind::Unavailable),
+            code => match code.get(..2).unwrap_or_default() {
+                "23" => Class::Shape,
+                "28" => Class::Kind(ErrorKind::Auth),
+                "08" | "53" | "57" => Class::Kind(ErrorKind::Unavailable),
+                _ => Class::Kind(ErrorKind::Store),
+            },
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Another try after a race, for a while.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::{Duration, Instant};
+
+/// No try begins later than this after the first.
+const LIMIT: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
+
+pub(super) struct Retry {
+    began: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Waits before the next try, a random part of a pause that doubles; false if it is too late
+    /// for one.
+    pub(super) async fn wait(&mut self) -> bool {
+        // Each hasher of the standard library has keys of its own.
+        let random = RandomState::new().hash_one(self.began).to_le_bytes()[0];
+        let part = self.pause * u32::from(random) / 256;
+        if self.began.elapsed() + part > LIMIT {
+            return false;
+        }
+        tokio::time::sleep(part).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}

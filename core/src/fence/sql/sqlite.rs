@@ -1,0 +1,138 @@
+//! SQLite.
+
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, SqliteConnection};
+
+use super::failure::Class;
+use super::sealed::Sealed;
+use super::shape::Shape;
+use crate::error::ErrorKind;
+use crate::token::FencingToken;
+
+const TAKE: &str = "INSERT INTO leasehold_fence (resource, token) VALUES (?1, ?2) \
+     ON CONFLICT (resource) DO UPDATE SET token = excluded.token \
+     WHERE leasehold_fence.token <= excluded.token RETURNING token";
+
+const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = ?1";
+
+const CREATE: &str = "CREATE TABLE leasehold_fence \
+     (resource TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID";
+
+const INSPECT: &str = "SELECT m.type = 'table' AS is_table, \
+     (SELECT upper(type) FROM pragma_table_info(m.name) WHERE name = 'resource') AS resource, \
+     (SELECT upper(type) FROM pragma_table_info(m.name) WHERE name = 'token') AS token, \
+     EXISTS (SELECT 1 FROM pragma_index_list(m.name) AS l \
+     WHERE l.\"unique\" AND NOT l.partial \
+     AND (SELECT group_concat(x.name || ' ' || x.coll) FROM pragma_index_xinfo(l.name) AS x \
+     WHERE x.\"key\") = 'resource BINARY') AS is_key \
+     FROM sqlite_schema AS m WHERE m.name = 'leasehold_fence'";
+
+struct Columns {
+    is_table: bool,
+    resource: Option<String>,
+    token: Option<String>,
+    is_key: bool,
+}
+
+impl Columns {
+    fn read(row: &SqliteRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            is_table: row.try_get("is_table")?,
+            resource: row.try_get("resource")?,
+            token: row.try_get("token")?,
+            is_key: row.try_get("is_key")?,
+        })
+    }
+
+    /// Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so
+    /// that there is nothing to migrate.
+    fn shape(&self) -> Shape {
+        let resource = self.resource.as_deref().unwrap_or_default();
+        let token = self.token.as_deref().unwrap_or_default();
+        let is_text = ["CHAR", "TEXT", "CLOB"]
+            .iter()
+            .any(|part| resource.contains(part));
+        if !self.is_table {
+            return Shape::alien("it is not a table");
+        }
+        if !is_text || resource.contains("INT") {
+            return Shape::column("resource", "TEXT", resource);
+        }
+        if !self.is_key {
+            return Shape::alien("its column resource is not a key that is compared byte by byte");
+        }
+        if !token.contains("INT") {
+            return Shape::column("token", "INTEGER", token);
+        }
+        Shape::Current
+    }
+}
+
+impl Sealed for Sqlite {
+    /// Takes the right to write at once: a transaction that asks for it after a read is refused
+    /// if somebody else has written since.
+    const BEGIN_FENCED: &'static str = "BEGIN IMMEDIATE";
+    const CREATE_FENCE: &'static str = CREATE;
+
+    /// After another statement sqlx would take the connection for being in a transaction, for good.
+    fn may_begin(statement: &str) -> bool {
+        let word = statement.trim_start().get(..5);
+        word.is_some_and(|word| word.eq_ignore_ascii_case("BEGIN"))
+    }
+
+    async fn take_fence(
+        connection: &mut SqliteConnection,
+        resource: &str,
+        token: FencingToken,
+    ) -> sqlx::Result<i64> {
+        let upsert = sqlx::query(TAKE).bind(resource).bind(token);
+        if let Some(row) = upsert.fetch_optional(&mut *connection).await? {
+            return row.try_get(0);
+        }
+        let highest = sqlx::query(HIGHEST).bind(resource);
+        highest.fetch_one(connection).await?.try_get(0)
+    }
+
+    async fn lock_fence_shape(_: &mut SqliteConnection) -> sqlx::Result<()> {
+        Ok(()) // BEGIN IMMEDIATE did.
+    }
+
+    async fn fence_shape(connection: &mut SqliteConnection) -> sqlx::Result<Shape> {
+        let row = sqlx::query(INSPECT).fetch_optional(connection).await?;
+        row.map_or(Ok(Shape::Missing), |row| Ok(Columns::read(&row)?.shape()))
+    }
+
+    async fn change_fence_table(
+        connection: &mut SqliteConnection,
+        statement: &str,
+    ) -> sqlx::Result<()> {
+        sqlx::query(statement)
+            .persistent(false)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn forget_fence_statements(_: &mut SqliteConnection) {
+        // SQLite prepares them anew by itself.
+    }
+
+    fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
+        let code = error.code().and_then(|code| code.parse::<u32>().ok());
+        let message = error.message();
+        let ours = ["leasehold_fence", "no such column", "ON CONFLICT"];
+        // The lower byte is the primary code.
+        match code.unwrap_or_default() & 0xff {
+            1 if ours.iter().any(|part| message.contains(part)) => Class::Shape,
+            // Busy, locked.
+            5 | 6 => Class::Race,
+            // A constraint, a type.
+            19 | 20 => Class::Shape,
+            8 => Class::Kind(ErrorKind::ReadOnly),
+            3 | 23 => Class::Kind(ErrorKind::Auth),
+            13 => Class::Kind(ErrorKind::Unavailable),
+            _ => Class::Kind(ErrorKind::Store),
+        }
+    }
+}

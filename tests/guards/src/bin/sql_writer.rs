@@ -1,0 +1,51 @@
+//! Writes under a fence, and then does not commit: the test kills it.
+//!
+//! `sql_writer URL RESOURCE TOKEN`; it prints "written" once it has written.
+
+use leasehold::fence;
+use leasehold_guard_tests::{conformance, sql};
+use sqlx::{MySqlPool, PgPool, Pool, SqlitePool};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, resource, token] = &args[..] else {
+        panic!("sql_writer URL RESOURCE TOKEN");
+    };
+    let token = token.parse().expect("a number");
+    let connects = "the database takes connections";
+    match url.split(':').next() {
+        Some("postgres") => {
+            write(PgPool::connect(url).await.expect(connects), resource, token).await
+        }
+        Some("mysql") => {
+            write(
+                MySqlPool::connect(url).await.expect(connects),
+                resource,
+                token,
+            )
+            .await
+        }
+        _ => {
+            write(
+                SqlitePool::connect(url).await.expect(connects),
+                resource,
+                token,
+            )
+            .await
+        }
+    }
+}
+
+async fn write<DB: sql::Db>(pool: Pool<DB>, resource: &str, number: u64) {
+    let token = conformance::token(number);
+    let mut tx = fence::sql::begin(&pool, resource, token)
+        .await
+        .expect("nobody else is there");
+    sql::write::<DB>(&mut tx, resource, number, 1)
+        .await
+        .expect("the tables are there");
+    println!("written");
+    std::future::pending::<()>().await;
+    drop(tx);
+}

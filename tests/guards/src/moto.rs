@@ -1,0 +1,163 @@
+//! An S3-compatible server with conditional writes: moto, from the Python package index, in a
+//! virtual environment of its own in the target directory.
+//!
+//! moto 5.2.5 keeps `If-Match` and `If-None-Match: *` on a put, but checks them before it puts and
+//! sets the metadata after it, without a lock in between. So it is served by one thread here: what
+//! it then does with a request is one step, as it is on Amazon S3. Like there, an etag is the MD5
+//! of the content alone.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::{ClientOptions, RetryConfig};
+
+/// What `pip install` gets. moto's extra `server` is many packages more, which S3 does not need.
+const PACKAGES: [&str; 4] = [
+    "moto[s3]==5.2.5",
+    "flask==3.1.3",
+    "flask-cors==6.0.5",
+    "werkzeug==3.1.9",
+];
+
+const BUCKET: &str = "leasehold";
+
+/// Names its port, serves one request after the other, and ends when its input does: with the
+/// process that started it, however that ends.
+const SERVE: &str = r#"
+import logging, os, sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from werkzeug.serving import make_server
+
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+s3_backends["123456789012"]["aws"].create_bucket(sys.argv[1], "us-east-1")
+server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+/// A moto server with an empty bucket. It ends with this value.
+pub struct Moto {
+    child: Child,
+    url: String,
+}
+
+impl Moto {
+    /// Starts a server; the first time it installs moto, for which it needs the network.
+    ///
+    /// Panics with what to install if that fails.
+    pub async fn start() -> Self {
+        tokio::task::spawn_blocking(start)
+            .await
+            .expect("moto starts")
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its bucket, `leasehold`.
+    pub fn store(&self) -> Arc<AmazonS3> {
+        let retry = RetryConfig {
+            max_retries: 1,
+            ..RetryConfig::default()
+        };
+        let store = AmazonS3Builder::new()
+            .with_endpoint(&self.url)
+            .with_client_options(
+                ClientOptions::new()
+                    .with_allow_http(true)
+                    .with_timeout(Duration::from_secs(60)),
+            )
+            .with_retry(retry)
+            .with_bucket_name(BUCKET)
+            .with_region("us-east-1")
+            .with_access_key_id("nobody")
+            .with_secret_access_key("hunter2")
+            .build();
+        Arc::new(store.expect("the settings are complete"))
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        // One that has ended by itself is as dead as it should be.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn start() -> Moto {
+    let python = python();
+    let mut child = Command::new(&python)
+        .args(["-c", SERVE, BUCKET])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} does not start: {error}", python.display()));
+    let output = child.stdout.take().expect("the output is a pipe");
+    let mut line = String::new();
+    drop(BufReader::new(output).read_line(&mut line));
+    let Ok(port) = line.trim().parse::<u16>() else {
+        drop(child.kill());
+        drop(child.wait());
+        panic!(
+            "{} did not serve moto; what it says is above. It needs {PACKAGES:?}",
+            python.display()
+        );
+    };
+    let url = format!("http://127.0.0.1:{port}");
+    Moto { child, url }
+}
+
+/// A Python that has moto: in cargo's target directory, which goes with `cargo clean`.
+fn python() -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if let Some(python) = env::var_os("LEASEHOLD_MOTO_PYTHON") {
+        return python.into();
+    }
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = env::current_exe().expect("a test knows where it is");
+    let target = program
+        .ancestors()
+        .find(|folder| folder.join(".rustc_info.json").exists());
+    let target = target.or(program.parent()).expect("it is in a folder");
+    let done = target.join("moto-5.2.5");
+    if !done.exists() {
+        // Under another name until it is whole; another process may be faster.
+        let begun = target.join(format!("moto-5.2.5.{}", process::id()));
+        install(&begun);
+        if fs::rename(&begun, &done).is_err() {
+            drop(fs::remove_dir_all(&begun));
+        }
+    }
+    done.join("bin/python")
+}
+
+fn install(folder: &Path) {
+    let mut venv = Command::new("python3");
+    run(venv.args(["-m", "venv"]).arg(folder));
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet"])
+        .arg("--disable-pip-version-check")
+        .args(PACKAGES);
+    run(&mut pip);
+}
+
+fn run(command: &mut Command) {
+    let status = command.status();
+    assert!(
+        status.as_ref().is_ok_and(process::ExitStatus::success),
+        "{command:?} failed ({status:?}). The tests of the object store's guard need an \
+         S3-compatible server: install python3-venv (apt-get install python3-venv) and let pip \
+         reach PyPI once, or set LEASEHOLD_MOTO_PYTHON to a Python that has {PACKAGES:?}"
+    );
+}

@@ -1,0 +1,128 @@
+//! The gate, under the conformance suite.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use leasehold::fence::Gate;
+use leasehold::{Error, FencingToken, Locker};
+use leasehold_guard_tests::conformance::{Guarded, conforms, token};
+
+/// Registers in memory.
+#[derive(Default)]
+struct Registers(Mutex<HashMap<String, Vec<(u64, u64)>>>);
+
+impl Registers {
+    fn write(&self, resource: &str, token: FencingToken, value: u64) {
+        let mut registers = self.0.lock().expect("no writer panics");
+        let history = registers.entry(resource.to_owned()).or_default();
+        history.push((token.get(), value));
+    }
+
+    fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        let registers = self.0.lock().expect("no writer panics");
+        registers.get(resource).cloned().unwrap_or_default()
+    }
+
+    fn read(&self, resource: &str) -> Option<u64> {
+        Some(self.history(resource).last()?.1)
+    }
+}
+
+/// How the registers are written to.
+#[derive(Copy, Clone)]
+enum Way {
+    Guard,
+    Enter,
+    /// Wrong: nothing is held between the check and the write.
+    CheckThenWrite,
+}
+
+struct Store {
+    gate: Gate,
+    registers: Registers,
+    way: Way,
+}
+
+impl Store {
+    fn shared(way: Way) -> Arc<Self> {
+        let (gate, registers) = (Gate::new(), Registers::default());
+        Arc::new(Self {
+            gate,
+            registers,
+            way,
+        })
+    }
+}
+
+impl Guarded for Store {
+    async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        match self.way {
+            Way::Guard => self.gate.guard(resource, token, || {
+                std::thread::yield_now();
+                self.registers.write(resource, token, value);
+            }),
+            Way::Enter => {
+                let _entered = self.gate.enter(resource, token).await?;
+                tokio::task::yield_now().await;
+                self.registers.write(resource, token, value);
+                Ok(())
+            }
+            Way::CheckThenWrite => {
+                self.gate.check(resource, token)?;
+                tokio::task::yield_now().await;
+                self.registers.write(resource, token, value);
+                Ok(())
+            }
+        }
+    }
+
+    async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        self.registers.history(resource)
+    }
+
+    async fn read(&self, resource: &str) -> Option<u64> {
+        self.registers.read(resource)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn guarded_writes_conform() {
+    conforms(Store::shared(Way::Guard), "guard", 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn entered_writes_conform() {
+    conforms(Store::shared(Way::Enter), "enter", 200).await;
+}
+
+/// The negative control: writes that are not one step with their check are found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_check_alone_does_not_conform() {
+    let suite = tokio::spawn(conforms(Store::shared(Way::CheckThenWrite), "check", 200));
+    let error = suite.await.expect_err("older writes land after newer ones");
+    let panic = error.into_panic();
+    let message = panic.downcast_ref::<String>().expect("an assertion failed");
+    assert!(message.contains("accepted out of order"), "{message}");
+}
+
+/// Catches a gate that a lease's token does not fit, and a restart that opens it.
+#[tokio::test]
+async fn a_lease_writes_through_it_across_a_restart() {
+    let locker = Locker::in_memory();
+    let lock = locker.lock("account/7").expect("it is a name");
+    let first = lock.acquire().await.expect("it is free");
+    let (older, gate) = (first.token(), Gate::new());
+    first.release().await.expect("it is held");
+    let lease = lock.acquire().await.expect("it is free");
+    gate.guard("account/7", lease.token(), || ())
+        .expect("it is the newest");
+
+    let saved = serde_json::to_string(&gate).expect("a gate serializes");
+    let gate: Gate = serde_json::from_str(&saved).expect("it comes back");
+    let refused = gate.guard("account/7", older, || ());
+    let error = refused.expect_err("a newer one wrote before the restart");
+    let stale = error.stale_token().expect("a refusal has its details");
+    assert_eq!((stale.offered, stale.highest), (older, lease.token()));
+    gate.check("account/8", token(1))
+        .expect("other resources are free");
+}

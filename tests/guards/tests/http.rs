@@ -1,0 +1,380 @@
+//! The HTTP layers, with axum over real sockets, under the conformance suite.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use leasehold::fence::Gate;
+use leasehold::fence::http::{FENCING_TOKEN, FenceLayer, TokenLayer, refusal, written_path};
+use leasehold::{Error, ErrorKind, FencingToken};
+use leasehold_guard_tests::conformance::{Guarded, conforms, token};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower::{Layer, ServiceExt};
+
+/// No wait of these tests is longer, unless something is broken.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What the handlers share.
+#[derive(Default)]
+struct Shared {
+    registers: Mutex<HashMap<String, Vec<(u64, u64)>>>,
+    /// A slow handler has begun.
+    begun: Notify,
+    /// It may go on.
+    go_on: Notify,
+}
+
+impl Shared {
+    fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        let registers = self.registers.lock().expect("no handler panics");
+        registers.get(resource).cloned().unwrap_or_default()
+    }
+}
+
+/// Writes a number; if the request is slow, when it is told to.
+async fn write(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    request: Request<axum::body::Body>,
+) -> StatusCode {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 100).await.expect("it is short");
+    let text = String::from_utf8(body.to_vec()).expect("it is a number");
+    if headers.contains_key("slow") {
+        shared.begun.notify_one();
+        shared.go_on.notified().await;
+    } else {
+        tokio::task::yield_now().await;
+    }
+    let Some(resource) = resource(&parts) else {
+        return StatusCode::NO_CONTENT;
+    };
+    let token = headers.get(FENCING_TOKEN).map_or(0, |value| {
+        let text = value.to_str().expect("it was checked");
+        text.parse().expect("it was checked")
+    });
+    let value = text.parse().expect("it is a number");
+    let mut registers = shared.registers.lock().expect("no handler panics");
+    registers.entry(resource).or_default().push((token, value));
+    StatusCode::OK
+}
+
+/// What comes after `/r/`.
+fn resource(parts: &Parts) -> Option<String> {
+    let path = written_path(parts)?;
+    Some(path.strip_prefix("/r/").unwrap_or_default().to_owned())
+}
+
+type Resource = fn(&Parts) -> Option<String>;
+
+struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    gate: Arc<Gate>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    async fn start(change: impl FnOnce(FenceLayer<Resource>) -> FenceLayer<Resource>) -> Self {
+        let (shared, gate) = (Arc::new(Shared::default()), Arc::new(Gate::new()));
+        let layer = change(FenceLayer::new(gate.clone(), resource as Resource));
+        let router = Router::new().fallback(write).layer(layer);
+        let router = router.with_state(shared.clone());
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let task = tokio::spawn(async move {
+            axum::serve(listener, router).await.expect("it serves");
+        });
+        Self {
+            address,
+            shared,
+            gate,
+            task,
+        }
+    }
+
+    /// A request under a token, through the client's layer.
+    async fn put(&self, resource: &str, token: FencingToken, value: u64) -> Answer {
+        put(self.address, request(resource, value), token).await
+    }
+
+    /// The same, with a handler that waits for `go_on`.
+    async fn put_slowly(&self, resource: &str, token: FencingToken, value: u64) -> Waiting {
+        let mut request = request(resource, value);
+        let yes = "yes".parse().expect("it is a value");
+        request.headers_mut().insert("slow", yes);
+        let answer = tokio::spawn(put(self.address, request, token));
+        let begun = timeout(LIMIT, self.shared.begun.notified()).await;
+        begun.expect("the handler begins");
+        answer
+    }
+
+    /// Until the gate has seen a token.
+    async fn until_seen(&self, resource: &str, token: FencingToken) {
+        let seen = async {
+            while self.gate.highest(resource) != Some(token) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(LIMIT, seen).await.expect("the request arrives");
+    }
+}
+
+type Answer = Response<Vec<u8>>;
+type Waiting = JoinHandle<Answer>;
+
+async fn joined(answer: Waiting) -> Answer {
+    let answer = timeout(LIMIT, answer).await.expect("it is answered");
+    answer.expect("the client does not panic")
+}
+
+fn request(resource: &str, value: u64) -> Request<String> {
+    let encoded: String = resource
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect();
+    let request = Request::put(format!("/r/{encoded}")).body(value.to_string());
+    request.expect("it is a request")
+}
+
+async fn put(address: SocketAddr, request: Request<String>, token: FencingToken) -> Answer {
+    let client = tower::service_fn(move |request| async move {
+        Ok::<_, Infallible>(send(address, &request).await)
+    });
+    let Ok(answer) = TokenLayer::new(token).layer(client).oneshot(request).await;
+    answer
+}
+
+/// HTTP/1.1, one request on a connection.
+async fn send(address: SocketAddr, request: &Request<String>) -> Answer {
+    let mut stream = connect(address, request).await;
+    let mut bytes = Vec::new();
+    let read = timeout(LIMIT, stream.read_to_end(&mut bytes)).await;
+    read.expect("the server answers")
+        .expect("it answers all of it");
+    let text = String::from_utf8(bytes).expect("these answers are text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("it is HTTP");
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1));
+    let mut response = Response::builder().status(status.expect("there is a status"));
+    for line in lines {
+        let (name, value) = line.split_once(": ").expect("it is a header");
+        response = response.header(name, value);
+    }
+    response.body(body.into()).expect("it is a response")
+}
+
+async fn connect(address: SocketAddr, request: &Request<String>) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let (method, uri, body) = (request.method(), request.uri(), request.body());
+    let mut text = format!("{method} {uri} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+    for (name, value) in request.headers() {
+        let value = value.to_str().expect("headers of the tests are text");
+        text += &format!("{name}: {value}\r\n");
+    }
+    text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let written = stream.write_all(text.as_bytes()).await;
+    written.expect("the server reads");
+    stream
+}
+
+fn refused(answer: &Answer) -> Error {
+    let error = refusal(answer.status(), answer.body());
+    error.unwrap_or_else(|| panic!("{} is no refusal", answer.status()))
+}
+
+impl Guarded for Server {
+    async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        let answer = self.put(resource, token, value).await;
+        if answer.status() == StatusCode::OK {
+            return Ok(());
+        }
+        Err(refused(&answer))
+    }
+
+    async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        self.shared.history(resource)
+    }
+
+    async fn read(&self, resource: &str) -> Option<u64> {
+        Some(self.shared.history(resource).last()?.1)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_conforms() {
+    let server = Server::start(|layer| layer).await;
+    conforms(Arc::new(server), "http", 50).await;
+}
+
+/// Catches a layer that lets an older write land after a newer one that it let pass.
+#[tokio::test]
+async fn an_older_write_under_way_is_waited_for() {
+    let server = Server::start(|layer| layer).await;
+    let older = server.put_slowly("a", token(33), 1).await;
+    let newer = tokio::spawn(put(server.address, request("a", 2), token(34)));
+    server.until_seen("a", token(34)).await;
+    let stale = server.put("a", token(33), 3).await;
+    assert_eq!(
+        stale.status(),
+        StatusCode::CONFLICT,
+        "refused without waiting"
+    );
+    let other = server.put("b", token(1), 4).await;
+    assert_eq!(other.status(), StatusCode::OK, "another resource is free");
+    assert!(
+        !newer.is_finished(),
+        "it passed while the older one was handled"
+    );
+    server.shared.go_on.notify_one();
+    assert_eq!(joined(older).await.status(), StatusCode::OK);
+    assert_eq!(joined(newer).await.status(), StatusCode::OK);
+    assert_eq!(server.shared.history("a"), [(33, 1), (34, 2)]);
+}
+
+/// The negative control of the test above, and what `check_only` says of itself.
+#[tokio::test]
+async fn with_check_only_an_older_write_lands_after_a_newer_one() {
+    let server = Server::start(FenceLayer::check_only).await;
+    let older = server.put_slowly("a", token(33), 1).await;
+    let newer = server.put("a", token(34), 2).await;
+    assert_eq!(newer.status(), StatusCode::OK);
+    server.shared.go_on.notify_one();
+    assert_eq!(joined(older).await.status(), StatusCode::OK);
+    assert_eq!(server.shared.history("a"), [(34, 2), (33, 1)]);
+    let stale = server.put("a", token(33), 3).await;
+    assert_eq!(stale.status(), StatusCode::CONFLICT, "it does check");
+}
+
+/// Catches a permit that outlives its request: the next one would wait for ever.
+#[tokio::test]
+async fn a_client_that_goes_away_holds_nothing_up() {
+    let server = Server::start(|layer| layer).await;
+    let mut request = request("a", 1);
+    let yes = "33".parse().expect("it is a value");
+    request.headers_mut().insert("slow", yes);
+    request
+        .headers_mut()
+        .insert(FENCING_TOKEN, token(33).into());
+    let stream = connect(server.address, &request).await;
+    let begun = timeout(LIMIT, server.shared.begun.notified()).await;
+    begun.expect("the handler begins");
+    drop(stream);
+    let newer = server.put("a", token(34), 2).await;
+    assert_eq!(newer.status(), StatusCode::OK);
+    assert_eq!(server.shared.history("a"), [(34, 2)]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_problem_document() {
+    let server = Server::start(|layer| layer).await;
+    let passed = server.put("a", token(34), 1).await;
+    assert_eq!(passed.status(), StatusCode::OK);
+    let answer = server.put("a", token(33), 2).await;
+    assert_eq!(answer.status(), StatusCode::CONFLICT);
+    assert_eq!(answer.headers()["content-type"], "application/problem+json");
+    let body: serde_json::Value = serde_json::from_slice(answer.body()).expect("it is JSON");
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "type": "urn:leasehold:stale-token",
+            "title": "Stale fencing token",
+            "status": 409,
+            "detail": "the token 33 is stale: 34 was seen for the resource \"a\"",
+            "resource": "a",
+            "offered": 33,
+            "highest": 34,
+        })
+    );
+}
+
+#[tokio::test]
+async fn bad_headers_are_refused_and_write_nothing() {
+    let server = Server::start(|layer| layer).await;
+    let none = send(server.address, &request("a", 1)).await;
+    assert_eq!(none.status(), StatusCode::PRECONDITION_REQUIRED);
+    assert_eq!(refused(&none).kind(), ErrorKind::Config);
+    for values in [
+        &["0"][..],
+        &["-1"],
+        &["033"],
+        &["3.0"],
+        &["x"],
+        &[""],
+        &["33, 34"],
+        &["9007199254740992"],
+        &["18446744073709551617"],
+        &["33", "33"],
+        &["33", "34"],
+    ] {
+        let mut request = request("a", 1);
+        for value in values {
+            let value = value.parse().expect("it is a header's value");
+            request.headers_mut().append(FENCING_TOKEN, value);
+        }
+        let answer = send(server.address, &request).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{values:?}");
+        assert_eq!(refused(&answer).kind(), ErrorKind::Config, "{values:?}");
+    }
+    assert_eq!(server.shared.history("a"), []);
+    assert_eq!(server.gate.highest("a"), None, "nothing of it was a token");
+}
+
+#[tokio::test]
+async fn what_does_not_write_passes_and_so_does_no_token_where_it_is_optional() {
+    let strict = Server::start(|layer| layer).await;
+    let get = Request::get("/r/a").body(String::from("0"));
+    let answer = send(strict.address, &get.expect("it is a request")).await;
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+
+    let lenient = Server::start(FenceLayer::optional).await;
+    let answer = send(lenient.address, &request("a", 1)).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(
+        lenient.put("a", token(34), 2).await.status(),
+        StatusCode::OK
+    );
+    let stale = lenient.put("a", token(33), 3).await;
+    assert_eq!(
+        stale.status(),
+        StatusCode::CONFLICT,
+        "a token that is there counts"
+    );
+}
+
+/// Catches a guard that a path spelled otherwise slips through.
+#[tokio::test]
+async fn two_spellings_of_a_path_are_one_resource() {
+    let server = Server::start(|layer| layer).await;
+    for (path, number, status) in [
+        ("/r/account-7", 34, StatusCode::OK),
+        ("/r/account-%37", 33, StatusCode::CONFLICT),
+        ("/r/%61ccount-7?x", 33, StatusCode::CONFLICT),
+        ("/%72/account-7", 33, StatusCode::CONFLICT),
+        ("/r/account-%377", 33, StatusCode::OK),
+        ("/r/account-%zz", 33, StatusCode::OK),
+    ] {
+        let request = Request::put(path).body(String::from("1"));
+        let request = request.expect("it is a request");
+        let answer = put(server.address, request, token(number)).await;
+        assert_eq!(answer.status(), status, "{path}");
+    }
+}

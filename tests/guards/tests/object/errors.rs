@@ -1,0 +1,211 @@
+//! Stores that cannot be guarded, servers that fail, and objects that are not a guard's.
+
+use std::sync::Arc;
+
+use leasehold::ErrorKind;
+use leasehold::fence::object::FencedStore;
+use leasehold_guard_tests::conformance::token;
+use leasehold_guard_tests::moto::Moto;
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, ClientOptions, ObjectStore, PutOptions, RetryConfig};
+
+use crate::memory;
+use crate::odd::{Odd, OddStore};
+
+/// What the probe says of a store that cannot be guarded.
+async fn verdict(store: FencedStore) -> String {
+    let error = store.probe(&Path::from("scratch")).await;
+    let error = error.expect_err("it cannot be guarded");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn the_probe_tells_stores_apart() {
+    let moto = Moto::start().await;
+    let scratch = Path::from("scratch");
+    for store in [
+        FencedStore::new(memory()),
+        FencedStore::new(memory()).unsealed(),
+        FencedStore::new(moto.store()),
+    ] {
+        let found = store.probe(&scratch).await;
+        found.unwrap_or_else(|error| panic!("{store:?}: {error}"));
+        let left = store.inner().list_with_delimiter(Some(&scratch)).await;
+        assert!(left.expect("it lists").objects.is_empty(), "{store:?}");
+    }
+    let odd = |odd| FencedStore::new(OddStore::new(memory(), odd));
+    for (store, says) in [
+        (FencedStore::new(moto.store()).unsealed(), "must be sealed"),
+        (odd(Odd::IgnoresConditions), "told to create"),
+        (odd(Odd::IgnoresEtags), "etag is out of date"),
+        (odd(Odd::LosesMetadata), "metadata"),
+    ] {
+        let name = format!("{store:?}");
+        let verdict = verdict(store).await;
+        assert!(verdict.contains(says), "{name}: {verdict}");
+    }
+}
+
+/// `object_store` 0.12.5 refuses attributes and `PutMode::Update` for local files. If this fails
+/// because it has learned them, the documentation's table is out of date.
+#[tokio::test]
+async fn local_files_cannot_be_guarded_and_say_so() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let store = LocalFileSystem::new_with_prefix(folder.path()).expect("the folder exists");
+    let store = FencedStore::new(Arc::new(store));
+    let path = Path::from("a");
+    let error = store.put(&path, token(33), "x").await;
+    let error = error.expect_err("it has no metadata");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("PutMode::Update"), "{error}");
+    assert!(store.get(&path).await.expect("it can be read").is_none());
+    assert!(verdict(store).await.contains("LocalFileSystem"));
+    let left = folder.path().read_dir().expect("it is still there").count();
+    assert_eq!(left, 0, "nothing was written");
+}
+
+fn builder(endpoint: &str, bucket: &str) -> AmazonS3Builder {
+    AmazonS3Builder::new()
+        .with_endpoint(endpoint)
+        .with_client_options(ClientOptions::new().with_allow_http(true))
+        .with_retry(RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        })
+        .with_bucket_name(bucket)
+        .with_region("us-east-1")
+        .with_access_key_id("nobody")
+        .with_secret_access_key("hunter2")
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_unavailable() {
+    // Nobody listens on port 1, and nobody but root may.
+    let store = builder("http://127.0.0.1:1", "b").build();
+    let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
+    let error = store.put(&Path::from("a"), token(33), "x").await;
+    let error = error.expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn conditional_puts_that_are_turned_off_are_missed() {
+    let moto = Moto::start().await;
+    let store = builder(moto.url(), "leasehold").with_conditional_put(S3ConditionalPut::Disabled);
+    let store = FencedStore::new(Arc::new(store.build().expect("the settings are complete")));
+    let error = store.put(&Path::from("a"), token(33), "x").await;
+    assert_eq!(error.expect_err("it cannot").kind(), ErrorKind::Unsupported);
+    let store = builder(moto.url(), "no-such-bucket").build();
+    let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
+    let error = store.put(&Path::from("a"), token(33), "x").await;
+    let error = error.expect_err("there is no bucket");
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+}
+
+#[tokio::test]
+async fn paths_are_checked_before_anything_is_sent() {
+    let store = FencedStore::new(OddStore::new(memory(), Odd::AlwaysLate));
+    for path in [Path::default(), Path::from("x".repeat(513))] {
+        let put = store.put(&path, token(33), "x").await.err();
+        let delete = store.delete(&path, token(33)).await.err();
+        let get = store.get(&path).await.err();
+        let highest = store.highest(&path).await.err();
+        for error in [put, delete, get, highest] {
+            let error = error.expect("a bad path is refused");
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        }
+    }
+}
+
+async fn objects_of_others(store: Arc<dyn ObjectStore>) {
+    let (plain, strange) = (Path::from("others/plain"), Path::from("others/strange"));
+    let fenced = FencedStore::new(store.clone());
+    store.put(&plain, "x".into()).await.expect("it is put");
+    let object = fenced.get(&plain).await.expect("it can be read");
+    let object = object.expect("it is there");
+    assert_eq!((&object.bytes[..], object.token), (&b"x"[..], None));
+    let first = fenced.put(&plain, token(1), "y").await;
+    first.expect("it was never fenced");
+    assert_eq!(
+        fenced.highest(&plain).await.expect("it can be read"),
+        Some(token(1))
+    );
+
+    // Metadata that is not a token, and a guard's metadata over other content.
+    for (number, readable) in [
+        ("0", false),
+        ("9007199254740992", false),
+        ("33x", false),
+        ("33", true),
+    ] {
+        let name = |name: &'static str| Attribute::Metadata(name.into());
+        let attributes = Attributes::from_iter([
+            (name("leaseholdtoken"), number),
+            (name("leaseholdseal"), "54"),
+        ]);
+        let options = PutOptions::from(attributes);
+        let put = store.put_opts(&strange, "not sealed".into(), options).await;
+        put.expect("it is put");
+        let error = fenced.get(&strange).await.expect_err("it is not a guard's");
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+        let put = fenced.put(&strange, token(34), "z").await;
+        assert_eq!(put.is_ok(), readable, "{number}: {put:?}");
+    }
+}
+
+#[tokio::test]
+async fn objects_of_others_are_adopted_or_refused() {
+    objects_of_others(memory()).await;
+    let moto = Moto::start().await;
+    objects_of_others(moto.store()).await;
+}
+
+async fn what_is_kept(store: Arc<dyn ObjectStore>) {
+    let path = Path::from("kept");
+    let fenced = FencedStore::new(store.clone());
+    let json = Attributes::from_iter([(Attribute::ContentType, "application/json")]);
+    let put = fenced.put_with(&path, token(33), "{}", json).await;
+    put.expect("the first passes");
+    let update = |old: Option<&[u8]>| [old.expect("it is there"), b" "].concat().into();
+    let put = fenced.update(&path, token(33), update).await;
+    put.expect("an equal token passes");
+    let found = store.get(&path).await.expect("it is there");
+    let kind = found.attributes.get(&Attribute::ContentType).cloned();
+    assert_eq!(kind.as_deref(), Some("application/json"));
+    // What a reader without a guard sees is still JSON.
+    let bytes = found.bytes().await.expect("it can be read");
+    assert_eq!(bytes.len(), 3 + 54);
+    assert!(bytes.starts_with(b"{}") && bytes.trim_ascii() == b"{}");
+
+    fenced
+        .delete(&path, token(35))
+        .await
+        .expect("35 is greater");
+    assert!(fenced.get(&path).await.expect("it can be read").is_none());
+    assert_eq!(
+        fenced.highest(&path).await.expect("it can be read"),
+        Some(token(35))
+    );
+    let late = fenced.put(&path, token(34), "late").await;
+    let late = late.expect_err("the token outlives the content");
+    assert_eq!(late.kind(), ErrorKind::StaleToken);
+    let empty = |old: Option<&[u8]>| {
+        assert_eq!(old, None, "what was deleted is not there");
+        "anew".into()
+    };
+    let anew = fenced.update(&path, token(35), empty).await;
+    anew.expect("the one that deleted may put");
+    let object = fenced.get(&path).await.expect("it can be read");
+    assert_eq!(object.expect("it is there").bytes, "anew");
+}
+
+#[tokio::test]
+async fn a_delete_keeps_the_token_and_an_update_the_attributes() {
+    what_is_kept(memory()).await;
+    let moto = Moto::start().await;
+    what_is_kept(moto.store()).await;
+}

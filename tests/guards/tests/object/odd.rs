@@ -1,0 +1,164 @@
+//! Stores that are not as they should be, or slower.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    Attributes, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use tokio::sync::Semaphore;
+
+/// What is odd.
+#[derive(Clone, Debug)]
+pub(crate) enum Odd {
+    /// It puts whatever the condition, and gives others time between reading and putting.
+    IgnoresConditions,
+    /// It keeps `PutMode::Create`, but puts on any etag.
+    IgnoresEtags,
+    /// It takes metadata and forgets it.
+    LosesMetadata,
+    /// The first put is done, but its answer lost; the client tries again by itself, and meets
+    /// its own object.
+    AnswersTwice(Arc<Semaphore>),
+    /// The first put is done, but its answer lost.
+    NeverAnswers(Arc<Semaphore>),
+    /// Somebody else is always faster.
+    AlwaysLate,
+    /// After a read it says so, and goes on when it may.
+    Pauses(Pause),
+}
+
+/// Between the reading and the putting of a writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pause {
+    pub(crate) read: Arc<Semaphore>,
+    pub(crate) go: Arc<Semaphore>,
+}
+
+impl Pause {
+    pub(crate) fn new() -> Self {
+        let none = || Arc::new(Semaphore::new(0));
+        Self {
+            read: none(),
+            go: none(),
+        }
+    }
+}
+
+/// A store with an oddity.
+#[derive(Clone, Debug)]
+pub(crate) struct OddStore {
+    inner: Arc<dyn ObjectStore>,
+    odd: Odd,
+}
+
+impl OddStore {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>, odd: Odd) -> Arc<Self> {
+        Arc::new(Self { inner, odd })
+    }
+}
+
+impl fmt::Display for OddStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an odd {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for OddStore {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<PutResult> {
+        let update = matches!(options.mode, PutMode::Update(_));
+        match &self.odd {
+            Odd::IgnoresConditions => options.mode = PutMode::Overwrite,
+            Odd::IgnoresEtags if update => options.mode = PutMode::Overwrite,
+            Odd::LosesMetadata => options.attributes = Attributes::new(),
+            Odd::AlwaysLate => return Err(precondition(path)),
+            _ => {}
+        }
+        let result = self.inner.put_opts(path, payload, options).await;
+        match &self.odd {
+            Odd::AnswersTwice(times) if times.try_acquire().is_ok_and(used) => {
+                result.and(Err(precondition(path)))
+            }
+            Odd::NeverAnswers(times) if times.try_acquire().is_ok_and(used) => {
+                let source = "operation timed out".into();
+                let store = "odd";
+                result.and(Err(Error::Generic { store, source }))
+            }
+            _ => result,
+        }
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let found = self.inner.get_opts(path, options).await;
+        match &self.odd {
+            Odd::IgnoresConditions => {
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Odd::Pauses(pause) => {
+                pause.read.add_permits(1);
+                let go = pause.go.acquire().await;
+                go.expect("nobody closes it").forget();
+            }
+            _ => {}
+        }
+        found
+    }
+
+    async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner.get_ranges(path, ranges).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(path, options).await
+    }
+
+    async fn delete(&self, path: &Path) -> Result<()> {
+        self.inner.delete(path).await
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.copy(from, to).await
+    }
+
+    async fn copy_if_not_exists(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.copy_if_not_exists(from, to).await
+    }
+}
+
+fn used(permit: tokio::sync::SemaphorePermit<'_>) -> bool {
+    permit.forget();
+    true
+}
+
+fn precondition(path: &Path) -> Error {
+    Error::Precondition {
+        path: path.to_string(),
+        source: "the etag is another".into(),
+    }
+}

@@ -1,0 +1,187 @@
+//! The suite of all guards, and a guard of two calls that it finds out.
+
+use std::sync::Arc;
+
+use fred::prelude::*;
+use fred::types::{ClusterHash, CustomCommand};
+use leasehold::fence::Gate;
+use leasehold::fence::redis::{FencedRedis, Script};
+use leasehold::{Error, FencingToken};
+use leasehold_guard_tests::conformance::{Guarded, conforms, token};
+use leasehold_tests::{Admin, RedisServer, Resp};
+use tokio::sync::Mutex;
+
+/// Writers of different tokens are on different connections.
+const CLIENTS: u64 = 4;
+const WRITE: &str = "redis.call('SET', KEYS[1], ARGV[2])
+    redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])";
+
+/// The register is a key named as the resource, and the history a list beside it.
+struct Registers<C> {
+    clients: Vec<C>,
+    admin: Mutex<Admin>,
+}
+
+impl<C> Registers<C> {
+    async fn new(server: &RedisServer, url: &str, make: impl Fn(Client) -> C) -> Arc<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(make(crate::client(url).await));
+        }
+        let admin = Mutex::new(Admin::connect(server).await);
+        Arc::new(Self { clients, admin })
+    }
+
+    fn client(&self, token: FencingToken) -> &C {
+        let index = usize::try_from(token.get() % CLIENTS).expect("there are few");
+        &self.clients[index]
+    }
+
+    async fn recorded(&self, resource: &str) -> Vec<(u64, u64)> {
+        let history = beside(resource, "history");
+        let range = ["LRANGE", &history, "0", "-1"];
+        let Resp::Array(lines) = self.admin.lock().await.command(&range).await else {
+            panic!("LRANGE answers with an array");
+        };
+        let entry = |line: &Resp| {
+            let line = line.as_string()?;
+            let (token, value) = line.split_once(' ')?;
+            Some((token.parse().ok()?, value.parse().ok()?))
+        };
+        let read = lines.iter().map(entry);
+        read.collect::<Option<_>>()
+            .expect("the scripts write pairs of numbers")
+    }
+
+    async fn register(&self, resource: &str) -> Option<u64> {
+        let text = self.admin.lock().await.string(&["GET", resource]).await;
+        text.map(|text| text.parse().expect("the scripts write numbers"))
+    }
+}
+
+/// A key on the slot of the resource.
+fn beside(resource: &str, what: &str) -> String {
+    if resource.contains('{') {
+        format!("{resource}:{what}")
+    } else {
+        format!("{{{resource}}}:{what}")
+    }
+}
+
+impl Guarded for Registers<FencedRedis> {
+    async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        let redis = self.client(token).resource(resource, token)?;
+        let keys = vec![resource.to_owned(), beside(resource, "history")];
+        let args = vec![token.to_string(), value.to_string()];
+        redis.script(WRITE, keys, args).await
+    }
+
+    async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        self.recorded(resource).await
+    }
+
+    async fn read(&self, resource: &str) -> Option<u64> {
+        self.register(resource).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_server_are_guarded() {
+    let server = RedisServer::start().await;
+    let store = Registers::new(&server, &server.url(), FencedRedis::new).await;
+    conforms(store, "server", 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_cluster_are_guarded() {
+    let (server, url) = crate::cluster::node().await;
+    let store = Registers::new(&server, &url, FencedRedis::new).await;
+    conforms(store, "cluster", 20).await;
+}
+
+/// What people write: look at the fence, then raise it and write.
+struct InTwoCalls(Client);
+
+impl Guarded for Registers<InTwoCalls> {
+    async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        let InTwoCalls(client) = self.client(token);
+        let gate = Gate::new();
+        let fence = format!("fence of {resource}");
+        let seen: Option<u64> = client.get(&fence).await.expect("the server answers");
+        if let Some(seen) = seen {
+            gate.check(resource, FencingToken::new(seen)?)?;
+        }
+        gate.check(resource, token)?;
+        let _: () = client
+            .set(&fence, token.to_string(), None, None, false)
+            .await
+            .expect("the server answers");
+        let history = beside(resource, "history");
+        let (token, value) = (token.to_string(), value.to_string());
+        let args = vec![WRITE, "2", resource, &history, &token, &value];
+        let eval = CustomCommand::new_static("EVAL", ClusterHash::FirstKey, false);
+        let _: () = client.custom(eval, args).await.expect("the server answers");
+        Ok(())
+    }
+
+    async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        self.recorded(resource).await
+    }
+
+    async fn read(&self, resource: &str) -> Option<u64> {
+        self.register(resource).await
+    }
+}
+
+/// The negative control: without a race the two calls are as good as one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_in_a_call_of_its_own_is_found_out() {
+    let server = RedisServer::start().await;
+    let store = Registers::new(&server, &server.url(), InTwoCalls).await;
+    conforms(store.clone(), "alone", 0).await;
+    let raced = tokio::spawn(conforms(store, "raced", 500)).await;
+    let panic = raced.expect_err("a stale write got through and nobody noticed");
+    assert!(panic.is_panic());
+}
+
+/// A lease's token fits, and a later holder shuts the earlier one out.
+#[tokio::test]
+async fn a_guarded_write_from_a_lease_is_one_line() {
+    let server = RedisServer::start().await;
+    let client = crate::client(&server.url()).await;
+    let locker = leasehold::Locker::with_fred(client.clone())
+        .await
+        .expect("the server is new enough");
+    let redis = FencedRedis::new(client);
+    let lock = locker.lock("orders/42").expect("a valid name");
+    let lease = lock.acquire().await.expect("the lock is free");
+    let write = async |token, value: &str| {
+        redis
+            .resource("orders/42", token)?
+            .set("orders/42", value)
+            .await
+    };
+    write(lease.token(), "first").await.expect("it is held");
+    let paused = lease.token();
+    lease.release().await.expect("it was held");
+    let lease = lock.acquire().await.expect("the lock is free");
+    write(lease.token(), "second").await.expect("it is held");
+    let refused = crate::refusal(write(paused, "late").await);
+    assert_eq!(refused, (paused.get(), lease.token().get()));
+}
+
+/// A script that is kept and one that is given as text are the same to the server.
+#[tokio::test]
+async fn a_kept_script_is_guarded_too() {
+    let server = RedisServer::start().await;
+    let redis = FencedRedis::new(crate::client(&server.url()).await);
+    let kept = Script::new("return redis.call('INCR', KEYS[1])");
+    for (number, sum) in [(2, 1), (2, 2), (3, 3)] {
+        let redis = redis.resource("r", token(number)).expect("a valid name");
+        let read: Result<u64, _> = redis.script(&kept, "n", ()).await;
+        assert_eq!(read, Ok(sum));
+    }
+    let redis = redis.resource("r", token(2)).expect("a valid name");
+    let read: Result<u64, _> = redis.script(&kept, "n", ()).await;
+    assert_eq!(crate::refusal(read), (2, 3));
+}

@@ -1,0 +1,82 @@
+//! The guard of Redis keys, on real servers. Needs `redis-server` (`apt-get install redis-server`).
+
+mod cluster;
+mod commands;
+mod conforms;
+mod faults;
+mod killed;
+mod limits;
+mod scripts;
+
+use std::time::Duration;
+
+use fred::prelude::*;
+use leasehold::fence::redis::{Fenced, FencedRedis};
+use leasehold::{Error, ErrorKind};
+use leasehold_guard_tests::conformance::token;
+use leasehold_tests::{Admin, RedisServer};
+
+/// For whatever a test waits for.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// A server, a plain connection to look at it, and a guard.
+pub(crate) struct Store {
+    pub(crate) server: RedisServer,
+    pub(crate) admin: Admin,
+    pub(crate) redis: FencedRedis,
+}
+
+impl Store {
+    pub(crate) async fn start() -> Self {
+        Self::of(RedisServer::start().await).await
+    }
+
+    pub(crate) async fn of(server: RedisServer) -> Self {
+        Self {
+            admin: Admin::connect(&server).await,
+            redis: FencedRedis::new(client(&server.url()).await),
+            server,
+        }
+    }
+
+    /// The writes under a token to the resource `r`, whose fence is [`FENCE`].
+    pub(crate) fn under(&self, number: u64) -> Fenced {
+        self.redis
+            .resource("r", token(number))
+            .expect("a valid name")
+    }
+
+    pub(crate) async fn get(&mut self, key: &str) -> Option<String> {
+        self.admin.string(&["GET", key]).await
+    }
+}
+
+/// Where the fence of the resource `r` is.
+pub(crate) const FENCE: &str = "{r}:fence";
+
+/// A client with the settings of most programs: three attempts, no time-out.
+pub(crate) async fn client(url: &str) -> Client {
+    let config = Config::from_url(url).expect("the URL of a test is valid");
+    let client = Builder::from_config(config)
+        .set_policy(ReconnectPolicy::new_constant(0, 20))
+        .build()
+        .expect("the settings are valid");
+    client
+        .init()
+        .await
+        .unwrap_or_else(|error| panic!("connecting to {url}: {error}"));
+    client
+}
+
+/// Panics unless it was refused as stale; the two tokens.
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (u64, u64) {
+    let error = result.expect_err("a stale token is refused");
+    assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
+    let stale = error.stale_token().expect("a refusal has its details");
+    (stale.offered.get(), stale.highest.get())
+}
+
+/// Panics unless it failed.
+pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.expect_err("it fails").kind()
+}

@@ -1,0 +1,14 @@
+//! The guards of SQL databases, on real servers: one test for each, which starts it once.
+
+#[path = "sql/checks.rs"]
+mod checks;
+#[path = "sql/errors.rs"]
+mod errors;
+#[path = "sql/mariadb.rs"]
+mod mariadb;
+#[path = "sql/postgres.rs"]
+mod postgres;
+#[path = "sql/sqlite.rs"]
+mod sqlite;
+#[path = "sql/stores.rs"]
+mod stores;

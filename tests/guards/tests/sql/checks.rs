@@ -1,0 +1,337 @@
+//! What holds for every database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{ErrorKind, fence};
+use leasehold_guard_tests::conformance::{Guarded, conforms, token};
+use leasehold_guard_tests::sql::{self, Db};
+use leasehold_tests::{Child, unique_name};
+use sqlx::{Connection, Pool};
+use tokio::sync::Barrier;
+use tokio::time::timeout;
+
+use crate::stores::{CheckedBefore, Fenced, OwnRow, history};
+
+/// Far more than anything here takes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A database of the tests.
+pub(crate) struct Base<DB: Db> {
+    pub(crate) pool: Pool<DB>,
+    /// The same database through other connections, as another process has.
+    pub(crate) other: Pool<DB>,
+    /// For another process.
+    pub(crate) url: Option<String>,
+    /// Statements that open a transaction at each isolation level but the default.
+    pub(crate) levels: &'static [&'static str],
+}
+
+/// Everything in this file, the table first.
+pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
+    table_is_made(base).await;
+    sql::create_tables(&base.pool).await;
+    conformance(base).await;
+    first_writers_race(base).await;
+    holders_wait_for_each_other(base).await;
+    checks_in_a_transaction(base).await;
+    a_refusal_ends_the_transaction(base).await;
+    bad_resources(base).await;
+    if let Some(url) = &base.url {
+        killed_before_the_commit(&base.pool, url).await;
+    }
+    a_check_before_the_transaction_is_found_out(base).await;
+}
+
+/// Catches a missing table that is a puzzling error of the database, and `IF NOT EXISTS` races.
+async fn table_is_made<DB: Db>(base: &Base<DB>) {
+    let error = fence::sql::begin(&base.pool, "a", token(1)).await;
+    let error = error.expect_err("there is no table");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("create_table"), "{error}");
+    let creators: Vec<_> = (0..8)
+        .map(|number| {
+            let pool = if number % 2 == 0 {
+                &base.pool
+            } else {
+                &base.other
+            };
+            let pool = pool.clone();
+            tokio::spawn(async move { fence::sql::create_table(&pool).await })
+        })
+        .collect();
+    for creator in creators {
+        let result = creator.await.expect("nobody panics");
+        result.expect("the table is made once, and found by the others");
+    }
+    let mut tx = fence::sql::begin(&base.pool, "kept", token(5))
+        .await
+        .expect("it is there");
+    tx.commit().await.expect("it can be written to");
+    fence::sql::create_table(&base.other)
+        .await
+        .expect("nothing is to be done");
+    tx = fence::sql::begin(&base.pool, "kept", token(6))
+        .await
+        .expect("it is there");
+    tx.rollback().await.expect("it can be rolled back");
+    let error = fence::sql::begin(&base.pool, "kept", token(4)).await;
+    let error = error.expect_err("the tokens are kept");
+    let stale = error.stale_token().expect("it is stale");
+    assert_eq!(stale.highest, token(5), "6 was rolled back");
+}
+
+async fn conformance<DB: Db>(base: &Base<DB>) {
+    let levels = base.levels.iter().map(|level| Some(*level));
+    for begin in std::iter::once(None).chain(levels) {
+        let pool = base.pool.clone();
+        let prefix = format!("fence table, {}", begin.unwrap_or("by default"));
+        conforms(Arc::new(Fenced { pool, begin }), &prefix, 4).await;
+    }
+    conforms(Arc::new(OwnRow(base.pool.clone())), "own row", 4).await;
+}
+
+/// Two holders begin at once on a resource that has no row. Catches a check that finds no row and
+/// then writes one.
+async fn first_writers_race<DB: Db>(base: &Base<DB>) {
+    let mut levels = base
+        .levels
+        .iter()
+        .map(|level| Some(*level))
+        .collect::<Vec<_>>();
+    levels.push(None);
+    for round in 0..60 {
+        let begin = levels[round % levels.len()];
+        let resource = unique_name("first");
+        let start = Arc::new(Barrier::new(2));
+        let writers = [33, 34].map(|number| {
+            let pool = if number == 33 {
+                &base.pool
+            } else {
+                &base.other
+            };
+            let store = Fenced {
+                pool: pool.clone(),
+                begin,
+            };
+            let (resource, start) = (resource.clone(), start.clone());
+            tokio::spawn(async move {
+                start.wait().await;
+                store.write(&resource, token(number), number).await
+            })
+        });
+        let [older, newer] = writers;
+        let older = older.await.expect("it does not panic");
+        newer
+            .await
+            .expect("it does not panic")
+            .expect("nothing is greater than 34");
+        let expected: &[_] = match older {
+            Ok(()) => &[(33, 33), (34, 34)],
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
+                &[(34, 34)]
+            }
+        };
+        assert_eq!(
+            history(&base.pool, &resource).await,
+            expected,
+            "round {round}"
+        );
+    }
+}
+
+/// Catches a check that does not hold the row until the end of the transaction.
+async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
+    let resource = unique_name("wait");
+    let begin = |number| {
+        let (pool, resource) = (base.other.clone(), resource.clone());
+        tokio::spawn(async move { fence::sql::begin(&pool, &resource, token(number)).await })
+    };
+    let mut old = fence::sql::begin(&base.pool, &resource, token(33))
+        .await
+        .expect("it is first");
+    sql::write::<DB>(&mut old, &resource, 33, 1)
+        .await
+        .expect("it can write");
+    let mut new = begin(34);
+    timeout(Duration::from_millis(150), &mut new)
+        .await
+        .expect_err("it waits for the older");
+    old.commit()
+        .await
+        .expect("nothing greater was accepted yet");
+    let new = timeout(LIMIT, new)
+        .await
+        .expect("it goes on then")
+        .expect("it does not panic");
+    let mut new = new.expect("34 is greater");
+    let count = "SELECT writes FROM register WHERE resource = ?";
+    let count = DB::rows(&mut new, count, &[resource.as_str().into()]).await;
+    assert_eq!(
+        count.expect("it can read"),
+        [[1]],
+        "it sees what the older wrote"
+    );
+    let mut late = begin(33);
+    timeout(Duration::from_millis(150), &mut late)
+        .await
+        .expect_err("it waits for the newer");
+    new.commit().await.expect("it is the newest");
+    let late = timeout(LIMIT, late)
+        .await
+        .expect("it goes on then")
+        .expect("it does not panic");
+    let error = late.expect_err("34 was accepted");
+    let stale = error.stale_token().expect("it is stale");
+    assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
+    // What is rolled back was never accepted.
+    let newest = fence::sql::begin(&base.pool, &resource, token(36))
+        .await
+        .expect("36 is greater");
+    let middle = begin(35);
+    newest.rollback().await.expect("it can be rolled back");
+    let middle = timeout(LIMIT, middle)
+        .await
+        .expect("it goes on then")
+        .expect("no panic");
+    middle
+        .expect("36 was not accepted")
+        .commit()
+        .await
+        .expect("35 is the newest");
+}
+
+async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
+    let (one, two) = (unique_name("one"), unique_name("two"));
+    let mut tx = base.pool.begin_with(DB::BEGIN).await.expect("it opens");
+    fence::sql::check(&mut *tx, &one, token(7))
+        .await
+        .expect("it is first");
+    fence::sql::check(&mut *tx, &two, token(8))
+        .await
+        .expect("it is first");
+    fence::sql::check(&mut *tx, &two, token(8))
+        .await
+        .expect("it is its own");
+    let error = fence::sql::check(&mut *tx, &two, token(6))
+        .await
+        .expect_err("8 is greater");
+    assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
+    tx.commit().await.expect("it commits");
+    for (resource, seen) in [(&one, 7), (&two, 8)] {
+        let error = fence::sql::begin(&base.pool, resource, token(1)).await;
+        let error = error.expect_err("it is smaller");
+        assert_eq!(
+            error.stale_token().map(|stale| stale.highest),
+            Some(token(seen))
+        );
+    }
+    let mut connection = base
+        .pool
+        .acquire()
+        .await
+        .expect("the pool has a connection");
+    // Such a check would protect nothing: what follows is not in its transaction.
+    let error = fence::sql::check(&mut *connection, &one, token(9)).await;
+    let error = error.expect_err("no transaction is open");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+/// Catches a refusal that leaves the row locked, or the connection in a transaction.
+async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
+    let resource = unique_name("refused");
+    let tx = fence::sql::begin(&base.pool, &resource, token(34))
+        .await
+        .expect("it is first");
+    tx.commit().await.expect("it commits");
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let error = fence::sql::begin(&base.pool, &resource, token(33)).await;
+        kept.push(error.expect_err("34 is greater"));
+        let next = fence::sql::begin(&base.other, &resource, token(34));
+        let next = timeout(LIMIT, next)
+            .await
+            .expect("the row is free")
+            .expect("34 passes");
+        next.commit().await.expect("it commits");
+        let connection = base
+            .pool
+            .acquire()
+            .await
+            .expect("the pool has a connection");
+        assert!(!connection.is_in_transaction());
+    }
+    // The same if the caller loses interest: the future, or the transaction, is dropped.
+    drop(
+        fence::sql::begin(&base.pool, &resource, token(99))
+            .await
+            .expect("99 is greater"),
+    );
+    let begin = fence::sql::begin(&base.pool, &resource, token(99));
+    drop(timeout(Duration::ZERO, begin).await);
+    let next = fence::sql::begin(&base.other, &resource, token(34));
+    let next = timeout(LIMIT, next)
+        .await
+        .expect("the row is free")
+        .expect("34 passes");
+    next.commit().await.expect("it commits");
+}
+
+async fn bad_resources<DB: Db>(base: &Base<DB>) {
+    let nul = fence::sql::begin(&base.pool, "a\0b", token(1)).await;
+    let error = nul.expect_err("Postgres cannot store it");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    // Names that a database may take for the same, and the longest.
+    let long = "é".repeat(256);
+    let other = format!("{}x", &long[..510]);
+    let names = [
+        "Wort",
+        "wort",
+        "wörtchen",
+        "wortchen",
+        "w ",
+        "w",
+        "7",
+        "07",
+        &long,
+        &other,
+    ];
+    for (number, name) in (1..=10).rev().zip(names) {
+        let tx = fence::sql::begin(&base.pool, name, token(number)).await;
+        let tx = tx.unwrap_or_else(|error| panic!("{name:?} was taken for another: {error}"));
+        tx.commit().await.expect("it commits");
+    }
+    let statement = fence::sql::begin_with(&base.pool, "SELECT 1", "a", token(1)).await;
+    let error = statement.expect_err("no transaction was opened");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+/// A process is killed after its check and its write: nothing of them is there, not even its
+/// token, and the row is free.
+async fn killed_before_the_commit<DB: Db>(pool: &Pool<DB>, url: &str) {
+    let resource = unique_name("killed");
+    let program = env!("CARGO_BIN_EXE_sql_writer");
+    let mut child = Child::spawn(program.as_ref(), [url, &resource, "40"]);
+    child.wait_line("written", LIMIT).await;
+    child.kill9();
+    let tx = timeout(LIMIT, fence::sql::begin(pool, &resource, token(39))).await;
+    let mut tx = tx.expect("the row is free").expect("40 was not accepted");
+    sql::write::<DB>(&mut tx, &resource, 39, 2)
+        .await
+        .expect("it can write");
+    tx.commit().await.expect("it commits");
+    assert_eq!(history(pool, &resource).await, [(39, 2)]);
+}
+
+/// The negative control of the suite: the check in one transaction, the write in another.
+async fn a_check_before_the_transaction_is_found_out<DB: Db>(base: &Base<DB>) {
+    let store = Arc::new(CheckedBefore(base.pool.clone()));
+    let found = tokio::spawn(async move { conforms(store, "checked before", 40).await });
+    let panic = found
+        .await
+        .expect_err("the suite finds stale writes")
+        .into_panic();
+    let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(message.contains("accepted out of order"), "{message}");
+}

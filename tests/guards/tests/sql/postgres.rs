@@ -1,0 +1,155 @@
+//! Postgres.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, fence};
+use leasehold_guard_tests::conformance::token;
+use leasehold_guard_tests::postgres::PostgresServer;
+use leasehold_guard_tests::sql::run;
+use sqlx::postgres::{PgPool, PgPoolOptions};
+
+use crate::checks::{self, Base};
+use crate::errors;
+
+const LEVELS: &[&str] = &[
+    "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    "BEGIN ISOLATION LEVEL SERIALIZABLE",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres() {
+    let server = PostgresServer::start().await;
+    let base = Base {
+        pool: server.pool().await,
+        other: server.pool().await,
+        url: Some(server.url()),
+        levels: LEVELS,
+    };
+    checks::all(&base).await;
+    a_paused_holder_loses_its_transaction(&base).await;
+    older_tables_are_migrated(&base.pool).await;
+    alien_tables_are_refused(&base.pool).await;
+    errors::secrets(
+        |password| PgPoolOptions::new().connect_lazy_with(server.options().password(password)),
+        PostgresServer::PASSWORD,
+    )
+    .await;
+    read_only(&base.pool).await;
+    let pool = PgPoolOptions::new().acquire_timeout(Duration::from_millis(300));
+    let pool = pool.connect_lazy_with(server.options());
+    base.pool.close().await;
+    errors::closed(&base.pool).await;
+    drop(server);
+    errors::unreachable(&pool).await;
+}
+
+/// As the documentation advises: a holder that stands still in its transaction does not keep the
+/// next one waiting for ever.
+async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
+    let mut old = fence::sql::begin(&base.pool, "paused", token(33))
+        .await
+        .expect("it is first");
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '200ms'")
+        .execute(&mut *old)
+        .await
+        .expect("it can be set");
+    let new = fence::sql::begin(&base.other, "paused", token(34)).await;
+    new.expect("the row is free in the end")
+        .commit()
+        .await
+        .expect("it commits");
+    old.commit().await.expect_err("its transaction is gone");
+    // One who will not wait says so to the database.
+    let old = fence::sql::begin(&base.pool, "paused", token(35))
+        .await
+        .expect("35 is greater");
+    let impatient = "BEGIN; SET LOCAL lock_timeout = '50ms'";
+    let error = fence::sql::begin_with(&base.other, impatient, "paused", token(36)).await;
+    let error = error.expect_err("the row is held");
+    assert!(error.is_transient(), "{error}");
+    old.rollback().await.expect("it can be rolled back");
+}
+
+async fn older_tables_are_migrated(pool: &PgPool) {
+    for columns in [
+        "resource VARCHAR(100) PRIMARY KEY, token INTEGER NOT NULL",
+        "resource TEXT PRIMARY KEY, token INTEGER, note TEXT",
+        "resource VARCHAR UNIQUE, token BIGINT NOT NULL",
+    ] {
+        run(pool, "DROP TABLE leasehold_fence").await;
+        run(pool, &format!("CREATE TABLE leasehold_fence ({columns})")).await;
+        run(
+            pool,
+            "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)",
+        )
+        .await;
+        errors::migrates(pool, columns.contains("INTEGER")).await;
+    }
+}
+
+async fn alien_tables_are_refused(pool: &PgPool) {
+    for table in [
+        "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token REAL NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
+        "TABLE leasehold_fence (id INTEGER)",
+        "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT, token BIGINT NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT, token BIGINT, PRIMARY KEY (resource, token))",
+        "VIEW leasehold_fence AS SELECT 'a'::text AS resource, 34::bigint AS token",
+    ] {
+        errors::refuses(pool, table).await;
+    }
+    // A crash empties it; only create_table can see that.
+    let columns = "(resource TEXT COLLATE \"C\" PRIMARY KEY, token BIGINT NOT NULL)";
+    run(
+        pool,
+        &format!("CREATE UNLOGGED TABLE leasehold_fence {columns}"),
+    )
+    .await;
+    let error = fence::sql::create_table(pool)
+        .await
+        .expect_err("it is not safe");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    run(pool, "DROP TABLE leasehold_fence").await;
+    fence::sql::create_table(pool)
+        .await
+        .expect("the name is free");
+}
+
+/// A user who may write to the tables, but not make any.
+async fn read_only(pool: &PgPool) {
+    let mut tx = pool.begin_with("BEGIN READ ONLY").await.expect("it opens");
+    let error = fence::sql::check(&mut *tx, "a", token(1))
+        .await
+        .expect_err("it cannot write");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    drop(tx);
+    run(pool, "CREATE ROLE clerk").await;
+    run(
+        pool,
+        "GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO clerk",
+    )
+    .await;
+    let clerk = PgPoolOptions::new().after_connect(|connection, _| {
+        Box::pin(async move {
+            sqlx::query("SET ROLE clerk").execute(connection).await?;
+            Ok(())
+        })
+    });
+    let clerk = clerk.connect_with((*pool.connect_options()).clone()).await;
+    let clerk = clerk.expect("it connects");
+    fence::sql::create_table(&clerk)
+        .await
+        .expect("there is nothing to do");
+    let tx = fence::sql::begin(&clerk, "clerk", token(1))
+        .await
+        .expect("it may write");
+    tx.commit().await.expect("it commits");
+    run(pool, "REVOKE INSERT ON leasehold_fence FROM clerk").await;
+    let error = fence::sql::begin(&clerk, "clerk", token(2))
+        .await
+        .expect_err("it may not");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+}

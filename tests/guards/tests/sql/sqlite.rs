@@ -1,0 +1,105 @@
+//! SQLite, in this process.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, fence};
+use leasehold_guard_tests::conformance::token;
+use leasehold_guard_tests::sql::run;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+
+use crate::checks::{self, Base};
+use crate::errors;
+
+async fn pool(options: &SqliteConnectOptions, connections: u32) -> SqlitePool {
+    let pool = SqlitePoolOptions::new().max_connections(connections);
+    pool.connect_with(options.clone())
+        .await
+        .expect("SQLite opens it")
+}
+
+/// Both kinds of journal: they lock differently.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file() {
+    for journal in [SqliteJournalMode::Wal, SqliteJournalMode::Delete] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let file = folder.path().join("fence.db");
+        let options = SqliteConnectOptions::new()
+            .filename(&file)
+            .create_if_missing(true)
+            .journal_mode(journal)
+            .synchronous(SqliteSynchronous::Off)
+            // Less than they may wait: it is asked for again.
+            .busy_timeout(Duration::from_millis(20));
+        let base = Base {
+            pool: pool(&options, 8).await,
+            other: pool(&options, 8).await,
+            url: Some(format!("sqlite:{}", file.display())),
+            levels: &["BEGIN EXCLUSIVE"],
+        };
+        checks::all(&base).await;
+        shapes(&base.pool).await;
+        let reader = pool(&options.read_only(true), 1).await;
+        let error = fence::sql::begin(&reader, "a", token(1)).await;
+        let error = error.expect_err("it cannot write");
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+        base.pool.close().await;
+        errors::closed(&base.pool).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory() {
+    let options: SqliteConnectOptions = "sqlite::memory:".parse().expect("it is a URL");
+    // One name, and so one database, for all the connections.
+    let base = Base {
+        pool: pool(&options, 4).await,
+        other: pool(&options, 4).await,
+        url: None,
+        levels: &[],
+    };
+    checks::all(&base).await;
+    shapes(&base.pool).await;
+}
+
+async fn shapes(pool: &SqlitePool) {
+    // SQLite does not look at sizes, so there is nothing to migrate.
+    run(pool, "DROP TABLE leasehold_fence").await;
+    run(
+        pool,
+        "CREATE TABLE leasehold_fence (resource VARCHAR(9) PRIMARY KEY, token INT)",
+    )
+    .await;
+    run(
+        pool,
+        "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)",
+    )
+    .await;
+    errors::migrates(pool, false).await;
+    for table in [
+        "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
+        "TABLE leasehold_fence (id INTEGER)",
+        "TABLE leasehold_fence (resource TEXT, token INTEGER NOT NULL)",
+        "TABLE leasehold_fence (resource TEXT, token INTEGER, PRIMARY KEY (resource, token))",
+        "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
+    ] {
+        errors::refuses(pool, table).await;
+    }
+    // These take different names for the same: too strict, and only create_table can see it.
+    for table in [
+        "leasehold_fence (resource TEXT COLLATE NOCASE PRIMARY KEY, token INTEGER NOT NULL)",
+        "leasehold_fence (resource NUMERIC PRIMARY KEY, token INTEGER NOT NULL)",
+    ] {
+        run(pool, &format!("CREATE TABLE {table}")).await;
+        let error = fence::sql::create_table(pool)
+            .await
+            .expect_err("it is not a fence table");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        run(pool, "DROP TABLE leasehold_fence").await;
+    }
+    fence::sql::create_table(pool)
+        .await
+        .expect("the name is free");
+}
