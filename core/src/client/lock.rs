@@ -117,7 +117,8 @@ impl Lock {
         })
     }
 
-    /// Leases end by themselves after the time to live, unless [`Lease::renew`] is called.
+    /// Leases end by themselves after the time to live, less the lead with which `Lost` is told (a
+    /// tenth of it, 50 ms at the most), unless [`Lease::renew`] is called.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

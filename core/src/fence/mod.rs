@@ -17,6 +17,14 @@
 //! | `object::FencedStore` | objects of an object store | `object-store` |
 //! | `http::FenceLayer` | whatever is behind an HTTP service | `http` |
 //!
+//! *Show the token before you read.* A holder that reads first, without a guard, and only writes
+//! behind one may decide on what an older holder, of whom the guard has not yet heard that it is
+//! older, still changes in between. In SQL read inside the transaction; elsewhere write something
+//! under the token first, or read and write in one script.
+//!
+//! What a guard remembers of a resource it remembers for ever ([`Gate`] within its capacity). Forget
+//! one, by deleting its row or key, only when nobody can have a token for it any more.
+//!
 //! A refusal is an [`Error`] of kind [`StaleToken`](crate::ErrorKind::StaleToken), with the
 //! [details](Error::stale_token). It is not transient: the lease is over, and so is the work.
 

@@ -1,0 +1,111 @@
+//! A market of items in Redis, after the one of "Redis in Action" (chapters 4 and 6).
+//!
+//! What is offered is one sorted set of items by price; each user has a set of items and a hash
+//! with money. A sale changes four keys, so it must not mix with another one of the same item.
+
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::{HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface};
+use leasehold_examples::cli::{Outcome, promise};
+
+/// What every user begins with: enough to buy for as long as any run lasts.
+const MONEY: i64 = 1_000_000_000;
+
+/// What one worker did, or all of them together.
+#[derive(Copy, Clone, Default, Debug)]
+pub struct Tally {
+    /// Items that were put on the market.
+    pub listed: u64,
+    /// Items that were sold.
+    pub bought: u64,
+    /// Transactions of buyers that were undone and begun anew.
+    pub retries: u64,
+    /// Items that somebody else had bought by the time a buyer came to it.
+    pub gone: u64,
+    /// Of all purchases together, from the choice of the item on.
+    pub waited: Duration,
+}
+
+impl Tally {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            listed: self.listed + other.listed,
+            bought: self.bought + other.bought,
+            retries: self.retries + other.retries,
+            gone: self.gone + other.gone,
+            waited: self.waited + other.waited,
+        }
+    }
+}
+
+/// The keys of one market, apart from those of any other.
+#[derive(Clone, Debug)]
+pub struct Market {
+    prefix: String,
+}
+
+impl Market {
+    /// An empty market; nothing is written yet.
+    pub fn new(prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        Self { prefix }
+    }
+
+    /// Gives money to these.
+    pub async fn open(&self, client: &Client, users: &[String]) -> Outcome {
+        for user in users {
+            let () = client.hset(self.user(user), ("money", MONEY)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether all money and every item is where it must be after that many sales.
+    pub async fn audit(&self, client: &Client, users: &[String], tally: &Tally) -> Outcome {
+        let offered: u64 = client.zcard(self.offers()).await?;
+        let mut money = 0;
+        let mut owned = 0;
+        for user in users {
+            let has: i64 = client.hget(self.user(user), "money").await?;
+            money += has;
+            if user.starts_with("buyer") {
+                let items: u64 = client.scard(self.inventory(user)).await?;
+                owned += items;
+            }
+        }
+        let Tally { listed, bought, .. } = *tally;
+        promise(owned == bought, || {
+            format!("{bought} items were bought, and the buyers own {owned}")
+        })?;
+        promise(offered + bought == listed, || {
+            format!("{listed} were listed and {bought} bought, but {offered} are on the market")
+        })?;
+        let total = MONEY * i64::try_from(users.len())?;
+        promise(money == total, || {
+            format!("there was {total} of money, and there is {money}")
+        })
+    }
+
+    /// Removes all of it.
+    pub async fn close(&self, client: &Client, users: &[String]) -> Outcome {
+        let of_users = users
+            .iter()
+            .flat_map(|user| [self.user(user), self.inventory(user)]);
+        let keys: Vec<_> = of_users.chain([self.offers()]).collect();
+        Ok(client.unlink(keys).await?)
+    }
+
+    pub(crate) fn offers(&self) -> String {
+        format!("{}/market", self.prefix)
+    }
+
+    pub(crate) fn inventory(&self, user: &str) -> String {
+        format!("{}/inventory/{user}", self.prefix)
+    }
+
+    pub(crate) fn user(&self, user: &str) -> String {
+        format!("{}/user/{user}", self.prefix)
+    }
+}
