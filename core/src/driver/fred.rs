@@ -343,9 +343,8 @@ impl Secrets {
 
     /// Whether the error's own words must not be shown.
     pub(crate) fn hide(&self, error: &FredError) -> bool {
-        let secret = |password: &String| {
-            !password.is_empty() && error.details().contains(password.as_str())
-        };
+        let secret =
+            |password: &String| !password.is_empty() && error.details().contains(password.as_str());
         self.0.as_ref().is_some_and(secret)
     }
 

@@ -1,8 +1,8 @@
 //! What every guard must do, whatever it guards.
 
 pub mod conformance;
-pub mod moto;
 pub mod mariadb;
+pub mod moto;
 pub mod postgres;
 mod server;
 pub mod sql;

@@ -44,6 +44,15 @@ const INSPECT: &str = "SELECT CONVERT(LOWER(t.table_type) USING utf8mb4) AS kind
      AND k.table_name = t.table_name AND k.column_name = 'token' \
      WHERE t.table_schema = DATABASE() AND t.table_name = 'leasehold_fence'";
 
+const HOLD: &str = "SELECT 1 FROM leasehold_fence LIMIT 0";
+
+const NO_TABLE: u16 = 1146;
+
+fn number(error: &(dyn DatabaseError + 'static)) -> u16 {
+    let error = error.try_downcast_ref::<MySqlDatabaseError>();
+    error.map_or(0, MySqlDatabaseError::number)
+}
+
 struct Columns {
     kind: String,
     engine: Option<String>,
@@ -119,11 +128,20 @@ impl Sealed for MySql {
     }
 
     async fn lock_fence_shape(_: &mut MySqlConnection) -> sqlx::Result<()> {
-        // Each statement that changes a table is a transaction of its own.
-        Ok(())
+        Ok(()) // The look at it does.
     }
 
     async fn fence_shape(connection: &mut MySqlConnection) -> sqlx::Result<Shape> {
+        // Nobody changes a table that was read in an open transaction; while somebody does, what
+        // the server says about it is not of one moment.
+        if let Err(error) = sqlx::query(HOLD).execute(&mut *connection).await {
+            let number = error.as_database_error().map(number);
+            return if number == Some(NO_TABLE) {
+                Ok(Shape::Missing)
+            } else {
+                Err(error)
+            };
+        }
         let row = sqlx::query(INSPECT)
             .fetch_optional(&mut *connection)
             .await?;
@@ -158,11 +176,10 @@ impl Sealed for MySql {
     }
 
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
-        let error = error.try_downcast_ref::<MySqlDatabaseError>();
-        match error.map_or(0, MySqlDatabaseError::number) {
+        match number(error) {
             // A deadlock, a lock that was not got in time, a row that the snapshot has otherwise.
             1213 | 1205 | 1020 => Class::Race,
-            1048 | 1054 | 1146 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1471 => Class::Shape,
+            1048 | 1054 | NO_TABLE | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1471 => Class::Shape,
             1044 | 1045 | 1142 | 1143 | 1227 | 1698 => Class::Kind(ErrorKind::Auth),
             1290 | 1792 | 1836 => Class::Kind(ErrorKind::ReadOnly),
             1040 | 1047 | 1053 | 1203 | 1317 | 1927 | 1969 | 3024 => {

@@ -9,6 +9,9 @@ use super::failure::{Class, Failure};
 use super::retry::Retry;
 use crate::error::{Error, ErrorKind};
 
+/// More than others that do the same can make necessary.
+const MOST_CHANGES: u32 = 3;
+
 /// What is there under the name of the fence table.
 #[derive(Debug)]
 pub enum Shape {
@@ -34,64 +37,45 @@ impl Shape {
 }
 
 pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
-    // A user who may not change tables can still find that all is well.
-    let mut connection = pool.acquire().await.map_err(failed::<DB>)?;
-    let shape = DB::fence_shape(&mut connection)
-        .await
-        .map_err(failed::<DB>)?;
-    drop(connection);
-    if is_current(&shape)? {
-        return Ok(());
-    }
     let mut retry = Retry::new();
+    let mut changes = 0;
     loop {
         match attempt(pool).await {
+            Ok(true) => return Ok(()),
+            // Somebody else may have made another table of this name in between.
+            Ok(false) if changes == MOST_CHANGES => {
+                return Err(alien("it does not take the right shape"));
+            }
+            Ok(false) => changes += 1,
             Err(failure) if failure.class == Class::Race && retry.wait().await => {}
-            result => return result.map_err(|failure| failure.error),
+            Err(failure) => return Err(failure.error),
         }
     }
 }
 
-async fn attempt<DB: Database>(pool: &Pool<DB>) -> Result<(), Failure> {
+/// Looks at the table and changes it if it must be; whether all is well already. What it became
+/// is for another transaction to see: in MySQL a change of a table ends this one.
+async fn attempt<DB: Database>(pool: &Pool<DB>) -> Result<bool, Failure> {
     let failure = Failure::new::<DB>;
     let mut tx = super::open(pool, DB::BEGIN_FENCED.into())
         .await
         .map_err(failure)?;
     DB::lock_fence_shape(&mut tx).await.map_err(failure)?;
     let statement = match DB::fence_shape(&mut tx).await.map_err(failure)? {
+        Shape::Current => None,
         Shape::Missing => Some(DB::CREATE_FENCE.into()),
         Shape::Older(statement) => Some(statement),
-        shape => {
-            is_current(&shape)?;
-            None
-        }
+        Shape::Alien(why) => return Err(alien(&why).into()),
     };
-    if let Some(statement) = statement {
-        DB::change_fence_table(&mut tx, &statement)
-            .await
-            .map_err(failure)?;
-        // Somebody else may have made another table of this name in between.
-        let shape = DB::fence_shape(&mut tx).await.map_err(failure)?;
-        if !is_current(&shape)? {
-            return Err(alien("it did not take the right shape").into());
-        }
+    if let Some(statement) = &statement {
+        let changed = DB::change_fence_table(&mut tx, statement).await;
+        changed.map_err(failure)?;
     }
-    tx.commit().await.map_err(failure)
-}
-
-fn is_current(shape: &Shape) -> Result<bool, Error> {
-    match shape {
-        Shape::Current => Ok(true),
-        Shape::Missing | Shape::Older(_) => Ok(false),
-        Shape::Alien(why) => Err(alien(why)),
-    }
+    tx.commit().await.map_err(failure)?;
+    Ok(statement.is_none())
 }
 
 fn alien(why: &str) -> Error {
     let message = format!("the table leasehold_fence is not a fence table: {why}");
     Error::new(ErrorKind::Config, message)
-}
-
-fn failed<DB: Database>(error: sqlx::Error) -> Error {
-    Failure::new::<DB>(error).error
 }

@@ -16,23 +16,16 @@ async fn main() {
     let connects = "the database takes connections";
     match url.split(':').next() {
         Some("postgres") => {
-            write(PgPool::connect(url).await.expect(connects), resource, token).await
+            let pool = PgPool::connect(url).await.expect(connects);
+            write(pool, resource, token).await;
         }
         Some("mysql") => {
-            write(
-                MySqlPool::connect(url).await.expect(connects),
-                resource,
-                token,
-            )
-            .await
+            let pool = MySqlPool::connect(url).await.expect(connects);
+            write(pool, resource, token).await;
         }
         _ => {
-            write(
-                SqlitePool::connect(url).await.expect(connects),
-                resource,
-                token,
-            )
-            .await
+            let pool = SqlitePool::connect(url).await.expect(connects);
+            write(pool, resource, token).await;
         }
     }
 }
