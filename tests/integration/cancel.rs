@@ -132,9 +132,9 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
         not_after: never,
     };
     let call = protocol::encode(&[op]);
-    let keys = call.keys.len().to_string();
+    let keys = call.keys().len().to_string();
     let mut words = vec!["EVAL", protocol::SCRIPT, &keys];
-    words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
+    words.extend(call.keys().chain(call.args()));
 
     let proxy = Proxy::start(server.port()).await;
     let mut delayed = Admin::connect_port(proxy.port()).await;

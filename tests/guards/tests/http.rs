@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -147,11 +148,11 @@ async fn joined(answer: Waiting) -> Answer {
 }
 
 fn request(resource: &str, value: u64) -> Request<String> {
-    let encoded: String = resource
-        .bytes()
-        .map(|byte| format!("%{byte:02X}"))
-        .collect();
-    let request = Request::put(format!("/r/{encoded}")).body(value.to_string());
+    let mut path = "/r/".to_owned();
+    for byte in resource.bytes() {
+        write!(path, "%{byte:02X}").expect("a string takes any text");
+    }
+    let request = Request::put(path).body(value.to_string());
     request.expect("it is a request")
 }
 
@@ -188,9 +189,10 @@ async fn connect(address: SocketAddr, request: &Request<String>) -> TcpStream {
     let mut text = format!("{method} {uri} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
     for (name, value) in request.headers() {
         let value = value.to_str().expect("headers of the tests are text");
-        text += &format!("{name}: {value}\r\n");
+        write!(text, "{name}: {value}\r\n").expect("a string takes any text");
     }
-    text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let length = body.len();
+    write!(text, "Content-Length: {length}\r\n\r\n{body}").expect("a string takes any text");
     let written = stream.write_all(text.as_bytes()).await;
     written.expect("the server reads");
     stream
