@@ -4,7 +4,7 @@
 //! - what people write themselves, on that connection too: `SET NX PX`, and a script that
 //!   compares and deletes
 //! - the same two commands by `redis-benchmark`, a C program with a connection for each caller
-//!   and no pipelining; see [`plain`](crate::plain)
+//!   and no pipelining; see [`plain`]
 
 use std::time::Instant;
 
