@@ -111,7 +111,8 @@ impl Builder {
     /// Uses a fred client that the program has and that is connected (`init` was awaited). Its
     /// settings and its connection stay the program's: give it a reconnection policy, and an
     /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
-    /// has gone silent. Errors as of [`connect`](Self::connect);
+    /// has gone silent. For pushes a second connection is made with the same configuration after the
+    /// first acquisition; it ends with the locker. Errors as of [`connect`](Self::connect);
     /// [`Unsupported`](ErrorKind::Unsupported) if the client is of a cluster.
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;

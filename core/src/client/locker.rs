@@ -13,8 +13,9 @@ use crate::protocol::{LockKey, Pattern};
 /// A client of the lock service: its identity, its connection, and the background task that
 /// renews every lease it holds. Clones are the same locker; one per process is enough.
 ///
-/// When the last handle of a locker is gone (clones, locks and leases count), its task ends and
-/// its connection is closed.
+/// It has one connection for commands and, from the first acquisition on, a second one on which it
+/// hears of locks that are handed to it or taken from it. When the last handle of a locker is gone
+/// (clones, locks and leases count), its task ends and both are closed.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -82,10 +82,10 @@ impl MemoryStore {
     /// Tells everyone what was caused by what was executed, with nothing locked.
     pub(super) fn deliver_pushes(&self) {
         while let Some((shared, push)) = self.next_push() {
+            let _delivered = Delivered(self);
             if let Some(shared) = shared.upgrade() {
                 shared.feed(Input::Push(push));
             }
-            self.pushes().delivering = false;
         }
     }
 
@@ -103,5 +103,14 @@ impl MemoryStore {
 
     fn pushes(&self) -> MutexGuard<'_, Pushes> {
         self.pushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the next push be delivered, even if a waker of the program panicked.
+struct Delivered<'a>(&'a MemoryStore);
+
+impl Drop for Delivered<'_> {
+    fn drop(&mut self) {
+        self.0.pushes().delivering = false;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::clock;
 use super::io::{CallId, Done, Grant, LockId, LockSpec, Wait};
-use super::link::Answer;
+use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
 use super::tenure::Tenure;
@@ -425,7 +425,10 @@ impl Engine {
         // An earlier caller, who waited for less, ended the attempt.
         let full = flight.sent + acquiring.attempt_time(spec, timeout);
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
-        let refused = matches!(error.kind(), ErrorKind::WrongType | ErrorKind::Auth);
+        let refused = matches!(
+            error.kind(),
+            ErrorKind::WrongType | ErrorKind::Auth | ErrorKind::ReadOnly
+        );
         if flight.give_up > flight.sent && !refused && !unsent {
             acquiring.doubt = acquiring.doubt.max(Some(flight.give_up));
             acquiring.lost_ask = true;
@@ -499,18 +502,4 @@ impl Tenure {
             waited,
         }
     }
-}
-
-pub(super) fn came_late() -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        "the request reached the store too late, and it did nothing",
-    )
-}
-
-pub(super) fn mismatch() -> Error {
-    Error::new(
-        ErrorKind::Store,
-        "the store answered something else than was asked",
-    )
 }

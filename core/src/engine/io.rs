@@ -252,7 +252,7 @@ pub struct Inspection {
     pub last_token: Option<FencingToken>,
     /// How many wait in line.
     pub waiting: u32,
-    /// The first of them, in order, 100 at the most.
+    /// Those of them who are among the first 100 places, in order.
     pub line: Vec<WaiterInfo>,
 }
 

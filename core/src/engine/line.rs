@@ -57,9 +57,24 @@ impl LockSpec {
 
 impl Engine {
     /// The store can be heard, for the first time, or again after something may have been missed.
-    pub(super) fn subscribed(&mut self, heard: bool) {
-        self.line.subscribed = heard;
+    pub(super) fn subscribed(&mut self) {
+        self.line.subscribed = true;
         self.ask_again();
+    }
+
+    /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
+    pub(super) fn unsubscribed(&mut self) {
+        if !std::mem::take(&mut self.line.subscribed) {
+            return;
+        }
+        let soon = self.now + FASTEST_HEARTBEAT;
+        let waiting: Vec<_> = self.line.waiting.values().copied().collect();
+        for id in waiting {
+            if let Some((_, acquiring)) = self.acquiring(id) {
+                acquiring.pace.next = acquiring.pace.next.min(soon);
+            }
+            self.settle_lock(id);
+        }
     }
 
     /// Asks the host for pushes once there is something that they could be about.

@@ -335,3 +335,17 @@ fn batch_len(outbox: &VecDeque<Outgoing>) -> usize {
         .count()
         .max(1)
 }
+
+pub(super) fn came_late() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "the request reached the store too late, and it did nothing",
+    )
+}
+
+pub(super) fn mismatch() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "the store answered something else than was asked",
+    )
+}

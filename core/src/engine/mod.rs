@@ -196,8 +196,8 @@ impl Engine {
             Input::Disconnected { error } => self.disconnected(&error),
             Input::Reply { request, result } => self.reply(request, result),
             Input::Push(push) => self.pushed(push),
-            Input::Subscribed => self.subscribed(true),
-            Input::Unsubscribed => self.subscribed(false),
+            Input::Subscribed => self.subscribed(),
+            Input::Unsubscribed => self.unsubscribed(),
             Input::Tick => {}
             Input::Cancel { lock, call } => self.cancel(lock, call),
             Input::Release { call, lock, lease } => self.release(call, lock, lease),

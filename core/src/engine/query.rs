@@ -1,8 +1,7 @@
 //! Looking at locks, and freeing other people's.
 
-use super::acquire::{came_late, mismatch};
 use super::io::{CallId, Done, HolderInfo, Inspection, WaiterInfo};
-use super::link::Answer;
+use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::timers::Timed;
 use super::{Engine, Serial, Whose};

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::acquire::{came_late, mismatch};
 use super::io::{CallId, Done, LockId, LockSpec};
-use super::link::Answer;
+use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::{lost, not_held};
 use super::timers::Timed;

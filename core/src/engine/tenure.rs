@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::acquire::{came_late, mismatch};
 use super::clock;
 use super::io::{CallId, Done, LockId, LockSpec};
-use super::link::Answer;
+use super::link::{Answer, came_late, mismatch};
 use super::pace::{Flight, Pace, jitter};
 use super::release::Doubt;
 use super::{Engine, Phase, Whose};

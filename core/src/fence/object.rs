@@ -124,6 +124,18 @@ struct Seen {
     meta: ObjectMeta,
 }
 
+impl Seen {
+    /// What this call's own put gave, if it is what is there: the store's client tries again by
+    /// itself if an answer is lost, and then meets its own first try.
+    fn is_of(&self, write: &str) -> Option<PutResult> {
+        let own = self.write.as_deref() == Some(write);
+        own.then(|| PutResult {
+            e_tag: self.version.e_tag.clone(),
+            version: self.version.version.clone(),
+        })
+    }
+}
+
 /// What a guarded write puts.
 struct Put {
     content: Bytes,
@@ -165,7 +177,7 @@ impl FencedStore {
     /// Puts an object, if no greater token wrote to it: a small read and one put.
     ///
     /// The answer is the store's, with the new etag. Errors:
-    /// [`StaleToken`](ErrorKind::StaleToken), and nothing was written;
+    /// [`StaleToken`](ErrorKind::StaleToken), and nothing of it is left;
     /// [`Config`](ErrorKind::Config) for an empty path or one above 512 bytes;
     /// [`Unsupported`](ErrorKind::Unsupported) if the store has no conditional puts;
     /// [`WrongType`](ErrorKind::WrongType) if the object's token is not one;
@@ -345,12 +357,8 @@ impl FencedStore {
         for lost in 1..=self.attempts {
             let seen = self.read(path, whole).await?;
             if let Some(seen) = &seen {
-                // The store's client tries again by itself, and then sees its own first try.
-                if seen.write.as_ref() == Some(&write) {
-                    return Ok(PutResult {
-                        e_tag: seen.version.e_tag.clone(),
-                        version: seen.version.version.clone(),
-                    });
+                if let Some(result) = seen.is_of(&write) {
+                    return Ok(result);
                 }
                 if let Some(highest) = seen.token.filter(|highest| *highest > token) {
                     return Err(stale(path.as_ref(), token, highest));
@@ -372,6 +380,10 @@ impl FencedStore {
             if lost < self.attempts {
                 tokio::time::sleep(pause(lost)).await;
             }
+        }
+        let last = self.read(path, false).await?;
+        if let Some(result) = last.and_then(|seen| seen.is_of(&write)) {
+            return Ok(result);
         }
         let message = format!(
             "other writers of the object {path} were faster, {} times in a row",

@@ -120,7 +120,7 @@ impl FencedRedis {
         }
     }
 
-    /// How long a call may take, 5 s by default. What was not sent by then is not sent any more;
+    /// How long a call may take, 5 s by default, a day at the most. What was not sent by then is not sent any more;
     /// of what was sent it is unknown whether the server acts, and the error's kind is
     /// [`Timeout`](ErrorKind::Timeout).
     ///
@@ -134,8 +134,8 @@ impl FencedRedis {
     /// ```
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        // fred takes zero for "none".
-        self.timeout = timeout.max(Duration::from_millis(1));
+        // fred takes zero for "none"; and nobody waits for longer than a day.
+        self.timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(86_400));
         self
     }
 

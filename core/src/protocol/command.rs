@@ -258,7 +258,7 @@ pub struct Inspected {
     pub last_token: Option<FencingToken>,
     /// How many wait.
     pub waiting: u32,
-    /// The first of those who wait, in order; [`Command::MOST_NAMED`] at the most.
+    /// Those who are alive among the first [`Command::MOST_NAMED`] places, in order.
     pub line: Vec<Waiter>,
 }
 

@@ -186,13 +186,14 @@ fn a_lost_question_does_not_cost_the_place() {
 /// Catches a waiter that trusts pushes which do not come any more, and one that goes on asking
 /// every second though they do again.
 #[test]
-fn losing_and_regaining_the_channel_asks_at_once_and_changes_the_pace() {
+fn losing_and_regaining_the_channel_changes_the_pace() {
     let mut host = Host::new();
     in_line(&mut host);
-    for (input, pause) in [
-        (Input::Unsubscribed, ms(1_000)),
-        (Input::Subscribed, ms(5_000)),
-        (Input::Subscribed, ms(5_000)),
+    for (input, first, pause) in [
+        (Input::Unsubscribed, ms(1_000), ms(1_000)),
+        (Input::Unsubscribed, ms(1_000), ms(1_000)),
+        (Input::Subscribed, ms(0), ms(5_000)),
+        (Input::Subscribed, ms(0), ms(5_000)),
     ] {
         host.advance(ms(100));
         host.forget();
@@ -200,7 +201,7 @@ fn losing_and_regaining_the_channel_asks_at_once_and_changes_the_pace() {
         host.input(input);
         host.advance(ms(30_000));
         let times = host.times_of("acquire");
-        assert_eq!(times[0], start);
+        assert!(times[0].since(start) <= first, "{times:?}");
         let gaps = gaps(&times);
         assert!(
             gaps.iter()

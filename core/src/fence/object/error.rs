@@ -54,6 +54,10 @@ fn transport(error: &(dyn StdError + 'static)) -> ErrorKind {
         }
         let status = text.split("status code: ").nth(1);
         let status = status.and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
+        // What many answer to a condition that they do not know.
+        if status == Some(501) {
+            return ErrorKind::Unsupported;
+        }
         if matches!(status, Some(408 | 429 | 500..=599)) || error.is::<io::Error>() {
             found = ErrorKind::Unavailable;
         }
@@ -82,6 +86,8 @@ mod tests {
         assert_eq!(generic(status), ErrorKind::Unavailable);
         let status = "Server returned non-2xx status code: 400 Bad Request: ";
         assert_eq!(generic(status), ErrorKind::Store);
+        let status = "Server returned non-2xx status code: 501 Not Implemented: ";
+        assert_eq!(generic(status), ErrorKind::Unsupported);
         assert_eq!(generic("operation timed out"), ErrorKind::Timeout);
         assert_eq!(generic("status code: 5"), ErrorKind::Store);
         assert_eq!(kind(&StoreError::NotImplemented), ErrorKind::Unsupported);

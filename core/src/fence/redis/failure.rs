@@ -13,9 +13,11 @@ impl Fenced {
         let (resource, fence) = (&*self.resource, &*self.fence);
         let said = error.details();
         let mut words = said.split_ascii_whitespace();
+        let secrets = Secrets::of(&self.redis.client);
+        let hidden = secrets.hide(error);
         let failed = |kind, what: String| {
             let message = format!("a guarded write to {resource:?}: {what}");
-            if Secrets::of(&self.redis.client).hide(error) {
+            if hidden {
                 return Error::new(kind, message);
             }
             Error::with_source(kind, message, error.clone())
@@ -41,11 +43,12 @@ impl Fenced {
             }
             _ => {}
         }
-        let told = Secrets::of(&self.redis.client).convert(error);
-        if said.starts_with("ERR Error compiling script") {
-            return failed(ErrorKind::Config, printable(said));
-        }
+        let told = secrets.convert(error);
         match told.kind() {
+            kind if hidden => failed(kind, told.to_string()),
+            _ if said.starts_with("ERR Error compiling script") => {
+                failed(ErrorKind::Config, printable(said))
+            }
             // The advice that comes with these is for a lock's keys.
             ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
             ErrorKind::Auth if said.starts_with("NOPERM") => {

@@ -47,7 +47,8 @@
 //!
 //! The same, for those who use another driver or language. The token is `$2`, the resource `$1`.
 //!
-//! Postgres, and with `?1` for `$1` SQLite (from `BEGIN IMMEDIATE` on, `token INTEGER`):
+//! Postgres; and SQLite with `?1` for `$1`, `BEGIN IMMEDIATE`, and a table of
+//! `(resource TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID`:
 //!
 //! ```sql
 //! CREATE TABLE leasehold_fence (resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL);
@@ -122,7 +123,7 @@ impl Database for sqlx::Postgres {}
 impl Database for sqlx::Sqlite {}
 
 /// Makes the fence table, or brings one of an older shape to the present one; if there is nothing
-/// to do it only looks.
+/// to do it changes nothing. (On SQLite it takes the write lock to look.)
 ///
 /// It may be called by several programs at once, at each start of theirs. Only making or migrating
 /// needs the right to do so. On Postgres the table is made in the first schema of the
@@ -154,7 +155,8 @@ pub async fn create_table<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
 /// committed; if it is rolled back, nothing has happened. It has the default isolation level of
 /// the database ([`begin_with`] takes another), and begins with `BEGIN IMMEDIATE` on SQLite.
 ///
-/// It waits for another transaction that holds the row as long as the database lets it. A deadlock
+/// It waits for another transaction that holds the row as long as the database lets it, and for a
+/// database that does not answer as long as the network does: put it under a time limit. A deadlock
 /// or a serialization failure is tried again, as nothing of the caller's has been done yet; no try
 /// begins later than 10 s after the first.
 ///
@@ -201,6 +203,10 @@ pub async fn begin<DB: Database>(
 /// - Postgres: `BEGIN ISOLATION LEVEL SERIALIZABLE`
 /// - MySQL and MariaDB: `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION`
 /// - SQLite: `BEGIN EXCLUSIVE` (every transaction there is serializable)
+///
+/// Give it no more than these: if a further statement behind them fails, sqlx may put the
+/// connection back into the pool with the transaction open. And no `WITH CONSISTENT SNAPSHOT` on
+/// MySQL: what such a transaction reads is older than the row that it waited for.
 ///
 /// Errors as of [`begin`]; [`ErrorKind::Config`] also if the statement does not open a transaction.
 ///
@@ -349,34 +355,36 @@ async fn attempt<DB: Database>(
     resource: &str,
     token: FencingToken,
 ) -> Result<Transaction<'static, DB>, Failure> {
-    let mut tx = open(pool, statement).await.map_err(Failure::new::<DB>)?;
-    match take::<DB>(&mut tx, resource, token).await {
-        Ok(()) => Ok(tx),
-        Err(failure) => {
-            // Now, not whenever the connection is used again. If it fails the connection is
-            // broken, and with it the transaction is gone.
-            tx.rollback().await.ok();
-            Err(failure)
-        }
+    if !DB::may_begin(&statement) {
+        return Err(Failure::new::<DB>(sqlx::Error::BeginFailed));
     }
+    let (pool, resource) = (pool.clone(), resource.to_owned());
+    detached::<DB, _>(async move {
+        let begun = pool.begin_with(statement).await;
+        let mut tx = begun.map_err(Failure::new::<DB>)?;
+        match take::<DB>(&mut tx, &resource, token).await {
+            Ok(()) => Ok(tx),
+            Err(failure) => {
+                // Now, not whenever the connection is used again. If it fails the connection is
+                // broken, and with it the transaction is gone.
+                tx.rollback().await.ok();
+                Err(failure)
+            }
+        }
+    })
+    .await
 }
 
-/// Opens a transaction, in a task of its own: sqlx may leave a connection of MySQL or SQLite in a
-/// transaction that nobody ends if this is dropped half-way.
-async fn open<DB: Database>(
-    pool: &Pool<DB>,
-    statement: Cow<'static, str>,
-) -> sqlx::Result<Transaction<'static, DB>> {
-    if !DB::may_begin(&statement) {
-        return Err(sqlx::Error::BeginFailed);
-    }
-    let pool = pool.clone();
-    let task = tokio::spawn(async move { pool.begin_with(statement).await });
-    match task.await {
+/// Does work in a task of its own, to its end: sqlx may leave a connection that nobody can use, or
+/// in a transaction that nobody ends, if it is dropped half-way.
+async fn detached<DB: Database, T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::spawn(work).await {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is shutting down.
-        Err(_) => Err(sqlx::Error::WorkerCrashed),
+        Err(_) => Err(Failure::new::<DB>(sqlx::Error::WorkerCrashed)),
     }
 }
 

@@ -182,7 +182,8 @@ impl Sealed for MySql {
             1048 | 1054 | NO_TABLE | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1471 => Class::Shape,
             1044 | 1045 | 1142 | 1143 | 1227 | 1698 => Class::Kind(ErrorKind::Auth),
             1290 | 1792 | 1836 => Class::Kind(ErrorKind::ReadOnly),
-            1040 | 1047 | 1053 | 1203 | 1317 | 1927 | 1969 | 3024 => {
+            1046 | 1049 => Class::Kind(ErrorKind::Config),
+            1040 | 1047 | 1053 | 1203 | 1317 | 1927 | 1969 | 3024 | 4031 => {
                 Class::Kind(ErrorKind::Unavailable)
             }
             _ => Class::Kind(ErrorKind::Store),

@@ -133,7 +133,8 @@ impl Sealed for Postgres {
             | "22003" | "22P05" | "0A000" => Class::Shape,
             "42501" => Class::Kind(ErrorKind::Auth),
             "25006" => Class::Kind(ErrorKind::ReadOnly),
-            "55P03" => Class::Kind(ErrorKind::Unavailable),
+            "3D000" | "3F000" => Class::Kind(ErrorKind::Config),
+            "55P03" | "25P03" | "25P04" => Class::Kind(ErrorKind::Unavailable),
             code => match code.get(..2).unwrap_or_default() {
                 "23" => Class::Shape,
                 "28" => Class::Kind(ErrorKind::Auth),

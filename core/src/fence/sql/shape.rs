@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use sqlx::Pool;
 
-use super::Database;
 use super::failure::{Class, Failure};
 use super::retry::Retry;
+use super::{Database, detached};
 use crate::error::{Error, ErrorKind};
 
 /// More than others that do the same can make necessary.
@@ -40,7 +40,7 @@ pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
     let mut retry = Retry::new();
     let mut changes = 0;
     loop {
-        match attempt(pool).await {
+        match detached::<DB, _>(attempt(pool.clone())).await {
             Ok(true) => return Ok(()),
             // Somebody else may have made another table of this name in between.
             Ok(false) if changes == MOST_CHANGES => {
@@ -55,11 +55,9 @@ pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
 
 /// Looks at the table and changes it if it must be; whether all is well already. What it became
 /// is for another transaction to see: in MySQL a change of a table ends this one.
-async fn attempt<DB: Database>(pool: &Pool<DB>) -> Result<bool, Failure> {
+async fn attempt<DB: Database>(pool: Pool<DB>) -> Result<bool, Failure> {
     let failure = Failure::new::<DB>;
-    let mut tx = super::open(pool, DB::BEGIN_FENCED.into())
-        .await
-        .map_err(failure)?;
+    let mut tx = pool.begin_with(DB::BEGIN_FENCED).await.map_err(failure)?;
     DB::lock_fence_shape(&mut tx).await.map_err(failure)?;
     let statement = match DB::fence_shape(&mut tx).await.map_err(failure)? {
         Shape::Current => None,
