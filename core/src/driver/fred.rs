@@ -43,8 +43,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct FredStore {
     client: Client,
     secrets: Secrets,
-    /// Whether this crate made the client, and so decides over its connection.
-    owned: bool,
+    /// The client's own task, if this crate made the client and so decides over its connection.
+    task: Option<AbortHandle>,
     sha: String,
     timeouts: AtomicU32,
     /// Whether the connection is being looked at or replaced already.
@@ -71,16 +71,20 @@ impl FredStore {
             .build()
             .map_err(|error| named(secrets.convert(&error)))?;
         let init = tokio::time::timeout(INIT_TIMEOUT, client.init()).await;
-        let checked = match init {
-            Ok(Ok(_)) => Self::checked(client.clone(), true).await.map_err(named),
-            Ok(Err(error)) => Err(named(secrets.convert(&error))),
+        let (task, checked) = match init {
+            Ok(Ok(task)) => {
+                let task = task.abort_handle();
+                let checked = Self::checked(client.clone(), Some(task.clone())).await;
+                (Some(task), checked.map_err(named))
+            }
+            Ok(Err(error)) => (None, Err(named(secrets.convert(&error)))),
             Err(_) => {
                 let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
-                Err(Error::new(ErrorKind::Timeout, message))
+                (None, Err(Error::new(ErrorKind::Timeout, message)))
             }
         };
         if checked.is_err() {
-            quit(&client).await;
+            quit(&client, task.as_ref()).await;
         }
         checked
     }
@@ -90,15 +94,15 @@ impl FredStore {
             let message = "the client is of a cluster, which is not supported yet";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        Self::checked(client, false).await
+        Self::checked(client, None).await
     }
 
-    async fn checked(client: Client, owned: bool) -> Result<Self, Error> {
+    async fn checked(client: Client, task: Option<AbortHandle>) -> Result<Self, Error> {
         let sha = ::fred::util::sha1_hash(protocol::SCRIPT);
         let store = Self {
             secrets: Secrets::of(&client),
             client,
-            owned,
+            task,
             sha,
             timeouts: AtomicU32::new(0),
             suspect: Arc::default(),
@@ -212,8 +216,8 @@ impl FredStore {
         for task in [&self.watcher, &self.listener] {
             task.get().inspect(|task| task.abort());
         }
-        if self.owned {
-            quit(&self.client).await;
+        if let Some(task) = &self.task {
+            quit(&self.client, Some(task)).await;
         }
     }
 
@@ -240,7 +244,7 @@ impl FredStore {
 
     /// Replaces the connection, unless that is under way.
     fn reconnect(&self, unless_it_answers: bool) {
-        if !self.owned || self.suspect.swap(true, Ordering::AcqRel) {
+        if self.task.is_none() || self.suspect.swap(true, Ordering::AcqRel) {
             return;
         }
         let (client, suspect) = (self.client.clone(), self.suspect.clone());
@@ -289,9 +293,10 @@ fn options(timeout: Duration) -> Options {
     }
 }
 
-/// fred's `quit` may hang while it reconnects.
-async fn quit(client: &Client) {
+/// fred's `quit` may hang while it reconnects, and its task may go on reconnecting after it.
+pub(super) async fn quit(client: &Client, task: Option<&AbortHandle>) {
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.quit()).await;
+    task.inspect(|task| task.abort());
 }
 
 fn check_info(info: &str) -> Result<(), Error> {

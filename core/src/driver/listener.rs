@@ -9,8 +9,10 @@ use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
 use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::fred::quit;
 use super::{Input, Shared};
 use crate::protocol;
 
@@ -31,7 +33,10 @@ pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>
     while shared.strong_count() > 0 {
         let heard = match connect(&client) {
             Ok(own) => {
-                let listener = Listener(own);
+                let mut listener = Listener {
+                    client: own,
+                    task: None,
+                };
                 let heard = listener.hear(&channel, &shared).await;
                 heard.err()
             }
@@ -85,26 +90,31 @@ enum News {
 }
 
 /// Quits when it is dropped.
-struct Listener(Client);
+struct Listener {
+    client: Client,
+    task: Option<AbortHandle>,
+}
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let client = self.0.clone();
+        let (client, task) = (self.client.clone(), self.task.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                // fred's `quit` may hang while it reconnects.
-                let _ = tokio::time::timeout(COMMAND_TIMEOUT, client.quit()).await;
-            });
+            runtime.spawn(async move { quit(&client, task.as_ref()).await });
         }
     }
 }
 
 impl Listener {
     /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
-    async fn hear(&self, channel: &str, shared: &Weak<Shared>) -> Result<(), (bool, FredError)> {
-        let client = &self.0;
+    async fn hear(
+        &mut self,
+        channel: &str,
+        shared: &Weak<Shared>,
+    ) -> Result<(), (bool, FredError)> {
+        let client = self.client.clone();
         let (mut messages, mut errors) = (client.message_rx(), client.error_rx());
-        client.init().await.map_err(|error| (false, error))?;
+        let task = client.init().await.map_err(|error| (false, error))?;
+        self.task = Some(task.abort_handle());
         // Made after the first connection, so it tells of later ones only.
         let mut reconnects = client.reconnect_rx();
         self.subscribe(channel)
@@ -158,10 +168,10 @@ impl Listener {
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), FredError> {
-        self.0.subscribe(channel).await?;
+        self.client.subscribe(channel).await?;
         // `subscribe` returns before the server has it, and even if it refuses; what is answered
         // after it proves it.
-        let (_, heard): (String, u64) = self.0.pubsub_numsub(channel).await?;
+        let (_, heard): (String, u64) = self.client.pubsub_numsub(channel).await?;
         if heard > 0 {
             return Ok(());
         }
