@@ -28,7 +28,13 @@ async fn who_gives_up_leaves_the_line_at_once() {
     subscribed(&mut admin, 2).await;
 
     dropped.abort();
-    let left = async || line(&mut admin, "x").await == ["within", "stays"];
+    // The other may have left by now, too, on a slow machine.
+    let left = async || {
+        !line(&mut admin, "x")
+            .await
+            .iter()
+            .any(|who| who == "dropped")
+    };
     eventually(millis(1_000), "the dropped call to leave the line", left).await;
     let in_time = within.await.expect("no panic").expect("an answer");
     assert!(in_time.is_none(), "it is held");
