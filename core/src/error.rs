@@ -164,6 +164,16 @@ impl Error {
         Self::new(self.kind(), format!("lock {name:?}: {self}"))
     }
 
+    /// [`ErrorKind::Config`] if a text is empty or has more bytes than that.
+    pub(crate) fn check_length(what: &str, text: &str, most: usize) -> Result<(), Self> {
+        let length = text.len();
+        if (1..=most).contains(&length) {
+            return Ok(());
+        }
+        let message = format!("{what} has 1 to {most} bytes, this one has {length}");
+        Err(Self::new(ErrorKind::Config, message))
+    }
+
     pub(crate) fn no_answer() -> Self {
         Self::new(
             ErrorKind::Timeout,

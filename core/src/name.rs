@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// The name of what is locked: 1 to 512 bytes of UTF-8, any characters.
 ///
@@ -25,19 +25,10 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks a name; [`ErrorKind::Config`] if it is empty or over-long.
+    /// Checks a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if it is empty or over-long.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
-        if name.is_empty() || name.len() > Self::MAX_BYTES {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "a lock's name has 1 to {} bytes, this one has {}",
-                    Self::MAX_BYTES,
-                    name.len()
-                ),
-            ));
-        }
+        Error::check_length("a lock's name", name, Self::MAX_BYTES)?;
         Ok(Self(name.into()))
     }
 
@@ -89,12 +80,12 @@ impl Owner {
 
     /// An identity that outlives the process: another locker that acquires under the same label
     /// takes the lock over, with a new token, instead of waiting for it.
-    /// [`ErrorKind::Config`] if it is empty or over-long.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if it is empty or over-long.
     pub fn reclaimable(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), true)
     }
 
-    /// A label for people who look; it gives no right to the lock. [`ErrorKind::Config`] as above.
+    /// A label for people who look; it gives no right to the lock. [`ErrorKind::Config`](crate::ErrorKind::Config) as above.
     pub fn labelled(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), false)
     }
@@ -115,16 +106,7 @@ impl Owner {
     }
 
     fn checked(label: &str, reclaimable: bool) -> Result<Self, Error> {
-        if label.is_empty() || label.len() > Self::MAX_BYTES {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "an owner has 1 to {} bytes, this one has {}",
-                    Self::MAX_BYTES,
-                    label.len()
-                ),
-            ));
-        }
+        Error::check_length("an owner", label, Self::MAX_BYTES)?;
         Ok(Self {
             label: label.into(),
             reclaimable,
@@ -135,6 +117,7 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn names_have_1_to_512_bytes_of_anything() {

@@ -13,6 +13,19 @@ pub(crate) struct Step {
     pub(crate) tests: bool,
 }
 
+/// The step that runs an example program, with arguments of its own.
+macro_rules! example {
+    ($package:literal, $name:literal, needs [$($need:expr),*] $(, $arg:literal)*) => {
+        Step {
+            name: $name,
+            what: "the example program ends well",
+            cmd: Cmd::cargo(&["run", "-p", $package, "--example", $name, "--locked" $(, $arg)*]),
+            needs: &[$($need),*],
+            tests: false,
+        }
+    };
+}
+
 /// All steps, in order: what is quick and fails often comes first.
 pub(crate) const STEPS: &[Step] = &[
     Step {
@@ -97,107 +110,28 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[],
         tests: false,
     },
-    Step {
-        name: "oversell",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-examples",
-            "--example",
-            "oversell",
-            "--locked",
-        ]),
-        needs: &[],
-        tests: false,
-    },
-    Step {
-        name: "five_callers",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-examples",
-            "--example",
-            "five_callers",
-            "--locked",
-        ]),
-        needs: &[],
-        tests: false,
-    },
-    Step {
-        name: "leader",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-examples",
-            "--example",
-            "leader",
-            "--locked",
-        ]),
-        needs: &[Need::Redis],
-        tests: false,
-    },
-    Step {
-        name: "oversell_sql",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-guard-examples",
-            "--example",
-            "oversell_sql",
-            "--locked",
-        ]),
-        needs: &[Need::Redis],
-        tests: false,
-    },
-    Step {
-        name: "reward",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-guard-examples",
-            "--example",
-            "reward",
-            "--locked",
-        ]),
-        needs: &[Need::Redis],
-        tests: false,
-    },
-    Step {
-        name: "market",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-guard-examples",
-            "--example",
-            "market",
-            "--locked",
-            "--",
-            "--seconds",
-            "1",
-        ]),
-        needs: &[Need::Redis],
-        tests: false,
-    },
-    Step {
-        name: "paused_writer",
-        what: "the example program ends well",
-        cmd: Cmd::cargo(&[
-            "run",
-            "-p",
-            "leasehold-guard-examples",
-            "--example",
-            "paused_writer",
-            "--locked",
-        ]),
-        needs: &[Need::Redis],
-        tests: false,
-    },
+    example!("leasehold-examples", "oversell", needs []),
+    example!("leasehold-examples", "five_callers", needs []),
+    example!("leasehold-examples", "leader", needs[Need::Redis]),
+    example!(
+        "leasehold-guard-examples",
+        "oversell_sql",
+        needs[Need::Redis]
+    ),
+    example!("leasehold-guard-examples", "reward", needs[Need::Redis]),
+    example!(
+        "leasehold-guard-examples",
+        "market",
+        needs[Need::Redis],
+        "--",
+        "--seconds",
+        "1"
+    ),
+    example!(
+        "leasehold-guard-examples",
+        "paused_writer",
+        needs[Need::Redis]
+    ),
 ];
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Lease {
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::{Duration, SystemTime};
+    /// use std::time::Duration;
     ///
     /// let locker = leasehold::Locker::in_memory();
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
@@ -160,7 +160,7 @@ impl Lease {
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::time::{Duration, SystemTime};
+    /// use std::time::Duration;
     ///
     /// let locker = leasehold::Locker::in_memory();
     /// let lease = locker.lock("orders/42")?.acquire().await?;
@@ -187,7 +187,7 @@ impl Lease {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// # let locker = leasehold::Locker::in_memory();
-    /// use std::time::{Duration, SystemTime};
+    /// use std::time::Duration;
     ///
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(500)).fixed();
     /// let lease = lock.acquire().await?;

@@ -141,9 +141,9 @@ impl Lock {
     /// An identity that outlives the process: when it restarts and asks for the lock under the
     /// same owner, it takes the lock over at once, with a new token, and its former self is
     /// superseded: told so at once if it is connected, else at its next renewal. Until then it
-    /// believes that it holds the lock, so check tokens; and never give one owner to two lockers that run at the same time, since each would
-    /// take the lock from the other. 1 to 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
-    /// [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
+    /// believes that it holds the lock, so check tokens; and never give one owner to two lockers
+    /// that run at the same time, since each would take the lock from the other. 1 to 128 bytes,
+    /// else [`ErrorKind::Config`](crate::ErrorKind::Config) from [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
     /// each other.
     ///
     /// ```

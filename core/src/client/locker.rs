@@ -118,8 +118,8 @@ impl Locker {
         LeaseEvents::new(self.core.shared.clone(), None)
     }
 
-    /// Asks the store who holds a name and who waits for it. [`Config`](crate::ErrorKind::Config) for a bad name, the
-    /// store's refusal, or the last error after the patience. Cancel-safe.
+    /// Asks the store who holds a name and who waits for it.
+    /// [`Config`](crate::ErrorKind::Config) for a bad name, the store's refusal, or the last error after the patience. Cancel-safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

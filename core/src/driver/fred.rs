@@ -9,7 +9,7 @@ use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
-use ::fred::types::{Builder, ClusterHash, CustomCommand, InfoKind, Value};
+use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, InfoKind, Value};
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -174,13 +174,7 @@ impl FredStore {
             begin = end;
             Value::Bytes(part)
         }));
-        let options = options(give_up.since(rt::now()).max(Duration::from_millis(1)));
-        // The script is the first argument; the first key is what decides on a cluster's node.
-        let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
-        self.client
-            .with_options(&options)
-            .custom(command, args)
-            .await
+        send_script(&self.client, command, args, give_up.since(rt::now())).await
     }
 
     /// Tells the engine when the link goes and when it is back.
@@ -283,6 +277,20 @@ async fn follow_link(
         down = matches!(input, Input::Disconnected { .. });
         shared.feed(input);
     }
+}
+
+/// Sends a script's call, once, and waits so long for its answer. The script or its hash comes
+/// first, then the number of keys, then the keys, of which the first decides on a cluster's node.
+pub(crate) async fn send_script<R: FromValue>(
+    client: &Client,
+    command: &'static str,
+    args: Vec<Value>,
+    left: Duration,
+) -> Result<R, FredError> {
+    // fred takes zero for "none".
+    let options = options(left.max(Duration::from_millis(1)));
+    let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
+    client.with_options(&options).custom(command, args).await
 }
 
 fn options(timeout: Duration) -> Options {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-pub(crate) use self::fred::Secrets;
+pub(crate) use self::fred::{Secrets, send_script};
 pub(crate) use calls::{Answer, Hold, HoldState};
 pub(crate) use hub::ReaderId;
 pub(crate) use store::Store;

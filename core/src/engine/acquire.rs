@@ -38,8 +38,6 @@ pub(super) struct Acquiring {
     lost_ask: bool,
     /// Since when the store has given no answer, and why.
     silence: Option<(Timestamp, Error)>,
-    /// Whether it was ever answered that somebody else has the lock.
-    busy: bool,
     /// An attempt whose outcome is unknown may have taken the lock, or may until then.
     doubt: Option<Timestamp>,
 }
@@ -82,7 +80,6 @@ impl Acquiring {
             refused: None,
             lost_ask: false,
             silence: None,
-            busy: false,
             doubt: None,
         }
     }
@@ -105,11 +102,11 @@ impl Acquiring {
         timeout.min(spec.ttl).min(heartbeat)
     }
 
-    /// An answer has come to an attempt that was sent then.
-    fn answered(&mut self, sent: Timestamp) {
+    /// The server said at that time that somebody else has the lock, to an attempt of then.
+    fn answered(&mut self, sent: Timestamp, time: ServerTime) {
         self.flight = None;
         self.silence = None;
-        self.busy = true;
+        self.refused = Some(time);
         // Attempts that could not take effect any more at that time did not take the lock.
         self.doubt = self.doubt.filter(|until| *until > sent);
     }
@@ -217,17 +214,9 @@ impl Engine {
         match answer {
             Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
             Ok((Reply::Busy { expires, place }, time)) => {
-                // Redis lets a key live through the millisecond it expires in.
-                let left = expires
-                    .filter(|at| at.millis() >= time.millis())
-                    .map(|at| at.since(time));
-                let at_expiry = left.map(|left| self.now + left + Duration::from_millis(1));
-                if let Some((_, acquiring)) = self.acquiring(id) {
-                    acquiring.refused = Some(time);
-                }
-                self.busy(id, flight, at_expiry, place);
+                self.busy(id, flight, (expires, place), time);
             }
-            Ok((Reply::Full { waiting }, _)) => self.line_full(id, flight, waiting),
+            Ok((Reply::Full { waiting }, time)) => self.line_full(id, flight, waiting, time),
             Ok((Reply::Late, _)) => self.came_late(id, flight),
             Ok(_) => self.attempt_failed(id, flight, &mismatch()),
             Err(error) => self.attempt_failed(id, flight, &error),
@@ -376,17 +365,21 @@ impl Engine {
         &mut self,
         id: LockId,
         flight: Flight,
-        at_expiry: Option<Timestamp>,
-        place: Option<NonZeroU32>,
+        (expires, place): (Option<ServerTime>, Option<NonZeroU32>),
+        time: ServerTime,
     ) {
         let now = self.now;
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         let moved = place.is_some() && acquiring.place != place;
-        acquiring.answered(flight.sent);
+        acquiring.answered(flight.sent, time);
         acquiring.place = place.or(acquiring.place);
         let (spec, lease, asks_again) = (spec.clone(), acquiring.lease, acquiring.asks_again);
+        // Redis lets a key live through the millisecond it expires in.
+        let at_expiry = expires
+            .filter(|at| at.millis() >= time.millis())
+            .map(|at| now + at.since(time) + Duration::from_millis(1));
         let next = if asks_again {
             now
         } else {
@@ -404,9 +397,9 @@ impl Engine {
     }
 
     /// Those who do not wait have their answer, and the others an error.
-    fn line_full(&mut self, id: LockId, flight: Flight, waiting: u32) {
+    fn line_full(&mut self, id: LockId, flight: Flight, waiting: u32, time: ServerTime) {
         if let Some((_, acquiring)) = self.acquiring(id) {
-            acquiring.answered(flight.sent);
+            acquiring.answered(flight.sent, time);
             acquiring.place = None;
         }
         self.dismiss_callers(id);
@@ -462,7 +455,9 @@ impl Engine {
             return;
         };
         // A caller that does not wait is content with the first answer after it asked.
-        let answered = acquiring.flight.is_none() && acquiring.busy && acquiring.silence.is_none();
+        let answered = acquiring.flight.is_none()
+            && acquiring.refused.is_some()
+            && acquiring.silence.is_none();
         let over = acquiring.remove(|caller| match caller.wait {
             Wait::Never => answered,
             Wait::Until(until) => until <= now,
@@ -470,7 +465,7 @@ impl Engine {
         });
         let result = match &acquiring.silence {
             Some((_, error)) => Err(error.clone()),
-            None if acquiring.busy => Ok(Done::Busy),
+            None if acquiring.refused.is_some() => Ok(Done::Busy),
             None => Err(Error::no_answer()),
         };
         let ended = acquiring.callers.is_empty();

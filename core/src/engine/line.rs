@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::clock;
 use super::io::{LockId, LockSpec, Output};
-use super::pace::jitter;
+use super::pace::jitter_at;
 use super::tenure::Tenure;
 use super::{Engine, Phase};
 use crate::event::LossReason;
-use crate::protocol::{Claim, Held, LeaseId, Push};
+use crate::protocol::{Claim, ClientId, Held, LeaseId, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -44,7 +44,7 @@ fn window(ttl: Duration) -> Duration {
 
 impl LockSpec {
     /// What an acquisition of this lock asks with.
-    pub(super) fn claim(&self, client: crate::protocol::ClientId, lease: LeaseId) -> Claim {
+    pub(super) fn claim(&self, client: ClientId, lease: LeaseId) -> Claim {
         Claim {
             lease,
             client,
@@ -102,8 +102,7 @@ impl Engine {
     pub(super) fn ask_again(&mut self) {
         let waiting: Vec<_> = self.line.waiting.values().copied().collect();
         for id in waiting {
-            self.ask_soon(id);
-            self.lock_time(id);
+            self.ask_now(id);
         }
     }
 
@@ -120,8 +119,7 @@ impl Engine {
         } else {
             FASTEST_HEARTBEAT
         };
-        let round = u32::try_from(self.now.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
-        let heartbeat = self.now + jitter(pause, lease, round);
+        let heartbeat = self.now + jitter_at(pause, lease, self.now);
         let ahead = place.map_or(0, |place| place.get() - 1);
         let turn = at_expiry.map_or(Timestamp::NEVER, |at| at + STAGGER * ahead);
         heartbeat.min(turn)
@@ -139,16 +137,14 @@ impl Engine {
         let is_over = acquiring.refused.is_some_and(|at| at > time);
         let granted_at = anchor.map(|anchor| anchor.not_before(time));
         let Some(at) = granted_at.filter(|at| *at <= now && !is_over) else {
-            self.ask_soon(id);
-            return self.lock_time(id);
+            return self.ask_now(id);
         };
         let expires = held.expires.min(time + spec.ttl);
         let deadline = clock::deadline(at, time, expires);
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let mut tenure = Tenure::new(&spec, lease, held.token, at, deadline);
         if tenure.is_over(&spec, now) {
-            self.ask_soon(id);
-            return self.lock_time(id);
+            return self.ask_now(id);
         }
         tenure.unconfirmed = true;
         tenure.set_doubt(self.doubt_of_acquiring(id));
@@ -157,7 +153,7 @@ impl Engine {
         self.settle_lock(id);
     }
 
-    fn ask_soon(&mut self, id: LockId) {
+    fn ask_now(&mut self, id: LockId) {
         let now = self.now;
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
@@ -165,10 +161,14 @@ impl Engine {
         // What is under way may have been answered before whatever happened now.
         acquiring.asks_again = acquiring.flight.is_some();
         acquiring.pace.next = now;
+        self.lock_time(id);
     }
 
     fn taken_away(&mut self, lease: LeaseId, token: FencingToken, reason: LossReason) {
-        let is_it = |phase: &Phase| matches!(phase, Phase::Held(tenure) if tenure.lease == lease && tenure.token == token);
+        let is_it = |phase: &Phase| match phase {
+            Phase::Held(tenure) => (tenure.lease, tenure.token) == (lease, token),
+            Phase::Idle | Phase::Acquiring(_) => false,
+        };
         // Rare enough to look through all locks.
         let found = self.locks.iter().find(|(_, lock)| is_it(&lock.phase));
         if let Some(id) = found.map(|(id, _)| *id) {

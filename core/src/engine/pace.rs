@@ -50,12 +50,18 @@ pub(super) struct Flight {
 }
 
 /// Between 85 and 100 % of a duration. `round` makes it differ from one time to the next.
-pub(super) fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
+fn jitter(duration: Duration, seed: LeaseId, round: u32) -> Duration {
     let [high, low] =
         [seed.0 >> 64, seed.0].map(|half| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(0));
     let mixed = mix(high ^ low ^ u64::from(round));
     let parts = 850 + u32::try_from(mixed % 151).unwrap_or(0);
     duration / 1_000 * parts
+}
+
+/// As [`jitter`], where the moment itself makes it differ from one time to the next.
+pub(super) fn jitter_at(duration: Duration, seed: LeaseId, now: Timestamp) -> Duration {
+    let round = u32::try_from(now.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
+    jitter(duration, seed, round)
 }
 
 /// The finaliser of `SplitMix64` (Steele, Lea and Flood, 2014).

@@ -75,6 +75,12 @@ impl Release {
         }
     }
 
+    /// For how long the store may keep what nobody releases: a lock, or a place in line that is
+    /// handed the lock at its very end.
+    fn lasts(&self) -> Duration {
+        self.ttl.max(self.claim.window * 2)
+    }
+
     fn wake_at(&self) -> Timestamp {
         let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
         let call = self.call.map_or(Timestamp::NEVER, |(_, until)| until);
@@ -131,11 +137,10 @@ impl Engine {
     ) {
         let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
         let claim = spec.claim(self.settings.client, lease);
-        let until = last + spec.ttl.max(claim.window * 2);
-        self.start_release(Release {
-            doubt,
-            ..Release::new(lock, spec, claim, until, self.now)
-        });
+        let mut release = Release::new(lock, spec, claim, last, self.now);
+        release.until = last + release.lasts();
+        release.doubt = doubt;
+        self.start_release(release);
     }
 
     pub(super) fn release_time(&mut self, id: Serial) {
@@ -317,7 +322,7 @@ impl Engine {
         let (lock, tenure, call) = (release.lock, release.tenure.take(), release.call.take());
         if let Some(doubt) = doubt {
             release.pace = Pace::due(doubt.until);
-            release.until = doubt.until + release.ttl.max(release.claim.window * 2);
+            release.until = doubt.until + release.lasts();
             self.unlink_release(id);
         } else {
             self.end_release(id);

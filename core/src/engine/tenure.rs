@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::clock;
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::{Answer, came_late, mismatch};
-use super::pace::{Flight, Pace, jitter};
+use super::pace::{Flight, Pace, jitter_at};
 use super::release::Doubt;
 use super::{Engine, Phase, Whose};
 use crate::error::{Error, ErrorKind};
@@ -279,9 +279,7 @@ impl Engine {
 /// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
 /// one locker's leases leave together.
 fn next_renewal(spec: &LockSpec, lease: LeaseId, sent: Timestamp) -> Timestamp {
-    // The moment itself makes the jitter differ from one renewal to the next.
-    let round = u32::try_from(sent.as_nanos() % u64::from(u32::MAX)).unwrap_or(0);
-    let next = sent + jitter(spec.ttl / 3, lease, round);
+    let next = sent + jitter_at(spec.ttl / 3, lease, sent);
     let grid = u64::try_from(spec.ttl.as_nanos() / 64).unwrap_or(u64::MAX);
     Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
 }

@@ -33,6 +33,13 @@ mod gate;
 pub mod http;
 #[cfg(feature = "object-store")]
 pub mod object;
+#[cfg(any(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "sqlite",
+    feature = "object-store"
+))]
+mod random;
 #[cfg(feature = "native")]
 pub mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
@@ -75,10 +82,5 @@ fn stale(resource: &str, offered: FencingToken, highest: FencingToken) -> Error 
 
 /// [`ErrorKind::Config`] if it is empty or over-long.
 fn check_resource(resource: &str) -> Result<(), Error> {
-    let (most, length) = (Name::MAX_BYTES, resource.len());
-    if (1..=most).contains(&length) {
-        return Ok(());
-    }
-    let message = format!("a resource's name has 1 to {most} bytes, this one has {length}");
-    Err(Error::new(ErrorKind::Config, message))
+    Error::check_length("a resource's name", resource, Name::MAX_BYTES)
 }

@@ -47,7 +47,6 @@ mod probe;
 mod seal;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +57,7 @@ use object_store::{
     PutOptions, PutResult, UpdateVersion,
 };
 
+use super::random::random;
 use super::{check_resource, stale};
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
@@ -489,11 +489,4 @@ fn pause(lost: u32) -> Duration {
     let most = Duration::from_millis(1 << lost.min(8)).min(LONGEST_PAUSE);
     let micros = u64::try_from(most.as_micros()).expect("a quarter of a second fits");
     Duration::from_micros(random() % micros)
-}
-
-/// The standard library seeds its hash maps with random bits of the operating system.
-fn random() -> u64 {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
 }

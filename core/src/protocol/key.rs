@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::Name;
 
 /// The hash tag that all keys of one name share: `{namespace:name}`.
@@ -25,7 +25,7 @@ impl LockKey {
     /// The longest namespace, in bytes.
     pub const MAX_NAMESPACE_BYTES: usize = 128;
 
-    /// The key of a name; [`ErrorKind::Config`] if the namespace is empty or over-long.
+    /// The key of a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace is empty or over-long.
     pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
         Self::check_namespace(namespace)?;
         let mut tag = prefix(namespace);
@@ -36,12 +36,7 @@ impl LockKey {
     }
 
     pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
-        let (most, length) = (Self::MAX_NAMESPACE_BYTES, namespace.len());
-        if (1..=most).contains(&length) {
-            return Ok(());
-        }
-        let message = format!("a namespace has 1 to {most} bytes, this one has {length}");
-        Err(Error::new(ErrorKind::Config, message))
+        Error::check_length("a namespace", namespace, Self::MAX_NAMESPACE_BYTES)
     }
 
     pub(super) fn size(&self) -> usize {

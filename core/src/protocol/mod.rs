@@ -37,6 +37,8 @@ pub use encode::{ScriptCall, encode};
 pub use key::LockKey;
 pub use pattern::Pattern;
 pub use push::{channel, decode_push};
+#[cfg(feature = "native")]
+pub(crate) use server_error::printable;
 pub use server_error::server_error;
 
 /// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::key::{LockKey, escape, prefix};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::Name;
 
 const SUFFIX: &str = "}:lock";
@@ -28,15 +28,11 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// [`ErrorKind::Config`] if the namespace or the pattern is empty or over-long.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace or the pattern is empty or over-long.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;
-        let (most, length) = (Name::MAX_BYTES, pattern.len());
-        if pattern.is_empty() || length > most {
-            let message = format!("a pattern has 1 to {most} bytes, this one has {length}");
-            return Err(Error::new(ErrorKind::Config, message));
-        }
-        let mut names = String::with_capacity(length);
+        Error::check_length("a pattern", pattern, Name::MAX_BYTES)?;
+        let mut names = String::with_capacity(pattern.len());
         escape(pattern, false, &mut names);
         Ok(Self {
             prefix: prefix(namespace).into(),

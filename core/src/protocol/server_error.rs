@@ -12,15 +12,7 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
-    // A hostile or broken server does not get to fill logs, or to write lines of its own there.
-    let printable = |character: char| {
-        if character.is_control() {
-            ' '
-        } else {
-            character
-        }
-    };
-    let text: String = text.chars().take(300).map(printable).collect();
+    let text = printable(text);
     let code = text.split([' ', '\r', '\n']).next().unwrap_or_default();
     let (kind, advice) = meaning(code, &text);
     let text = text.trim_end().trim_end_matches('.');
@@ -28,6 +20,18 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
         .map(|key| format!(" about the key {key:?}"))
         .unwrap_or_default();
     Error::new(kind, format!("the server answered{about}: {text}{advice}"))
+}
+
+/// A hostile or broken server does not get to fill logs, or to write lines of its own there.
+pub(crate) fn printable(said: &str) -> String {
+    let plain = |character: char| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
+    };
+    said.chars().take(300).map(plain).collect()
 }
 
 fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {

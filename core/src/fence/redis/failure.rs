@@ -6,6 +6,7 @@ use super::Fenced;
 use crate::driver::Secrets;
 use crate::error::{Error, ErrorKind};
 use crate::fence::stale;
+use crate::protocol::printable;
 use crate::token::FencingToken;
 
 impl Fenced {
@@ -57,16 +58,4 @@ impl Fenced {
             kind => failed(kind, told.to_string()),
         }
     }
-}
-
-/// A server does not get to fill logs, or to write lines of its own there.
-fn printable(said: &str) -> String {
-    let plain = |character: char| {
-        if character.is_control() {
-            ' '
-        } else {
-            character
-        }
-    };
-    said.chars().take(300).map(plain).collect()
 }

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, FromValue, Key, MultipleKeys, Value};
+use fred::types::{FromValue, Key, MultipleKeys, Value};
 use fred::util::redis_keyslot;
 
 use super::FencedRedis;
 use super::key::fence_key;
 use super::script::{COMMAND, Script};
+use crate::driver::send_script;
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
@@ -274,17 +274,8 @@ impl Fenced {
     ) -> Result<Value, FredError> {
         rest.insert(0, script.into());
         let left = give_up.saturating_duration_since(Instant::now());
-        let options = Options {
-            // A write that may have been done is not sent again.
-            max_attempts: Some(1),
-            timeout: Some(left.max(Duration::from_millis(1))),
-            ..Options::default()
-        };
-        // The script is the first argument and the number of keys the second; the fence decides on
-        // a cluster's node.
-        let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
-        let client = self.redis.client.with_options(&options);
-        client.custom(command, rest).await
+        // A write that may have been done is not sent again; the fence decides on a cluster's node.
+        send_script(&self.redis.client, command, rest, left).await
     }
 
     fn check_keys(&self, keys: &[Key]) -> Result<(), Error> {
@@ -295,12 +286,13 @@ impl Fenced {
             let message = format!("{key:?} is the key of the fence of {resource:?}");
             return Err(Error::new(ErrorKind::Config, message));
         }
+        // On one server there are no slots to miss.
+        if !self.redis.client.is_clustered() {
+            return Ok(());
+        }
         let slot = redis_keyslot(fence);
         let elsewhere = |key: &&Key| redis_keyslot(key.as_bytes()) != slot;
-        // On one server there are no slots to miss.
-        if self.redis.client.is_clustered()
-            && let Some(key) = keys.iter().find(elsewhere)
-        {
+        if let Some(key) = keys.iter().find(elsewhere) {
             let (key, fence) = (shown(key), &*self.fence);
             let message = format!(
                 "the key {key:?} is not on the cluster slot of {fence:?}, the fence of \

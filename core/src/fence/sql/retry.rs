@@ -1,8 +1,8 @@
 //! Another try after a race, for a while.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
+
+use crate::fence::random::random;
 
 /// No try begins later than this after the first.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -25,9 +25,7 @@ impl Retry {
     /// Waits before the next try, a random part of a pause that doubles; false if it is too late
     /// for one.
     pub(super) async fn wait(&mut self) -> bool {
-        // Each hasher of the standard library has keys of its own.
-        let random = RandomState::new().hash_one(self.began).to_le_bytes()[0];
-        let part = self.pause * u32::from(random) / 256;
+        let part = self.pause * u32::from(random().to_le_bytes()[0]) / 256;
         if self.began.elapsed() + part > LIMIT {
             return false;
         }
