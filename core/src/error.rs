@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -41,6 +42,34 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind.
+    const ALL: [Self; 12] = [
+        Self::Config,
+        Self::Unavailable,
+        Self::Timeout,
+        Self::Auth,
+        Self::ReadOnly,
+        Self::Unsupported,
+        Self::WrongType,
+        Self::Store,
+        Self::NotHeld,
+        Self::StaleToken,
+        Self::Overloaded,
+        Self::Shutdown,
+    ];
+
+    /// The kind with this [code](Self::code).
+    ///
+    /// ```
+    /// use leasehold::ErrorKind;
+    ///
+    /// assert_eq!(ErrorKind::from_code("timeout"), Some(ErrorKind::Timeout));
+    /// assert_eq!(ErrorKind::from_code("Timeout"), None);
+    /// ```
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
     /// The kind as a short code, the same in every language binding.
     ///
     /// ```
@@ -174,7 +203,22 @@ impl Error {
         Err(Self::new(ErrorKind::Config, message))
     }
 
-    pub(crate) fn no_answer() -> Self {
+    /// [`ErrorKind::Config`] if a time is out of bounds.
+    pub(crate) fn check_range(
+        what: &str,
+        time: Duration,
+        least: Duration,
+        most: Duration,
+    ) -> Result<(), Self> {
+        if (least..=most).contains(&time) {
+            return Ok(());
+        }
+        let message = format!("{what} is from {least:?} to {most:?}, not {time:?}");
+        Err(Self::new(ErrorKind::Config, message))
+    }
+
+    /// The store did not answer in time; for hosts of the engine.
+    pub fn no_answer() -> Self {
         Self::new(
             ErrorKind::Timeout,
             "the store did not answer in time; whether it acted is unknown",

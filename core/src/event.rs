@@ -127,8 +127,7 @@ impl LeaseEvent {
 
 /// Why a lease was lost.
 #[non_exhaustive]
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LossReason {
     /// The deadline came before a renewal succeeded, or the lease was fixed.
     Expired,
@@ -144,6 +143,29 @@ pub enum LossReason {
     Shutdown,
 }
 
+impl LossReason {
+    /// The reason as a short code, as in the JSON of events.
+    ///
+    /// ```
+    /// assert_eq!(leasehold::LossReason::Superseded.code(), "superseded");
+    /// ```
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+            Self::Superseded => "superseded",
+            Self::Revoked => "revoked",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl Serialize for LossReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
 impl std::fmt::Display for LossReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -156,7 +178,11 @@ impl std::fmt::Display for LossReason {
     }
 }
 
-fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Durations are whole milliseconds in JSON, rounded down.
+pub(crate) fn as_millis<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 

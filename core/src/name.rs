@@ -68,7 +68,7 @@ impl fmt::Debug for Name {
 /// assert_eq!(job.label(), "job-7");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Owner {
     label: Arc<str>,
     reclaimable: bool,

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest times that are taken: 366 days.
+pub(crate) const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// A moment on the host's monotonic clock: nanoseconds from an origin that the host chooses.
 ///
 /// ```

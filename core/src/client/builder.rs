@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +6,9 @@ use futures::FutureExt;
 use super::{Core, Locker};
 use crate::driver::{Shared, Store};
 use crate::engine::Settings;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, LockKey};
+use crate::protocol::{ClientId, Counter, LockKey};
 use crate::rt;
 
 /// Settings of a [`Locker`], all with defaults that suit most.
@@ -95,11 +94,11 @@ impl Builder {
     /// `unix:///path/to/socket[?db=database]`, or `memory://[name]` for a store in this process
     /// that all lockers share that name it.
     ///
-    /// Fails with [`ErrorKind::Config`] if a setting, the URL or its database is not valid,
-    /// [`Unavailable`](ErrorKind::Unavailable) or [`Timeout`](ErrorKind::Timeout) if the server
-    /// cannot be reached, [`Auth`](ErrorKind::Auth) if it refuses the user,
-    /// [`Unsupported`](ErrorKind::Unsupported) if it is older than 7.0, and
-    /// [`ReadOnly`](ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting, the URL or its database is not valid,
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the server
+    /// cannot be reached, [`Auth`](crate::ErrorKind::Auth) if it refuses the user,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, and
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
     /// connection, and 3 s for each of three first questions. Must be called on a tokio runtime
     /// with time and I/O enabled; the locker's background task runs on it.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
@@ -113,7 +112,7 @@ impl Builder {
     /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
     /// has gone silent. For pushes a second connection is made with the same configuration after the
     /// first acquisition; it ends with the locker. Errors as of [`connect`](Self::connect);
-    /// [`Unsupported`](ErrorKind::Unsupported) if the client is of a cluster.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the client is of a cluster.
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;
@@ -121,7 +120,7 @@ impl Builder {
     }
 
     /// A locker on a store of its own in this process. Nothing else sees its locks.
-    /// [`ErrorKind::Config`] if a setting is not valid. Panics outside of a tokio runtime with
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime with
     /// time enabled.
     pub fn in_memory(self) -> Result<Locker, Error> {
         let owner = self.checked()?;
@@ -145,12 +144,7 @@ impl Builder {
     ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
         // 64 of the bits tell this locker from every other.
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
-        let settings = Settings {
-            command_timeout: self.command_timeout,
-            // Less than one attempt would be none.
-            patience: self.patience.max(self.command_timeout),
-            ..Settings::new(client)
-        };
+        let settings = self.settings(client)?;
         let (shared, clock) = Shared::start(store, settings);
         let Self {
             namespace,
@@ -172,38 +166,22 @@ impl Builder {
     }
 
     fn checked(&self) -> Result<Owner, Error> {
-        // Any name will do: this is for the namespace.
+        // Any name and any client will do: this is for the rest.
         LockKey::new(&self.namespace, &Name::new("n")?)?;
-        let year = Duration::from_secs(366 * 24 * 60 * 60);
-        let minute = Duration::from_secs(60);
-        in_range(
-            "command_timeout",
-            self.command_timeout,
-            Duration::from_millis(1),
-            minute,
-        )?;
-        in_range("patience", self.patience, Duration::ZERO, minute * 60)?;
-        in_range(
-            "token_retention",
-            self.token_retention,
-            Duration::from_secs(1),
-            year,
-        )?;
+        self.settings(ClientId(0))?;
+        let retention = self.token_retention;
+        Counter::ClockFloor { retention }.check()?;
         self.owner
             .as_ref()
             .map_or_else(|| Ok(rt::default_owner()), Owner::reclaimable)
     }
-}
 
-pub(super) fn in_range(
-    what: impl fmt::Display,
-    value: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        return Ok(());
+    fn settings(&self, client: ClientId) -> Result<Settings, Error> {
+        let settings = Settings {
+            command_timeout: self.command_timeout,
+            patience: self.patience,
+            ..Settings::new(client)
+        };
+        settings.checked()
     }
-    let message = format!("{what} is from {least:?} to {most:?}, not {value:?}");
-    Err(Error::new(ErrorKind::Config, message))
 }

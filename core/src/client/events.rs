@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use pin_project::{pin_project, pinned_drop};
 
-use crate::driver::{ReaderId, Shared};
+use crate::driver::Shared;
+use crate::engine::ReaderId;
 use crate::event::LeaseEvent;
 
 /// A stream of what happens to one lock, or to all locks of a locker.

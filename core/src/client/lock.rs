@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tracing::{Instrument, field::Empty};
 
-use super::builder::in_range;
 use super::{Core, Lease, LeaseEvents, Tenures};
 use crate::driver::Answer;
 use crate::engine::{Input, LockId, LockSpec, Wait};
@@ -106,14 +105,8 @@ impl Lock {
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|spec| {
-            in_range(
-                "a lease's time to live",
-                ttl,
-                LockSpec::MIN_TTL,
-                LockSpec::MAX_TTL,
-            )?;
             spec.ttl = ttl;
-            Ok(())
+            spec.check()
         })
     }
 

@@ -21,9 +21,6 @@ use crate::protocol::{self, BatchReply, Op, server_error};
 use crate::rt;
 use crate::time::Timestamp;
 
-/// The oldest Redis with all the commands of the script.
-const OLDEST: u32 = 7;
-
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Connecting takes several questions.
 const INIT_TIMEOUT: Duration = Duration::from_secs(6);
@@ -125,7 +122,7 @@ impl FredStore {
                 .await
                 .map_err(|error| self.secrets.convert(&error))
             {
-                Ok(text) => check_info(&text)?,
+                Ok(text) => protocol::check_server(&text)?,
                 // Who may not look may still lock; the script itself finds out the rest.
                 Err(error) if error.kind() == ErrorKind::Auth && !is_unauthenticated(&error) => {
                     tracing::warn!(%error, "the server's version could not be checked");
@@ -307,29 +304,6 @@ pub(super) async fn quit(client: &Client, task: Option<&AbortHandle>) {
     task.inspect(|task| task.abort());
 }
 
-fn check_info(info: &str) -> Result<(), Error> {
-    let field = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
-    };
-    if let Some(version) = field("redis_version") {
-        let major = version
-            .split('.')
-            .next()
-            .and_then(|major| major.parse::<u32>().ok());
-        if major.is_some_and(|major| major < OLDEST) {
-            let version: String = version.chars().take(40).collect();
-            let message = format!("the server is of version {version:?}; {OLDEST}.0 is needed");
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-    }
-    if field("role") == Some("slave") {
-        let message = "the server is a read-only replica; connect to the primary";
-        return Err(Error::new(ErrorKind::ReadOnly, message));
-    }
-    Ok(())
-}
-
 fn is_unauthenticated(error: &Error) -> bool {
     error.to_string().contains("NOAUTH")
 }
@@ -428,21 +402,5 @@ mod tests {
         let debug = "Custom { kind: Uncategorized, error: \"failed to lookup\" }";
         assert_eq!(plain(debug), "failed to lookup");
         assert_eq!(plain("Unexpected EOF"), "Unexpected EOF");
-    }
-
-    #[test]
-    fn old_servers_and_replicas_are_refused() {
-        let check = |info: &str| check_info(info).map_err(|error| error.kind());
-        assert_eq!(check("redis_version:7.0.15\r\nrole:master\r\n"), Ok(()));
-        assert_eq!(check("redis_version:10.1\r\n"), Ok(()));
-        assert_eq!(check("nothing of use"), Ok(()));
-        assert_eq!(
-            check("redis_version:6.2.14\r\n"),
-            Err(ErrorKind::Unsupported)
-        );
-        assert_eq!(
-            check("role:slave\r\nmaster_host:x\r\n"),
-            Err(ErrorKind::ReadOnly)
-        );
     }
 }

@@ -6,7 +6,6 @@
 
 mod calls;
 mod fred;
-mod hub;
 mod listener;
 mod memory;
 mod store;
@@ -25,16 +24,16 @@ use tokio::sync::Notify;
 
 pub(crate) use self::fred::{Secrets, send_script};
 pub(crate) use calls::{Answer, Hold, HoldState};
-pub(crate) use hub::ReaderId;
 pub(crate) use store::Store;
 
-use crate::engine::{CallId, Done, Engine, Input, LockId, Output, RequestId, Settings};
+use crate::engine::{
+    CallId, Done, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, Settings,
+};
 use crate::event::LeaseEvent;
 use crate::protocol::{ClientId, Op};
 use crate::rt;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
-use hub::Hub;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
 /// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
@@ -56,7 +55,7 @@ struct State {
     engine: Engine,
     calls: Calls,
     holds: BTreeMap<LockId, Arc<HoldState>>,
-    hub: Hub,
+    hub: Hub<Waker>,
     /// What the background task sleeps until.
     armed: Timestamp,
     /// Since when the program has had no handle left, or has shut down.

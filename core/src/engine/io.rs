@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use crate::error::Error;
-use crate::event::LeaseEvent;
+use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
 use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op, Pattern, Push};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
 /// One owner's handle on a name. The host chooses it, and never again for something else.
@@ -43,7 +45,14 @@ impl LockSpec {
     /// The shortest time to live.
     pub const MIN_TTL: Duration = Duration::from_millis(10);
     /// The longest time to live: a year.
-    pub const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    pub const MAX_TTL: Duration = YEAR;
+
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds.
+    pub fn check(&self) -> Result<(), Error> {
+        let what = "a lease's time to live";
+        Error::check_range(what, self.ttl, Self::MIN_TTL, Self::MAX_TTL)?;
+        self.counter.check()
+    }
 }
 
 /// How long an acquisition waits for a lock that somebody else holds.
@@ -242,9 +251,21 @@ pub struct Grant {
     pub waited: Duration,
 }
 
-/// What the store knows of a lock.
+/// What the store knows of a lock. As JSON its fields are in camel case, and durations are whole
+/// milliseconds.
+///
+/// ```
+/// # #[cfg(feature = "native")]
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locker = leasehold::Locker::in_memory();
+/// let json = serde_json::to_string(&locker.inspect("orders/42").await?)?;
+/// assert_eq!(json, r#"{"holder":null,"lastToken":null,"waiting":0,"line":[]}"#);
+/// # Ok(()) }
+/// # #[cfg(not(feature = "native"))] fn main() {}
+/// ```
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Inspection {
     /// Who has the lock; `None` if it is free.
     pub holder: Option<HolderInfo>,
@@ -258,23 +279,39 @@ pub struct Inspection {
 
 /// Who waits for a lock.
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WaiterInfo {
     /// Its owner or label.
     pub owner: Owner,
     /// How long it has waited.
+    #[serde(serialize_with = "as_millis")]
     pub waited: Duration,
 }
 
 /// Who has a lock.
 #[non_exhaustive]
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct HolderInfo {
     /// The holder's token.
     pub token: FencingToken,
     /// The time until the lock expires unless it is renewed; `None` if it does not expire,
     /// since somebody took its expiry away.
+    #[serde(serialize_with = "as_optional_millis")]
     pub remaining: Option<Duration>,
     /// The holder's owner or label.
     pub owner: Owner,
+}
+
+// The signature is serde's.
+#[allow(clippy::ref_option)]
+fn as_optional_millis<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => as_millis(duration, serializer),
+        None => serializer.serialize_none(),
+    }
 }

@@ -128,7 +128,9 @@ impl Engine {
     /// The lock was handed to this waiter, which need not ask any more: the clocks tell its
     /// deadline. It renews at once, since the store gave it only the time to take the lock up.
     fn granted(&mut self, id: LockId, held: Held, time: ServerTime) {
-        let (now, anchor) = (self.now, self.anchor());
+        // Another server's clock says nothing of the time of this one's grant.
+        let anchor = self.anchor().filter(|_| !self.settings.clustered);
+        let now = self.now;
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };

@@ -143,8 +143,13 @@ impl Engine {
         match result {
             Ok(batch) => {
                 let anchor = match self.link.state {
-                    State::Up(anchor) => anchor.refreshed(batch.time, sent, self.now),
-                    State::Unanchored | State::Down(_) => Anchor::new(batch.time, sent, self.now),
+                    // The servers of a cluster have a clock each.
+                    State::Up(anchor) if !self.settings.clustered => {
+                        anchor.refreshed(batch.time, sent, self.now)
+                    }
+                    State::Up(_) | State::Unanchored | State::Down(_) => {
+                        Anchor::new(batch.time, sent, self.now)
+                    }
                 };
                 self.link.state = State::Up(anchor);
                 self.timers
@@ -197,14 +202,24 @@ impl Engine {
         let State::Up(anchor) = self.link.state else {
             return;
         };
-        while self.link.requests.len() < MAX_IN_FLIGHT && !self.link.outbox.is_empty() {
+        let most = if self.settings.clustered {
+            MAX_IN_FLIGHT * MAX_BATCH
+        } else {
+            MAX_IN_FLIGHT
+        };
+        while self.link.requests.len() < most && !self.link.outbox.is_empty() {
             self.send_batch(anchor);
         }
     }
 
     fn send_batch(&mut self, anchor: Anchor) {
         let request = RequestId(self.next_serial().get());
-        let count = batch_len(&self.link.outbox);
+        // The keys of one call have to be on one server of a cluster.
+        let count = if self.settings.clustered {
+            1
+        } else {
+            batch_len(&self.link.outbox)
+        };
         let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut give_up = self.now;
         for out in self.link.outbox.drain(..count) {

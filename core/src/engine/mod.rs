@@ -47,6 +47,7 @@
 
 mod acquire;
 mod clock;
+mod hub;
 mod io;
 mod line;
 mod link;
@@ -64,6 +65,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use hub::{Hub, ReaderId};
 pub use io::{
     CallId, Done, Grant, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId, Wait,
     WaiterInfo,
@@ -90,6 +92,9 @@ pub struct Settings {
     pub command_timeout: Duration,
     /// How long a call goes on trying while the store gives no answer.
     pub patience: Duration,
+    /// Whether the store is a cluster, of servers with a clock of their own each: operations then
+    /// leave one by one, and a lock that was handed over is asked for once more.
+    pub clustered: bool,
 }
 
 impl Settings {
@@ -99,7 +104,28 @@ impl Settings {
             client,
             command_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(10),
+            clustered: false,
         }
+    }
+
+    /// The same, with a patience of one attempt at least.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds: 1 ms to 1 min
+    /// for an attempt, up to 1 h of patience.
+    ///
+    /// ```
+    /// use leasehold::{engine::Settings, protocol::ClientId};
+    ///
+    /// let mut settings = Settings::new(ClientId(1));
+    /// assert!(settings.clone().checked().is_ok());
+    /// settings.command_timeout = std::time::Duration::ZERO;
+    /// assert!(settings.checked().unwrap_err().is_config());
+    /// ```
+    pub fn checked(mut self) -> Result<Self, Error> {
+        let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
+        Error::check_range("command_timeout", self.command_timeout, least, minute)?;
+        Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
+        self.patience = self.patience.max(self.command_timeout);
+        Ok(self)
     }
 }
 

@@ -4,6 +4,7 @@ mod acquire;
 mod bounds;
 mod cancel;
 mod close;
+mod cluster;
 mod deadline;
 mod grant;
 mod handoff;

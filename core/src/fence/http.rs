@@ -12,8 +12,7 @@
 //! use leasehold::{fence::{http::{FENCING_TOKEN, FenceLayer}, Gate}, FencingToken};
 //! use tower::{Layer, ServiceExt};
 //!
-//! # let locker = leasehold::Locker::in_memory();
-//! let lease = locker.lock("account/7")?.acquire().await?;
+//! let token = FencingToken::new(34)?; // lease.token()
 //! let paused = FencingToken::new(33)?; // of a holder whose lease was lost meanwhile
 //!
 //! let layer = FenceLayer::by_path(Arc::new(Gate::new()));
@@ -21,7 +20,7 @@
 //!     Ok::<_, Infallible>(Response::new(String::from("written")))
 //! }));
 //! let request = |token| Request::put("/account/7").header(FENCING_TOKEN, token).body(String::new());
-//! let response = service.clone().oneshot(request(lease.token())?).await?;
+//! let response = service.clone().oneshot(request(token)?).await?;
 //! assert_eq!(response.status(), StatusCode::OK);
 //! let response = service.oneshot(request(paused)?).await?;
 //! assert_eq!(response.status(), StatusCode::CONFLICT);
@@ -43,7 +42,7 @@
 //! | 409 | `urn:leasehold:stale-token` | a greater token was seen; members `resource`, `offered`, `highest` |
 //! | 428 | `urn:leasehold:token-required` | there is no token |
 //! | 400 | `urn:leasehold:bad-request` | the token is malformed, or there are several; the resource is empty or over-long |
-//! | 503 | `urn:leasehold:overloaded` | [too many](super::Gate::MAX_WAITING) wait for the resource |
+//! | 503 | `urn:leasehold:overloaded` | [too many](super::Gate::MAX_WAITING) wait for the resource, or the gate is [full](super::Gate::with_capacity) of resources that are being written to; with `Retry-After: 1` |
 //!
 //! [`refusal`] reads them back into the [`Error`](crate::Error) that they are.
 //!

@@ -192,12 +192,11 @@ impl FencedStore {
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// # use std::sync::Arc;
-    /// # use leasehold::{Locker, fence::object::FencedStore};
+    /// # use leasehold::{FencingToken, fence::object::FencedStore};
     /// # use object_store::{memory::InMemory, path::Path};
-    /// # let locker = Locker::in_memory();
     /// # let store = FencedStore::new(Arc::new(InMemory::new()));
-    /// let lease = locker.lock("reports/today.json")?.acquire().await?;
-    /// store.put(&Path::from("reports/today.json"), lease.token(), "{}").await?;
+    /// let token = FencingToken::new(34)?; // lease.token()
+    /// store.put(&Path::from("reports/today.json"), token, "{}").await?;
     /// # Ok(()) }
     /// ```
     pub async fn put(

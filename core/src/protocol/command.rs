@@ -9,7 +9,7 @@ use super::key::LockKey;
 use super::pattern::Pattern;
 use crate::error::Error;
 use crate::name::{Name, Owner};
-use crate::time::ServerTime;
+use crate::time::{ServerTime, YEAR};
 use crate::token::FencingToken;
 
 /// 128 random bits, new for each acquisition: they make a retry of it idempotent.
@@ -59,6 +59,18 @@ pub enum Counter {
     },
     /// 1, 2, 3, …: the counter never expires, and tokens fall back if the store loses it.
     Dense,
+}
+
+impl Counter {
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the retention is not from 1 s to a year.
+    pub fn check(self) -> Result<(), Error> {
+        match self {
+            Self::ClockFloor { retention } => {
+                Error::check_range("token_retention", retention, Duration::from_secs(1), YEAR)
+            }
+            Self::Dense => Ok(()),
+        }
+    }
 }
 
 /// Who asks for a lock, and how it gets it: what a place in line consists of.

@@ -39,7 +39,7 @@ pub use pattern::Pattern;
 pub use push::{channel, decode_push};
 #[cfg(feature = "native")]
 pub(crate) use server_error::printable;
-pub use server_error::server_error;
+pub use server_error::{check_server, server_error};
 
 /// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer.
 pub const SCRIPT: &str = concat!(

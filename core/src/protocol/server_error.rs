@@ -2,6 +2,9 @@
 
 use crate::error::{Error, ErrorKind};
 
+/// The oldest Redis with all the commands of the script.
+const OLDEST: u32 = 7;
+
 /// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
 /// key that it is about, where that is known.
 ///
@@ -20,6 +23,39 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
         .map(|key| format!(" about the key {key:?}"))
         .unwrap_or_default();
     Error::new(kind, format!("the server answered{about}: {text}{advice}"))
+}
+
+/// Whether a server can keep locks, from sections of its `INFO`: [`ErrorKind::Unsupported`] if it is
+/// older than 7.0, [`ErrorKind::ReadOnly`] if it is a replica. What it does not say is taken for
+/// good.
+///
+/// ```
+/// use leasehold::{protocol::check_server, ErrorKind};
+///
+/// let error = check_server("redis_version:6.2.14\r\n").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Unsupported);
+/// ```
+pub fn check_server(info: &str) -> Result<(), Error> {
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
+    };
+    if let Some(version) = field("redis_version") {
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major < OLDEST) {
+            let version: String = version.chars().take(40).collect();
+            let message = format!("the server is of version {version:?}; {OLDEST}.0 is needed");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    if field("role") == Some("slave") {
+        let message = "the server is a read-only replica; connect to the primary";
+        return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    Ok(())
 }
 
 /// A hostile or broken server does not get to fill logs, or to write lines of its own there.
@@ -107,5 +143,21 @@ mod tests {
     #[test]
     fn long_texts_are_cut() {
         assert!(server_error(&"x".repeat(10_000), None).to_string().len() < 400);
+    }
+
+    #[test]
+    fn old_servers_and_replicas_are_refused() {
+        let check = |info: &str| check_server(info).map_err(|error| error.kind());
+        assert_eq!(check("redis_version:7.0.15\r\nrole:master\r\n"), Ok(()));
+        assert_eq!(check("redis_version:10.1\r\n"), Ok(()));
+        assert_eq!(check("nothing of use"), Ok(()));
+        assert_eq!(
+            check("redis_version:6.2.14\r\n"),
+            Err(ErrorKind::Unsupported)
+        );
+        assert_eq!(
+            check("role:slave\r\nmaster_host:x\r\n"),
+            Err(ErrorKind::ReadOnly)
+        );
     }
 }

@@ -11,40 +11,21 @@ use crate::error::ErrorKind;
 use crate::token::FencingToken;
 
 /// Locks the row until the transaction ends, whatever is in it.
-const TAKE: &str = "INSERT INTO leasehold_fence (resource, token) VALUES (?, ?) \
-     ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)";
+const TAKE: &str = include_str!("mysql/take.sql");
 
 /// A locking read sees what was committed last, whatever the isolation level.
-const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = ? LIMIT 2 FOR UPDATE";
+const HIGHEST: &str = include_str!("mysql/highest.sql");
 
 /// Bytes, since most collations here take different names for the same.
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS leasehold_fence \
-     (resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB";
+const CREATE: &str = include_str!("mysql/create.sql");
 
-const MIGRATE: &str = "ALTER TABLE leasehold_fence MODIFY resource VARBINARY(512) NOT NULL, \
-     MODIFY token BIGINT NOT NULL, ENGINE=InnoDB";
+const MIGRATE: &str = include_str!("mysql/migrate.sql");
 
-const INSPECT: &str = "SELECT CONVERT(LOWER(t.table_type) USING utf8mb4) AS kind, \
-     CONVERT(LOWER(t.engine) USING utf8mb4) AS engine, \
-     CONVERT(LOWER(r.data_type) USING utf8mb4) AS resource, \
-     CONVERT(LOWER(r.character_set_name) USING utf8mb4) AS encoding, \
-     CAST(r.character_octet_length AS SIGNED) AS length, \
-     CONVERT(LOWER(k.data_type) USING utf8mb4) AS token, \
-     COALESCE(k.column_type LIKE '%unsigned%' OR r.is_nullable = 'YES' \
-     OR k.is_nullable = 'YES', 0) > 0 AS inexact, \
-     EXISTS (SELECT 1 FROM information_schema.statistics s \
-     WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name \
-     AND s.non_unique = 0 GROUP BY s.index_name \
-     HAVING COUNT(*) = 1 AND MAX(s.column_name) = 'resource' AND MAX(s.sub_part) IS NULL) > 0 \
-     AS is_key \
-     FROM information_schema.tables t \
-     LEFT JOIN information_schema.columns r ON r.table_schema = t.table_schema \
-     AND r.table_name = t.table_name AND r.column_name = 'resource' \
-     LEFT JOIN information_schema.columns k ON k.table_schema = t.table_schema \
-     AND k.table_name = t.table_name AND k.column_name = 'token' \
-     WHERE t.table_schema = DATABASE() AND t.table_name = 'leasehold_fence'";
+const INSPECT: &str = include_str!("mysql/inspect.sql");
 
-const HOLD: &str = "SELECT 1 FROM leasehold_fence LIMIT 0";
+const HOLD: &str = include_str!("mysql/hold.sql");
+
+const TOO_LONG: &str = include_str!("mysql/too_long.sql");
 
 const NO_TABLE: u16 = 1146;
 
@@ -151,9 +132,7 @@ impl Sealed for MySql {
         let shape = Columns::read(&row)?.shape();
         if matches!(shape, Shape::Older(_)) {
             // A server that is not strict would cut them.
-            let longer = "SELECT EXISTS (SELECT 1 FROM leasehold_fence \
-                 WHERE OCTET_LENGTH(resource) > 512) > 0";
-            if sqlx::query_scalar(longer).fetch_one(connection).await? {
+            if sqlx::query_scalar(TOO_LONG).fetch_one(connection).await? {
                 return Ok(Shape::alien("it has resources of more than 512 bytes"));
             }
         }

@@ -12,34 +12,18 @@ use crate::token::FencingToken;
 
 /// Keeps two programs that create or migrate the table at once apart: even `IF NOT EXISTS` fails
 /// in such a race. The number is "leasehld" in ASCII.
-const CREATE_LOCK: &str = "SELECT pg_advisory_xact_lock(7810759404914732132)";
+const CREATE_LOCK: &str = include_str!("postgres/lock.sql");
 
-const TAKE: &str = "INSERT INTO leasehold_fence AS fence (resource, token) VALUES ($1, $2) \
-     ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token \
-     WHERE fence.token <= EXCLUDED.token RETURNING token";
+const TAKE: &str = include_str!("postgres/take.sql");
 
 /// The row is locked, even though nothing was written to it.
-const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = $1";
+const HIGHEST: &str = include_str!("postgres/highest.sql");
 
-const CREATE: &str = "CREATE TABLE leasehold_fence \
-     (resource TEXT COLLATE \"C\" PRIMARY KEY, token BIGINT NOT NULL)";
+const CREATE: &str = include_str!("postgres/create.sql");
 
-const MIGRATE: &str = "ALTER TABLE leasehold_fence \
-     ALTER COLUMN resource TYPE TEXT COLLATE \"C\", ALTER COLUMN resource SET NOT NULL, \
-     ALTER COLUMN token TYPE BIGINT, ALTER COLUMN token SET NOT NULL";
+const MIGRATE: &str = include_str!("postgres/migrate.sql");
 
-const INSPECT: &str = "SELECT c.relkind = 'r' AND c.relpersistence = 'p' AS permanent, \
-     format_type(r.atttypid, NULL) AS resource, format_type(t.atttypid, NULL) AS token, \
-     coalesce(r.atttypmod = -1 AND r.attnotnull AND t.attnotnull AND l.collname = 'C', false) \
-     AS exact, \
-     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique \
-     AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indnkeyatts = 1 \
-     AND i.indkey[0] = r.attnum) AS is_key \
-     FROM pg_class c \
-     LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'resource' \
-     LEFT JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'token' \
-     LEFT JOIN pg_collation l ON l.oid = r.attcollation \
-     WHERE c.oid = to_regclass('leasehold_fence')";
+const INSPECT: &str = include_str!("postgres/inspect.sql");
 
 struct Columns {
     permanent: bool,

@@ -10,23 +10,13 @@ use super::shape::Shape;
 use crate::error::ErrorKind;
 use crate::token::FencingToken;
 
-const TAKE: &str = "INSERT INTO leasehold_fence (resource, token) VALUES (?1, ?2) \
-     ON CONFLICT (resource) DO UPDATE SET token = excluded.token \
-     WHERE leasehold_fence.token <= excluded.token RETURNING token";
+const TAKE: &str = include_str!("sqlite/take.sql");
 
-const HIGHEST: &str = "SELECT token FROM leasehold_fence WHERE resource = ?1";
+const HIGHEST: &str = include_str!("sqlite/highest.sql");
 
-const CREATE: &str = "CREATE TABLE leasehold_fence \
-     (resource TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID";
+const CREATE: &str = include_str!("sqlite/create.sql");
 
-const INSPECT: &str = "SELECT m.type = 'table' AS is_table, \
-     (SELECT upper(type) FROM pragma_table_info(m.name) WHERE name = 'resource') AS resource, \
-     (SELECT upper(type) FROM pragma_table_info(m.name) WHERE name = 'token') AS token, \
-     EXISTS (SELECT 1 FROM pragma_index_list(m.name) AS l \
-     WHERE l.\"unique\" AND NOT l.partial \
-     AND (SELECT group_concat(x.name || ' ' || x.coll) FROM pragma_index_xinfo(l.name) AS x \
-     WHERE x.\"key\") = 'resource BINARY') AS is_key \
-     FROM sqlite_schema AS m WHERE m.name = 'leasehold_fence'";
+const INSPECT: &str = include_str!("sqlite/inspect.sql");
 
 struct Columns {
     is_table: bool,

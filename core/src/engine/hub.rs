@@ -1,29 +1,63 @@
 //! Hands events to readers, each at its own pace and with bounded memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use super::LockId;
-use crate::engine::Engine;
+use super::{Engine, LockId};
 use crate::event::LeaseEvent;
 use crate::time::Timestamp;
 
 /// How many events one reader may leave unread, besides the state that it was told.
-pub(super) const CAPACITY: usize = 1_024;
+const CAPACITY: usize = 1_024;
 
-/// One stream of events.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct ReaderId(pub(crate) u64);
+/// One stream of events. The host chooses it, and never again for another one.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReaderId(pub u64);
 
-#[derive(Default)]
-pub(super) struct Hub {
-    readers: BTreeMap<ReaderId, Reader>,
+/// The readers of events, each with a bounded queue. `W` is what the host wakes a reader with.
+///
+/// A new reader first sees the current state. `Renewed`s of a lock that were not read yet merge
+/// into the newest. A reader that leaves 1,024 events unread gets `Lagged` in their stead, and then
+/// the state; a `Lost` is the last to be given up.
+///
+/// ```
+/// use std::task::Poll;
+/// use leasehold::engine::{Engine, Hub, LockId, Output, ReaderId, Settings};
+/// use leasehold::protocol::ClientId;
+/// use leasehold::time::Timestamp;
+/// use leasehold::{FencingToken, LeaseEvent, Name};
+///
+/// let (engine, now) = (Engine::new(Settings::new(ClientId(1))), Timestamp::from_nanos(0));
+/// let mut hub = Hub::<&str>::default();
+/// let (reader, lock) = (ReaderId(1), LockId(1));
+/// hub.subscribe(reader, Some(lock), &engine, now);
+/// assert!(hub.poll(reader, &engine, now, &mut Some("wake me")).is_pending());
+/// let event = LeaseEvent::Released { name: Name::new("n")?, token: FencingToken::new(1)? };
+/// assert_eq!(hub.publish(lock, &event), ["wake me"]);
+/// assert_eq!(hub.poll(reader, &engine, now, &mut None), Poll::Ready(Some(event)));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Hub<W> {
+    readers: BTreeMap<ReaderId, Reader<W>>,
     of_lock: BTreeMap<LockId, Vec<ReaderId>>,
     of_all: Vec<ReaderId>,
     ended: bool,
 }
 
-struct Reader {
+impl<W> Default for Hub<W> {
+    fn default() -> Self {
+        Self {
+            readers: BTreeMap::new(),
+            of_lock: BTreeMap::new(),
+            of_all: Vec::new(),
+            ended: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Reader<W> {
     scope: Option<LockId>,
     queue: VecDeque<(LockId, LeaseEvent)>,
     /// The place of the queue's first event among all that were ever queued.
@@ -34,11 +68,12 @@ struct Reader {
     /// How long the queue may get.
     limit: usize,
     ended: bool,
-    waker: Option<Waker>,
+    waker: Option<W>,
 }
 
-impl Hub {
-    pub(super) fn subscribe(
+impl<W> Hub<W> {
+    /// A new reader of the events of one lock, or of all.
+    pub fn subscribe(
         &mut self,
         id: ReaderId,
         scope: Option<LockId>,
@@ -63,8 +98,8 @@ impl Hub {
         self.readers.insert(id, reader);
     }
 
-    /// Returns the reader's waker: dropping it may run the program's code.
-    pub(super) fn unsubscribe(&mut self, id: ReaderId) -> Option<Waker> {
+    /// Forgets a reader. Returns its waker: dropping it may run the program's code.
+    pub fn unsubscribe(&mut self, id: ReaderId) -> Option<W> {
         let reader = self.readers.remove(&id)?;
         self.of_all.retain(|other| *other != id);
         if let Some(lock) = reader.scope
@@ -79,7 +114,7 @@ impl Hub {
     }
 
     /// Queues an event for everyone whom it concerns; returns who is to be woken.
-    pub(super) fn publish(&mut self, lock: LockId, event: &LeaseEvent) -> Vec<Waker> {
+    pub fn publish(&mut self, lock: LockId, event: &LeaseEvent) -> Vec<W> {
         let of_lock = self.of_lock.get(&lock).into_iter().flatten();
         let mut wakers = Vec::new();
         for id in of_lock.chain(&self.of_all) {
@@ -92,7 +127,7 @@ impl Hub {
     }
 
     /// No event of this lock will follow.
-    pub(super) fn end(&mut self, lock: LockId) -> Vec<Waker> {
+    pub fn end(&mut self, lock: LockId) -> Vec<W> {
         let mut wakers = Vec::new();
         for id in self.of_lock.get(&lock).into_iter().flatten() {
             wakers.extend(self.readers.get_mut(id).and_then(Reader::end));
@@ -101,19 +136,19 @@ impl Hub {
     }
 
     /// No event at all will follow.
-    pub(super) fn end_all(&mut self) -> Vec<Waker> {
+    pub fn end_all(&mut self) -> Vec<W> {
         self.ended = true;
         self.readers.values_mut().filter_map(Reader::end).collect()
     }
 
     /// The reader's next event, `None` at its end. If there is none yet, `waker` changes places
     /// with the one that was kept before.
-    pub(super) fn poll(
+    pub fn poll(
         &mut self,
         id: ReaderId,
         engine: &Engine,
         now: Timestamp,
-        waker: &mut Option<Waker>,
+        waker: &mut Option<W>,
     ) -> Poll<Option<LeaseEvent>> {
         let Some(reader) = self.readers.get_mut(&id) else {
             return Poll::Ready(None);
@@ -129,8 +164,8 @@ impl Hub {
     }
 }
 
-impl Reader {
-    fn end(&mut self) -> Option<Waker> {
+impl<W> Reader<W> {
+    fn end(&mut self) -> Option<W> {
         self.ended = true;
         self.waker.take()
     }
@@ -218,7 +253,7 @@ mod tests {
     const LOCK: LockId = LockId(1);
     const READER: ReaderId = ReaderId(9);
 
-    struct Reading(Hub, Engine);
+    struct Reading(Hub<()>, Engine);
 
     impl Reading {
         fn new(scope: Option<LockId>) -> Self {

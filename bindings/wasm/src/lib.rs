@@ -1,0 +1,64 @@
+//! The lock engine for JavaScript: the core's state machine and its store in memory behind a small
+//! synchronous surface. It knows nothing of the protocol that the core does not.
+//!
+//! Numbers, strings and flat arrays cross the border. Times are milliseconds of the host's
+//! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,
+//! `{"code","message"}` in JSON; anything else that is thrown is a defect, after which the whole
+//! instance is of no use any more.
+//!
+//! The host's contract is the core's: feed an input, drain [`Engine::poll`], do what it says, and
+//! come back at [`Engine::wake_at`].
+
+mod engine;
+mod memory;
+mod text;
+
+pub use engine::Engine;
+pub use memory::MemoryStore;
+
+use leasehold::{Error, protocol};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// Of errors: a string that is thrown.
+type Thrown = String;
+
+/// Called by the glue once: a panic then throws its message, and not a bare `unreachable`.
+#[wasm_bindgen(start)]
+pub fn start() {
+    #[cfg(target_family = "wasm")]
+    std::panic::set_hook(Box::new(|panic| {
+        wasm_bindgen::throw_str(&panic.to_string());
+    }));
+}
+
+/// The Lua script that executes a batch.
+#[wasm_bindgen]
+pub fn script() -> String {
+    protocol::SCRIPT.to_owned()
+}
+
+/// Its SHA-1 in hexadecimal, for `EVALSHA`.
+#[wasm_bindgen(js_name = scriptSha)]
+pub fn script_sha() -> String {
+    sha1_smol::Sha1::from(protocol::SCRIPT).digest().to_string()
+}
+
+/// What a server's refusal means, as an error in JSON.
+#[wasm_bindgen(js_name = serverError)]
+pub fn server_error(text: &str) -> String {
+    thrown(&protocol::server_error(text, None))
+}
+
+/// Throws if a server cannot keep locks, by what its `INFO` says.
+#[wasm_bindgen(js_name = checkServer)]
+pub fn check_server(info: &str) -> Result<(), Thrown> {
+    protocol::check_server(info).map_err(|error| thrown(&error))
+}
+
+fn thrown(error: &Error) -> Thrown {
+    json(error)
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("these values have string keys and finite numbers only")
+}

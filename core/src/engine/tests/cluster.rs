@@ -1,0 +1,40 @@
+//! A cluster: servers that each have some of the keys, and a clock of their own.
+
+use super::host::{Host, LOCK, ms};
+use crate::engine::{Input, LockId, Wait};
+
+const OTHER: LockId = LockId(2);
+
+/// Catches a batch whose keys are on two servers: it would be refused as a whole.
+#[test]
+fn operations_leave_one_by_one() {
+    for clustered in [true, false] {
+        let mut host = Host::new();
+        host.engine.settings.clustered = clustered;
+        host.hold(LOCK);
+        host.hold(OTHER);
+        host.forget();
+        // Everything is asked again at once after a reconnect.
+        host.input(Input::Connected);
+        host.advance(ms(100));
+        let most = host.log.iter().map(|sent| sent.batch.len()).max();
+        assert_eq!(most, Some(if clustered { 1 } else { 2 }));
+    }
+}
+
+/// Catches a deadline that is told by another server's clock.
+#[test]
+fn a_lock_that_was_handed_over_is_asked_for_again() {
+    for clustered in [true, false] {
+        let mut host = Host::new();
+        host.engine.settings.clustered = clustered;
+        host.stranger_acquires(LOCK, ms(60_000));
+        host.acquire(LOCK, Wait::Forever);
+        host.forget();
+        host.stranger_releases(LOCK);
+        host.advance(ms(50));
+        let asked = usize::from(clustered);
+        assert_eq!(host.count("acquire"), asked);
+        assert!(host.is_held(LOCK));
+    }
+}

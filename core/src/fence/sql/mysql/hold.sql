@@ -1,0 +1,1 @@
+SELECT 1 FROM leasehold_fence LIMIT 0

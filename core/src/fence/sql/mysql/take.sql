@@ -1,0 +1,2 @@
+INSERT INTO leasehold_fence (resource, token) VALUES (?, ?)
+ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)

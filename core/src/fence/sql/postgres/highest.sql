@@ -1,0 +1,1 @@
+SELECT token FROM leasehold_fence WHERE resource = $1

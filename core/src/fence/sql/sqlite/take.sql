@@ -1,0 +1,3 @@
+INSERT INTO leasehold_fence (resource, token) VALUES (?, ?)
+ON CONFLICT (resource) DO UPDATE SET token = excluded.token
+WHERE leasehold_fence.token <= excluded.token RETURNING token
