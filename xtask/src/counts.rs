@@ -1,9 +1,9 @@
-//! How many tests ran: read from what `cargo test` prints.
+//! How many tests ran: read from what `cargo test` and `node --test` print.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Tests that passed, failed and were skipped (`#[ignore]`).
+/// Tests that passed, failed and were skipped (`#[ignore]`, `{ skip: true }`).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -12,8 +12,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Reads the line with which a test binary ends; any other line is `None`.
+    /// Reads a line with which tests end; any other line is `None`.
     pub(crate) fn parse(line: &str) -> Option<Self> {
+        Self::parse_cargo(line).or_else(|| Self::parse_node(line))
+    }
+
+    /// Of a test binary: all counts are in one line.
+    fn parse_cargo(line: &str) -> Option<Self> {
         let (_, result) = line.split_once("test result: ")?;
         let (_, counts) = result.split_once(". ")?;
         let count = |word: &str| {
@@ -26,6 +31,21 @@ impl Counts {
             failed: count("failed")?,
             skipped: count("ignored")?,
         })
+    }
+
+    /// Of Node's reporter `spec`: each count has a line of its own, `ℹ pass 3`.
+    fn parse_node(line: &str) -> Option<Self> {
+        let (what, count) = line.trim_end().strip_prefix("ℹ ")?.split_once(' ')?;
+        let count = count.parse().ok()?;
+        let mut counts = Self::default();
+        match what {
+            "pass" => counts.passed = count,
+            // Cancelled: it did not end in time, or what it stood in failed.
+            "fail" | "cancelled" => counts.failed = count,
+            "skipped" | "todo" => counts.skipped = count,
+            _ => return None,
+        }
+        Some(counts)
     }
 
     /// How many tests really ran.
@@ -94,6 +114,28 @@ mod tests {
             "test result: ok",
             "3 passed",
         ] {
+            assert_eq!(Counts::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn adds_up_the_lines_of_nodes_reporter() {
+        let printed = "▶ a suite\n  ✔ works (1.2ms)\nℹ tests 9\nℹ suites 1\nℹ pass 3\nℹ fail 1\n\
+                       ℹ cancelled 2\nℹ skipped 2\nℹ todo 1\nℹ duration_ms 45.6\n";
+        let mut sum = Counts::default();
+        printed
+            .lines()
+            .filter_map(Counts::parse)
+            .for_each(|more| sum += more);
+        assert_eq!(
+            sum,
+            Counts {
+                passed: 3,
+                failed: 3,
+                skipped: 3
+            }
+        );
+        for line in ["ℹ pass", "ℹ pass many", "  ℹ pass 1", "pass 1"] {
             assert_eq!(Counts::parse(line), None, "{line:?}");
         }
     }

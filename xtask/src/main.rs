@@ -3,6 +3,9 @@
 mod audit;
 mod bench;
 mod counts;
+mod glue;
+mod npm;
+mod package;
 mod run;
 mod setup;
 mod steps;
@@ -36,6 +39,10 @@ enum Task {
     /// Needs cargo-deny: `cargo install --locked cargo-deny`. Only the advisories need the
     /// network. If their database cannot be fetched that is said, and is no failure.
     Audit,
+    /// Make the npm package: target/npm/leasehold-<version>.tgz.
+    ///
+    /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
+    Package,
     /// Measure what the lock costs, on a server of its own, in release mode.
     Bench(bench::Options),
 }
@@ -44,6 +51,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
         Task::Audit => audit::main(),
+        Task::Package => package::main(),
         Task::Bench(options) => bench::main(&options),
     };
     match result {

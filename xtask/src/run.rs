@@ -16,12 +16,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Lines read ahead of the one that is being shown.
 const LINES_AHEAD: usize = 256;
 
-/// A command, run in the root of the repository.
+/// A command, run in the root of the repository or a folder of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cmd<'a> {
     pub(crate) env: &'a [(&'a str, &'a str)],
     pub(crate) program: &'a str,
     pub(crate) args: &'a [&'a str],
+    /// Seen from the root; empty for the root itself.
+    folder: &'a str,
 }
 
 impl<'a> Cmd<'a> {
@@ -30,6 +32,7 @@ impl<'a> Cmd<'a> {
             env: &[],
             program,
             args,
+            folder: "",
         }
     }
 
@@ -39,6 +42,10 @@ impl<'a> Cmd<'a> {
 
     pub(crate) const fn with_env(self, env: &'a [(&'a str, &'a str)]) -> Self {
         Self { env, ..self }
+    }
+
+    pub(crate) const fn at(self, folder: &'a str) -> Self {
+        Self { folder, ..self }
     }
 
     /// Runs it on this terminal.
@@ -103,13 +110,16 @@ impl<'a> Cmd<'a> {
         command
             .args(self.args)
             .envs(self.env.iter().copied())
-            .current_dir(root());
+            .current_dir(root().join(self.folder));
         command
     }
 }
 
 impl fmt::Display for Cmd<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.folder.is_empty() {
+            write!(f, "cd {} && ", quoted(self.folder))?;
+        }
         for (name, value) in self.env {
             write!(f, "{name}={} ", quoted(value))?;
         }
@@ -121,13 +131,19 @@ impl fmt::Display for Cmd<'_> {
 }
 
 /// The root of the repository.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     // `cargo run` sets the variable; the other is for a binary that is started by hand.
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask
         .parent()
         .map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+/// The folder that cargo builds in.
+pub(crate) fn target() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root().join(chosen)
 }
 
 fn quoted(word: &str) -> String {

@@ -8,6 +8,8 @@ use crate::run::Cmd;
 
 /// The oldest Redis that has all that the scripts use.
 const OLDEST_REDIS: Version = Version { major: 7, minor: 0 };
+/// The oldest version of Node that is supported by its makers.
+const OLDEST_NODE: u32 = 20;
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
@@ -26,6 +28,9 @@ pub(crate) enum Need {
     Rustfmt,
     Clippy,
     Wasm,
+    /// With npm.
+    Node,
+    Chromium,
 }
 
 impl Need {
@@ -34,11 +39,13 @@ impl Need {
         match self {
             Self::Redis => redis(),
             Self::Postgres => package("postgresql", postgres_version),
-            Self::MariaDb => package("mariadb-server", mariadb_version),
+            Self::MariaDb => package("mariadb-server", || printed_version("mariadbd")),
             Self::Venv => package("python3-venv", venv_version),
             Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),
+            Self::Node => node(),
+            Self::Chromium => package("chromium", || printed_version("chromium")),
         }
     }
 }
@@ -93,8 +100,8 @@ fn postgres_version() -> Option<String> {
     printed.map(|printed| printed.trim().to_owned())
 }
 
-fn mariadb_version() -> Option<String> {
-    let printed = Cmd::new("mariadbd", &["--version"]).probe();
+fn printed_version(program: &str) -> Option<String> {
+    let printed = Cmd::new(program, &["--version"]).probe();
     printed.map(|printed| printed.trim().to_owned())
 }
 
@@ -157,6 +164,31 @@ fn component(name: &str, version: Cmd<'_>) -> Result<String> {
     Ok(found.trim().to_owned())
 }
 
+/// Not installed from Debian: what it has may be too old, and a version manager knows better.
+fn node() -> Result<String> {
+    let advice = format!(
+        "install Node {OLDEST_NODE} or newer, with npm, from https://nodejs.org or a version manager"
+    );
+    let node = Cmd::new("node", &["--version"]).probe();
+    let node = node.with_context(|| format!("node is missing; {advice}"))?;
+    let version = parse_node_version(&node)
+        .with_context(|| format!("`node --version` printed no version: {node:?}"))?;
+    ensure!(
+        version >= OLDEST_NODE,
+        "node {} is too old; {advice}",
+        node.trim()
+    );
+    let npm = Cmd::new("npm", &["--version"]).probe();
+    let npm = npm.with_context(|| format!("npm is missing; {advice}"))?;
+    Ok(format!("node {} with npm {}", node.trim(), npm.trim()))
+}
+
+/// The major version in `v20.20.2`.
+fn parse_node_version(printed: &str) -> Option<u32> {
+    let (major, _) = printed.trim().strip_prefix('v')?.split_once('.')?;
+    major.parse().ok()
+}
+
 fn wasm_target() -> Result<String> {
     let there = Ok(format!("standard library for {WASM_TARGET}"));
     if has_wasm_std() {
@@ -200,7 +232,7 @@ fn has_core(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{OLDEST_REDIS, Version, parse_redis_version};
+    use super::{OLDEST_REDIS, Version, parse_node_version, parse_redis_version};
 
     #[test]
     fn reads_the_version_of_a_server() {
@@ -220,6 +252,14 @@ mod tests {
     fn what_is_no_version_is_none() {
         for printed in ["", "Redis server", "v=", "v=7", "v=seven.0", "redis 7.0.15"] {
             assert_eq!(parse_redis_version(printed), None, "{printed:?}");
+        }
+    }
+
+    #[test]
+    fn reads_the_version_of_node() {
+        assert_eq!(parse_node_version("v20.20.2\n"), Some(20));
+        for printed in ["", "20.20.2", "v", "v20", "vx.1"] {
+            assert_eq!(parse_node_version(printed), None, "{printed:?}");
         }
     }
 

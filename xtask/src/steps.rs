@@ -1,5 +1,6 @@
 //! The steps of `cargo xtask test`.
 
+use crate::npm;
 use crate::run::Cmd;
 use crate::setup::Need;
 
@@ -21,6 +22,28 @@ macro_rules! example {
             what: "the example program ends well",
             cmd: Cmd::cargo(&["run", "-p", $package, "--example", $name, "--locked" $(, $arg)*]),
             needs: &[$($need),*],
+            tests: false,
+        }
+    };
+}
+
+/// The step that compiles the core with one of its features and no other.
+macro_rules! feature {
+    ($step:literal, $feature:literal) => {
+        Step {
+            name: $step,
+            what: "the feature compiles without the others",
+            cmd: Cmd::cargo(&[
+                "check",
+                "-p",
+                "leasehold",
+                "--no-default-features",
+                "--features",
+                $feature,
+                "--all-targets",
+                "--locked",
+            ]),
+            needs: &[],
             tests: false,
         }
     };
@@ -81,6 +104,11 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Wasm],
         tests: false,
     },
+    feature!("feature-sqlite", "sqlite"),
+    feature!("feature-postgres", "postgres"),
+    feature!("feature-mysql", "mysql"),
+    feature!("feature-object-store", "object-store"),
+    feature!("feature-http", "http"),
     Step {
         name: "test",
         what: "unit, integration, differential and simulation tests",
@@ -109,6 +137,34 @@ pub(crate) const STEPS: &[Step] = &[
             .with_env(&[("RUSTDOCFLAGS", "-D warnings")]),
         needs: &[],
         tests: false,
+    },
+    Step {
+        name: "package",
+        what: "the npm package can be made, and is small",
+        cmd: Cmd::cargo(&["xtask", "package"]),
+        needs: &[Need::Wasm, Need::Node],
+        tests: false,
+    },
+    Step {
+        name: "node-types",
+        what: "the TypeScript has no errors",
+        cmd: Cmd::new("npm", &["run", "--silent", "check"]).at(npm::FOLDER),
+        needs: &[Need::Node],
+        tests: false,
+    },
+    Step {
+        name: "node",
+        what: "the tests of the npm package",
+        cmd: Cmd::new("node", &["test/run.mjs"]).at(npm::FOLDER),
+        needs: &[Need::Node, Need::Redis, Need::Postgres, Need::MariaDb],
+        tests: true,
+    },
+    Step {
+        name: "node-package",
+        what: "the packed npm package, installed elsewhere, in every runtime",
+        cmd: Cmd::new("node", &["test/run.mjs", "package"]).at(npm::FOLDER),
+        needs: &[Need::Node, Need::Chromium],
+        tests: true,
     },
     example!("leasehold-examples", "oversell", needs []),
     example!("leasehold-examples", "five_callers", needs []),

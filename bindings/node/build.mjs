@@ -1,0 +1,71 @@
+// Makes dist/ of src/: what is in the package. `cargo xtask package` runs it, after it has made
+// src/generated/ of the Rust crate leasehold-wasm.
+import { cp, readFile, rm, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { rollup } from "rollup";
+import { dts } from "rollup-plugin-dts";
+
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+
+/** Never a part of a bundle: programs that have not got them must build all the same. */
+const EXTERNAL = ["ioredis", "redis", "node:*"];
+const WASM = "src/generated/leasehold.wasm";
+
+/** Takes the module from src/module/<source>.ts, and errors from one file for all entries. */
+const resolve = (source, extension) => ({
+  name: "leasehold",
+  setup({ onResolve }) {
+    onResolve({ filter: /\/module\/source\.js$/ }, () => ({
+      path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
+    }));
+    onResolve({ filter: /^wasm:base64$/ }, () => ({ path: fileURLToPath(new URL(WASM, import.meta.url)) }));
+    onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
+    // Else `instanceof LeaseholdError` would be false for an error of another entry.
+    onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
+  },
+});
+
+const bundle = (entries, source, extension) =>
+  build({
+    entryPoints: entries,
+    outdir: "dist",
+    outExtension: { ".js": extension },
+    bundle: true,
+    format: extension === ".cjs" ? "cjs" : "esm",
+    // `node` only names the exports of CommonJS in a way that Node's `import` can read.
+    platform: extension === ".cjs" ? "node" : "neutral",
+    target: "es2022",
+    charset: "utf8",
+    external: EXTERNAL,
+    loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
+    plugins: [resolve(source, extension)],
+    logLevel: "warning",
+  });
+
+/** Types in one file for each entry, and once more for CommonJS. */
+async function types(entries) {
+  const bundled = await rollup({ input: entries, plugins: [dts({ tsconfig: "tsconfig.json" })] });
+  const { output } = await bundled.write({ dir: "dist", entryFileNames: "[name].d.ts", chunkFileNames: "[name].d.ts" });
+  await bundled.close();
+  const names = output.map((file) => file.fileName);
+  await writeFile("dist/slim.d.ts", 'export * from "./index.js";\n');
+  for (const name of [...names, "slim.d.ts"]) {
+    const text = await readFile(`dist/${name}`, "utf8");
+    const cts = text.replace(/(from\s+["']\.\/[^"']+)\.js(["'])/g, "$1.cjs$2");
+    await writeFile(`dist/${name.replace(/\.d\.ts$/, ".d.cts")}`, cts);
+  }
+}
+
+await rm("dist", { recursive: true, force: true });
+await Promise.all([
+  ...[".js", ".cjs"].flatMap((extension) => [
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }, "inline", extension),
+    bundle({ slim: "src/index.ts" }, "slim", extension),
+  ]),
+  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js"),
+  types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }),
+]);
+await cp(WASM, "dist/leasehold.wasm");
+// npm packs no file from outside of the folder.
+for (const license of ["LICENSE-MIT", "LICENSE-APACHE"]) await cp(`../../${license}`, license);

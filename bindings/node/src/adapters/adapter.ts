@@ -1,0 +1,60 @@
+/**
+ * What the host needs of a Redis client. An adapter makes one of these of each kind of client; it
+ * knows nothing of locks.
+ */
+export interface Adapter {
+  /** What the client is called in messages, such as `ioredis`. */
+  readonly client: string;
+  /** Whether it is of a cluster: keys on several nodes, each with a clock of its own. */
+  readonly clustered: boolean;
+  /** What must not be shown: passwords that a server may echo. */
+  readonly secrets: readonly string[];
+  /**
+   * Runs a script by its hash. Rejects with the client's own error; one whose message begins with
+   * `NOSCRIPT` if the server has not got the script. Absent if the client cannot.
+   */
+  evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
+  /** Runs a script by its text. */
+  eval(script: string, keys: string[], args: string[]): Promise<unknown>;
+  /** The server's `INFO` of a section; absent if it cannot be asked. */
+  info?(section: "server" | "replication"): Promise<string>;
+  /**
+   * Tells of the connection from now on, until the returned function is called. If it is up
+   * already, that is told before this returns; a client that has no connection (HTTP, or an object
+   * with `eval` alone) is always up. It also starts a client that connects lazily.
+   */
+  watch(link: Link): () => void;
+  /**
+   * Hears one channel, on a connection that may subscribe, until the returned function is called;
+   * tries again by itself for as long as it takes, with growing pauses. Absent if the client has no
+   * subscriptions.
+   */
+  listen?(channel: string, hearing: Hearing): () => void;
+  /**
+   * Several commands in a row had no answer: the connection may be half-open. An adapter that made
+   * the connection itself checks it and replaces it; another one does nothing.
+   */
+  suspect?(): void;
+  /** Whether the connections that this adapter made are to keep the process alive. */
+  keepAlive?(alive: boolean): void;
+  /** Closes the connections that this adapter made, and no others. Never rejects. */
+  close(): Promise<void>;
+}
+
+/** To be told of the connection for commands. */
+export interface Link {
+  /** For the first time or again, perhaps to another server: what was sent before is lost. */
+  up(): void;
+  /** It broke, or could not be made; the client tries again by itself. May be told several times. */
+  down(error: unknown): void;
+}
+
+/** To be told what comes on a channel. */
+export interface Hearing {
+  /** From now on nothing is missed: the server has confirmed the subscription, for the first time or again. */
+  subscribed(): void;
+  /** The channel cannot be heard for now. */
+  unsubscribed(error: unknown): void;
+  /** A message on the channel. */
+  message(text: string): void;
+}

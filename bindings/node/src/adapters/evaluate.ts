@@ -1,0 +1,89 @@
+import { LeaseholdError } from "../errors.js";
+import type { Adapter } from "./adapter.js";
+import { type Ear, Listeners } from "./hear.js";
+import { nothing, texts } from "./shared.js";
+
+/**
+ * Anything that runs Lua scripts on a Redis server: what carries Leasehold over clients that it does
+ * not know.
+ *
+ * ```ts
+ * const evaluator: Evaluator = {
+ *   eval: (script, keys, args) => client.run("EVAL", script, keys.length, ...keys, ...args),
+ *   subscribe: async (channel, onMessage) => {
+ *     const subscription = await client.subscribe(channel, onMessage);
+ *     return () => subscription.end();
+ *   },
+ * };
+ * ```
+ */
+export interface Evaluator {
+  /** Runs the script by its text, and resolves to what it returned: a list of strings. */
+  eval(script: string, keys: string[], args: string[]): Promise<unknown>;
+  /**
+   * Runs the script by its hash. Rejects with an error whose message begins with `NOSCRIPT` if the
+   * server has not got it. Without this each call carries the script's text.
+   */
+  evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
+  /**
+   * Hears a channel, again after its connection was lost; returns what ends that. It is to return
+   * once the server has confirmed. Without this nothing is pushed: waiters ask again.
+   */
+  subscribe?(
+    channel: string,
+    onMessage: (message: string) => void,
+  ): Unsubscribe | Promise<Unsubscribe>;
+}
+
+/** Ends a subscription. */
+export type Unsubscribe = () => unknown;
+
+/** Whether it is an object that runs scripts. */
+export function isEvaluator(client: object): client is Evaluator {
+  return typeof (client as Partial<Evaluator>).eval === "function";
+}
+
+/** Makes an adapter of an object that the program gave. */
+export function evaluate(client: Evaluator): Adapter {
+  const optional = ["evalsha", "subscribe"] as const;
+  for (const method of optional) {
+    if (client[method] !== undefined && typeof client[method] !== "function") {
+      throw new LeaseholdError("config", `the store's ${method} is not a function`);
+    }
+  }
+  const listeners = new Listeners((channel, onMessage) => openEar(client, channel, onMessage));
+  return {
+    client: "the given object with eval",
+    clustered: false,
+    secrets: [],
+    ...(client.evalsha && {
+      evalsha: async (sha, keys, args) => texts(await client.evalsha?.(sha, keys, args)),
+    }),
+    eval: async (script, keys, args) => texts(await client.eval(script, keys, args)),
+    watch: (link) => {
+      link.up();
+      return nothing;
+    },
+    ...(client.subscribe && {
+      listen: (channel, hearing) => listeners.listen(channel, hearing),
+    }),
+    close: async () => listeners.close(),
+  };
+}
+
+function openEar(client: Evaluator, channel: string, onMessage: (text: string) => void): Ear {
+  const subscribe = async () => {
+    const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(String(message)));
+    if (typeof unsubscribe !== "function") {
+      throw new TypeError("the store's subscribe did not return a function that unsubscribes");
+    }
+    return unsubscribe;
+  };
+  const ready = subscribe();
+  return {
+    ready,
+    check: async () => {},
+    keepAlive: nothing,
+    close: () => void ready.then((unsubscribe) => unsubscribe()).catch(nothing),
+  };
+}

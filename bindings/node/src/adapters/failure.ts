@@ -1,0 +1,119 @@
+/** A server's refusal in its own words, or what went wrong on the way to it. */
+export type Failure =
+  | { readonly reply: string }
+  | { readonly code: "unavailable" | "timeout" | "overloaded" | "store"; readonly message: string };
+
+/**
+ * Tells a server's refusal from a client's own failure, for every client that there is an adapter
+ * for. No class can be imported to compare with, and bundlers rename classes, so names, properties
+ * and words decide.
+ */
+export function failure(error: unknown): Failure {
+  const { message, code, names } = described(error);
+  const inner = cause(error, names);
+  if (inner !== undefined) {
+    return failure(inner);
+  }
+  if (names.some((name) => REPLIES.has(name)) || (code === undefined && LIKE_A_REPLY.test(message))) {
+    return { reply: message.replace(/, command was: [^]*$/, "") };
+  }
+  if (names.includes("TimeoutError") || TIMED_OUT.test(message)) {
+    return { code: "timeout", message };
+  }
+  if (/queue is full/i.test(message)) {
+    return { code: "overloaded", message };
+  }
+  if (code !== undefined || names.some((name) => LINK_ERRORS.has(name)) || LINK_WORDS.test(message)) {
+    return { code: "unavailable", message };
+  }
+  return { code: "store", message };
+}
+
+/** ioredis; node-redis from 4 to 6; Upstash. */
+const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError", "UpstashError"]);
+
+/** `NOSCRIPT No matching script`, but neither `The client is closed` nor `ECONNREFUSED` alone. */
+const LIKE_A_REPLY = /^[A-Z][A-Z0-9]*[A-Z0-9_]+ \S/;
+
+/** ioredis, and `within` of the adapters. */
+const TIMED_OUT = /^Command timed out|within \d+ ms$/;
+
+const LINK_ERRORS = new Set([
+  "AbortError",
+  "InterruptError",
+  "MaxRetriesPerRequestError",
+  "ClusterAllFailedError",
+  "ClientClosedError",
+  "ClientOfflineError",
+  "ConnectionTimeoutError",
+  "DisconnectsClientError",
+  "MaxCommandRedirectionsError",
+  "ReconnectStrategyError",
+  "RootNodesUnavailableError",
+  "SocketClosedUnexpectedlyError",
+  "SocketTimeoutError",
+]);
+
+const LINK_WORDS = new RegExp(
+  [
+    "connection",
+    "disconnect",
+    "socket",
+    "sentinel",
+    "stream isn't writeable",
+    "client is (closed|offline)",
+    "cluster (isn't ready|is closed)",
+    "no node of the cluster",
+    "(all the root|startup) nodes",
+    "slots cache",
+    "too many cluster redirections",
+    "max retries per request",
+    "fetch failed",
+    "failed to fetch",
+    "network",
+    "exhausted all retries",
+    "was aborted",
+  ].join("|"),
+  "i",
+);
+
+interface Described {
+  readonly message: string;
+  /** Of the operating system or of Node, such as `ECONNREFUSED`. */
+  readonly code: string | undefined;
+  /** Of the error itself and of its classes. */
+  readonly names: readonly string[];
+}
+
+function described(error: unknown): Described {
+  if (typeof error !== "object" || error === null) {
+    return { message: String(error), code: undefined, names: [] };
+  }
+  const { message, code, name } = error as Record<"message" | "code" | "name", unknown>;
+  const names = new Set([String(name)]);
+  for (let is = Object.getPrototypeOf(error); is && is !== Object.prototype; is = Object.getPrototypeOf(is)) {
+    names.add(String(is.constructor?.name));
+  }
+  return {
+    message: String(message ?? "") || String(code ?? name ?? "an error without a message"),
+    code: typeof code === "string" ? code : undefined,
+    names: [...names],
+  };
+}
+
+/** What is behind an error that only says that something else went wrong. */
+function cause(error: unknown, names: readonly string[]): unknown {
+  const wraps = error as Record<"errors" | "cause" | "lastNodeError" | "socketError", unknown> | null;
+  if (names.includes("AggregateError") && Array.isArray(wraps?.errors)) {
+    return wraps.errors[0];
+  }
+  if (names.includes("ClusterAllFailedError")) {
+    return wraps?.lastNodeError;
+  }
+  if (names.includes("ReconnectStrategyError")) {
+    return wraps?.socketError;
+  }
+  // undici's `TypeError: fetch failed` says nothing else.
+  const failedFetch = names.includes("TypeError") && described(error).message === "fetch failed";
+  return failedFetch && wraps?.cause instanceof Error ? wraps.cause : undefined;
+}

@@ -1,0 +1,157 @@
+import type { Hearing } from "./adapter.js";
+import { failure } from "./failure.js";
+import { errorOf, grown, keepTimer, later, type Timer, within } from "./shared.js";
+
+/** A connection of ours that hears one channel, and is thrown away when it breaks. */
+export interface Ear {
+  /** Resolves once the server has confirmed the subscription. */
+  readonly ready: Promise<unknown>;
+  /** Asks the server for anything; resolves if it answers. */
+  check(): Promise<unknown>;
+  keepAlive(alive: boolean): void;
+  close(): void;
+}
+
+/** Connects anew; tells of messages, and of the connection's end. */
+export type OpenEar = (
+  channel: string,
+  onMessage: (text: string) => void,
+  onEnd: (error: unknown) => void,
+) => Ear;
+
+const OPEN_LIMIT = 10_000;
+/** How often the connection is asked whether it still hears anything, and how long that may take. */
+const CHECK = 10_000;
+const CHECK_LIMIT = 2_000;
+const FIRST_RETRY = 50;
+const SLOWEST_RETRY = 2_000;
+/** Waiting before the next try, if the server does not let us listen. */
+const FIRST_RETRY_IF_REFUSED = 500;
+const SLOWEST_RETRY_IF_REFUSED = 30_000;
+
+/** What an adapter listens with, and whether that is to keep the process alive. */
+export class Listeners {
+  readonly #open: OpenEar;
+  readonly #listeners = new Set<Listener>();
+  #alive = false;
+
+  constructor(open: OpenEar) {
+    this.#open = open;
+  }
+
+  listen(channel: string, hearing: Hearing): () => void {
+    const listener = new Listener(this.#open, channel, hearing, this.#alive);
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+      listener.stop();
+    };
+  }
+
+  keepAlive(alive: boolean): void {
+    this.#alive = alive;
+    for (const listener of this.#listeners) {
+      listener.keepAlive(alive);
+    }
+  }
+
+  close(): void {
+    for (const listener of this.#listeners) {
+      listener.stop();
+    }
+    this.#listeners.clear();
+  }
+}
+
+/**
+ * Hears one channel until it is stopped. A connection that breaks is replaced by a new one, and not
+ * left to the client to reconnect: each subscription is confirmed in the same way, and a cluster's
+ * next one may be of another node.
+ */
+class Listener {
+  readonly #open: OpenEar;
+  readonly #channel: string;
+  readonly #hearing: Hearing;
+  #alive: boolean;
+  #ear: Ear | undefined;
+  #timer: Timer | undefined;
+  #tries = 0;
+  #since = Number.POSITIVE_INFINITY;
+  #stopped = false;
+
+  constructor(open: OpenEar, channel: string, hearing: Hearing, alive: boolean) {
+    this.#open = open;
+    this.#channel = channel;
+    this.#hearing = hearing;
+    this.#alive = alive;
+    this.#start();
+  }
+
+  keepAlive(alive: boolean): void {
+    this.#alive = alive;
+    this.#ear?.keepAlive(alive);
+    keepTimer(this.#timer, alive);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#ear?.close();
+    this.#ear = undefined;
+  }
+
+  #start(): void {
+    const current = () => this.#ear === ear;
+    const onMessage = (text: string) => current() && this.#hearing.message(text);
+    const onEnd = (error: unknown) => current() && this.#broke(error);
+    const ear = this.#open(this.#channel, onMessage, onEnd);
+    this.#ear = ear;
+    ear.keepAlive(this.#alive);
+    const ready = within(OPEN_LIMIT, ear.ready, "the server confirmed no subscription");
+    ready.then(() => current() && this.#subscribed(), onEnd);
+  }
+
+  #subscribed(): void {
+    this.#since = performance.now();
+    this.#checkLater();
+    this.#hearing.subscribed();
+  }
+
+  #checkLater(): void {
+    this.#timer = later(CHECK, () => void this.#check(), this.#alive);
+  }
+
+  /** A half-open connection hears nothing, and says nothing of it. */
+  async #check(): Promise<void> {
+    const ear = this.#ear;
+    try {
+      await within(CHECK_LIMIT, ear?.check() ?? Promise.resolve(), "no answer came");
+      if (ear === this.#ear && !this.#stopped) {
+        this.#checkLater();
+      }
+    } catch (error) {
+      if (ear === this.#ear && !this.#stopped) {
+        this.#broke(error);
+      }
+    }
+  }
+
+  #broke(reason: unknown): void {
+    const error = errorOf(reason);
+    clearTimeout(this.#timer);
+    this.#ear?.close();
+    this.#ear = undefined;
+    // One that did not last is no reason to hurry.
+    if (performance.now() - this.#since > CHECK) {
+      this.#tries = 0;
+    }
+    this.#since = Number.POSITIVE_INFINITY;
+    const refused = "reply" in failure(error);
+    const pause = refused
+      ? grown(FIRST_RETRY_IF_REFUSED, this.#tries, SLOWEST_RETRY_IF_REFUSED)
+      : grown(FIRST_RETRY, this.#tries, SLOWEST_RETRY);
+    this.#tries += 1;
+    this.#timer = later(pause, () => this.#start(), this.#alive);
+    this.#hearing.unsubscribed(error);
+  }
+}

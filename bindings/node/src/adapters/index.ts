@@ -1,0 +1,61 @@
+import { LeaseholdError } from "../errors.js";
+import type { Adapter } from "./adapter.js";
+import { type Evaluator, evaluate, isEvaluator } from "./evaluate.js";
+import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";
+import { isNodeRedis, type NodeRedisClient, nodeRedis } from "./node-redis.js";
+import { isUpstash, type UpstashClient, upstash } from "./upstash.js";
+
+export type { Adapter, Hearing, Link } from "./adapter.js";
+export type { Evaluator, Unsubscribe } from "./evaluate.js";
+export { type Failure, failure } from "./failure.js";
+export type { IoredisClient } from "./ioredis.js";
+export type { NodeRedisClient } from "./node-redis.js";
+export type { UpstashClient } from "./upstash.js";
+
+/**
+ * What a locker can be made of: a client of ioredis (5 and 6), of node-redis (the package `redis`, 4
+ * to 6) or of `@upstash/redis`, or any object with {@link Evaluator | eval}. The shapes are given
+ * here, so that none of those packages has to be installed for the types.
+ */
+export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient | Evaluator;
+
+/**
+ * Makes an adapter of a client. What it is, is told by what it can do and not by its class, of which
+ * there may be several copies. Throws a `LeaseholdError` of code `config` if it is none.
+ */
+export function adapt(client: unknown): Adapter {
+  if (typeof client === "object" && client !== null) {
+    if (isUpstash(client)) {
+      return upstash(client);
+    }
+    if (isIoredis(client)) {
+      return ioredis(client);
+    }
+    if (isNodeRedis(client)) {
+      return nodeRedis(client);
+    }
+    if (isEvaluator(client)) {
+      return evaluate(client);
+    }
+  }
+  throw new LeaseholdError(
+    "config",
+    `${described(client)} is not a Redis client: a client of ioredis, node-redis (redis) or ` +
+      "@upstash/redis is expected, or an object with eval(script, keys, args)",
+  );
+}
+
+function described(client: unknown): string {
+  if (typeof client === "string") {
+    return "a string (for a URL there is Locker.connect)";
+  }
+  if (typeof client === "object" && client !== null) {
+    const { then, constructor } = client as { then?: unknown; constructor?: { name?: unknown } };
+    if (typeof then === "function") {
+      return "a promise (await it first)";
+    }
+    const name = constructor?.name;
+    return typeof name === "string" && name && name !== "Object" ? `an object of ${name}` : "the object";
+  }
+  return typeof client === "function" ? "a function or class" : String(client);
+}

@@ -1,0 +1,204 @@
+import { LeaseholdError } from "../errors.js";
+import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Ear, Listeners } from "./hear.js";
+import { type Emitter, errorOf, hearEvents, nothing, secretsOf, startSoon, texts } from "./shared.js";
+
+/** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
+export interface IoredisClient extends Emitter {
+  readonly status: string;
+  connect(): Promise<unknown>;
+  evalsha(sha: string, keyCount: number, ...keysAndArgs: string[]): Promise<unknown>;
+  eval(script: string, keyCount: number, ...keysAndArgs: string[]): Promise<unknown>;
+}
+
+/** A connection to one server. */
+export interface IoredisConnection extends IoredisClient {
+  readonly stream?: { ref?(): unknown; unref?(): unknown };
+  duplicate(options?: object): IoredisConnection;
+  subscribe(channel: string): Promise<unknown>;
+  ping(): Promise<unknown>;
+  info(section: string): Promise<unknown>;
+  disconnect(reconnect?: boolean): void;
+}
+
+interface IoredisCluster extends IoredisClient {
+  nodes(role: "master"): IoredisConnection[];
+}
+
+interface Options {
+  readonly keyPrefix?: unknown;
+  readonly password?: unknown;
+  readonly sentinelPassword?: unknown;
+  readonly redisOptions?: Options;
+}
+
+/** Whether it is a client of ioredis, of whatever copy or subclass. */
+export function isIoredis(client: object): client is IoredisClient {
+  const { status, evalsha, duplicate, on } = client as Partial<IoredisConnection>;
+  return (
+    typeof status === "string" &&
+    [evalsha, duplicate, on].every((method) => typeof method === "function")
+  );
+}
+
+/** Makes an adapter of a client that the program gave, which is not configured and never closed. */
+export function ioredis(client: IoredisClient): Adapter {
+  const options = ((client as { options?: Options }).options ?? {}) as Options;
+  const clustered = isCluster(client);
+  if (hasPrefix(options)) {
+    throw new LeaseholdError(
+      "config",
+      "the ioredis client has a keyPrefix, with which processes would not exclude one another and " +
+        "locks could not be listed; give one without it, such as client.duplicate({ keyPrefix: \"\" }), " +
+        "and set leasehold's own namespace option instead",
+    );
+  }
+  const listeners = new Listeners((channel, onMessage, onEnd) =>
+    openEar(() => anyServer(client), channel, onMessage, onEnd),
+  );
+  return {
+    client: clustered ? "ioredis (Cluster)" : "ioredis",
+    clustered,
+    secrets: [options, options.redisOptions].flatMap((set) =>
+      secretsOf(set?.password, set?.sentinelPassword),
+    ),
+    evalsha: async (sha, keys, args) => texts(await client.evalsha(sha, keys.length, ...keys, ...args)),
+    eval: async (script, keys, args) => texts(await client.eval(script, keys.length, ...keys, ...args)),
+    info: async (section) => String(await anyServer(client).info(section)),
+    watch: (link) => watch(client, link),
+    listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    keepAlive: (alive) => listeners.keepAlive(alive),
+    close: async () => listeners.close(),
+  };
+}
+
+function isCluster(client: IoredisClient): client is IoredisCluster {
+  return (client as { isCluster?: unknown }).isCluster === true;
+}
+
+function hasPrefix(options: Options): boolean {
+  const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
+  return prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length);
+}
+
+/** What is published in a cluster is heard at every node. */
+function anyServer(client: IoredisClient): IoredisConnection {
+  if (!isCluster(client)) {
+    return client as IoredisConnection;
+  }
+  const nodes = client.nodes("master");
+  const node = nodes[Math.floor(Math.random() * nodes.length)];
+  if (!node) {
+    throw new Error("no node of the cluster is known yet");
+  }
+  return node;
+}
+
+function watch(client: IoredisClient, link: Link): () => void {
+  let last: unknown;
+  const stopHearing = hearEvents(client, {
+    ready: () => {
+      last = undefined;
+      link.up();
+    },
+    error: (error) => {
+      last = error;
+      if (client.status !== "ready") {
+        link.down(error);
+      }
+    },
+    close: () => link.down(last ?? closed()),
+    end: () => link.down(last ?? closed()),
+    // Of clusters: the place of a node that failed may be taken.
+    "+node": () => client.status === "ready" && link.up(),
+  });
+  if (client.status === "ready") {
+    link.up();
+  } else if (client.status === "end") {
+    link.down(closed());
+  }
+  const stopStarting = startSoon(
+    () => client.status === "wait",
+    () => client.connect(),
+    link,
+  );
+  return () => {
+    stopStarting();
+    stopHearing();
+  };
+}
+
+function closed(): Error {
+  return new Error("the connection is closed");
+}
+
+/** What a connection has that only hears, and is replaced when it breaks. */
+const FOR_AN_EAR = {
+  lazyConnect: true,
+  retryStrategy: null,
+  sentinelRetryStrategy: null,
+  reconnectOnError: null,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  maxRetriesPerRequest: 0,
+  monitor: false,
+  keyPrefix: "",
+  failoverDetector: false,
+  socketTimeout: undefined,
+  himportFieldsets: undefined,
+};
+
+function openEar(
+  server: () => IoredisConnection,
+  channel: string,
+  onMessage: (text: string) => void,
+  onEnd: (error: unknown) => void,
+): Ear {
+  let own: IoredisConnection;
+  try {
+    own = server().duplicate(FOR_AN_EAR);
+  } catch (error) {
+    return { ready: Promise.reject(error), check: async () => {}, keepAlive: nothing, close: nothing };
+  }
+  let first: unknown;
+  let alive = false;
+  const keep = () => keepStream(own, alive);
+  // Stays there to the end: an error without a listener would be printed.
+  own.on("error", (error) => {
+    first ??= error;
+  });
+  const stopHearing = hearEvents(own, {
+    connect: keep,
+    message: (_channel, text) => onMessage(String(text)),
+    end: () => onEnd(first ?? closed()),
+  });
+  const ready = own.connect().then(
+    () => own.subscribe(channel),
+    (error) => Promise.reject(first ?? errorOf(error)),
+  );
+  return {
+    ready,
+    check: () => own.ping(),
+    keepAlive: (now) => {
+      alive = now;
+      keep();
+      // The stream is made a little after `connect` is called.
+      setImmediate(keep);
+    },
+    close: () => {
+      stopHearing();
+      own.disconnect();
+    },
+  };
+}
+
+/** Whether a connection's socket keeps the process alive; to be said anew of each socket. */
+export function keepStream({ stream }: IoredisConnection, alive: boolean): void {
+  if (alive) {
+    stream?.ref?.();
+  } else {
+    stream?.unref?.();
+  }
+}

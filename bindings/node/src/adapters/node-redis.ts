@@ -1,0 +1,302 @@
+import { LeaseholdError } from "../errors.js";
+import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Ear, Listeners } from "./hear.js";
+import { type Emitter, errorOf, hearEvents, later, nothing, secretsOf, startSoon, texts, type Timer } from "./shared.js";
+
+/**
+ * A client of the package `redis` (node-redis) from version 4: of `createClient`,
+ * `createClientPool`, `createCluster` or `createSentinel`.
+ */
+export interface NodeRedisClient extends Emitter {
+  readonly isOpen: boolean;
+  connect(): Promise<unknown>;
+  evalSha(sha: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+}
+
+/** A connection to one server. */
+export interface NodeRedisConnection extends NodeRedisClient {
+  readonly isReady: boolean;
+  readonly options?: Options;
+  duplicate(options?: object): NodeRedisConnection;
+  info(section: string): Promise<unknown>;
+  sendCommand(args: string[], options?: object): Promise<unknown>;
+  subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
+  ref(): void;
+  unref(): void;
+  /** Until version 4. */
+  disconnect(): Promise<void>;
+  /** From version 5. */
+  destroy?(): void;
+}
+
+interface Options {
+  readonly keyPrefix?: unknown;
+  readonly password?: unknown;
+  readonly legacyMode?: unknown;
+  readonly socket?: object;
+}
+
+/** What a connection can be had of: clusters, sentinels and pools have many. */
+interface Many extends NodeRedisClient {
+  readonly isReady?: boolean;
+  readonly masters?: object[];
+  nodeClient?(node: object): NodeRedisConnection | Promise<NodeRedisConnection>;
+  getMasterNode?(): unknown;
+  readonly idleClients?: number;
+  readonly totalClients?: number;
+  execute?<T>(use: (client: NodeRedisConnection) => T): Promise<T>;
+  _execute?<T>(readonly: boolean, use: (client: NodeRedisConnection) => Promise<T>): Promise<T>;
+}
+
+/** How often clusters and pools are looked at that are not up. */
+const LOOK_AGAIN = 50;
+
+type Kind = "client" | "pool" | "cluster" | "sentinel";
+
+/** Whether it is a client of node-redis, of whatever copy or subclass. */
+export function isNodeRedis(client: object): client is NodeRedisClient {
+  const { isOpen, evalSha, connect, on } = client as Partial<NodeRedisClient>;
+  return (
+    typeof isOpen === "boolean" &&
+    [evalSha, connect, on].every((method) => typeof method === "function")
+  );
+}
+
+/** Makes an adapter of a client that the program gave, which is not configured and never closed. */
+export function nodeRedis(client: NodeRedisClient): Adapter {
+  const kind = kindOf(client);
+  const options = (client as NodeRedisConnection).options;
+  checkOptions(client, options);
+  const listeners = new Listeners((channel, onMessage, onEnd) =>
+    openEar(() => duplicateOf(client, kind), channel, onMessage, onEnd),
+  );
+  return {
+    client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
+    clustered: kind === "cluster",
+    secrets: secretsOf(options?.password),
+    evalsha: async (sha, keys, args) => texts(await client.evalSha(sha, { keys, arguments: args })),
+    eval: async (script, keys, args) => texts(await client.eval(script, { keys, arguments: args })),
+    info: (section) => ask(client, kind, async (server) => String(await server.info(section))),
+    watch: (link) =>
+      kind === "cluster" || kind === "pool" ? watchMany(client, link) : watchOne(client, link),
+    listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    keepAlive: (alive) => listeners.keepAlive(alive),
+    close: async () => listeners.close(),
+  };
+}
+
+function kindOf(client: NodeRedisClient): Kind {
+  const { masters, nodeClient, getMasterNode, execute, idleClients } = client as Many;
+  if (Array.isArray(masters) && typeof nodeClient === "function") {
+    return "cluster";
+  }
+  if (typeof getMasterNode === "function") {
+    return "sentinel";
+  }
+  return typeof idleClients === "number" && typeof execute === "function" ? "pool" : "client";
+}
+
+function checkOptions(client: NodeRedisClient, options: Options | undefined): void {
+  const prefix = (client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix;
+  if ((prefix as { length?: number } | undefined)?.length) {
+    throw new LeaseholdError(
+      "config",
+      "the node-redis client has a keyPrefix, with which processes would not exclude one another " +
+        "and locks could not be listed; give one without it, and set leasehold's own namespace option instead",
+    );
+  }
+  if (options?.legacyMode) {
+    throw new LeaseholdError(
+      "config",
+      "the node-redis client is in legacyMode, in which commands take callbacks; " +
+        "give one without it, such as client.duplicate({ legacyMode: false })",
+    );
+  }
+}
+
+/** Uses a connection to any server that takes writes. */
+async function ask<T>(
+  client: NodeRedisClient,
+  kind: Kind,
+  use: (server: NodeRedisConnection) => Promise<T>,
+): Promise<T> {
+  const many = client as Many;
+  if (kind === "cluster") {
+    const masters = many.masters ?? [];
+    const master = masters[Math.floor(Math.random() * masters.length)];
+    if (!master || !many.nodeClient) {
+      throw new Error("no node of the cluster is known yet");
+    }
+    return use(await many.nodeClient(master));
+  }
+  if (kind === "pool" && many.execute) {
+    return many.execute(use);
+  }
+  // The way that all its commands take; there is no public one to a connection of a sentinel client.
+  return kind === "sentinel" && many._execute
+    ? many._execute(false, use)
+    : use(client as NodeRedisConnection);
+}
+
+function duplicateOf(client: NodeRedisClient, kind: Kind): Promise<NodeRedisConnection> {
+  return ask(client, kind, async (server) =>
+    server.duplicate({
+      socket: { ...server.options?.socket, reconnectStrategy: false },
+      clientSideCache: undefined,
+      commandOptions: undefined,
+      pingInterval: undefined,
+      readonly: false,
+    }),
+  );
+}
+
+/** Of one connection, or of a sentinel client, which tells as much. */
+function watchOne(client: NodeRedisClient, link: Link): () => void {
+  const ready = () => (client as Many).isReady ?? client.isOpen;
+  let last: unknown;
+  const stopHearing = hearEvents(client, {
+    ready: () => {
+      last = undefined;
+      link.up();
+    },
+    error: (error) => {
+      last = error;
+      if (!ready()) {
+        link.down(error);
+      }
+    },
+    end: () => link.down(last ?? closed()),
+    // Of sentinels: another server leads.
+    "topology-change": (change) => change?.type === "MASTER_CHANGE" && ready() && link.up(),
+  });
+  if (ready()) {
+    link.up();
+  }
+  const stopStarting = startSoon(() => !client.isOpen, () => client.connect(), link);
+  return () => {
+    stopStarting();
+    stopHearing();
+  };
+}
+
+/** Clusters and pools tell little of themselves: after each error they are looked at until they are up. */
+function watchMany(client: NodeRedisClient, link: Link): () => void {
+  let looking: Timer | undefined;
+  let up = false;
+  const look = () => {
+    clearTimeout(looking);
+    up = connected(client);
+    if (up) {
+      link.up();
+    } else {
+      looking = later(LOOK_AGAIN, look, client.isOpen);
+    }
+  };
+  const stopHearing = hearEvents(client, {
+    error: (error) => {
+      if (!connected(client)) {
+        link.down(error);
+        look();
+      }
+    },
+    // Of clusters.
+    disconnect: () => {
+      link.down(closed());
+      look();
+    },
+    // The place of a node that failed may be taken.
+    "node-ready": () => up && link.up(),
+  });
+  look();
+  const stopStarting = startSoon(() => !client.isOpen, () => client.connect(), link);
+  return () => {
+    clearTimeout(looking);
+    stopStarting();
+    stopHearing();
+  };
+}
+
+/** Whether a cluster knows its nodes, or a pool has a connection: one in use may still be connecting. */
+function connected(client: NodeRedisClient): boolean {
+  const { isOpen, masters, idleClients, totalClients } = client as Many;
+  // A pool may connect no earlier than it is used.
+  return isOpen && (masters ? masters.length > 0 : totalClients === 0 || Number(idleClients) > 0);
+}
+
+function closed(): Error {
+  return new Error("the connection is closed");
+}
+
+function openEar(
+  duplicate: () => Promise<NodeRedisConnection>,
+  channel: string,
+  onMessage: (text: string) => void,
+  onEnd: (error: unknown) => void,
+): Ear {
+  let own: NodeRedisConnection | undefined;
+  let alive = false;
+  let shut = false;
+  let connecting: Promise<unknown> | undefined;
+  let stopHearing = nothing;
+  const close = async () => {
+    shut = true;
+    stopHearing();
+    // One that is connecting would become open all the same.
+    await connecting?.catch(nothing);
+    if (own) {
+      closeConnection(own);
+    }
+  };
+  const open = async () => {
+    own = await duplicate();
+    if (shut) {
+      return;
+    }
+    let first: unknown;
+    const ended = () => own?.isOpen === false && onEnd(first ?? closed());
+    // Stays there to the end: an error without a listener would end the process.
+    own.on("error", (error) => {
+      first ??= error;
+    });
+    stopHearing = hearEvents(own, { error: ended, end: ended });
+    keepSocket(own, alive);
+    connecting = own.connect();
+    await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
+    await own.subscribe(channel, (message) => onMessage(String(message)));
+  };
+  return {
+    ready: open(),
+    // Version 4 would refuse it on a connection that is subscribed.
+    check: async () => own?.sendCommand(["PING"], { ignorePubSubMode: true }),
+    keepAlive: (now) => {
+      alive = now;
+      if (own) {
+        keepSocket(own, alive);
+      }
+    },
+    close: () => void close(),
+  };
+}
+
+/** Holds for the sockets to come too. */
+export function keepSocket(connection: NodeRedisConnection, alive: boolean): void {
+  if (alive) {
+    connection.ref();
+  } else {
+    connection.unref();
+  }
+}
+
+/** Closes a connection that we made, at once, whatever state it is in. */
+export function closeConnection(connection: NodeRedisConnection): void {
+  try {
+    if (connection.destroy) {
+      connection.destroy();
+    } else {
+      connection.disconnect().catch(nothing);
+    }
+  } catch {
+    // It was closed already.
+  }
+}

@@ -1,0 +1,137 @@
+import type { Adapter } from "./adapter.js";
+import { type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
+import { grown, keepTimer, nothing, type Timer, within } from "./shared.js";
+import type { Target } from "./url.js";
+
+export const OPEN_LIMIT = 6_000;
+export const CONNECT_LIMIT = 3_000;
+export const PING_LIMIT = 1_000;
+
+/** What the package has that is needed here. */
+interface Module {
+  readonly Redis: new (options: object) => Own;
+  readonly Cluster: new (nodes: readonly object[], options: object) => Own;
+}
+
+interface Own extends IoredisConnection {
+  readonly reconnectTimeout?: Timer;
+  /** Of a cluster. */
+  nodes?(role: "all"): IoredisConnection[];
+}
+
+/** Opens a client of ioredis. Rejects with its own error and closes it if that does not work out. */
+export async function openIoredis(module: object, target: Target): Promise<Adapter> {
+  const client = make(module as Module, target);
+  let first: unknown;
+  // Stays there to the end: an error without a listener would be printed. The first is the one that
+  // says what is wrong: after WRONGPASS comes NOAUTH.
+  client.on("error", (error) => {
+    first ??= error;
+  });
+  const adapter = ioredis(client);
+  const own = { ...adapter, ...owned(client, adapter) };
+  const open = async () => {
+    await client.connect();
+    // A failed AUTH or SELECT does not keep every version from being ready.
+    await client.ping();
+    if (first !== undefined) {
+      throw first;
+    }
+  };
+  try {
+    await within(OPEN_LIMIT, open(), "the server did not answer", true);
+  } catch (error) {
+    await own.close();
+    throw first ?? error;
+  }
+  own.keepAlive?.(false);
+  return own;
+}
+
+function make({ Redis, Cluster }: Module, target: Target): Own {
+  const { nodes, path, service, username, password, database, kind } = target;
+  const common = {
+    username,
+    password,
+    ...(target.tls && { tls: {} }),
+    connectTimeout: CONNECT_LIMIT,
+    // What is sent twice, and when, is decided by the engine.
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: (tries: number) => grown(50, tries - 1, 2_000),
+  };
+  const lazy = { lazyConnect: true, enableOfflineQueue: false };
+  if (kind === "cluster") {
+    const clusterRetryStrategy = common.retryStrategy;
+    return new Cluster(nodes, { ...lazy, clusterRetryStrategy, redisOptions: common });
+  }
+  const sentinels = {
+    sentinels: nodes,
+    name: service,
+    sentinelUsername: target.sentinelUsername,
+    sentinelPassword: target.sentinelPassword,
+    ...(target.tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
+  };
+  return new Redis({
+    ...common,
+    ...lazy,
+    db: database,
+    // It asks for INFO; only the role that a sentinel's server should have is of interest.
+    enableReadyCheck: kind === "sentinel",
+    ...(kind === "sentinel" ? sentinels : path === undefined ? nodes[0] : { path }),
+  });
+}
+
+/** What can be done to a client that we made. */
+function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
+  let alive = true;
+  let suspected = false;
+  const connections = () => client.nodes?.("all") ?? [client];
+  const keep = () => {
+    for (const connection of connections()) {
+      keepStream(connection, alive);
+    }
+    keepTimer(client.reconnectTimeout, alive);
+  };
+  for (const event of ["connect", "ready", "reconnecting", "close"]) {
+    client.on(event, keep);
+  }
+  client.on("+node", (node: IoredisConnection) => {
+    for (const event of ["connect", "ready"]) {
+      node.on(event, keep);
+    }
+  });
+  const suspect = async () => {
+    const checks = connections().map((connection) =>
+      // Its own way of replacing a connection would wait for an end that never comes.
+      within(PING_LIMIT, connection.ping(), "no answer came").catch(() => destroy(connection)),
+    );
+    await Promise.all(checks);
+    suspected = false;
+  };
+  return {
+    suspect: () => {
+      if (!suspected) {
+        suspected = true;
+        void suspect().catch(nothing);
+      }
+    },
+    keepAlive: (now) => {
+      alive = now;
+      keep();
+      adapter.keepAlive?.(now);
+    },
+    close: async () => {
+      await adapter.close();
+      const open = connections();
+      client.disconnect();
+      for (const connection of open) {
+        destroy(connection);
+      }
+    },
+  };
+}
+
+function destroy(connection: IoredisConnection): void {
+  (connection.stream as { destroy?(): void } | undefined)?.destroy?.();
+}

@@ -1,0 +1,97 @@
+import type { Adapter } from "./adapter.js";
+import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
+import { CONNECT_LIMIT, OPEN_LIMIT, PING_LIMIT } from "./own-ioredis.js";
+import { grown, keepTimer, later, nothing, type Timer, within } from "./shared.js";
+import type { Target } from "./url.js";
+
+interface Module {
+  createClient(options: object): NodeRedisConnection;
+}
+
+/** Opens a client of node-redis. Rejects with its own error and closes it if that does not work out. */
+export async function openNodeRedis(module: object, target: Target): Promise<Adapter> {
+  const { nodes, path, tls, username, password, database } = target;
+  const address = path === undefined ? { ...nodes[0], ...(tls && { tls }) } : { path };
+  const client = (module as Module).createClient({
+    ...(username !== undefined && { username }),
+    ...(password !== undefined && { password }),
+    database,
+    // Its own reconnecting waits on timers that keep the process alive.
+    socket: { ...address, connectTimeout: CONNECT_LIMIT, reconnectStrategy: false },
+    disableOfflineQueue: true,
+  });
+  // Stays there to the end: an error without a listener would end the process.
+  client.on("error", nothing);
+  const adapter = nodeRedis(client);
+  const open = async () => {
+    await client.connect();
+    await client.sendCommand(["PING"]);
+  };
+  try {
+    await within(OPEN_LIMIT, open(), "the server did not answer", true);
+  } catch (error) {
+    closeConnection(client);
+    throw error;
+  }
+  const own = { ...adapter, ...owned(client, adapter) };
+  own.keepAlive?.(false);
+  return own;
+}
+
+/** What can be done to a client that we made; it is connected again until it is closed. */
+function owned(
+  client: NodeRedisConnection,
+  adapter: Adapter,
+): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
+  let alive = true;
+  let suspected = false;
+  let shut = false;
+  let tries = 0;
+  let timer: Timer | undefined;
+  const connect = () => {
+    timer = undefined;
+    if (!client.isOpen && !shut) {
+      client.connect().catch(nothing).finally(reconnect);
+    }
+  };
+  const reconnect = () => {
+    if (!client.isOpen && !shut && timer === undefined) {
+      timer = later(grown(50, tries, 2_000), connect, alive);
+      tries += 1;
+    }
+  };
+  client.on("error", reconnect);
+  client.on("end", reconnect);
+  client.on("ready", () => {
+    tries = 0;
+    if (shut) {
+      closeConnection(client);
+    }
+  });
+  const suspect = async () => {
+    const ping = client.sendCommand(["PING"]);
+    await within(PING_LIMIT, ping, "no answer came").catch(() => closeConnection(client));
+    suspected = false;
+    reconnect();
+  };
+  return {
+    suspect: () => {
+      if (!suspected) {
+        suspected = true;
+        void suspect();
+      }
+    },
+    keepAlive: (now) => {
+      alive = now;
+      keepSocket(client, alive);
+      keepTimer(timer, alive);
+      adapter.keepAlive?.(now);
+    },
+    close: async () => {
+      shut = true;
+      clearTimeout(timer);
+      await adapter.close();
+      closeConnection(client);
+    },
+  };
+}

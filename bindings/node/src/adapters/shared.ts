@@ -1,0 +1,106 @@
+import type { Link } from "./adapter.js";
+
+// biome-ignore lint/suspicious/noExplicitAny: what events carry differs from event to event.
+type Told = (...told: any[]) => void;
+
+/** What all clients that have a connection are. */
+export interface Emitter {
+  on(event: string, listener: Told): unknown;
+  removeListener(event: string, listener: Told): unknown;
+}
+
+export function nothing(): void {}
+
+export function errorOf(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error(String(reason));
+}
+
+/** Hears events of a client until the returned function is called, and then none of them any more. */
+export function hearEvents(emitter: Emitter, listeners: Record<string, Told>): () => void {
+  const entries = Object.entries(listeners);
+  for (const [event, listener] of entries) {
+    emitter.on(event, listener);
+  }
+  return () => {
+    for (const [event, listener] of entries) {
+      emitter.removeListener(event, listener);
+    }
+  };
+}
+
+/** A timer that can be told whether to keep the process alive; runtimes differ in what they return. */
+export type Timer = ReturnType<typeof setTimeout>;
+
+export function later(milliseconds: number, act: () => void, alive = false): Timer {
+  const timer = setTimeout(act, milliseconds);
+  keepTimer(timer, alive);
+  return timer;
+}
+
+export function keepTimer(timer: Timer | undefined, alive: boolean): void {
+  const handle = timer as { ref?(): void; unref?(): void } | undefined;
+  if (alive) {
+    handle?.ref?.();
+  } else {
+    handle?.unref?.();
+  }
+}
+
+/** Rejects if the answer takes longer. The timer keeps nothing alive unless it is said to. */
+export function within<T>(
+  milliseconds: number,
+  answer: Promise<T>,
+  what: string,
+  alive = false,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new Error(`${what} within ${milliseconds} ms`));
+    const timer = later(milliseconds, late, alive);
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+/**
+ * A script's answer, a list of strings, as strings: clients can be set up to return buffers, and
+ * some make numbers of what looks like one.
+ */
+export function texts(reply: unknown): unknown {
+  return Array.isArray(reply) ? reply.map(text) : reply;
+}
+
+function text(value: unknown): unknown {
+  if (typeof value === "string") {
+    return value;
+  }
+  if (value instanceof Uint8Array) {
+    return new TextDecoder().decode(value);
+  }
+  return typeof value === "bigint" || Number.isSafeInteger(value) ? String(value) : value;
+}
+
+/**
+ * Starts a client that is not connected yet, unless its owner does: `Locker.from(client)` may come
+ * just before `client.connect()`, which both clients refuse the second time.
+ */
+export function startSoon(idle: () => boolean, connect: () => unknown, link: Link): () => void {
+  if (!idle()) {
+    return nothing;
+  }
+  const start = async () => {
+    if (idle()) {
+      await connect();
+    }
+  };
+  const timer = setTimeout(() => void start().catch((error) => link.down(error)), 0);
+  return () => clearTimeout(timer);
+}
+
+/** The passwords among these, to be hidden. */
+export function secretsOf(...values: unknown[]): string[] {
+  return values.filter((value): value is string => typeof value === "string" && value !== "");
+}
+
+/** Grows from the first to the slowest, with a quarter of chance so that not all come at once. */
+export function grown(first: number, tries: number, slowest: number): number {
+  return Math.min(first * 2 ** Math.min(tries, 20), slowest) * (0.75 + Math.random() / 2);
+}

@@ -1,0 +1,148 @@
+import { LeaseholdError } from "./errors.js";
+import type { Acquired, Host } from "./host.js";
+import { checkFunction } from "./options.js";
+import { now } from "./platform.js";
+import type { Tenure } from "./tenure.js";
+
+/**
+ * The time-limited right to a name, with a fencing token. Unless the lock is `fixed` it is renewed in
+ * the background until it is released or lost. It can be lost at any time, so let the storage that
+ * you write to check its `token`: a program that was paused cannot know that its lease is over.
+ *
+ * A lease has to be released; one that is forgotten is renewed until the process ends.
+ */
+export class Lease {
+  readonly #host: Host;
+  readonly #tenure: Tenure;
+  /** Milliseconds that the call waited that acquired it: for the store's answer, and in line. */
+  readonly waited: number;
+  #released = false;
+
+  /** @internal */
+  constructor(host: Host, { tenure, waited }: Acquired) {
+    this.#host = host;
+    this.#tenure = tenure;
+    this.waited = waited;
+  }
+
+  /** What is locked. */
+  get name(): string {
+    return this.#tenure.lock.name;
+  }
+
+  /** The tenure's token, a safe integer, greater than that of every earlier tenure of the name. */
+  get token(): number {
+    return this.#tenure.token;
+  }
+
+  /** When the tenure began, or a little before. */
+  get began(): Date {
+    return new Date(Date.now() - (now() - this.#tenure.began));
+  }
+
+  /** Milliseconds until the deadline; 0 once the lease is lost or released. No I/O. */
+  get remaining(): number {
+    return this.#released ? 0 : this.#tenure.remaining;
+  }
+
+  /**
+   * Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline on,
+   * whatever the network or the event loop does. True may be out of date by the time it is looked at;
+   * only a guard at the storage is proof against that.
+   */
+  get valid(): boolean {
+    return !this.#released && this.#tenure.lost === undefined;
+  }
+
+  /** Aborted when the lease is lost, with a `LeaseLostError` as its reason. */
+  get signal(): AbortSignal {
+    return this.#tenure.signal;
+  }
+
+  /**
+   * Does work under the lease: rejects with a `LeaseLostError` at the moment of its loss. The work
+   * gets the `signal` and should end by it, since nothing else can stop it. The lease is still held
+   * afterwards if the work came to its end.
+   */
+  async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    checkFunction("run: the work", work);
+    const { signal } = this;
+    let stop!: () => void;
+    const lost = new Promise<never>((_, reject) => {
+      stop = () => reject(this.#lossError());
+      signal.addEventListener("abort", stop, { once: true });
+    });
+    try {
+      this.#check();
+      return await Promise.race([lost, work(signal)]);
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  /**
+   * Extends the lease by its time to live from now; for fixed leases, since others are renewed by
+   * themselves.
+   *
+   * @throws LeaseholdError `notHeld` if it was lost; after another code it may or may not have been
+   * extended, and may be renewed again
+   */
+  async renew(): Promise<void> {
+    if (this.#released) {
+      throw this.#notHeld("was released before");
+    }
+    const { lock, token } = this.#tenure;
+    await this.#host.call((engine, at, id) => engine.renew(at, id, lock.id, token), lock);
+  }
+
+  /**
+   * Gives the lease up and waits until the store has freed the lock; at once if other leases of the
+   * same `Lock` are still there. Calling it again does nothing.
+   *
+   * @throws LeaseholdError `notHeld` if it had been lost: then somebody else may have held the lock
+   * while you worked. After another code the store has not confirmed; the release is tried on in the
+   * background, and the lock ends by its time to live.
+   */
+  async release(): Promise<void> {
+    if (this.#released) {
+      return;
+    }
+    this.#released = true;
+    const { lock, token } = this.#tenure;
+    this.#tenure.giveUp();
+    await this.#host.call((engine, at, id) => engine.release(at, id, lock.id, token), lock);
+  }
+
+  /** Resolves when it is over in whatever way. @internal */
+  whenOver(): Promise<void> {
+    return this.#tenure.whenOver();
+  }
+
+  /** Releases it; for `await using`. That it had been lost is not an error here: see `signal`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.release();
+    } catch (error) {
+      if (!(error instanceof LeaseholdError) || error.code !== "notHeld") {
+        throw error;
+      }
+    }
+  }
+
+  #check(): void {
+    if (this.#released) {
+      throw this.#notHeld("was released before");
+    }
+    if (this.#tenure.lost !== undefined) {
+      throw this.#lossError();
+    }
+  }
+
+  #lossError(): LeaseholdError {
+    return this.#tenure.lossError(this.#tenure.lost ?? "expired");
+  }
+
+  #notHeld(why: string): LeaseholdError {
+    return new LeaseholdError("notHeld", `lock ${JSON.stringify(this.name)}: the lease ${why}`);
+  }
+}

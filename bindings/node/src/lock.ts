@@ -1,0 +1,108 @@
+import { LeaseholdError } from "./errors.js";
+import { LeaseEvents } from "./events.js";
+import type { Host } from "./host.js";
+import { Lease } from "./lease.js";
+import {
+  ACQUIRE_OPTIONS,
+  checkFunction,
+  checkOptions,
+  type AcquireOptions,
+} from "./options.js";
+import { Tenures } from "./tenures.js";
+import type { LockState } from "./tenure.js";
+
+/**
+ * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.
+ *
+ * It is one owner: while it holds the lock, a further `acquire` of the same handle returns at once
+ * with another lease of the same tenure and token, and the lock is freed when the last of these goes.
+ * To exclude each other, callers need handles of their own.
+ */
+export class Lock {
+  readonly #host: Host;
+  readonly #state: LockState;
+
+  /** @internal */
+  constructor(host: Host, state: LockState) {
+    this.#host = host;
+    this.#state = state;
+  }
+
+  /** What is locked. */
+  get name(): string {
+    return this.#state.name;
+  }
+
+  /**
+   * Waits in line until the lock is held. Those who are alive get it in the order in which they asked.
+   *
+   * @throws LeaseholdError `timeout` if somebody else held it for all of `timeout`, or the store gave
+   * no answer; `config`, `overloaded`, `shutdown`, or what the store refused with. The signal's reason
+   * if that is aborted: the call then has left the line, and leaves no lock behind.
+   */
+  async acquire(options?: AcquireOptions): Promise<Lease> {
+    checkOptions("the options of acquire", options, ACQUIRE_OPTIONS);
+    const wait = options?.timeout ?? Infinity;
+    const lease = await this.#ask(wait, options?.signal);
+    if (lease === undefined) {
+      const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
+      throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
+    }
+    return lease;
+  }
+
+  /** Takes the lock if it is free and nobody waits for it; else `undefined`. One round trip. */
+  async tryAcquire(): Promise<Lease | undefined> {
+    return this.#ask(0, undefined);
+  }
+
+  /**
+   * Acquires the lock, does the work, and releases it, whatever the work does. The work gets the
+   * lease and its `signal`, and should end when that is aborted: `using` waits for it.
+   *
+   * @throws what the work throws; else `LeaseLostError` if the lease was lost before the work ended
+   */
+  async using<T>(
+    work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,
+    options?: AcquireOptions,
+  ): Promise<T> {
+    checkFunction("using: the work", work);
+    const lease = await this.acquire(options);
+    let result: T;
+    try {
+      result = await work(lease, lease.signal);
+    } catch (error) {
+      // The work's own error says more than what its release may throw.
+      await lease.release().catch(() => {});
+      throw error;
+    }
+    await release(lease);
+    return result;
+  }
+
+  /** Keeps the lock for as long as the program runs, through losses: see {@link Tenures}. */
+  hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures {
+    checkOptions("the options of hold", options, { signal: "signal" });
+    return new Tenures((signal) => this.acquire({ signal }), options?.signal);
+  }
+
+  /** What happens to this lock, beginning with what is now. */
+  events(): LeaseEvents {
+    return new LeaseEvents(this.#host.addReader(this.#state));
+  }
+
+  async #ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
+    const acquired = await this.#host.acquire(this.#state, wait, signal);
+    return acquired === undefined ? undefined : new Lease(this.#host, acquired);
+  }
+}
+
+/** After work that may have lost its lease. */
+async function release(lease: Lease): Promise<void> {
+  const { signal } = lease;
+  try {
+    await lease.release();
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  }
+}

@@ -1,0 +1,177 @@
+import { adapt, type RedisClient } from "./adapters/index.js";
+import { openClient } from "./connect.js";
+import { LeaseEvents } from "./events.js";
+import { Host, type Settings } from "./host.js";
+import { Lock } from "./lock.js";
+import { MemoryStore } from "./memory.js";
+import {
+  checkOptions,
+  checkText,
+  DEFAULT_TTL,
+  LOCK_OPTIONS,
+  LOCKER_DEFAULTS,
+  LOCKER_OPTIONS,
+  type LockerOptions,
+  type LockOptions,
+} from "./options.js";
+import { defaultLabel } from "./platform.js";
+import { RedisStore } from "./store.js";
+import type { HolderInfo, Inspection } from "./types.js";
+
+/**
+ * A client of the lock service: its identity, its connection, and the background work that renews
+ * every lease it holds. One per process is enough.
+ *
+ * @example
+ * ```ts
+ * const locker = await Locker.connect("redis://127.0.0.1:6379");
+ * await locker.lock("orders/42").using(async (lease, signal) => {
+ *   console.log(`writing with token ${lease.token}`);
+ * });
+ * await locker.shutdown();
+ * ```
+ */
+export class Locker {
+  readonly #host: Host;
+  readonly #owner: string | undefined;
+
+  private constructor(host: Host, owner: string | undefined) {
+    this.#host = host;
+    this.#owner = owner;
+  }
+
+  /**
+   * Connects to the store that a URL names: `redis://`, `rediss://`, `unix://`, through `ioredis` or
+   * `redis`, whichever is installed; or `memory://name` for a store in this process that all lockers
+   * share that name it.
+   *
+   * @throws LeaseholdError `config` for a bad setting or URL, or if neither package is installed;
+   * `unavailable`, `timeout`, `auth`, `unsupported` for a server older than 7.0, `readOnly` for a
+   * replica
+   */
+  static async connect(url: string, options?: LockerOptions): Promise<Locker> {
+    checkText("connect: the URL", url);
+    const settings = checked(options);
+    if (url.startsWith("memory://")) {
+      return Locker.#on(MemoryStore.named(url.slice("memory://".length)), settings, options);
+    }
+    const adapter = await openClient(url);
+    const store = new RedisStore(adapter);
+    try {
+      await store.check();
+      return Locker.#on(store, settings, options);
+    } catch (error) {
+      await adapter.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Uses a client that the program has: of `ioredis`, `redis` or `@upstash/redis`, or any object with
+   * `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. It stays the program's:
+   * a shutdown does not close it. Without subscriptions, as with Upstash, waiters ask every second,
+   * and a holder hears of a forced release at its next renewal.
+   *
+   * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
+   */
+  static from(client: RedisClient, options?: LockerOptions): Locker {
+    return Locker.#on(new RedisStore(adapt(client)), checked(options), options);
+  }
+
+  /** A locker on a store of its own in this process: for tests, and for programs that run alone. */
+  static inMemory(options?: LockerOptions): Locker {
+    return Locker.#on(new MemoryStore(), checked(options), options);
+  }
+
+  static #on(store: RedisStore | MemoryStore, settings: Settings, options?: LockerOptions): Locker {
+    return new Locker(new Host(store, settings), options?.owner);
+  }
+
+  /**
+   * A handle on one name: 1 to 512 bytes of UTF-8. It does no I/O. Each call makes a new owner: two
+   * handles on one name exclude each other, also within this locker.
+   *
+   * @throws LeaseholdError `config` for a bad name or option
+   */
+  lock(name: string, options?: LockOptions): Lock {
+    checkText("a lock's name", name);
+    checkOptions("the options of a lock", options, LOCK_OPTIONS);
+    const owner = options?.owner ?? this.#owner;
+    return new Lock(
+      this.#host,
+      this.#host.newLock({
+        name,
+        ttl: options?.ttl ?? DEFAULT_TTL,
+        fixed: options?.fixed ?? false,
+        owner: owner ?? defaultLabel(),
+        reclaimable: owner !== undefined,
+        dense: options?.denseTokens ?? false,
+      }),
+    );
+  }
+
+  /** The events of all locks of this locker. */
+  events(): LeaseEvents {
+    return new LeaseEvents(this.#host.addReader());
+  }
+
+  /** Asks the store who holds a name and who waits for it. */
+  async inspect(name: string): Promise<Inspection> {
+    checkText("a lock's name", name);
+    return this.#host.call((engine, at, id) => engine.inspect(at, id, name));
+  }
+
+  /**
+   * The names that are held, of those that a pattern means: `*` in it stands for any characters, and
+   * all else for itself. The walk takes steps that do not keep the server from other work; a name may
+   * come twice, and one that is held all the while comes for sure. Not on a cluster.
+   */
+  async *list(pattern: string): AsyncGenerator<string, void, undefined> {
+    checkText("a pattern", pattern);
+    this.#host.checkWalk();
+    let cursor: string | null = "0";
+    while (cursor !== null) {
+      const from: string = cursor;
+      const [next, names]: [string | null, string[]] = await this.#host.call((engine, at, id) =>
+        engine.list(at, id, pattern, from),
+      );
+      yield* names;
+      cursor = next;
+    }
+  }
+
+  /**
+   * Frees a name whoever holds it, and tells who that was; `undefined` if it was free. The first in
+   * line gets the lock. An answer that does not come is an error at once: the call may have acted.
+   */
+  async forceRelease(name: string): Promise<HolderInfo | undefined> {
+    checkText("a lock's name", name);
+    const holder = await this.#host.call<HolderInfo | null>((engine, at, id) =>
+      engine.forceRelease(at, id, name),
+    );
+    return holder ?? undefined;
+  }
+
+  /**
+   * Ends everything: leases are lost with the reason `shutdown` and freed at the store, calls under
+   * way fail with the code `shutdown`, and so does every later one. Resolves when the store has
+   * confirmed it, or after the patience. Never rejects. A client given to `Locker.from` stays open.
+   */
+  async shutdown(): Promise<void> {
+    await this.#host.shutdown();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.shutdown();
+  }
+}
+
+function checked(options: LockerOptions | undefined): Settings {
+  checkOptions("the options of a locker", options, LOCKER_OPTIONS);
+  return {
+    namespace: options?.namespace ?? LOCKER_DEFAULTS.namespace,
+    commandTimeout: options?.commandTimeout ?? LOCKER_DEFAULTS.commandTimeout,
+    patience: options?.patience ?? LOCKER_DEFAULTS.patience,
+    tokenRetention: options?.tokenRetention ?? LOCKER_DEFAULTS.tokenRetention,
+  };
+}

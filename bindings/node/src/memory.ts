@@ -1,0 +1,114 @@
+import type { Host } from "./host.js";
+import { now } from "./platform.js";
+import type { Store } from "./store.js";
+import { newInstance, type Engine, type Glue, type MemoryServer } from "./wasm.js";
+
+/** A store in this process, for any number of lockers. */
+export class MemoryStore implements Store {
+  readonly clustered = false;
+  readonly #hosts = new Set<Host>();
+  readonly #subscribers = new Map<string, Host>();
+  #glue: Glue | undefined;
+  #server: MemoryServer | undefined;
+  #delivering = false;
+
+  /** The store that everyone in this process gets who asks for this name. */
+  static named(name: string): MemoryStore {
+    const known = NAMED.get(name)?.deref();
+    if (known !== undefined) {
+      return known;
+    }
+    const store = new MemoryStore();
+    NAMED.set(name, new WeakRef(store));
+    for (const [other, reference] of NAMED) {
+      if (reference.deref() === undefined) {
+        NAMED.delete(other);
+      }
+    }
+    return store;
+  }
+
+  /** All its hosts share one instance, since batches do not cross from one to another. */
+  instance(): Glue {
+    this.#glue ??= newInstance();
+    this.#server ??= new this.#glue.MemoryStore(now(), Date.now());
+    return this.#glue;
+  }
+
+  open(host: Host): void {
+    this.#hosts.add(host);
+    host.connected();
+  }
+
+  execute(host: Host, engine: Engine, request: number): void {
+    host.step((own, at) => {
+      if (own === engine) {
+        host.answered(request);
+        this.#server?.execute(engine, at, request);
+      }
+    });
+    this.#deliver();
+  }
+
+  subscribe(host: Host, channel: string): void {
+    this.#subscribers.set(channel, host);
+    host.step((engine) => this.#server?.subscribe(engine));
+    host.subscribed();
+  }
+
+  unsubscribe(host: Host): void {
+    for (const [channel, subscriber] of this.#subscribers) {
+      if (subscriber === host) {
+        this.#subscribers.delete(channel);
+      }
+    }
+  }
+
+  keepAlive(): void {
+    // There is nothing that could.
+  }
+
+  suspect(): void {
+    // It always answers.
+  }
+
+  /** The instance is of no use to any of its hosts, and what was stored is gone. */
+  abandon(_host: Host, cause: unknown): void {
+    this.#glue = undefined;
+    this.#server = undefined;
+    this.#subscribers.clear();
+    for (const host of [...this.#hosts]) {
+      host.restart(cause);
+    }
+  }
+
+  async close(host: Host): Promise<void> {
+    host.step((engine) => this.#server?.unsubscribe(engine));
+    this.unsubscribe(host);
+    this.#hosts.delete(host);
+  }
+
+  /** Tells everyone what was caused by what was executed; that may cause more. */
+  #deliver(): void {
+    if (this.#delivering) {
+      return;
+    }
+    this.#delivering = true;
+    try {
+      for (let channel = this.#server?.nextPush(); channel !== undefined; ) {
+        const host = this.#subscribers.get(channel);
+        if (host === undefined) {
+          this.#server?.dropPush();
+        } else {
+          host.step((engine, at) => this.#server?.deliver(engine, at));
+        }
+        channel = this.#server?.nextPush();
+      }
+    } finally {
+      this.#delivering = false;
+    }
+  }
+}
+
+/** The stores of `memory://` URLs that somebody uses. */
+const NAMED = new Map<string, WeakRef<MemoryStore>>();

@@ -1,0 +1,32 @@
+// What the build resolves.
+
+/** The engine's WebAssembly as text. */
+declare module "wasm:base64" {
+  const base64: string;
+  export default base64;
+}
+
+/** The engine's WebAssembly, compiled by a bundler. */
+declare module "wasm:module" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
+declare module "*.lua" {
+  const text: string;
+  export default text;
+}
+
+declare module "*.sql" {
+  const text: string;
+  export default text;
+}
+
+/** As much as is used; the types of Node have none, and those of a browser have too much. */
+declare namespace WebAssembly {
+  interface Module {
+    readonly [Symbol.toStringTag]: string;
+  }
+  const Module: { prototype: Module; new (bytes: Uint8Array<ArrayBuffer>): Module };
+  function compile(bytes: Uint8Array<ArrayBuffer>): Promise<Module>;
+}

@@ -1,0 +1,14 @@
+import { LeaseholdError } from "../errors.js";
+
+// The program brings the module.
+
+export function compile(): never {
+  throw new LeaseholdError(
+    "config",
+    "leasehold/slim has no WebAssembly of its own: first await init(module) with the module of leasehold/leasehold.wasm",
+  );
+}
+
+export function compileAsync(): Promise<never> {
+  return Promise.resolve().then(compile);
+}

@@ -1,0 +1,159 @@
+import { LeaseholdError } from "./errors.js";
+
+/** Settings of a locker. */
+export interface LockerOptions {
+  /** What its names are apart by from those of others on the same server; `"leasehold"`. */
+  readonly namespace?: string | undefined;
+  /**
+   * The owner of all locks that have none of their own: a reclaimable identity, which no two lockers
+   * that run at the same time should share. By default locks show the machine and the process, and
+   * nobody reclaims them.
+   */
+  readonly owner?: string | undefined;
+  /** Milliseconds that one attempt waits for the store's answer: 1 to 60,000; 2,000. */
+  readonly commandTimeout?: number | undefined;
+  /** Milliseconds that a call goes on trying while the store gives no answer; 10,000. */
+  readonly patience?: number | undefined;
+  /** Milliseconds that the store remembers the last token of an unused name; 7 days. */
+  readonly tokenRetention?: number | undefined;
+}
+
+/** What a lock is. */
+export interface LockOptions {
+  /** Milliseconds that a lease lives unless it is renewed: 10 to 366 days; 30,000. */
+  readonly ttl?: number | undefined;
+  /** Leases end by themselves after the `ttl`, unless `lease.renew()` is called. */
+  readonly fixed?: boolean | undefined;
+  /**
+   * An identity that outlives the process: who restarts and asks under the same owner takes the lock
+   * over at once, with a new token. 1 to 128 bytes. Never share one between lockers that run at the
+   * same time.
+   */
+  readonly owner?: string | undefined;
+  /** Tokens count 1, 2, 3, … They fall back if the store loses its data. */
+  readonly denseTokens?: boolean | undefined;
+}
+
+/** How an acquisition waits. */
+export interface AcquireOptions {
+  /** Gives up when it is aborted, with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds to wait in line at the most. */
+  readonly timeout?: number | undefined;
+}
+
+export const LOCKER_DEFAULTS = {
+  namespace: "leasehold",
+  commandTimeout: 2_000,
+  patience: 10_000,
+  tokenRetention: 7 * 24 * 60 * 60 * 1_000,
+} as const;
+
+export const DEFAULT_TTL = 30_000;
+
+/** Checks the types of options: their values are checked by the engine. */
+export function checkOptions(
+  what: string,
+  options: unknown,
+  types: Readonly<Record<string, Kind>>,
+): void {
+  if (options === undefined) {
+    return;
+  }
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw config(`${what} are an object, not ${shown(options)}`);
+  }
+  for (const [key, value] of Object.entries(options)) {
+    const kind = Object.hasOwn(types, key) ? types[key] : undefined;
+    if (kind === undefined) {
+      const known = Object.keys(types).join(", ");
+      throw config(`${what} have no ${JSON.stringify(key)}; there are: ${known}`);
+    }
+    if (value !== undefined) {
+      CHECKS[kind](`${what}: ${key}`, value);
+    }
+  }
+}
+
+/** What a value may be. */
+export type Kind = "string" | "number" | "boolean" | "signal";
+
+export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
+  namespace: "string",
+  owner: "string",
+  commandTimeout: "number",
+  patience: "number",
+  tokenRetention: "number",
+};
+
+export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
+  ttl: "number",
+  fixed: "boolean",
+  owner: "string",
+  denseTokens: "boolean",
+};
+
+export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {
+  signal: "signal",
+  timeout: "number",
+};
+
+/** A text, with nothing in it that UTF-8 cannot carry. */
+export function checkText(what: string, value: unknown): asserts value is string {
+  if (typeof value !== "string") {
+    throw config(`${what} is a string, not ${shown(value)}`);
+  }
+  // Two such names would be one in the store.
+  if (LONE_SURROGATE.test(value)) {
+    throw config(`${what} has half of a surrogate pair in it, which is not text`);
+  }
+}
+
+/** Refuses what is no function. */
+export function checkFunction(what: string, value: unknown): void {
+  if (typeof value !== "function") {
+    throw config(`${what} is a function, not ${shown(value)}`);
+  }
+}
+
+export function config(message: string): LeaseholdError {
+  return new LeaseholdError("config", message);
+}
+
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
+  string: checkText,
+  number(what, value) {
+    if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
+      throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
+    }
+  },
+  boolean(what, value) {
+    if (typeof value !== "boolean") {
+      throw config(`${what} is true or false, not ${shown(value)}`);
+    }
+  },
+  signal(what, value) {
+    const signal = value as Partial<AbortSignal> | null;
+    if (typeof signal?.aborted !== "boolean" || typeof signal.addEventListener !== "function") {
+      throw config(`${what} is an AbortSignal, not ${shown(value)}`);
+    }
+  },
+};
+
+/** A value as messages show it: short, and never what is in an object. */
+function shown(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+    case "number":
+    case "boolean":
+    case "undefined":
+      return String(value);
+    case "object":
+      return value === null ? "null" : Array.isArray(value) ? "an array" : "an object";
+    default:
+      return `a ${typeof value}`;
+  }
+}

@@ -1,0 +1,50 @@
+/** What differs from one runtime to the next: clocks, randomness, timers, the machine's name. */
+
+/** Milliseconds of a clock that never goes back. */
+export const now: () => number = () => performance.now();
+
+/** So many random 32-bit numbers, which stay as they are until the next call. */
+export function random(count: number): Uint32Array {
+  return crypto.getRandomValues(new Uint32Array(count));
+}
+
+/** A timer that can be told whether it keeps the process alive, where the runtime has such a thing. */
+export type Timer = ReturnType<typeof setTimeout>;
+
+/** The longest delay that runtimes take: about 24 days. */
+const LONGEST = 2 ** 31 - 1;
+
+/** Never early: what is due at a moment is done once it has come. */
+export function startTimer(run: () => void, delay: number): Timer {
+  return setTimeout(run, Math.min(Math.max(0, Math.ceil(delay)), LONGEST));
+}
+
+export function keepAlive(timer: Timer | undefined, alive: boolean): void {
+  // A number in browsers and workers.
+  const object = timer as { ref?: () => void; unref?: () => void } | undefined;
+  if (alive) {
+    object?.ref?.();
+  } else {
+    object?.unref?.();
+  }
+}
+
+/** `machine/process`, for people who look who holds a lock. */
+export function defaultLabel(): string {
+  const process = (globalThis as { process?: NodeProcess }).process;
+  if (process?.pid === undefined) {
+    return "javascript";
+  }
+  let machine = "";
+  try {
+    machine = process.getBuiltinModule?.("node:os")?.hostname?.() ?? "";
+  } catch {
+    // Not every runtime lets everyone know.
+  }
+  return machine === "" ? String(process.pid) : `${machine.slice(0, 64)}/${process.pid}`;
+}
+
+interface NodeProcess {
+  readonly pid?: number;
+  getBuiltinModule?(name: string): { hostname?(): string } | undefined;
+}

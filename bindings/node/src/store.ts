@@ -1,0 +1,185 @@
+import { failure, type Adapter } from "./adapters/index.js";
+import { LeaseholdError, type ErrorCode } from "./errors.js";
+import type { Host } from "./host.js";
+import { newInstance, type Engine, type Glue } from "./wasm.js";
+
+/** Where a host's batches go. */
+export interface Store {
+  readonly clustered: boolean;
+  /** An instance of the engine's module for a host. */
+  instance(): Glue;
+  /** Begins to tell the host of the link: at once, if it is up. */
+  open(host: Host): void;
+  /** Executes the batch that the host's engine keeps under this number, until the deadline. */
+  execute(host: Host, engine: Engine, request: number, deadline: number): void;
+  /** Hears what the store tells the host's client. */
+  subscribe(host: Host, channel: string): void;
+  /** Whether the process is to stay alive for what is under way. */
+  keepAlive(alive: boolean): void;
+  /** Several batches in a row had no answer. */
+  suspect(): void;
+  /** The host's engine is gone, and so is its channel; `open` may follow. */
+  unsubscribe(host: Host): void;
+  /** A host's engine failed: whoever shares its instance is to start anew. */
+  abandon(host: Host, cause: unknown): void;
+  /** Lets go of everything. Never rejects. */
+  close(host: Host): Promise<void>;
+}
+
+/** A Redis server, through a client. */
+export class RedisStore implements Store {
+  readonly clustered: boolean;
+  readonly #adapter: Adapter;
+  #script: { readonly text: string; readonly sha: string } | undefined;
+  #glue: Glue | undefined;
+  #unwatch: (() => void) | undefined;
+  #unlisten: (() => void) | undefined;
+
+  constructor(adapter: Adapter) {
+    this.#adapter = adapter;
+    this.clustered = adapter.clustered;
+  }
+
+  instance(): Glue {
+    this.#glue = newInstance();
+    this.#script = { text: this.#glue.script(), sha: this.#glue.scriptSha() };
+    return this.#glue;
+  }
+
+  open(host: Host): void {
+    this.#unwatch?.();
+    this.#unwatch = this.#adapter.watch({
+      up: () => host.connected(),
+      down: (error) => host.disconnected(this.error(error, true)),
+    });
+  }
+
+  /** Whether the server can keep locks, and this user may run the script. */
+  async check(): Promise<void> {
+    const glue = (this.#glue ??= newInstance());
+    this.#script ??= { text: glue.script(), sha: glue.scriptSha() };
+    try {
+      for (const section of ["server", "replication"] as const) {
+        const info = await this.#info(section);
+        glue.checkServer(info);
+      }
+      await this.#run([], []);
+    } catch (error) {
+      throw typeof error === "string" ? parsed(error) : this.error(error, false);
+    }
+  }
+
+  execute(host: Host, engine: Engine, request: number, _deadline: number): void {
+    engine.encode(request);
+    const text = engine.takeText();
+    const ends = engine.takeEnds();
+    const keys: string[] = [];
+    const args: string[] = [];
+    let begin = 0;
+    for (let index = 0; index < ends.length; index += 1) {
+      const end = ends[index] ?? begin;
+      (index < engine.keys ? keys : args).push(text.slice(begin, end));
+      begin = end;
+    }
+    this.#run(keys, args).then(
+      (answer) => host.replied(engine, request, fields(answer)),
+      (error: unknown) => host.replyFailed(engine, request, this.error(error, false)),
+    );
+  }
+
+  subscribe(host: Host, channel: string): void {
+    this.#unlisten = this.#adapter.listen?.(channel, {
+      subscribed: () => host.subscribed(),
+      unsubscribed: () => host.unsubscribed(),
+      message: (text) => host.pushed(text),
+    });
+  }
+
+  unsubscribe(): void {
+    this.#unlisten?.();
+    this.#unlisten = undefined;
+  }
+
+  keepAlive(alive: boolean): void {
+    this.#adapter.keepAlive?.(alive);
+  }
+
+  suspect(): void {
+    this.#adapter.suspect?.();
+  }
+
+  abandon(host: Host, cause: unknown): void {
+    host.restart(cause);
+  }
+
+  async close(): Promise<void> {
+    this.unsubscribe();
+    this.#unwatch?.();
+    await this.#adapter.close();
+  }
+
+  async #info(section: "server" | "replication"): Promise<string> {
+    try {
+      return (await this.#adapter.info?.(section)) ?? "";
+    } catch (error) {
+      // Who may not look may still lock; the script itself finds out the rest.
+      if (this.error(error, false).code === "auth" && !String(error).includes("NOAUTH")) {
+        return "";
+      }
+      throw error;
+    }
+  }
+
+  async #run(keys: string[], args: string[]): Promise<unknown> {
+    const { text, sha } = this.#script ?? { text: "", sha: "" };
+    const adapter = this.#adapter;
+    if (adapter.evalsha === undefined) {
+      return adapter.eval(text, keys, args);
+    }
+    try {
+      return await adapter.evalsha(sha, keys, args);
+    } catch (error) {
+      const { message } = error as { message?: unknown };
+      if (typeof message === "string" && message.startsWith("NOSCRIPT")) {
+        return adapter.eval(text, keys, args);
+      }
+      throw error;
+    }
+  }
+
+  /** What a client's error means. One that ended the link may always be mended by a new one. */
+  error(error: unknown, ofLink: boolean): LeaseholdError {
+    const failed = failure(error);
+    const cause = "reply" in failed ? this.#refusal(failed.reply) : failed;
+    const mended = !ofLink || cause.code === "auth" ? cause.code : "unavailable";
+    return new LeaseholdError(mended, this.#hidden(cause.message));
+  }
+
+  #refusal(reply: string): { code: ErrorCode; message: string } {
+    const glue = (this.#glue ??= newInstance());
+    return JSON.parse(glue.serverError(reply)) as { code: ErrorCode; message: string };
+  }
+
+  #hidden(message: string): string {
+    const shows = this.#adapter.secrets.some((secret) => secret !== "" && message.includes(secret));
+    return shows ? "the server refused (its message has the password in it and is not shown)" : message;
+  }
+}
+
+/** The error that the engine threw as JSON. */
+export function parsed(json: string): LeaseholdError {
+  const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
+  return new LeaseholdError(code, message);
+}
+
+/** A script's answer as the engine takes it: each string's length, a colon, the string. */
+function fields(answer: unknown): string {
+  let text = "";
+  if (Array.isArray(answer)) {
+    for (const field of answer as unknown[]) {
+      const part = typeof field === "string" ? field : String(field);
+      text += `${part.length}:${part}`;
+    }
+  }
+  return text;
+}

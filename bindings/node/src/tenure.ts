@@ -1,0 +1,93 @@
+import { LeaseholdError, LeaseLostError } from "./errors.js";
+import { now } from "./platform.js";
+import type { LossReason } from "./types.js";
+
+/** What a host knows of one lock: the same for all its acquisitions. */
+export interface LockState {
+  readonly name: string;
+  readonly ttl: number;
+  readonly fixed: boolean;
+  readonly owner: string;
+  readonly reclaimable: boolean;
+  readonly dense: boolean;
+  /** The engine's number of it; 0 while the engine does not know it. */
+  id: number;
+  /** How many calls and readers there are for it. */
+  uses: number;
+  tenure: Tenure | undefined;
+}
+
+/** From one acquisition to its release or loss; shared by its leases. */
+export class Tenure {
+  readonly lock: LockState;
+  readonly token: number;
+  readonly began: number;
+  deadline: number;
+  /** How many of its leases were not released. */
+  leases = 0;
+  #lost: LossReason | undefined;
+  #controller: AbortController | undefined;
+  #over: (() => void)[] = [];
+
+  constructor(lock: LockState, token: number, began: number, deadline: number) {
+    this.lock = lock;
+    this.token = token;
+    this.began = began;
+    this.deadline = deadline;
+  }
+
+  /** Why it is over, if it was lost: as the engine said, or because the clock says so. */
+  get lost(): LossReason | undefined {
+    return this.#lost ?? (now() >= this.deadline ? "expired" : undefined);
+  }
+
+  get remaining(): number {
+    return this.lost === undefined ? Math.max(0, this.deadline - now()) : 0;
+  }
+
+  /** Aborted at the loss. Made when it is first asked for, since most leases live without. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#lost !== undefined) {
+        this.#controller.abort(this.lossError(this.#lost));
+      }
+    }
+    return this.#controller.signal;
+  }
+
+  lossError(reason: LossReason): LeaseholdError {
+    return new LeaseLostError(this.lock.name, this.token, reason);
+  }
+
+  /** The engine said that it was lost. Runs the program's listeners. */
+  lose(reason: LossReason): void {
+    if (this.#lost === undefined) {
+      this.#lost = reason;
+      this.#controller?.abort(this.lossError(reason));
+      this.end();
+    }
+  }
+
+  /** One of its leases was given up. */
+  giveUp(): void {
+    this.leases -= 1;
+    if (this.leases === 0) {
+      this.end();
+    }
+  }
+
+  /** Resolves when it was lost, or all its leases were given up. */
+  whenOver(): Promise<void> {
+    if (this.leases === 0 || this.#lost !== undefined) {
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => this.#over.push(resolve));
+  }
+
+  private end(): void {
+    for (const resolve of this.#over.splice(0)) {
+      resolve();
+    }
+  }
+}

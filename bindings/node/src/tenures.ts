@@ -1,0 +1,98 @@
+import { LeaseholdError } from "./errors.js";
+import type { Lease } from "./lease.js";
+import { startTimer, type Timer } from "./platform.js";
+
+/** Milliseconds between two tries while the store gives no answer. */
+const PAUSE = 1_000;
+
+/**
+ * Keeps a lock for as long as the program runs: one lease after the other, to be read with
+ * `for await`.
+ *
+ * It waits in line for the lock and yields the lease; when that is lost, or given up by the program,
+ * the next step waits in line again. While the store cannot be reached it keeps trying. It ends when
+ * the locker is shut down or its signal aborted; an error that trying again does not mend, such as a
+ * refused password, is thrown. Nothing happens unless it is read. Leaving it leaves the line; a lease
+ * that it yielded is the program's to release.
+ *
+ * @example
+ * ```ts
+ * for await (const lease of locker.lock("leader").hold()) {
+ *   await lease.run((signal) => lead(signal)).catch(() => {});
+ * }
+ * ```
+ */
+export class Tenures implements AsyncIterableIterator<Lease, undefined> {
+  readonly #acquire: (signal: AbortSignal) => Promise<Lease>;
+  readonly #stop = new AbortController();
+  readonly #stopped: Promise<void>;
+  #last: Promise<unknown> = Promise.resolve();
+  #ended = false;
+
+  /** @internal */
+  constructor(acquire: (signal: AbortSignal) => Promise<Lease>, signal?: AbortSignal) {
+    this.#acquire = acquire;
+    this.#stopped = new Promise((resolve) =>
+      this.#stop.signal.addEventListener("abort", () => resolve(), { once: true }),
+    );
+    if (signal?.aborted === true) {
+      this.#end();
+    } else {
+      signal?.addEventListener("abort", () => this.#end(), { once: true, signal: this.#stop.signal });
+    }
+  }
+
+  /** The next lease, once the one before is over. */
+  next(): Promise<IteratorResult<Lease, undefined>> {
+    const next = this.#last.then(() => this.#next());
+    this.#last = next.then(
+      ({ done, value }) => (done === true ? undefined : Promise.race([value.whenOver(), this.#stopped])),
+      () => this.#end(),
+    );
+    return next;
+  }
+
+  /** Ends it, and leaves the line. */
+  async return(): Promise<IteratorReturnResult<undefined>> {
+    this.#end();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end();
+  }
+
+  async #next(): Promise<IteratorResult<Lease, undefined>> {
+    while (!this.#ended) {
+      try {
+        return { done: false, value: await this.#acquire(this.#stop.signal) };
+      } catch (error) {
+        if (this.#ended || (error instanceof LeaseholdError && error.code === "shutdown")) {
+          break;
+        }
+        if (!(error instanceof LeaseholdError) || !error.transient) {
+          throw error;
+        }
+        await this.#pause();
+      }
+    }
+    this.#end();
+    return { done: true, value: undefined };
+  }
+
+  async #pause(): Promise<void> {
+    let timer: Timer | undefined;
+    const passed = new Promise<void>((resolve) => (timer = startTimer(resolve, PAUSE)));
+    await Promise.race([passed, this.#stopped]);
+    clearTimeout(timer);
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#stop.abort();
+  }
+}

@@ -1,0 +1,85 @@
+import type { ErrorCode } from "./errors.js";
+
+/** Why a lease was lost. `crashed` is the engine's own failure, and JavaScript's alone. */
+export type LossReason =
+  | "expired"
+  | "deleted"
+  | "superseded"
+  | "revoked"
+  | "shutdown"
+  | "crashed";
+
+/**
+ * Something that happened to a lock of this locker. Times are in milliseconds; a `token` is a safe
+ * integer.
+ */
+export type LeaseEvent =
+  /** Somebody else holds the lock, and a caller waits in line; `position` is 1 for who is next. */
+  | { readonly type: "waiting"; readonly name: string; readonly position?: number }
+  /** The lock is held; or it was held already when this reader began. */
+  | {
+      readonly type: "acquired";
+      readonly name: string;
+      readonly token: number;
+      readonly remaining: number;
+    }
+  /** The lease was extended. */
+  | {
+      readonly type: "renewed";
+      readonly name: string;
+      readonly token: number;
+      readonly remaining: number;
+    }
+  /** A renewal failed, or the store cannot be reached; time is left, and it is tried again. */
+  | {
+      readonly type: "atRisk";
+      readonly name: string;
+      readonly token: number;
+      readonly remaining: number;
+      readonly error: { readonly code: ErrorCode; readonly message: string };
+    }
+  /** The lease ended without a confirmed release. The holder must not act under it any more. */
+  | {
+      readonly type: "lost";
+      readonly name: string;
+      readonly token: number;
+      readonly reason: LossReason;
+    }
+  /** The holder released the lock, and the store confirmed it. */
+  | { readonly type: "released"; readonly name: string; readonly token: number }
+  /** This reader was too slow and missed events; an `acquired` for each lock that is held follows. */
+  | { readonly type: "lagged"; readonly missed: number };
+
+/** Who holds a lock or waits for it, as others see it. */
+export interface Owner {
+  readonly label: string;
+  /** Whether another locker with the same label may take the lock over. */
+  readonly reclaimable: boolean;
+}
+
+/** Who has a lock. */
+export interface HolderInfo {
+  readonly token: number;
+  /** Milliseconds until the lock expires unless it is renewed; `null` if it does not expire. */
+  readonly remaining: number | null;
+  readonly owner: Owner;
+}
+
+/** Who waits for a lock. */
+export interface WaiterInfo {
+  readonly owner: Owner;
+  /** For how many milliseconds it has waited. */
+  readonly waited: number;
+}
+
+/** What the store knows of a lock. */
+export interface Inspection {
+  /** `null` if the lock is free. */
+  readonly holder: HolderInfo | null;
+  /** The last token of the name, if the store still remembers one. */
+  readonly lastToken: number | null;
+  /** How many wait in line. */
+  readonly waiting: number;
+  /** Those of them who are among the first 100 places, in order. */
+  readonly line: readonly WaiterInfo[];
+}

@@ -1,0 +1,236 @@
+//! The JavaScript that wasm-bindgen generates, made into a factory.
+//!
+//! What it generates is a module with one instance for ever. A host needs several, and after a trap
+//! a new one; so the text becomes the body of a function that makes one. The text is of another
+//! project and may change with its version: whatever is not as expected is an error.
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Under which the WebAssembly module imports what the glue brings.
+const IMPORT_MODULE: &str = "./leasehold_bg.js";
+/// Frees what JavaScript no longer refers to; must not enter an instance after a trap.
+const FINALIZER: &str = "new FinalizationRegistry(ptr => wasm.";
+const FINALIZER_OF_LIVE: &str = "new FinalizationRegistry(ptr => wasm?.";
+const SET_WASM: &str = "__wbg_set_wasm";
+
+/// The module with `instantiate`, from the generated one (target `bundler`, its `_bg.js`).
+pub(crate) fn factory(generated: &str) -> Result<String> {
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let mut body = String::new();
+    for line in generated.lines() {
+        let line = match line.strip_prefix("export ") {
+            None => line,
+            Some(declaration) => {
+                let name = declared(declaration)
+                    .with_context(|| format!("the glue exports in an unknown way: {line}"))?;
+                if name.starts_with("__wb") {
+                    imports.push(name);
+                } else {
+                    exports.push(name);
+                }
+                declaration
+            }
+        };
+        if !line.is_empty() {
+            body.push_str("  ");
+            body.push_str(line);
+        }
+        body.push('\n');
+    }
+    let all = imports.len();
+    imports.retain(|name| *name != SET_WASM);
+    ensure!(imports.len() + 1 == all, "the glue has no {SET_WASM}");
+    ensure!(!exports.is_empty(), "the glue exports nothing");
+    let body = live_finalizers(&body)?;
+    refuse_leftovers(&body)?;
+    let (imports, exports) = (imports.join(", "), exports.join(", "));
+    Ok(format!(
+        "/** A new instance with a state of its own. */\n\
+         export function instantiate(module) {{\n\
+         {body}\n\
+         \x20 const imports = {{ __proto__: null, {imports} }};\n\
+         \x20 wasm = new WebAssembly.Instance(module, {{ \"{IMPORT_MODULE}\": imports }}).exports;\n\
+         \x20 wasm.__wbindgen_start();\n\
+         \x20 const discard = () => {{ wasm = undefined; }};\n\
+         \x20 return {{ {exports}, discard }};\n\
+         }}\n"
+    ))
+}
+
+/// The types of that module, from the generated ones.
+pub(crate) fn factory_types(generated: &str) -> Result<String> {
+    let (mut types, mut members) = (Vec::new(), String::new());
+    let mut body = String::new();
+    for line in generated.lines() {
+        let Some(declaration) = line.strip_prefix("export ") else {
+            body.push_str(line);
+            body.push('\n');
+            continue;
+        };
+        let name = declared(declaration)
+            .with_context(|| format!("the types export in an unknown way: {line}"))?;
+        if declaration.starts_with("class ") {
+            types.push(name);
+        }
+        members.push_str(&format!("  readonly {name}: typeof {name};\n"));
+        body.push_str(&format!("declare {declaration}\n"));
+    }
+    ensure!(!types.is_empty(), "the types have no class");
+    let types = types.join(", ");
+    Ok(format!(
+        "{body}\n\
+         /** One instance of the engine's WebAssembly. */\n\
+         export interface Glue {{\n\
+         {members}\
+         \x20 /** After a trap: nothing runs in this instance any more, finalizers neither. */\n\
+         \x20 discard(): void;\n\
+         }}\n\
+         \n\
+         export type {{ {types} }};\n\
+         /** A new instance with a state of its own. */\n\
+         export function instantiate(module: WebAssembly.Module): Glue;\n"
+    ))
+}
+
+/// The name of a class, function or constant that is declared.
+fn declared(declaration: &str) -> Option<&str> {
+    let rest = ["class ", "function ", "const "]
+        .iter()
+        .find_map(|keyword| declaration.strip_prefix(keyword))?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$')?;
+    (end > 0).then(|| &rest[..end])
+}
+
+fn live_finalizers(body: &str) -> Result<String> {
+    let live = body.replace(FINALIZER, FINALIZER_OF_LIVE);
+    let (all, known) = (
+        live.matches("new FinalizationRegistry").count(),
+        live.matches(FINALIZER_OF_LIVE).count(),
+    );
+    ensure!(
+        all == known,
+        "{} unknown finalizers in the glue",
+        all - known
+    );
+    Ok(live)
+}
+
+fn refuse_leftovers(body: &str) -> Result<()> {
+    for word in [
+        "import", "export", "fetch(", "require(", "await ", "new URL",
+    ] {
+        let found = body.lines().find(|line| {
+            let code = line.trim_start();
+            !code.starts_with('*') && !code.starts_with("//") && has_word(code, word)
+        });
+        if let Some(line) = found {
+            bail!("the glue still has `{word}`: {}", line.trim());
+        }
+    }
+    Ok(())
+}
+
+/// Whether it stands there by itself, and not within a longer name.
+fn has_word(code: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || "_$.".contains(c);
+    code.match_indices(word).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + word.len()..].chars().next();
+        let ends_a_name = word.ends_with(|c: char| c.is_ascii_alphabetic());
+        !before.is_some_and(part_of_name)
+            && !(ends_a_name && after.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{factory, factory_types};
+
+    /// As generated, cut down: a class, a free function, imports, a constant, a finalizer.
+    const GENERATED: &str = r#"/**
+ * To be imported, and it may export what it holds.
+ */
+export class Engine {
+    free() {
+        wasm.__wbg_engine_free(this.__wbg_ptr, 0);
+    }
+}
+export function script() {
+    return wasm.script();
+}
+export function __wbg___wbindgen_throw_4c88(arg0, arg1) {
+    throw new Error(getStringFromWasm0(arg0, arg1));
+}
+export const __wbg_now_1 = Date.now;
+const EngineFinalization = (typeof FinalizationRegistry === 'undefined')
+    ? { register: () => {}, unregister: () => {} }
+    : new FinalizationRegistry(ptr => wasm.__wbg_engine_free(ptr, 1));
+
+let wasm;
+export function __wbg_set_wasm(val) {
+    wasm = val;
+}
+"#;
+
+    const TYPES: &str = "\
+/* tslint:disable */
+
+export class Engine {
+    free(): void;
+}
+export function script(): string;
+";
+
+    #[test]
+    fn the_module_becomes_the_body_of_one_function() {
+        let made = factory(GENERATED).expect("it is of the known shape");
+        assert_eq!(made.matches("\nexport ").count(), 1, "{made}");
+        for part in [
+            "export function instantiate(module) {",
+            "  class Engine {",
+            "{ __proto__: null, __wbg___wbindgen_throw_4c88, __wbg_now_1 }",
+            "return { Engine, script, discard };",
+            "ptr => wasm?.__wbg_engine_free(ptr, 1)",
+        ] {
+            assert!(made.contains(part), "no {part:?} in:\n{made}");
+        }
+    }
+
+    #[test]
+    fn another_shape_is_an_error_that_shows_it() {
+        let cases = [
+            ("import * as wasm from './x.wasm';\n", "import * as wasm"),
+            ("const u = new URL('x', import.meta.url);\n", "import.meta"),
+            ("export default init;\n", "export default init"),
+            ("export { Engine as E };\n", "Engine as E"),
+            ("export let wasm2 = 1;\n", "wasm2"),
+            ("  const got = fetch(path);\n", "fetch("),
+            (
+                "const r = new FinalizationRegistry(free);\n",
+                "1 unknown finalizers",
+            ),
+        ];
+        for (more, shown) in cases {
+            let error = factory(&format!("{GENERATED}{more}")).expect_err(more);
+            assert!(error.to_string().contains(shown), "{more}: {error}");
+        }
+        let without = GENERATED.replace("__wbg_set_wasm", "__wbg_wasm");
+        assert!(factory(&without).is_err());
+        assert!(factory("let wasm;\nexport function __wbg_set_wasm(val) {\n}\n").is_err());
+    }
+
+    #[test]
+    fn types_say_what_the_factory_returns() {
+        let made = factory_types(TYPES).expect("it is of the known shape");
+        for part in [
+            "declare class Engine {",
+            "declare function script(): string;",
+            "  readonly Engine: typeof Engine;\n  readonly script: typeof script;\n",
+            "export type { Engine };",
+        ] {
+            assert!(made.contains(part), "no {part:?} in:\n{made}");
+        }
+        assert!(factory_types("export default class Engine {}\n").is_err());
+        assert!(factory_types("export function script(): string;\n").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! What npm installs.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::run::{Cmd, root};
+
+/// The npm package, seen from the root of the repository.
+pub(crate) const FOLDER: &str = "bindings/node";
+
+/// Installs what the lock file of a folder names, unless it is there.
+pub(crate) fn install(folder: &'static str) -> Result<()> {
+    let path = root().join(folder);
+    let lock = read(&path.join("package-lock.json")).context(path.display().to_string())?;
+    // npm's own account of what it put there.
+    let installed = read(&path.join("node_modules/.package-lock.json")).unwrap_or_default();
+    if is_installed(&lock, &installed) {
+        return Ok(());
+    }
+    let cmd = Cmd::new("npm", &["ci", "--no-audit", "--no-fund"]).at(folder);
+    println!("== npm: {cmd}");
+    cmd.run()
+}
+
+fn read(path: &Path) -> Result<Value> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Whether every package is there in its version. What is optional is for some platforms only.
+fn is_installed(lock: &Value, installed: &Value) -> bool {
+    let Some(packages) = lock["packages"].as_object() else {
+        return false;
+    };
+    packages
+        .iter()
+        .filter(|(place, package)| !place.is_empty() && package["optional"] != true)
+        .all(|(place, package)| installed["packages"][place]["version"] == package["version"])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::is_installed;
+
+    #[test]
+    fn compares_versions_and_ignores_other_platforms() {
+        let lock = json!({ "packages": {
+            "": { "name": "leasehold" },
+            "node_modules/a": { "version": "1.0.0" },
+            "node_modules/of-windows": { "version": "2.0.0", "optional": true },
+        }});
+        let with =
+            |version: &str| json!({ "packages": { "node_modules/a": { "version": version } } });
+        assert!(is_installed(&lock, &with("1.0.0")));
+        assert!(!is_installed(&lock, &with("1.0.1")));
+        assert!(!is_installed(&lock, &Value::Null));
+        assert!(!is_installed(&Value::Null, &with("1.0.0")));
+    }
+}
