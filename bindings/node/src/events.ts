@@ -24,7 +24,7 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
   /** @internal */
   constructor(reader: Reader) {
     this.#reader = reader;
-    ABANDONED.register(this, reader, this);
+    ABANDONED?.register(this, reader, this);
   }
 
   /** The next event. Calls that are made meanwhile get the ones after it. */
@@ -35,7 +35,7 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
 
   /** Ends it: calls of `next` that wait are told that it is over. */
   async return(): Promise<IteratorReturnResult<undefined>> {
-    ABANDONED.unregister(this);
+    ABANDONED?.unregister(this);
     this.#reader.end();
     return { done: true, value: undefined };
   }
@@ -140,4 +140,7 @@ type Result = IteratorResult<LeaseEvent, undefined>;
 const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
 /** Readers whose program forgot them without `return()`. */
-const ABANDONED = new FinalizationRegistry<Reader>((reader) => reader.end());
+const ABANDONED =
+  typeof FinalizationRegistry === "undefined"
+    ? undefined
+    : new FinalizationRegistry<Reader>((reader) => reader.end());

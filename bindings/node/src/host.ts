@@ -1,6 +1,6 @@
 import { LeaseholdError } from "./errors.js";
 import { Reader } from "./events.js";
-import { keepAlive, now, random, startTimer, type Timer } from "./platform.js";
+import { keepAlive, now, random, startPulse, startTimer, type Timer } from "./platform.js";
 import { parsed, type Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
 import type { LossReason } from "./types.js";
@@ -90,13 +90,14 @@ export class Host {
     return new Promise<Answer>((resolve, reject) => {
       const id = (this.#lastId += 1);
       const abort = () => this.#cancel(id, lock, signal);
-      const ended = <Value>(then: (value: Value) => void) =>
-        signal === undefined
-          ? then
-          : (value: Value) => {
-              signal.removeEventListener("abort", abort);
-              then(value);
-            };
+      const stopPulse = startPulse(() => this.tick());
+      const ended =
+        <Value>(then: (value: Value) => void) =>
+        (value: Value) => {
+          stopPulse();
+          signal?.removeEventListener("abort", abort);
+          then(value);
+        };
       this.#calls.set(id, {
         lock,
         resolve: ended(resolve as (answer: unknown) => void),
@@ -124,7 +125,9 @@ export class Host {
       const [r0 = 0, r1 = 0, r2 = 0, r3 = 0] = random(4);
       const begin = (engine: Engine, at: number, id: number) =>
         engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
-      return await this.call<Acquired | undefined>(begin, lock, signal);
+      const acquired = await this.call<Acquired | undefined>(begin, lock, signal);
+      acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
+      return acquired;
     } finally {
       lock.uses -= 1;
     }
@@ -443,12 +446,14 @@ export class Host {
     if (at < this.#armed) {
       clearTimeout(this.#timer);
       this.#armed = at;
-      this.#timer = startTimer(() => this.#tick(), at - now());
+      this.#timer = startTimer(() => this.tick(), at - now());
       keepAlive(this.#timer, this.#alive);
     }
   }
 
-  #tick(): void {
+  /** Time passed. */
+  tick(): void {
+    clearTimeout(this.#timer);
     this.#armed = Infinity;
     this.#timer = undefined;
     this.#giveUp(now());

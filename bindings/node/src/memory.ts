@@ -19,7 +19,7 @@ export class MemoryStore implements Store {
       return known;
     }
     const store = new MemoryStore();
-    NAMED.set(name, new WeakRef(store));
+    NAMED.set(name, weak(store));
     for (const [other, reference] of NAMED) {
       if (reference.deref() === undefined) {
         NAMED.delete(other);
@@ -111,4 +111,8 @@ export class MemoryStore implements Store {
 }
 
 /** The stores of `memory://` URLs that somebody uses. */
-const NAMED = new Map<string, WeakRef<MemoryStore>>();
+const NAMED = new Map<string, { deref(): MemoryStore | undefined }>();
+
+function weak(store: MemoryStore): { deref(): MemoryStore | undefined } {
+  return typeof WeakRef === "undefined" ? { deref: () => store } : new WeakRef(store);
+}

@@ -29,6 +29,24 @@ export function keepAlive(timer: Timer | undefined, alive: boolean): void {
   }
 }
 
+/**
+ * In Cloudflare's workers a timer belongs to the request that made it, and ends with it, even if
+ * others need what it does. So there each call and each lease looks at the clock by itself, until the
+ * function that this returns is called.
+ */
+export function startPulse(run: () => void): () => void {
+  if (!IN_WORKER) {
+    return NOTHING;
+  }
+  const timer = setInterval(run, PULSE);
+  return () => clearInterval(timer);
+}
+
+const IN_WORKER =
+  (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === "Cloudflare-Workers";
+const PULSE = 100;
+const NOTHING = () => {};
+
 /** `machine/process`, for people who look who holds a lock. */
 export function defaultLabel(): string {
   const process = (globalThis as { process?: NodeProcess }).process;

@@ -28,6 +28,7 @@ export class Tenure {
   #lost: LossReason | undefined;
   #controller: AbortController | undefined;
   #over: (() => void)[] = [];
+  #stopPulse: (() => void) | undefined;
 
   constructor(lock: LockState, token: number, began: number, deadline: number) {
     this.lock = lock;
@@ -69,6 +70,13 @@ export class Tenure {
     }
   }
 
+  /** Begins to look at the clock by itself, if it does not yet and is not over. */
+  keepTime(startPulse: () => () => void): void {
+    if (this.#stopPulse === undefined && this.#lost === undefined && this.leases > 0) {
+      this.#stopPulse = startPulse();
+    }
+  }
+
   /** One of its leases was given up. */
   giveUp(): void {
     this.leases -= 1;
@@ -86,6 +94,7 @@ export class Tenure {
   }
 
   private end(): void {
+    this.#stopPulse?.();
     for (const resolve of this.#over.splice(0)) {
       resolve();
     }

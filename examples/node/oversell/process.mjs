@@ -1,0 +1,50 @@
+// A buyer in a process of its own: started by `startBuyer`, it runs this very file.
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { Locker } from "leasehold";
+import { shutdownAtSignals } from "../common.mjs";
+import { buy, isRefused } from "./buyer.mjs";
+import { RedisShop } from "./shop.mjs";
+
+const FILE = fileURLToPath(import.meta.url);
+
+export function startBuyer(act, url, shop) {
+  const child = fork(FILE, [act, url, shop]);
+  const message = async (kind) => {
+    for (;;) {
+      const [told] = await Promise.race([once(child, "message"), once(child, "exit").then(died)]);
+      if (told.kind === kind) return told;
+    }
+  };
+  return {
+    holds: act === "paused" ? message("holds") : undefined,
+    result: message("result"),
+    stop: () => child.kill("SIGSTOP"),
+    goOn() {
+      child.kill("SIGCONT");
+      child.send("go on");
+    },
+  };
+}
+
+function died([code, signal]) {
+  throw new Error(`a buyer's process ended with ${code ?? signal}`);
+}
+
+async function main([act, url, name]) {
+  const shop = new RedisShop(url, name);
+  const locker = await Locker.connect(url, { namespace: name });
+  shutdownAtSignals(locker);
+  const pause = async () => {
+    process.send({ kind: "holds" });
+    await once(process, "message");
+  };
+  const result = await buy(act, shop, locker, pause).then((bought) => ({ bought }), isRefused);
+  await Promise.all([locker.shutdown(), shop.shutdown()]);
+  process.send({ kind: "result", ...result }, () => process.disconnect());
+}
+
+if (process.argv[1] === FILE) {
+  await main(process.argv.slice(2));
+}

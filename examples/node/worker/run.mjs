@@ -1,0 +1,48 @@
+// Runs the worker on workerd, the runtime of Cloudflare's workers, and visits it ten times at once.
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { Miniflare } from "miniflare";
+import { fail, promise, readArgs } from "../common.mjs";
+
+const HELP = `Runs worker.mjs on workerd and visits it ten times at once.
+
+  node worker/run.mjs                                       the locks are in the isolate's memory
+  node worker/run.mjs --url https://….upstash.io --token …  the locks are in Redis, over HTTP`;
+
+const args = readArgs(HELP, { url: { type: "string" }, token: { type: "string", default: "" } });
+
+try {
+  // What `wrangler` does for a real one: a bundle, and the engine as a module beside it.
+  const { outputFiles } = await build({
+    entryPoints: [fileURLToPath(new URL("worker.mjs", import.meta.url))],
+    bundle: true,
+    write: false,
+    format: "esm",
+    conditions: ["workerd", "worker", "browser"],
+    external: ["*.wasm"],
+  });
+  const engine = await readFile(createRequire(import.meta.url).resolve("leasehold/leasehold.wasm"));
+  const bindings = args.url && { UPSTASH_REDIS_REST_URL: args.url, UPSTASH_REDIS_REST_TOKEN: args.token };
+  const workerd = new Miniflare({
+    compatibilityDate: "2025-09-01",
+    modules: [
+      { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
+      { type: "CompiledWasm", path: "leasehold.wasm", contents: engine },
+    ],
+    bindings: bindings ?? {},
+  });
+  await workerd.ready;
+  const visits = Array.from({ length: 10 }, async () => (await workerd.dispatchFetch("http://worker/")).json());
+  const answers = await Promise.all(visits);
+  answers.sort((a, b) => a.token - b.token);
+  console.table(answers);
+  promise(
+    answers.every(({ visits }, index) => visits === index + 1),
+    "each visit is counted, in the order of the tokens",
+  );
+  await workerd.dispose();
+} catch (error) {
+  fail(error);
+}
