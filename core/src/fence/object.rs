@@ -242,7 +242,9 @@ impl FencedStore {
 
     /// Reads an object, lets `change` make the new content of the old, and puts that: in one step,
     /// since the put fails if anybody wrote in between. `change` gets `None` if there is no object,
-    /// and is called again after a lost race. The object's attributes stay.
+    /// and is called again after a lost race. The object's attributes stay. (Where an etag is that
+    /// of the content, one thing goes unnoticed: that another task with the *same* token put the
+    /// same content with other attributes, or deleted an empty object.)
     ///
     /// Errors are those of [`put`](Self::put). If the store's answer is lost and the call finds
     /// its own write in place, it does not apply the change twice; if another writer *with the same

@@ -1,0 +1,277 @@
+import { LeaseholdError } from "../errors.js";
+import { checkResource } from "./resource.js";
+import { quoted, StaleTokenError } from "./stale.js";
+import { type Token, tokenOf } from "./token.js";
+
+/** Options of {@link Gate}. */
+export interface GateOptions {
+  /** How many resources it remembers: at least one, {@link Gate.DEFAULT_CAPACITY} by default. */
+  readonly capacity?: number;
+}
+
+/** Options of {@link Gate.enter}. */
+export interface EnterOptions {
+  /** Gives up the place in line when it is aborted; a token that was seen stays seen. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The right to write to a resource, from {@link Gate.enter}. */
+export interface Entered {
+  /** Ends it: another write may pass. A second call does nothing. */
+  release(): void;
+}
+
+/** What a {@link Gate} remembers, as it is stored: the resource first that was used longest ago. */
+export interface SavedGate {
+  readonly capacity: number;
+  readonly floor: number | null;
+  readonly seen: readonly (readonly [resource: string, token: number])[];
+}
+
+interface Entry {
+  highest: number;
+  /** Those who wait, first come first. All of them have the highest token. */
+  readonly line: Set<Waiter>;
+}
+
+interface Waiter {
+  enter(): void;
+  refuse(highest: number): void;
+}
+
+/**
+ * A guard in memory, for a service that owns its state. It remembers the greatest token of each
+ * resource and refuses a smaller one. Every writer of a resource must come through the same gate.
+ *
+ * ```ts
+ * const gate = new Gate();
+ * await gate.guard("account/7", lease, async () => {
+ *   balance -= 10;
+ * });
+ * ```
+ *
+ * {@link guard} and {@link enter} hold the resource until the write is over: no other write that
+ * comes through them can pass meanwhile. A greater token counts from the moment at which it comes,
+ * even if it has to wait: smaller ones that wait with it are refused at once.
+ *
+ * At most `capacity` resources are remembered. When one more comes, the one that was used longest ago
+ * is forgotten, and a *floor* is raised to its token: for a resource that is not remembered, a token
+ * below the floor is refused. So to forget never lets a token pass that would have been refused. It
+ * may refuse one that would have passed; whoever has dense tokens, or leases that last long, must
+ * choose the capacity so that nothing is ever forgotten.
+ *
+ * A gate that forgets everything, at a restart, lets everything pass. If the state that it guards
+ * outlives the process so must the gate: store what {@link toJSON} gives together with the state.
+ * What is stored is the same that Rust's `Gate` stores.
+ */
+export class Gate {
+  /** How many resources a gate remembers by default. */
+  static readonly DEFAULT_CAPACITY = 65_536;
+  /** How many writes may wait for one resource; code `overloaded` beyond. */
+  static readonly MAX_WAITING = 1024;
+
+  readonly #capacity: number;
+  /** No less than the token of whatever was forgotten; 0 if nothing was. */
+  #floor = 0;
+  /** What may be forgotten, the one first that was used longest ago. */
+  readonly #idle = new Map<string, Entry>();
+  /** What is being written to. */
+  readonly #busy = new Map<string, Entry>();
+
+  /** A gate that has seen nothing. It takes memory as resources come. */
+  constructor(options: GateOptions = {}) {
+    const capacity = options?.capacity ?? Gate.DEFAULT_CAPACITY;
+    if (!Number.isSafeInteger(capacity) || capacity < 1) {
+      throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${String(capacity)}`);
+    }
+    this.#capacity = capacity;
+  }
+
+  /** A gate that remembers what {@link toJSON} gave. Throws code `config` if no gate can have given it. */
+  static fromJSON(saved: SavedGate): Gate {
+    const bad = (why: string) => new LeaseholdError("config", `this is not a stored gate: ${why}`);
+    if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
+      throw bad("it is of another shape");
+    }
+    const gate = new Gate({ capacity: saved.capacity ?? 0 });
+    if (saved.seen.length > gate.#capacity) {
+      throw bad(`a gate for ${gate.#capacity} resources cannot have seen ${saved.seen.length}`);
+    }
+    for (const pair of saved.seen) {
+      if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[1] !== "number") {
+        throw bad("what it has seen is not pairs of a resource and a token");
+      }
+      const [resource, token] = pair as unknown as [string, number];
+      checkResource(resource);
+      if (gate.#idle.has(resource)) {
+        throw bad(`the resource ${quoted(resource)} is there twice`);
+      }
+      gate.#remember(resource, tokenOf(token));
+    }
+    if (saved.floor !== null && typeof saved.floor !== "number") {
+      throw bad("its floor is neither a token nor null");
+    }
+    gate.#floor = saved.floor === null ? 0 : tokenOf(saved.floor);
+    return gate;
+  }
+
+  /** All that it remembers. Writes that are under way are not held up, and their tokens are in it. */
+  toJSON(): SavedGate {
+    const entries = [...this.#idle, ...this.#busy];
+    return {
+      capacity: this.#capacity,
+      floor: this.#floor || null,
+      seen: entries.map(([resource, { highest }]) => [resource, highest] as const),
+    };
+  }
+
+  /**
+   * Notes the token, and refuses it if a greater one was seen. It holds nothing and waits for
+   * nothing, so it is right only if the write follows in the same turn of the event loop.
+   *
+   * Throws {@link StaleTokenError}; {@link LeaseholdError} of code `config` if an argument is not
+   * valid, or `overloaded` if the gate is full of resources that are being written to.
+   */
+  check(resource: string, token: Token): void {
+    checkResource(resource);
+    this.#admit(resource, tokenOf(token));
+  }
+
+  /**
+   * Checks the token and runs the write, while no other write to the resource passes. Resolves to
+   * what the write returns. If the write fails, its token was seen all the same.
+   *
+   * Rejects as {@link check} throws, with code `overloaded` also if too many wait; the write has not
+   * run then. It must not come back to the gate for the same resource: it would wait for itself.
+   */
+  async guard<T>(
+    resource: string,
+    token: Token,
+    write: () => Promise<T> | T,
+    options: EnterOptions = {},
+  ): Promise<T> {
+    if (typeof write !== "function") {
+      throw new LeaseholdError("config", `a write is a function, not ${typeof write}`);
+    }
+    const entered = await this.enter(resource, token, options);
+    try {
+      return await write();
+    } finally {
+      entered.release();
+    }
+  }
+
+  /**
+   * Checks the token and holds the resource until the answer is released; waits while another write
+   * to it is under way, in the order of arrival. A write that waits is refused as soon as a greater
+   * token comes. Rejects as {@link guard}, and with the signal's reason once that is aborted.
+   */
+  async enter(resource: string, token: Token, options: EnterOptions = {}): Promise<Entered> {
+    checkResource(resource);
+    const number = tokenOf(token);
+    const signal = options?.signal;
+    signal?.throwIfAborted();
+    const entry = this.#admit(resource, number);
+    if (!this.#busy.has(resource)) {
+      this.#idle.delete(resource);
+      this.#busy.set(resource, entry);
+      return this.#entered(resource, entry);
+    }
+    if (entry.line.size >= Gate.MAX_WAITING) {
+      throw new LeaseholdError("overloaded", `${entry.line.size} writes to the resource are waiting`);
+    }
+    await this.#turn(entry, signal, (highest) => new StaleTokenError(resource, number, highest));
+    return this.#entered(resource, entry);
+  }
+
+  /**
+   * The smallest token that passes: the greatest that was seen for the resource, or the floor if it
+   * is not remembered. Undefined if every token passes.
+   */
+  highest(resource: string): number | undefined {
+    const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
+    return entry ? entry.highest : this.#floor || undefined;
+  }
+
+  /** The rule. What passes is noted at once, and is the one that was used last. */
+  #admit(resource: string, token: number): Entry {
+    const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
+    if (!entry) {
+      if (token < this.#floor) {
+        throw new StaleTokenError(resource, token, this.#floor);
+      }
+      return this.#remember(resource, token);
+    }
+    if (token < entry.highest) {
+      throw new StaleTokenError(resource, token, entry.highest);
+    }
+    if (token > entry.highest) {
+      entry.highest = token;
+      const overtaken = [...entry.line];
+      entry.line.clear();
+      for (const waiter of overtaken) {
+        waiter.refuse(token);
+      }
+    }
+    if (this.#idle.delete(resource)) {
+      this.#idle.set(resource, entry);
+    }
+    return entry;
+  }
+
+  #remember(resource: string, token: number): Entry {
+    if (this.#idle.size + this.#busy.size >= this.#capacity) {
+      const [oldest] = this.#idle;
+      if (!oldest) {
+        const message = `all ${this.#capacity} resources are being written to`;
+        throw new LeaseholdError("overloaded", message);
+      }
+      const [forgotten, { highest }] = oldest;
+      this.#idle.delete(forgotten);
+      this.#floor = Math.max(this.#floor, highest);
+    }
+    const entry: Entry = { highest: token, line: new Set() };
+    this.#idle.set(resource, entry);
+    return entry;
+  }
+
+  #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = (act: () => void) => {
+        signal?.removeEventListener("abort", leave);
+        act();
+      };
+      const waiter: Waiter = {
+        enter: () => settle(resolve),
+        refuse: (highest) => settle(() => reject(stale(highest))),
+      };
+      const leave = () => {
+        entry.line.delete(waiter);
+        settle(() => reject(signal?.reason));
+      };
+      entry.line.add(waiter);
+      signal?.addEventListener("abort", leave);
+    });
+  }
+
+  #entered(resource: string, entry: Entry): Entered {
+    let released = false;
+    return {
+      release: () => {
+        if (released) {
+          return;
+        }
+        released = true;
+        // It is busy all the time in between, so that nobody overtakes.
+        const [next] = entry.line;
+        if (next) {
+          entry.line.delete(next);
+          next.enter();
+          return;
+        }
+        this.#busy.delete(resource);
+        this.#idle.set(resource, entry);
+      },
+    };
+  }
+}

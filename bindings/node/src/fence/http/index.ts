@@ -1,0 +1,252 @@
+import { type Token, tokenOf } from "../token.js";
+import { admitter, FENCING_TOKEN, type FenceOptions, isProblem, type Seen } from "./admit.js";
+import { type Problem, responseOf } from "./problem.js";
+
+export { FENCING_TOKEN, type FenceOptions, writtenPath } from "./admit.js";
+export { type Problem, problemOf, refusal } from "./problem.js";
+
+/** What is needed of a request of Express, or of Node's own servers. */
+export interface NodeRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+/** What is needed of a response of Express, or of Node's own servers. */
+export interface NodeResponse {
+  statusCode: number;
+  readonly writableEnded: boolean;
+  setHeader(name: string, value: string): unknown;
+  // It has many forms, and all are passed on.
+  end(...args: any[]): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/** What is needed of a request of Fastify. */
+export interface FastifyRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+/** What is needed of a reply of Fastify. */
+export interface FastifyReply {
+  readonly raw: NodeResponse;
+  code(status: number): unknown;
+  header(name: string, value: string): unknown;
+  send(payload: string): unknown;
+  hijack(): unknown;
+}
+
+/** What is needed of a context of Hono. */
+export interface HonoContext {
+  readonly req: { readonly raw: Request };
+}
+
+/** How long a resource is kept for a handler whose client has gone and that has not answered. */
+const ABANDONED = 30_000;
+
+/**
+ * Middleware for Express, and for all that takes `(req, res, next)`: refuses requests with a stale
+ * token, with 409 and a problem document, and lets one request at a time write to a resource.
+ *
+ * ```ts
+ * const account = (req: express.Request) => `account/${req.params.id}`;
+ * app.put("/account/:id", fenceExpress({ resource: account }), (req, res) => { … });
+ * ```
+ *
+ * The resource is held until the handler answers, `res.end()`: what it does afterwards is not
+ * guarded. If the client has gone and the handler does not answer all the same, the resource is
+ * free 30 s later, so give handlers a time limit below that. A newer request waits for an older one
+ * that is being handled, and an older one that waits is refused as soon as a newer one comes.
+ */
+export function fenceExpress<R extends NodeRequest = NodeRequest>(
+  options: FenceOptions<R> = {},
+): (req: R, res: NodeResponse, next: (error?: unknown) => void) => void {
+  const admit = admitter(options);
+  return (req, res, next) => {
+    const handle = async () => {
+      const gone = goneSignal(res);
+      const { originalUrl } = req as { originalUrl?: string };
+      const outcome = await unlessGone(admit(req, seenBy(req, originalUrl ?? req.url, gone)), gone);
+      if (!outcome) {
+        return;
+      }
+      if (isProblem(outcome)) {
+        send(res, outcome);
+        return;
+      }
+      releaseAtEnd(res, outcome.release);
+      next();
+    };
+    handle().catch(next);
+  };
+}
+
+/**
+ * A hook for Fastify, with the promises of {@link fenceExpress}. As a `preHandler`, it comes when
+ * the body has been read, so that a slow client does not hold the resource.
+ *
+ * ```ts
+ * fastify.addHook("preHandler", fenceFastify());
+ * ```
+ */
+export function fenceFastify<R extends FastifyRequest = FastifyRequest>(
+  options: FenceOptions<R> = {},
+): (request: R, reply: FastifyReply) => Promise<unknown> {
+  const admit = admitter(options);
+  return async (request, reply) => {
+    const gone = goneSignal(reply.raw);
+    const outcome = await unlessGone(admit(request, seenBy(request, request.url, gone)), gone);
+    if (!outcome) {
+      reply.hijack();
+      return reply;
+    }
+    if (isProblem(outcome)) {
+      reply.code(outcome.status);
+      for (const [name, value] of Object.entries(outcome.headers)) {
+        reply.header(name, value);
+      }
+      reply.send(outcome.body);
+      return reply;
+    }
+    releaseAtEnd(reply.raw, outcome.release);
+    return undefined;
+  };
+}
+
+/**
+ * Middleware for Hono: as {@link fenceExpress}, but the resource is held until the handler's promise
+ * is settled, whatever becomes of the client.
+ *
+ * ```ts
+ * app.use("/account/*", fenceHono());
+ * ```
+ */
+export function fenceHono<C extends HonoContext = HonoContext>(
+  options: FenceOptions<C> = {},
+): (context: C, next: () => Promise<void>) => Promise<Response | undefined> {
+  const admit = admitter(options);
+  return async (context, next) => {
+    const outcome = await admit(context, seenOf(context.req.raw));
+    if (isProblem(outcome)) {
+      return responseOf(outcome);
+    }
+    try {
+      await next();
+    } finally {
+      outcome.release();
+    }
+    return undefined;
+  };
+}
+
+/**
+ * Puts a fence around a handler of plain `Request`s: of Deno, Bun, workers. The resource is held
+ * until its promise is settled; what a stream in the response still does is not guarded.
+ *
+ * ```ts
+ * Deno.serve(fenceFetch((request) => new Response("written")));
+ * ```
+ */
+export function fenceFetch<A extends unknown[]>(
+  handler: (request: Request, ...rest: A) => Promise<Response> | Response,
+  options: FenceOptions<Request> = {},
+): (request: Request, ...rest: A) => Promise<Response> {
+  const admit = admitter(options);
+  return async (request, ...rest) => {
+    const outcome = await admit(request, seenOf(request));
+    if (isProblem(outcome)) {
+      return responseOf(outcome);
+    }
+    try {
+      return await handler(request, ...rest);
+    } finally {
+      outcome.release();
+    }
+  };
+}
+
+/**
+ * Sets the header `Fencing-Token` on the options of a `fetch`, or on a copy of a `Request`, in place
+ * of any that is there. It does not look at whether the lease still holds; that is the server's to
+ * find out. Throws code `config` if there is no token.
+ *
+ * ```ts
+ * await fetch(url, withToken(lease, { method: "PUT", body: "…" }));
+ * ```
+ */
+export function withToken(lease: Token, request: Request): Request;
+export function withToken<I extends RequestInit>(lease: Token, init?: I): I & { headers: Headers };
+export function withToken(
+  lease: Token,
+  what: Request | RequestInit = {},
+): Request | (RequestInit & { headers: Headers }) {
+  const headers = new Headers(what.headers);
+  headers.set(FENCING_TOKEN, String(tokenOf(lease)));
+  return what instanceof Request ? new Request(what, { headers }) : { ...what, headers };
+}
+
+function seenBy(
+  { method, headers }: NodeRequest,
+  url: string | undefined,
+  signal: AbortSignal,
+): Seen {
+  const header = headers["fencing-token"];
+  const joined = Array.isArray(header) ? header.join(", ") : header;
+  return { method: method ?? "GET", url: url ?? "/", header: joined, signal };
+}
+
+function seenOf({ method, url, headers, signal }: Request): Seen {
+  return { method, url, header: headers.get(FENCING_TOKEN), signal };
+}
+
+/** Aborted when the client has gone before it was answered. */
+function goneSignal(res: NodeResponse): AbortSignal {
+  const gone = new AbortController();
+  res.once("close", () => gone.abort());
+  return gone.signal;
+}
+
+/** Nothing if the client has gone while it waited: there is nobody to answer. */
+async function unlessGone<T>(outcome: Promise<T>, gone: AbortSignal): Promise<T | undefined> {
+  try {
+    return await outcome;
+  } catch (error) {
+    if (gone.aborted && error === gone.reason) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+function send(res: NodeResponse, { status, headers, body }: Problem): void {
+  res.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) {
+    res.setHeader(name, value);
+  }
+  res.end(body);
+}
+
+/**
+ * When the handler answers it has written. That its client has gone does not stop it: it is given
+ * time to come to its end.
+ */
+function releaseAtEnd(res: NodeResponse, release: () => void): void {
+  const end = res.end;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  res.end = (...args) => {
+    try {
+      return end.apply(res, args);
+    } finally {
+      clearTimeout(timer);
+      release();
+    }
+  };
+  res.once("close", () => {
+    if (!res.writableEnded) {
+      timer = setTimeout(release, ABANDONED);
+      (timer as { unref?(): void }).unref?.();
+    }
+  });
+}

@@ -1,0 +1,106 @@
+import { LeaseholdError } from "../../errors.js";
+import { StaleTokenError } from "../stale.js";
+import { tokenOf } from "../token.js";
+
+/** Names, not addresses: RFC 9457 recommends absolute URIs, that need not lead anywhere. */
+const STALE = "urn:leasehold:stale-token";
+const REQUIRED = "urn:leasehold:token-required";
+const BAD = "urn:leasehold:bad-request";
+const OVERLOADED = "urn:leasehold:overloaded";
+
+/** A refusal as a problem document (RFC 9457): what Rust's `FenceLayer` answers. */
+export interface Problem {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** JSON. */
+  readonly body: string;
+}
+
+/**
+ * The answer to an error of a guard: 409 to a stale token, 503 if too many wait, and 400 to what is
+ * wrong with the resource.
+ */
+export function problemOf(error: LeaseholdError): Problem {
+  if (error instanceof StaleTokenError) {
+    const { resource, offered, highest } = error;
+    const more = { resource, offered, highest };
+    return problem(409, STALE, "Stale fencing token", error.message, more);
+  }
+  return error.code === "overloaded"
+    ? problem(503, OVERLOADED, "Too many writes", error.message)
+    : problem(400, BAD, "Bad resource", error.message);
+}
+
+/** There is no token. */
+export function required(): Problem {
+  const detail = "a write here needs the header Fencing-Token, with the token of your lease";
+  return problem(428, REQUIRED, "No fencing token", detail);
+}
+
+/** The token is malformed, or there are several. */
+export function badToken(detail: string): Problem {
+  return problem(400, BAD, "Bad fencing token", detail);
+}
+
+function problem(status: number, type: string, title: string, detail: string, more?: object): Problem {
+  return {
+    status,
+    headers: {
+      "content-type": "application/problem+json",
+      ...(type === OVERLOADED && { "retry-after": "1" }),
+    },
+    body: JSON.stringify({ type, title, status, detail, ...more }),
+  };
+}
+
+/** As a `Response`, of fetch handlers. */
+export function responseOf({ status, headers, body }: Problem): Response {
+  return new Response(body, { status, headers });
+}
+
+/**
+ * Reads an answer of a fenced service, this one's or Rust's, back into the error that it stands for;
+ * undefined if it is not one of its refusals. The body is JSON, as text or parsed.
+ *
+ * 409 gives {@link StaleTokenError}, 428 and 400 a {@link LeaseholdError} of code `config`, 503 of
+ * code `overloaded`.
+ *
+ * ```ts
+ * const response = await fetch(url, withToken(lease, { method: "PUT", body }));
+ * if (!response.ok) throw refusal(response.status, await response.text()) ?? new Error("…");
+ * ```
+ */
+export function refusal(status: number, body: unknown): LeaseholdError | undefined {
+  const type = TYPES[status];
+  const read = type === undefined ? undefined : parsed(body);
+  if (!read || read["type"] !== type) {
+    return undefined;
+  }
+  if (type === STALE) {
+    return staleOf(read);
+  }
+  const detail = typeof read["detail"] === "string" ? read["detail"] : "";
+  return new LeaseholdError(type === OVERLOADED ? "overloaded" : "config", detail);
+}
+
+const TYPES: Record<number, string> = { 409: STALE, 428: REQUIRED, 400: BAD, 503: OVERLOADED };
+
+function staleOf({ resource, offered, highest }: Record<string, unknown>): StaleTokenError | undefined {
+  if (typeof resource !== "string" || typeof offered !== "number" || typeof highest !== "number") {
+    return undefined;
+  }
+  try {
+    return new StaleTokenError(resource, tokenOf(offered), tokenOf(highest));
+  } catch {
+    return undefined;
+  }
+}
+
+function parsed(body: unknown): Record<string, unknown> | undefined {
+  try {
+    const read: unknown = typeof body === "string" ? JSON.parse(body) : body;
+    return typeof read === "object" && read !== null ? (read as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}

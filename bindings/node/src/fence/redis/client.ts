@@ -1,0 +1,64 @@
+import { adapt, type RedisClient } from "../../adapters/index.js";
+import { isIoredis } from "../../adapters/ioredis.js";
+import { isNodeRedis } from "../../adapters/node-redis.js";
+import { LeaseholdError } from "../../errors.js";
+
+/** One argument of a script, as clients take it. */
+export type Argument = string | Uint8Array;
+
+/** What runs scripts, with replies and errors as the client gives them. */
+export interface Runner {
+  readonly clustered: boolean;
+  readonly secrets: readonly string[];
+  /** By its hash; rejects with `NOSCRIPT` if the server has not got it. */
+  evalsha?(sha: string, keys: string[], args: Argument[]): Promise<unknown>;
+  eval(script: string, keys: string[], args: Argument[]): Promise<unknown>;
+}
+
+/** Throws a {@link LeaseholdError} of code `config` if it is no Redis client, or has a key prefix. */
+export function runnerOf(client: RedisClient): Runner {
+  const adapter = adapt(client);
+  const { clustered, secrets } = adapter;
+  // Their types say strings; bytes they take as well, as Buffers.
+  const texts = (args: Argument[]) => args.map(buffered) as string[];
+  if (isIoredis(client)) {
+    return {
+      clustered,
+      secrets,
+      evalsha: (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...texts(args)),
+      eval: (script, keys, args) => client.eval(script, keys.length, ...keys, ...texts(args)),
+    };
+  }
+  if (isNodeRedis(client)) {
+    return {
+      clustered,
+      secrets,
+      evalsha: (sha, keys, args) => client.evalSha(sha, { keys, arguments: texts(args) }),
+      eval: (script, keys, args) => client.eval(script, { keys, arguments: texts(args) }),
+    };
+  }
+  return {
+    clustered,
+    secrets,
+    ...(adapter.evalsha && {
+      evalsha: async (sha, keys, args) => adapter.evalsha?.(sha, keys, onlyTexts(args)),
+    }),
+    eval: async (script, keys, args) => adapter.eval(script, keys, onlyTexts(args)),
+  };
+}
+
+function buffered(argument: Argument): Argument {
+  if (typeof argument === "string") {
+    return argument;
+  }
+  return Buffer.from(argument.buffer, argument.byteOffset, argument.byteLength);
+}
+
+function onlyTexts(args: Argument[]): string[] {
+  return args.map((argument) => {
+    if (typeof argument !== "string") {
+      throw new LeaseholdError("config", "this Redis client takes strings and numbers, but no bytes");
+    }
+    return argument;
+  });
+}

@@ -1,0 +1,81 @@
+import { failure } from "../../adapters/index.js";
+import { type ErrorCode, LeaseholdError } from "../../errors.js";
+import { printable } from "../printable.js";
+import { quoted, StaleTokenError } from "../stale.js";
+
+/** What a guarded write was to do, for its errors. */
+export interface Attempt {
+  readonly resource: string;
+  readonly fence: string;
+  readonly token: number;
+  /** What must not be shown. */
+  readonly secrets: readonly string[];
+}
+
+/** What an error of a guarded write means. */
+export function failed(attempt: Attempt, error: unknown): LeaseholdError {
+  if (error instanceof LeaseholdError) {
+    return error;
+  }
+  const { resource, fence, token, secrets } = attempt;
+  const told = failure(error);
+  const said = "reply" in told ? told.reply : told.message;
+  const hidden = secrets.some((secret) => said.includes(secret));
+  const make = (code: ErrorCode, what: string) =>
+    new LeaseholdError(
+      code,
+      `a guarded write to ${quoted(resource)}: ${what}`,
+      hidden ? undefined : { cause: error },
+    );
+  const [word, second] = said.split(/\s+/, 2);
+  if (word === "STALETOKEN" && /^\d+$/.test(second ?? "")) {
+    return new StaleTokenError(resource, token, Number(second));
+  }
+  if (word === "NOTAFENCE") {
+    return make("wrongType", `the key of its fence, ${quoted(fence)}, holds something else`);
+  }
+  if (word === "CROSSSLOT") {
+    const where = `its keys and that of its fence, ${quoted(fence)}`;
+    return make("config", `${where}, are not all on one cluster slot`);
+  }
+  const shown = hidden ? "(the message has the password in it and is not shown)" : printable(said);
+  if ("reply" in told) {
+    return make(meaning(said), `the server answered: ${shown}`);
+  }
+  const unknown = told.code === "timeout" || told.code === "unavailable";
+  return make(told.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
+}
+
+/** As `core/src/protocol/server_error.rs` has it. */
+function meaning(said: string): ErrorCode {
+  if (said.startsWith("ERR Error compiling script")) {
+    return "config";
+  }
+  const code = MEANINGS[said.split(/\s/, 1)[0] ?? ""];
+  if (code !== undefined) {
+    return code;
+  }
+  const words: [string, ErrorCode][] = [
+    ["max number of clients", "unavailable"],
+    ["value is not an integer", "wrongType"],
+    ["invalid password", "auth"],
+    ["AUTH <password>", "auth"],
+  ];
+  return words.find(([part]) => said.includes(part))?.[1] ?? "store";
+}
+
+const MEANINGS: Record<string, ErrorCode> = {
+  WRONGTYPE: "wrongType",
+  NOAUTH: "auth",
+  WRONGPASS: "auth",
+  NOPERM: "auth",
+  READONLY: "readOnly",
+  LOADING: "unavailable",
+  BUSY: "unavailable",
+  TRYAGAIN: "unavailable",
+  MASTERDOWN: "unavailable",
+  CLUSTERDOWN: "unavailable",
+  NOREPLICAS: "unavailable",
+  OOM: "unavailable",
+  MISCONF: "unavailable",
+};

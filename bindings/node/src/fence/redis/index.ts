@@ -1,0 +1,84 @@
+import type { RedisClient } from "../../adapters/index.js";
+import { LeaseholdError } from "../../errors.js";
+import { checkResource } from "../resource.js";
+import { type Token, tokenOf } from "../token.js";
+import { type Runner, runnerOf } from "./client.js";
+import { Fenced } from "./fenced.js";
+
+export type { RedisClient } from "../../adapters/index.js";
+export { Fenced, type Value } from "./fenced.js";
+export { Script } from "./script.js";
+
+const DEFAULT_TIMEOUT = 5_000;
+const LONGEST_TIMEOUT = 86_400_000;
+
+/** Options of {@link FencedRedis}. */
+export interface FencedRedisOptions {
+  /**
+   * How long a call may take, in milliseconds: 5000 by default, a day at the most. Then it rejects
+   * with code `timeout`, and it is unknown whether the server acts, now or once the client has
+   * reconnected.
+   */
+  readonly timeout?: number;
+}
+
+/**
+ * A Redis server, 7.0 or newer, or a cluster, whose keys are written only by those who hold the
+ * newest token. The client is one of ioredis, node-redis or `@upstash/redis`, or any object with
+ * `eval(script, keys, args)`; it is used as it is, and never closed.
+ *
+ * Each call is one script: it compares the token with the *fence* of the resource, the greatest
+ * token that was seen, keeps the token if it is greater, and writes. The fence is a key beside the
+ * data, the same that Rust's `FencedRedis` uses: `{orders/42}:fence` for `orders/42`.
+ *
+ * ```ts
+ * const redis = new FencedRedis(client);
+ * await redis.resource("orders/42", lease).set("orders/42", "paid");
+ * ```
+ *
+ * A refusal, {@link StaleTokenError}, wrote nothing. It is safe to rely on as long as everybody who
+ * writes these keys does it by the guard and names the same resource, and as long as the server
+ * keeps the fence: no `FLUSHALL`, no restart without persistence, no failover to a replica that
+ * lags behind, no `maxmemory-policy` of `allkeys-*`.
+ *
+ * An error of the write itself, such as a wrong type, is after the check: the token was kept though
+ * the write failed, which refuses nobody but older holders.
+ *
+ * After `timeout` or `unavailable` it is unknown whether the write was done; it may even be done
+ * later, though never after one of a greater token. The guard does not send a write twice; but
+ * ioredis does so by itself when it reconnects, and Upstash's client when a request fails. Give them
+ * `autoResendUnfulfilledCommands: false` and `retry: false` if {@link Fenced.incrBy} and
+ * {@link Fenced.push} must not count twice.
+ *
+ * On a cluster the keys that are written must be on the slot of the fence: the resource itself, and
+ * whatever has its tag, `{orders/42}:items`.
+ */
+export class FencedRedis {
+  readonly #runner: Runner;
+  readonly #timeout: number;
+
+  /** No I/O. Throws a {@link LeaseholdError} of code `config` if an argument is not valid. */
+  constructor(client: RedisClient, options: FencedRedisOptions = {}) {
+    this.#runner = runnerOf(client);
+    const timeout = options?.timeout ?? DEFAULT_TIMEOUT;
+    if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= LONGEST_TIMEOUT)) {
+      throw new LeaseholdError(
+        "config",
+        `timeout is from 1 to ${LONGEST_TIMEOUT} ms, not ${String(timeout)}`,
+      );
+    }
+    this.#timeout = timeout;
+  }
+
+  /**
+   * The writes to a resource under a token. No I/O.
+   *
+   * The resource is what the lock stands for, often the key itself that is written, and always one
+   * that all its writers name alike: 1 to 512 bytes. Throws a {@link LeaseholdError} of code
+   * `config` if an argument is not valid.
+   */
+  resource(resource: string, token: Token): Fenced {
+    checkResource(resource);
+    return new Fenced(this.#runner, this.#timeout, resource, tokenOf(token));
+  }
+}

@@ -1,0 +1,62 @@
+const SLOTS = 16_384;
+const utf8 = new TextEncoder();
+
+/**
+ * The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster slot
+ * of a key named as the resource; `{resource}:fence` if the whole resource is the tag. The same as
+ * in Rust (`core/src/fence/redis/key.rs`), so that writers of both fence each other.
+ */
+export function fenceKey(resource: string): string {
+  const tag = hashTag(resource);
+  if (tag !== undefined) {
+    return `{${tag}}:fence:${resource}`;
+  }
+  if (!resource.includes("}")) {
+    return `{${resource}}:fence`;
+  }
+  // Redis hashes all of such a name, but no tag can hold it.
+  return `{${numberOnSlot(slotOf(resource))}}:fence:${resource}`;
+}
+
+/** The cluster slot of a key. */
+export function slotOf(key: string): number {
+  return utf8.encode(hashTag(key) ?? key).reduce(crc16Step, 0) % SLOTS;
+}
+
+/**
+ * What Redis hashes instead of the whole key: from the first `{` to the first `}` after it, if there
+ * is something between them.
+ */
+function hashTag(key: string): string | undefined {
+  const open = key.indexOf("{");
+  const close = open < 0 ? -1 : key.indexOf("}", open + 1);
+  return close > open + 1 ? key.slice(open + 1, close) : undefined;
+}
+
+/** The smallest number that, as a key, is on the slot. Those below 2^17 are on every one. */
+function numberOnSlot(slot: number): number {
+  for (let number = 0; ; number += 1) {
+    const digits = String(number);
+    let crc = 0;
+    for (let index = 0; index < digits.length; index += 1) {
+      crc = crc16Step(crc, digits.charCodeAt(index));
+    }
+    if (crc % SLOTS === slot) {
+      return number;
+    }
+  }
+}
+
+/** CRC-16/XMODEM, as the cluster specification has it. */
+function crc16Step(crc: number, byte: number): number {
+  return ((crc << 8) & 0xffff) ^ (TABLE[(crc >> 8) ^ byte] ?? 0);
+}
+
+/** What each byte does to it. */
+const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit += 1) {
+    crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
+  return crc;
+});

@@ -1,0 +1,54 @@
+import guard from "../../../../../core/src/fence/redis/guard.lua";
+import { LeaseholdError } from "../../errors.js";
+
+/** In front of every script, as one line: see `guard.lua`. */
+const GUARD = guard
+  .split("\n")
+  .map((line) => line.trim())
+  .filter((line) => line !== "" && !line.startsWith("--"))
+  .join(" ");
+
+/** A script with the check in front, and its hash. */
+export let partsOf: (script: Script) => { readonly text: string; readonly sha: Promise<string> };
+
+/**
+ * A Lua script to run behind the check of a token, with {@link Fenced.script}. It is written as for
+ * `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and it touches no other keys
+ * than `KEYS`. It has no `#!` line. Making one does no I/O; it is worth keeping, since its hash is
+ * taken once.
+ *
+ * ```ts
+ * const takeOne = new Script(`
+ *   if tonumber(redis.call("GET", KEYS[1]) or 0) < 1 then return false end
+ *   return redis.call("DECR", KEYS[1])`);
+ * const left = await redis.resource("stock/7", lease).script(takeOne, ["stock/7"]);
+ * ```
+ */
+export class Script {
+  readonly #text: string;
+  #sha: Promise<string> | undefined;
+
+  static {
+    partsOf = (script) => {
+      script.#sha ??= sha1(script.#text);
+      return { text: script.#text, sha: script.#sha };
+    };
+  }
+
+  /** Whether it is valid Lua the server says, before anything of it is run. */
+  constructor(lua: string) {
+    if (typeof lua !== "string") {
+      throw new LeaseholdError("config", `a Lua script is a string, not ${typeof lua}`);
+    }
+    // In front and not around it: nothing in the text can get out of a block and ahead of it.
+    this.#text = `${GUARD} ${lua}`;
+  }
+}
+
+/** Any one command with one key. */
+export const COMMAND = new Script("return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))");
+
+async function sha1(text: string): Promise<string> {
+  const hash = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(hash), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

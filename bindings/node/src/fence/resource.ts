@@ -1,0 +1,22 @@
+import { LeaseholdError } from "../errors.js";
+
+const MOST_BYTES = 512;
+
+/** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */
+export function checkResource(resource: unknown): asserts resource is string {
+  if (typeof resource !== "string") {
+    const what = resource === null ? "null" : typeof resource;
+    throw new LeaseholdError("config", `a resource's name is a string, not ${what}`);
+  }
+  // Any would be encoded as the same replacement, so that different names were one.
+  if (/\p{Surrogate}/u.test(resource)) {
+    throw new LeaseholdError("config", "a resource's name is Unicode; this one has a lone surrogate");
+  }
+  const length = new TextEncoder().encode(resource).length;
+  if (length < 1 || length > MOST_BYTES) {
+    throw new LeaseholdError(
+      "config",
+      `a resource's name has 1 to ${MOST_BYTES} bytes, this one has ${length}`,
+    );
+  }
+}

@@ -1,0 +1,46 @@
+/*
+ * What the guards need of the database clients, so that none of their packages has to be installed
+ * for the types.
+ */
+
+/** A pool of `pg`. */
+export interface PgPool {
+  readonly totalCount: number;
+  connect(): Promise<unknown>;
+}
+
+/** A connection of `pg`: a `Client`, or what a pool gives. */
+export interface PgClient {
+  query(text: string, values?: unknown[]): Promise<unknown>;
+  escapeLiteral(text: string): string;
+}
+
+/** A pool of `mysql2/promise`. */
+export interface MysqlPool {
+  getConnection(): Promise<unknown>;
+}
+
+/** A connection of `mysql2/promise`. */
+export interface MysqlConnection {
+  beginTransaction(): Promise<void>;
+  query(sql: string, values?: unknown[]): Promise<unknown>;
+}
+
+/** A database of `better-sqlite3` or `node:sqlite`, whose calls answer at once. */
+export interface SqliteDatabase {
+  prepare(sql: string): object;
+  exec(sql: string): unknown;
+}
+
+/** A database whose calls answer later. */
+export type AsyncDatabase = PgPool | PgClient | MysqlPool | MysqlConnection;
+
+/** What a transaction is done with: a connection of the pool, or what was given. */
+export type TransactionOf<D> = D extends PgPool
+  ? // It has two signatures, and is inferred from as a pair.
+    D["connect"] extends { (): Promise<infer C>; (callback: never): void }
+    ? C
+    : Awaited<ReturnType<D["connect"]>>
+  : D extends MysqlPool
+    ? Awaited<ReturnType<D["getConnection"]>>
+    : D;

@@ -1,0 +1,237 @@
+import { LeaseholdError } from "../../errors.js";
+import type { Dialect } from "./dialect.js";
+import { mysql } from "./mysql.js";
+import { postgres } from "./postgres.js";
+import { sqlite } from "./sqlite.js";
+import type { Answer, Cell, Statement } from "./steps.js";
+
+/** A connection, as long as it is ours. */
+export interface Session {
+  readonly connection: object;
+  query(statement: Statement): Promise<Answer>;
+  /** Gives it back; one that is broken is not used again. */
+  release(broken: boolean): void;
+}
+
+export interface AsyncDriver {
+  readonly sync: false;
+  readonly dialect: Dialect;
+  /** Whether it has many connections. */
+  readonly pool: boolean;
+  open(): Promise<Session>;
+  /** Of a single connection: whether a transaction is open on it, as far as can be told. */
+  isOpen(session: Session): Promise<boolean>;
+}
+
+export interface SyncDriver {
+  readonly sync: true;
+  readonly dialect: Dialect;
+  readonly connection: object;
+  query(statement: Statement): Answer;
+}
+
+export type Driver = AsyncDriver | SyncDriver;
+
+/** What it is, is told by what it can do. Throws a {@link LeaseholdError} of code `config` if it is nothing of ours. */
+export function driverOf(database: unknown): Driver {
+  const can = (...methods: string[]) =>
+    typeof database === "object" &&
+    database !== null &&
+    methods.every((name) => typeof (database as Record<string, unknown>)[name] === "function");
+  if (can("promise", "query")) {
+    const message = "this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise";
+    throw new LeaseholdError("config", message);
+  }
+  if (can("connect", "query") && typeof (database as PgPool).totalCount === "number") {
+    return pgPool(database as PgPool);
+  }
+  if (can("query", "escapeLiteral")) {
+    return pgClient(database as PgClient);
+  }
+  if (can("getConnection", "query")) {
+    return mysqlPool(database as MysqlPool);
+  }
+  if (can("beginTransaction", "query")) {
+    return mysqlConnection(database as MysqlConnection);
+  }
+  if (can("prepare", "exec")) {
+    return sqliteDatabase(database as Sqlite);
+  }
+  const what = typeof database === "object" ? "it is another object" : `it is ${typeof database}`;
+  throw new LeaseholdError(
+    "config",
+    "a database is a Pool or Client of pg, a Pool or Connection of mysql2/promise, or a database of " +
+      `better-sqlite3 or node:sqlite; ${database === null ? "it is null" : what}`,
+  );
+}
+
+interface PgClient {
+  query(config: { text: string; values?: unknown[]; rowMode: "array" }): Promise<PgResult | PgResult[]>;
+  getTransactionStatus?(): string | null;
+  on?(event: "error", listener: () => void): unknown;
+  removeListener?(event: "error", listener: () => void): unknown;
+  release?(broken?: boolean): void;
+}
+
+interface PgResult {
+  readonly rows: Cell[][];
+  readonly command: string;
+  readonly fields?: readonly { readonly dataTypeID: number }[];
+}
+
+/** `int8`, `int2` and `int4`. */
+const PG_WHOLE: readonly unknown[] = [20, 21, 23];
+
+interface PgPool {
+  readonly totalCount: number;
+  connect(): Promise<PgClient>;
+}
+
+function pgPool(pool: PgPool): AsyncDriver {
+  return {
+    sync: false,
+    dialect: postgres,
+    pool: true,
+    open: async () => {
+      const client = await pool.connect();
+      return pgSession(client, (broken) => client.release?.(broken));
+    },
+    isOpen: async () => false,
+  };
+}
+
+function pgClient(client: PgClient): AsyncDriver {
+  return {
+    sync: false,
+    dialect: postgres,
+    pool: false,
+    open: async () => pgSession(client, () => {}),
+    isOpen: async () => ["T", "E"].includes(client.getTransactionStatus?.() ?? "I"),
+  };
+}
+
+function pgSession(client: PgClient, release: (broken: boolean) => void): Session {
+  // A connection that breaks while nothing is asked of it would else end the process: the pool does
+  // not listen to one that it has given away.
+  const broke = () => {};
+  client.on?.("error", broke);
+  return {
+    connection: client,
+    query: async ({ sql, args }) => {
+      const asked = { text: sql, rowMode: "array" as const };
+      const answer = await client.query(args ? { ...asked, values: [...args] } : asked);
+      const last = Array.isArray(answer) ? answer[answer.length - 1] : answer;
+      const whole = PG_WHOLE.includes(last?.fields?.[0]?.dataTypeID);
+      return { rows: last?.rows ?? [], command: last?.command ?? "", whole };
+    },
+    release: (broken) => {
+      client.removeListener?.("error", broke);
+      release(broken);
+    },
+  };
+}
+
+interface MysqlConnection {
+  query(options: object, values?: unknown[]): Promise<MysqlResult>;
+  release?(): void;
+  destroy?(): void;
+}
+
+type MysqlResult = [
+  result: Cell[][] | { readonly serverStatus?: number },
+  fields?: readonly { readonly columnType?: number }[],
+];
+
+interface MysqlPool {
+  getConnection(): Promise<MysqlConnection>;
+}
+
+function mysqlPool(pool: MysqlPool): AsyncDriver {
+  return {
+    sync: false,
+    dialect: mysql,
+    pool: true,
+    open: async () => {
+      const connection = await pool.getConnection();
+      const release = (broken: boolean) => (broken ? connection.destroy?.() : connection.release?.());
+      return mysqlSession(connection, release);
+    },
+    isOpen: async () => false,
+  };
+}
+
+function mysqlConnection(connection: MysqlConnection): AsyncDriver {
+  return {
+    sync: false,
+    dialect: mysql,
+    pool: false,
+    open: async () => mysqlSession(connection, () => {}),
+    isOpen: async (session) => (await session.query({ sql: "DO 0" })).inTransaction === true,
+  };
+}
+
+/** `TINYINT`, `SMALLINT`, `INT`, `BIGINT` and `MEDIUMINT`. */
+const MYSQL_WHOLE: readonly unknown[] = [1, 2, 3, 8, 9];
+
+/** Bits of the server's status. */
+const IN_TRANSACTION = 1;
+const AUTOCOMMIT = 2;
+
+function mysqlSession(connection: MysqlConnection, release: (broken: boolean) => void): Session {
+  return {
+    connection,
+    query: async ({ sql, args }) => {
+      // As bytes, since most collations take different names for the same.
+      const values = args?.map((arg) => (typeof arg === "string" ? Buffer.from(arg) : arg));
+      const options = { sql, rowsAsArray: true, nestTables: false, typeCast: plain };
+      const [result, fields] = await connection.query(options, values);
+      if (Array.isArray(result)) {
+        return { rows: result, whole: MYSQL_WHOLE.includes(fields?.[0]?.columnType) };
+      }
+      const status = result.serverStatus ?? AUTOCOMMIT;
+      const has = (bit: number) => (status & bit) > 0;
+      return { rows: [], inTransaction: has(IN_TRANSACTION), autocommit: has(AUTOCOMMIT) };
+    },
+    release,
+  };
+}
+
+/** In place of the program's own. */
+function plain(_field: unknown, next: () => unknown): unknown {
+  return next();
+}
+
+interface Sqlite {
+  prepare(sql: string): SqliteStatement;
+}
+
+interface SqliteStatement {
+  all(...args: unknown[]): Record<string, Cell>[];
+  run(...args: unknown[]): unknown;
+  /** Of better-sqlite3: whether there are rows. */
+  readonly reader?: boolean;
+  /** Of better-sqlite3. */
+  safeIntegers?(on: boolean): unknown;
+  /** Of node:sqlite. */
+  setReadBigInts?(on: boolean): unknown;
+}
+
+function sqliteDatabase(database: Sqlite): SyncDriver {
+  return {
+    sync: true,
+    dialect: sqlite,
+    connection: database,
+    query: ({ sql, args = [] }) => {
+      const statement = database.prepare(sql);
+      // A number would be bound as one with a fraction, and a large one not be read.
+      const values = args.map((arg) => (typeof arg === "number" ? BigInt(arg) : arg));
+      if (statement.reader === false) {
+        statement.run(...values);
+        return { rows: [] };
+      }
+      statement.safeIntegers?.(true);
+      statement.setReadBigInts?.(true);
+      return { rows: statement.all(...values).map((row) => Object.values(row)) };
+    },
+  };
+}

@@ -1,0 +1,55 @@
+import { type ErrorCode, LeaseholdError } from "../../errors.js";
+import { messageOf } from "../printable.js";
+import type { Class, Dialect } from "./dialect.js";
+
+/** An error with its class: what begins a transaction tries again after a race. */
+export interface Failure {
+  readonly race: boolean;
+  readonly error: unknown;
+}
+
+const WRONG_SHAPE =
+  "the table leasehold_fence is missing or not of the shape that this version needs " +
+  "(createFenceTable makes or migrates it)";
+
+/** What went wrong in a database. */
+export function failureOf(dialect: Dialect, error: unknown): Failure {
+  if (error instanceof LeaseholdError) {
+    return { race: false, error };
+  }
+  const meaning: Class = dialect.classify(error) ?? ownMeaning(error);
+  const said = messageOf(error);
+  const make = (code: ErrorCode, message: string) =>
+    new LeaseholdError(code, message, { cause: error });
+  if (meaning === "race") {
+    const message = `another transaction was in the way of the fence: ${said}`;
+    return { race: true, error: make("unavailable", message) };
+  }
+  if (meaning === "shape") {
+    return { race: false, error: make("config", `${WRONG_SHAPE}: ${said}`) };
+  }
+  return { race: false, error: make(meaning, `the fence: ${said}`) };
+}
+
+/** The table answered what no table of the right shape does. */
+export function wrongShape(what: string): LeaseholdError {
+  return new LeaseholdError("config", `${WRONG_SHAPE}: ${what}`);
+}
+
+/** What a driver itself says, before or after the server. */
+function ownMeaning(error: unknown): ErrorCode {
+  const said = messageOf(error);
+  const { code } = (error ?? {}) as { code?: unknown };
+  if (/pool is closed|after calling end on the pool|database (connection )?is not open/i.test(said)) {
+    return "shutdown";
+  }
+  if (/^SASL|password/i.test(said)) {
+    return "auth";
+  }
+  if (/queue limit reached/i.test(said)) {
+    return "overloaded";
+  }
+  const link = /connect|terminated|time-?out|timed out|closed|not queryable/i.test(said);
+  const system = typeof code === "string" && /^(E[A-Z]{3,}|PROTOCOL_.*)$/.test(code);
+  return link || (system && !code.startsWith("ERR_")) ? "unavailable" : "store";
+}

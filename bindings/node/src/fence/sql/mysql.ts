@@ -1,0 +1,102 @@
+import create from "../../../../../core/src/fence/sql/mysql/create.sql";
+import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
+import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
+import inspect from "../../../../../core/src/fence/sql/mysql/inspect.sql";
+import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
+import take from "../../../../../core/src/fence/sql/mysql/take.sql";
+import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { type Cell, isTrue, text } from "./steps.js";
+
+const NO_TABLE = 1146;
+
+/** As `core/src/fence/sql/mysql.rs` has it, with the same statements. */
+export const mysql: Dialect = {
+  begin: (isolation) =>
+    isolation
+      ? [`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`, "START TRANSACTION"]
+      : ["START TRANSACTION"],
+  *take(resource, token) {
+    yield { sql: take, args: [resource, token, token] };
+    const seen = yield { sql: highest, args: [resource] };
+    // Two rows: it has no key. None: the name was cut to fit. A column of another type may have
+    // rounded it.
+    return seen.whole && seen.rows.length === 1 ? seen.rows[0]?.[0] : undefined;
+  },
+  *mustBeOpen() {
+    const answer = yield { sql: "DO 0" };
+    // Without autocommit the next statement opens one.
+    return answer.inTransaction === true || answer.autocommit === false;
+  },
+  *shape() {
+    // Nobody changes a table that was read in an open transaction; while somebody does, what the
+    // server says about it is not of one moment.
+    try {
+      yield { sql: hold };
+    } catch (error) {
+      if (number(error) === NO_TABLE) {
+        return MISSING;
+      }
+      throw error;
+    }
+    const [row] = (yield { sql: inspect }).rows;
+    const shape = row ? shapeOf(row) : MISSING;
+    // A server that is not strict would cut them.
+    if (shape.is === "older" && isTrue((yield { sql: tooLong }).rows[0]?.[0])) {
+      return alien("it has resources of more than 512 bytes");
+    }
+    return shape;
+  },
+  create,
+  classify,
+};
+
+function shapeOf(row: readonly Cell[]): Shape {
+  const [kind, engine, resource, encoding, length, token, inexact, isKey] = row.map(text);
+  // The bytes of these are those of UTF-8, and stay so when the column turns into bytes.
+  const utf8 =
+    encoding === ""
+      ? resource === "varbinary"
+      : resource === "varchar" && ["ascii", "utf8mb3", "utf8mb4"].includes(encoding ?? "");
+  if (kind !== "base table") {
+    return alien("it is not a table");
+  }
+  if (!utf8) {
+    return alienColumn("resource", "VARBINARY(512)", resource ?? "");
+  }
+  if (!isTrue(isKey)) {
+    return alien("its column resource is not a key");
+  }
+  const whole = resource === "varbinary" && Number(length) >= 512;
+  if (token === "bigint" && whole && !isTrue(inexact) && engine === "innodb") {
+    return CURRENT;
+  }
+  return ["bigint", "int", "mediumint", "smallint", "tinyint"].includes(token ?? "")
+    ? { is: "older", migrate }
+    : alienColumn("token", "BIGINT", token ?? "");
+}
+
+/** Only of what the server said: those of the operating system are negative. */
+function number(error: unknown): number | undefined {
+  const { errno, sqlState } = (error ?? {}) as { errno?: unknown; sqlState?: unknown };
+  return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;
+}
+
+function classify(error: unknown): Class | undefined {
+  const errno = number(error);
+  return errno === undefined ? undefined : (CLASSES.get(errno) ?? "store");
+}
+
+const CLASSES = new Map<number, Class>(
+  (
+    [
+      // A deadlock, a lock that was not got in time, a row that the snapshot has otherwise.
+      ["race", [1213, 1205, 1020]],
+      ["shape", [1048, 1054, NO_TABLE, 1264, 1265, 1292, 1364, 1366, 1406, 1471]],
+      ["auth", [1044, 1045, 1142, 1143, 1227, 1698]],
+      ["readOnly", [1290, 1792, 1836]],
+      ["config", [1046, 1049]],
+      ["unavailable", [1040, 1047, 1053, 1203, 1317, 1927, 1969, 3024, 4031]],
+    ] as [Class, number[]][]
+  ).flatMap(([meaning, numbers]) => numbers.map((errno): [number, Class] => [errno, meaning])),
+);

@@ -1,0 +1,100 @@
+import create from "../../../../../core/src/fence/sql/postgres/create.sql";
+import highest from "../../../../../core/src/fence/sql/postgres/highest.sql";
+import inspect from "../../../../../core/src/fence/sql/postgres/inspect.sql";
+import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
+import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
+import take from "../../../../../core/src/fence/sql/postgres/take.sql";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { type Cell, isTrue, text } from "./steps.js";
+
+/** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
+export const postgres: Dialect = {
+  begin: (isolation) => [isolation ? `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()}` : "BEGIN"],
+  *take(resource, token) {
+    const taken = yield { sql: take, args: [resource, token] };
+    if (taken.rows[0]) {
+      // A column of another type may have rounded it.
+      return taken.whole ? taken.rows[0][0] : undefined;
+    }
+    // The row is locked, even though nothing was written to it.
+    const seen = yield { sql: highest, args: [resource] };
+    return seen.whole ? seen.rows[0]?.[0] : undefined;
+  },
+  *mustBeOpen() {
+    try {
+      yield { sql: "SAVEPOINT leasehold_fence; RELEASE SAVEPOINT leasehold_fence" };
+      return true;
+    } catch (error) {
+      if (sqlState(error) === "25P01") {
+        return false;
+      }
+      throw error;
+    }
+  },
+  // Keeps two programs that create or migrate the table at once apart.
+  lockShape: lock,
+  *shape() {
+    const [row] = (yield { sql: inspect }).rows;
+    return row ? shapeOf(row) : MISSING;
+  },
+  create,
+  classify,
+};
+
+function shapeOf([permanent, resourceType, tokenType, exact, isKey]: readonly Cell[]): Shape {
+  const [resource, token] = [text(resourceType), text(tokenType)];
+  if (!isTrue(permanent)) {
+    return alien("it is not an ordinary table that survives a crash");
+  }
+  if (resource !== "text" && resource !== "character varying") {
+    return alienColumn("resource", "TEXT", resource);
+  }
+  if (!isTrue(isKey)) {
+    return alien("its column resource is not a key");
+  }
+  if (token === "bigint" && isTrue(exact) && resource === "text") {
+    return CURRENT;
+  }
+  return ["bigint", "integer", "smallint"].includes(token)
+    ? { is: "older", migrate }
+    : alienColumn("token", "BIGINT", token);
+}
+
+/** Only of what the server said: `code` of others is something else. */
+function sqlState(error: unknown): string | undefined {
+  const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
+  return typeof code === "string" && typeof severity === "string" ? code : undefined;
+}
+
+function classify(error: unknown): Class | undefined {
+  const code = sqlState(error);
+  if (code === undefined) {
+    return undefined;
+  }
+  const message = (error as Error).message;
+  if (code === "40001" || code === "40P01" || (code === "0A000" && message.includes("cached plan"))) {
+    return "race";
+  }
+  return CODES[code] ?? CLASSES[code.slice(0, 2)] ?? "store";
+}
+
+const SHAPES = "42P01 42703 42804 42883 42P10 42809 55000 22001 22003 22P05 0A000".split(" ");
+
+const CODES: Record<string, Class> = {
+  ...Object.fromEntries(SHAPES.map((code): [string, Class] => [code, "shape"])),
+  "42501": "auth",
+  "25006": "readOnly",
+  "3D000": "config",
+  "3F000": "config",
+  "55P03": "unavailable",
+  "25P03": "unavailable",
+  "25P04": "unavailable",
+};
+
+const CLASSES: Record<string, Class> = {
+  "23": "shape",
+  "28": "auth",
+  "08": "unavailable",
+  "53": "unavailable",
+  "57": "unavailable",
+};

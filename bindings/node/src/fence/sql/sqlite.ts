@@ -1,0 +1,101 @@
+import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
+import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
+import inspect from "../../../../../core/src/fence/sql/sqlite/inspect.sql";
+import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { type Cell, isTrue, text } from "./steps.js";
+
+/** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
+export const sqlite: Dialect = {
+  // Takes the right to write at once: a transaction that asks for it after a read is refused if
+  // somebody else has written since. Every transaction is serializable here.
+  begin: () => ["BEGIN IMMEDIATE"],
+  *take(resource, token) {
+    const taken = yield { sql: take, args: [resource, token] };
+    const [row] = taken.rows[0] ? taken.rows : (yield { sql: highest, args: [resource] }).rows;
+    // A text, or a number with a fraction, is of a column of another type.
+    return typeof row?.[0] === "bigint" ? row[0] : undefined;
+  },
+  /** There is no nesting: one that can be opened was not open. */
+  *mustBeOpen() {
+    try {
+      yield { sql: "BEGIN" };
+    } catch {
+      return true;
+    }
+    yield { sql: "ROLLBACK" };
+    return false;
+  },
+  *shape() {
+    const [row] = (yield { sql: inspect }).rows;
+    return row ? shapeOf(row) : MISSING;
+  },
+  create,
+  classify,
+};
+
+/**
+ * Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so that there
+ * is nothing to migrate.
+ */
+function shapeOf([isTable, resourceType, tokenType, isKey]: readonly Cell[]): Shape {
+  const [resource, token] = [text(resourceType), text(tokenType)];
+  const isText = ["CHAR", "TEXT", "CLOB"].some((part) => resource.includes(part));
+  if (!isTrue(isTable)) {
+    return alien("it is not a table");
+  }
+  if (!isText || resource.includes("INT")) {
+    return alienColumn("resource", "TEXT", resource);
+  }
+  if (!isTrue(isKey)) {
+    return alien("its column resource is not a key that is compared byte by byte");
+  }
+  return token.includes("INT") ? CURRENT : alienColumn("token", "INTEGER", token);
+}
+
+/** The primary code, from node:sqlite's number or from the name that others give. */
+function primary(error: unknown): number | undefined {
+  const { errcode, code } = (error ?? {}) as { errcode?: unknown; code?: unknown };
+  if (typeof errcode === "number") {
+    return errcode & 0xff;
+  }
+  const name = /^SQLITE_([A-Z]+)/.exec(typeof code === "string" ? code : "")?.[1];
+  return name === undefined ? undefined : (NAMES[name] ?? 0);
+}
+
+const NAMES: Record<string, number> = {
+  ERROR: 1,
+  PERM: 3,
+  BUSY: 5,
+  LOCKED: 6,
+  READONLY: 8,
+  FULL: 13,
+  CONSTRAINT: 19,
+  MISMATCH: 20,
+  AUTH: 23,
+};
+
+function classify(error: unknown): Class | undefined {
+  const code = primary(error);
+  if (code === undefined) {
+    return undefined;
+  }
+  const ours = ["leasehold_fence", "no such column", "ON CONFLICT"];
+  if (code === 1 && ours.some((part) => (error as Error).message.includes(part))) {
+    return "shape";
+  }
+  return CLASSES[code] ?? "store";
+}
+
+const CLASSES: Record<number, Class> = {
+  // Busy, locked.
+  5: "race",
+  6: "race",
+  // A constraint, a type.
+  19: "shape",
+  20: "shape",
+  8: "readOnly",
+  3: "auth",
+  23: "auth",
+  13: "unavailable",
+};

@@ -1,0 +1,57 @@
+import { LeaseholdError } from "../../errors.js";
+import type { Shape } from "./dialect.js";
+import type { Driver } from "./drivers.js";
+import type { Steps } from "./steps.js";
+import { inSyncTransaction, inTransaction } from "./transaction.js";
+
+/** More than others that do the same can make necessary. */
+const MOST_CHANGES = 3;
+
+/** Looks at the fence table, and changes it until it is right. */
+export async function makeTable(driver: Driver): Promise<void> {
+  for (let changes = 0; !(await isRight(driver)); changes += 1) {
+    // Somebody else may have made another table of this name in between.
+    if (changes === MOST_CHANGES) {
+      throw notOurs("it does not take the right shape");
+    }
+  }
+}
+
+/**
+ * Looks at the table and changes it if it must be; whether all was well already. What it became is
+ * for another transaction to see: in MySQL a change of a table ends this one.
+ */
+async function isRight(driver: Driver): Promise<boolean> {
+  const { dialect } = driver;
+  function* look(): Steps<boolean> {
+    if (dialect.lockShape !== undefined) {
+      yield { sql: dialect.lockShape };
+    }
+    const sql = change(yield* dialect.shape(), dialect.create);
+    if (sql !== undefined) {
+      yield { sql };
+    }
+    return sql === undefined;
+  }
+  const done = (_: object, right: boolean) => right;
+  return driver.sync
+    ? inSyncTransaction(driver, look, done)
+    : inTransaction(driver, undefined, look, done);
+}
+
+function change(shape: Shape, create: string): string | undefined {
+  switch (shape.is) {
+    case "current":
+      return undefined;
+    case "missing":
+      return create;
+    case "older":
+      return shape.migrate;
+    case "alien":
+      throw notOurs(shape.why);
+  }
+}
+
+function notOurs(why: string): LeaseholdError {
+  return new LeaseholdError("config", `the table leasehold_fence is not a fence table: ${why}`);
+}

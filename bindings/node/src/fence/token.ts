@@ -1,0 +1,38 @@
+import { LeaseholdError } from "../errors.js";
+
+/**
+ * A fencing token: a whole number from 1 to 2^53-1, the same in plain digits, or whatever has one as
+ * its `token`, such as a `Lease`.
+ */
+export type Token = number | string | { readonly token: number | string };
+
+/** The number of a token. Throws a {@link LeaseholdError} of code `config` if it is none. */
+export function tokenOf(token: Token): number {
+  const has = typeof token === "object" && token !== null;
+  return has ? number(token.token) : number(token);
+}
+
+function number(token: unknown): number {
+  const most = Number.MAX_SAFE_INTEGER;
+  if (typeof token === "string") {
+    if (!/^[1-9][0-9]{0,15}$/.test(token)) {
+      throw new LeaseholdError("config", `a fencing token is plain digits from 1 to ${most}`);
+    }
+    // Rounded, none of these becomes a token.
+    if (Number(token) > most) {
+      throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
+    }
+    return Number(token);
+  }
+  if (typeof token === "number") {
+    if (Number.isSafeInteger(token) && token >= 1) {
+      return token;
+    }
+    throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
+  }
+  const what = token === null ? "null" : `of type ${typeof token}`;
+  throw new LeaseholdError(
+    "config",
+    `a fencing token is a number from 1 to ${most}, its digits, or a lease that has it; this is ${what}`,
+  );
+}

@@ -1,0 +1,175 @@
+// The guard of MySQL and MariaDB, with mysql2.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import callbacks from "mysql2";
+import mysql from "mysql2/promise";
+import { startMariaDb } from "../support/mariadb.mjs";
+import { pause } from "../support/wait.mjs";
+import { fence } from "./bundle.mjs";
+import { checkAll } from "./checks.mjs";
+import { fails, refused } from "./conformance.mjs";
+import { mixed } from "./mixed.mjs";
+import { migrates, refuses } from "./shapes.mjs";
+import { mysql as db } from "./sql.mjs";
+
+const { check, createFenceTable, fencedTransaction } = fence;
+
+let server;
+let pool;
+let other;
+const ends = [];
+
+function poolOf(options) {
+  const made = mysql.createPool({ connectionLimit: 20, ...server.options, ...options });
+  ends.push(() => made.end().catch(() => {}));
+  return made;
+}
+
+async function single(options) {
+  const connection = await mysql.createConnection({ ...server.options, ...options });
+  ends.push(() => connection.end().catch(() => {}));
+  return connection;
+}
+
+before(async () => {
+  server = await startMariaDb();
+  pool = poolOf();
+  other = poolOf();
+});
+after(async () => {
+  await Promise.all(ends.map((end) => end()));
+  await server?.stop();
+});
+
+checkAll(() => ({
+  db,
+  pool,
+  other,
+  single,
+  open: async ({ pool: core }) => core._allConnections.length - core._freeConnections.length,
+  options: server.options,
+}));
+
+test("Rust and Node fence one another", (t) => mixed(t, { db, pool, url: server.url }));
+
+// Catches a level that is set for another transaction than this one.
+test("the level is the one asked for", async () => {
+  const sql =
+    "SELECT trx_isolation_level = 'SERIALIZABLE' FROM information_schema.innodb_trx " +
+    "WHERE trx_mysql_thread_id = CONNECTION_ID()";
+  const read = (tx) => db.query(tx, sql);
+  const options = { isolation: "serializable" };
+  assert.deepEqual(await fencedTransaction(pool, "level", 1, read, options), [[1]]);
+  // To those who ask again within 0.1 s the server shows the same.
+  await pause(200);
+  assert.deepEqual(await fencedTransaction(pool, "level", 1, read), [[0]]);
+});
+
+test("older tables are migrated", async () => {
+  const insert = "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)";
+  for (const columns of [
+    "resource VARCHAR(100) CHARACTER SET utf8mb4 PRIMARY KEY, token INT NOT NULL",
+    "resource VARBINARY(100) PRIMARY KEY, token BIGINT UNSIGNED, note TEXT",
+    "resource VARBINARY(512) NOT NULL PRIMARY KEY, token INT NOT NULL",
+  ]) {
+    await pool.query("DROP TABLE leasehold_fence");
+    await pool.query(`CREATE TABLE leasehold_fence (${columns})`);
+    await pool.query(insert);
+    await migrates(pool, columns.includes("INT NOT NULL"));
+  }
+  await pool.query("DROP TABLE leasehold_fence");
+  const columns = "resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL";
+  await pool.query(`CREATE TABLE leasehold_fence (${columns}) ENGINE=MyISAM`);
+  await pool.query(insert);
+  await migrates(pool, false);
+  // Without transactions the token would be kept.
+  const failing = fencedTransaction(pool, "a", 99, () => Promise.reject(new Error("mine")));
+  await assert.rejects(failing, /mine/);
+  await fencedTransaction(pool, "a", 98, () => {});
+});
+
+test("other tables are refused", async () => {
+  const run = (sql) => pool.query(sql);
+  for (const table of [
+    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token DOUBLE NOT NULL)",
+    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token VARCHAR(20) NOT NULL)",
+    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY)",
+    "TABLE leasehold_fence (id INT)",
+    "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
+    "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
+  ]) {
+    await refuses(pool, run, table);
+  }
+  // Rows that have the same key or none: a second writer shows it, and createFenceTable.
+  for (const table of [
+    "leasehold_fence (resource VARBINARY(512), token BIGINT NOT NULL)",
+    "leasehold_fence (resource VARBINARY(512), token BIGINT, PRIMARY KEY (resource, token))",
+  ]) {
+    await run(`CREATE TABLE ${table}`);
+    await fencedTransaction(pool, "a", 34, () => {});
+    await fails(fencedTransaction(pool, "a", 33, () => {}), "config", /createFenceTable/);
+    await fails(createFenceTable(pool), "config", /not a fence table/);
+    await run("DROP TABLE leasehold_fence");
+  }
+  await createFenceTable(pool);
+});
+
+test("a connection that is lost inside of the work is an error and no more", async () => {
+  const work = async (tx) => {
+    await other.query(`KILL ${tx.threadId}`);
+    await tx.query("SELECT 1");
+  };
+  await assert.rejects(fencedTransaction(pool, "lost", 9, work), /lost|closed|ended|ECONNRESET/i);
+  const idle = async (tx) => other.query(`KILL ${tx.threadId}`);
+  await fails(fencedTransaction(pool, "lost", 8, idle), "unavailable", /unknown/);
+  await fencedTransaction(pool, "lost", 7, () => {});
+});
+
+test("limits of the database end a wait", async () => {
+  const impatient = poolOf({ connectionLimit: 1 });
+  await impatient.query("SET innodb_lock_wait_timeout = 0");
+  await fencedTransaction(pool, "limits", 33, async () => {
+    // It is tried again for 10 s, as a deadlock is.
+    await fails(fencedTransaction(impatient, "limits", 34, () => {}), "unavailable", /in the way/);
+  });
+});
+
+// Catches options of the program's own that change what rows look like.
+test("options of the program's own do not matter", async () => {
+  const own = poolOf({
+    namedPlaceholders: true,
+    supportBigNumbers: true,
+    bigNumberStrings: true,
+    nestTables: true,
+    typeCast: () => "nonsense",
+  });
+  await createFenceTable(own);
+  await fencedTransaction(own, "options", Number.MAX_SAFE_INTEGER, () => {});
+  await refused(fencedTransaction(own, "options", 5, () => {}), { highest: Number.MAX_SAFE_INTEGER });
+  const manual = await single();
+  await manual.query("SET autocommit = 0");
+  await check(manual, "options/manual", 5);
+  await manual.query("ROLLBACK");
+  await fencedTransaction(manual, "options/manual", 4, () => {});
+});
+
+test("rights, passwords and databases that are gone", async () => {
+  const connection = await single();
+  await connection.query("START TRANSACTION READ ONLY");
+  await fails(check(connection, "a", 1), "readOnly");
+  await connection.query("ROLLBACK");
+  const wrong = poolOf({ password: "a-wrong-secret" });
+  for (const call of [() => fencedTransaction(wrong, "a", 1, () => {}), () => createFenceTable(wrong)]) {
+    const error = await call().catch((error) => error);
+    assert.equal(error.code, "auth");
+    assert.doesNotMatch(`${error.stack} ${JSON.stringify(error)} ${error.cause?.stack}`, /secret/);
+  }
+  const old = callbacks.createPool(server.options);
+  await fails(fencedTransaction(old, "a", 1, () => {}), "config", /promise/);
+  await fencedTransaction(old.promise(), "callbacks", 1, () => {});
+  old.end();
+  await other.end();
+  await fails(fencedTransaction(other, "a", 1, () => {}), "shutdown");
+  const gone = poolOf({ socketPath: "/nowhere" });
+  await fails(fencedTransaction(gone, "a", 1, () => {}), "unavailable");
+});

@@ -1,0 +1,166 @@
+// The guard of Postgres, with pg.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import pg from "pg";
+import { startPostgres } from "../support/postgres.mjs";
+import { fence } from "./bundle.mjs";
+import { checkAll } from "./checks.mjs";
+import { fails, refused } from "./conformance.mjs";
+import { mixed } from "./mixed.mjs";
+import { migrates, refuses } from "./shapes.mjs";
+import { postgres as db } from "./sql.mjs";
+
+const { check, createFenceTable, fencedTransaction } = fence;
+
+let server;
+let pool;
+let other;
+const ends = [];
+
+function poolOf(options) {
+  const made = new pg.Pool({ max: 20, ...server.options, ...options });
+  made.on("error", () => {});
+  ends.push(() => made.end().catch(() => {}));
+  return made;
+}
+
+async function single(options) {
+  const client = new pg.Client({ ...server.options, ...options });
+  client.on("error", () => {});
+  ends.push(() => client.end());
+  await client.connect();
+  return client;
+}
+
+before(async () => {
+  server = await startPostgres();
+  pool = poolOf();
+  other = poolOf();
+});
+after(async () => {
+  await Promise.all(ends.map((end) => end()));
+  await server?.stop();
+});
+
+checkAll(() => ({
+  db,
+  pool,
+  other,
+  single,
+  open: async ({ totalCount, idleCount }) => totalCount - idleCount,
+  options: server.options,
+}));
+
+test("Rust and Node fence one another", (t) => mixed(t, { db, pool, url: server.url }));
+
+test("older tables are migrated", async () => {
+  for (const columns of [
+    "resource VARCHAR(100) PRIMARY KEY, token INTEGER NOT NULL",
+    "resource TEXT PRIMARY KEY, token INTEGER, note TEXT",
+    "resource VARCHAR UNIQUE, token BIGINT NOT NULL",
+  ]) {
+    await pool.query("DROP TABLE leasehold_fence");
+    await pool.query(`CREATE TABLE leasehold_fence (${columns})`);
+    await pool.query("INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)");
+    await migrates(pool, columns.includes("INTEGER"));
+  }
+});
+
+test("other tables are refused", async () => {
+  const run = (sql) => pool.query(sql);
+  for (const table of [
+    "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
+    "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token REAL NOT NULL)",
+    "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
+    "TABLE leasehold_fence (id INTEGER)",
+    "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
+    "TABLE leasehold_fence (resource TEXT, token BIGINT NOT NULL)",
+    "TABLE leasehold_fence (resource TEXT, token BIGINT, PRIMARY KEY (resource, token))",
+    "VIEW leasehold_fence AS SELECT 'a'::text AS resource, 34::bigint AS token",
+  ]) {
+    await refuses(pool, run, table);
+  }
+  // A crash empties it; only createFenceTable can see that.
+  await run('CREATE UNLOGGED TABLE leasehold_fence (resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL)');
+  await fails(createFenceTable(pool), "config", /survives a crash/);
+  await run("DROP TABLE leasehold_fence");
+  await createFenceTable(pool);
+});
+
+// Catches a COMMIT that turned out to be a ROLLBACK and is taken for a success.
+test("work that goes on after an error is told that nothing was written", async () => {
+  const work = async (tx) => {
+    await tx.query("INSERT INTO history (resource, token, value) VALUES ('swallowed', 1, 1)");
+    await tx.query("SELECT nonsense").catch(() => {});
+  };
+  await fails(fencedTransaction(pool, "swallowed", 7, work), "store", /nothing was written/);
+  await fencedTransaction(pool, "swallowed", 6, () => {});
+  const { rows } = await pool.query("SELECT * FROM history WHERE resource = 'swallowed'");
+  assert.equal(rows.length, 0);
+});
+
+// Catches a connection that breaks while the program does something else, and ends the process.
+test("a connection that is lost inside of the work is an error and no more", async () => {
+  const work = async (tx) => {
+    const { rows } = await tx.query("SELECT pg_backend_pid() AS pid");
+    await other.query("SELECT pg_terminate_backend($1)", [rows[0].pid]);
+    await new Promise((resolve) => tx.once("end", resolve));
+    await tx.query("SELECT 1");
+  };
+  await assert.rejects(fencedTransaction(pool, "lost", 9, work), /terminat|closed|queryable/i);
+  const idle = async (tx) => {
+    const { rows } = await tx.query("SELECT pg_backend_pid() AS pid");
+    await other.query("SELECT pg_terminate_backend($1)", [rows[0].pid]);
+    await new Promise((resolve) => tx.once("end", resolve));
+  };
+  await fails(fencedTransaction(pool, "lost", 8, idle), "unavailable", /unknown/);
+  await fencedTransaction(pool, "lost", 7, () => {});
+});
+
+// As the documentation advises: a holder that stands still does not keep the next one for ever.
+test("limits of the database end a wait", async () => {
+  const impatient = poolOf({ options: "-c lock_timeout=50ms" });
+  await fencedTransaction(pool, "limits", 33, async () => {
+    await fails(fencedTransaction(impatient, "limits", 34, () => {}), "unavailable");
+  });
+});
+
+test("a commit that is refused is told as such", async () => {
+  await pool.query("CREATE TABLE late (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)");
+  const twice = (tx) => tx.query("INSERT INTO late VALUES (1), (1)");
+  await fails(fencedTransaction(pool, "late", 5, twice), "config", /commit was refused/);
+  await fencedTransaction(pool, "late", 4, () => {});
+});
+
+// Catches types that are set up by the program for its own numbers.
+test("parsers of the program's own do not matter", async () => {
+  const parser = { getTypeParser: (oid) => (oid === 20 ? (text) => BigInt(text) : pg.types.getTypeParser(oid)) };
+  const own = poolOf({ types: parser });
+  await createFenceTable(own);
+  await fencedTransaction(own, "types", Number.MAX_SAFE_INTEGER, () => {});
+  await refused(fencedTransaction(own, "types", 5, () => {}), { highest: Number.MAX_SAFE_INTEGER });
+});
+
+test("rights, passwords and databases that are gone", async () => {
+  const client = await single();
+  await client.query("BEGIN READ ONLY");
+  await fails(check(client, "a", 1), "readOnly");
+  await client.query("ROLLBACK");
+  await pool.query("CREATE ROLE clerk LOGIN PASSWORD 'x'");
+  await pool.query("GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO clerk");
+  const clerk = poolOf({ user: "clerk", password: "x" });
+  await createFenceTable(clerk);
+  await fencedTransaction(clerk, "clerk", 1, () => {});
+  await pool.query("REVOKE INSERT ON leasehold_fence FROM clerk");
+  await fails(fencedTransaction(clerk, "clerk", 2, () => {}), "auth");
+  const wrong = poolOf({ password: "a-wrong-secret" });
+  for (const call of [() => fencedTransaction(wrong, "a", 1, () => {}), () => createFenceTable(wrong)]) {
+    const error = await call().catch((error) => error);
+    assert.equal(error.code, "auth");
+    assert.doesNotMatch(`${error.stack} ${JSON.stringify(error)} ${error.cause?.stack}`, /secret/);
+  }
+  await other.end();
+  await fails(fencedTransaction(other, "a", 1, () => {}), "shutdown");
+  const gone = poolOf({ host: "/nowhere" });
+  await fails(fencedTransaction(gone, "a", 1, () => {}), "unavailable");
+});

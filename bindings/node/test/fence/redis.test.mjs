@@ -1,0 +1,343 @@
+// The guard of Redis, for every kind of client.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { after, before, describe, test } from "node:test";
+import { Redis as Upstash } from "@upstash/redis";
+import { Cluster, Redis } from "ioredis";
+import { createClient, createCluster } from "redis";
+import { startCluster, startRedis } from "../support/redis.mjs";
+import { fence } from "./bundle.mjs";
+import { kill, startWriter } from "./checks.mjs";
+import { conforms, fails, race, refused } from "./conformance.mjs";
+
+const { FencedRedis, Script } = fence;
+
+/** The register is a key named as the resource, and the history a list beside it. */
+const WRITE = new Script(`redis.call('SET', KEYS[1], ARGV[2])
+  redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])`);
+
+/** A key on the slot of the resource. */
+const beside = (resource, what) => (resource.includes("{") ? `${resource}:${what}` : `{${resource}}:${what}`);
+
+/** What ends the connections, also those of a test that fails. */
+const ends = [];
+after(() => ends.forEach((end) => end()));
+
+function ioredis(...args) {
+  const client = new Redis(...args);
+  client.on("error", () => {});
+  ends.push(() => client.disconnect());
+  return client;
+}
+
+/** The server behind HTTP, as Upstash has it. */
+async function overHttp() {
+  const bridge = http.createServer(async (req, res) => {
+    const chunks = await req.toArray();
+    const answer = await server.command(...JSON.parse(Buffer.concat(chunks))).then(
+      (result) => ({ result }),
+      (error) => ({ error: error.message }),
+    );
+    res.statusCode = "error" in answer ? 400 : 200;
+    res.end(JSON.stringify(answer));
+  });
+  await new Promise((resolve) => bridge.listen(0, "127.0.0.1", resolve));
+  ends.push(() => (bridge.closeAllConnections(), bridge.close()));
+  return `http://127.0.0.1:${bridge.address().port}`;
+}
+
+const clients = {
+  ioredis: async (url) => ioredis(url),
+  "node-redis": async (url) => {
+    const client = createClient({ url });
+    client.on("error", () => {});
+    ends.push(() => client.destroy());
+    return client.connect();
+  },
+  "@upstash/redis": async () => {
+    const url = await overHttp();
+    return new Upstash({ url, token: "a-secret-token", responseEncoding: false, enableTelemetry: false, retry: false });
+  },
+  "an object with eval": async (url) => {
+    const client = ioredis(url);
+    return { eval: (script, keys, args) => client.eval(script, keys.length, ...keys, ...args) };
+  },
+};
+
+let server;
+before(async () => {
+  server = await startRedis();
+});
+after(() => server.stop());
+
+/** Writers of different tokens are on different connections. */
+async function registers(open, read) {
+  const opened = await Promise.all([1, 2, 3, 4].map(open));
+  const guards = opened.map((client) => new FencedRedis(client));
+  const at = (token) => guards[Number(String(token?.token ?? token).at(-1)) % 4] ?? guards[0];
+  return {
+    opened,
+    write: async (resource, token, value) => {
+      const redis = at(token).resource(resource, token);
+      const number = token.token ?? token;
+      await redis.script(WRITE, [resource, beside(resource, "history")], [number, value]);
+    },
+    history: async (resource) => {
+      const lines = await read("LRANGE", beside(resource, "history"), 0, -1);
+      return lines.map((line) => line.split(" ").map(Number));
+    },
+    read: async (resource) => Number(await read("GET", resource)),
+  };
+}
+
+for (const [name, open] of Object.entries(clients)) {
+  describe(name, () => {
+    let client;
+    before(async () => {
+      await server.command("FLUSHALL");
+      client = await open(server.url);
+    });
+    const under = (token) => new FencedRedis(client).resource("r", token);
+
+    test("keys are guarded", async () => {
+      const store = await registers(() => open(server.url), (...args) => server.command(...args));
+      await conforms(store, name, 20);
+    });
+
+    // Catches a command that does something else, or goes past the check.
+    test("each command does what it says, and not under a stale token", async () => {
+      const [now, old] = [under(34), under(33)];
+      const stale = (write) => refused(write, { resource: "r", offered: 33, highest: 34 });
+      await now.set("k", "one");
+      await stale(old.set("k", "late"));
+      assert.equal(await server.command("GET", "k"), "one");
+      await now.set("k", "two", { ttl: 3_600_000 });
+      const left = await server.command("PTTL", "k");
+      assert.ok(left > 3_500_000 && left <= 3_600_000, `${left}`);
+      await stale(old.set("k", "late", { ttl: 1 }));
+      await now.set("k", 2.5);
+      assert.equal(await server.command("PTTL", "k"), -1, "as with SET");
+      // A fence that expires would let the old holder in again.
+      assert.equal(await server.command("PTTL", "{r}:fence"), -1);
+      assert.equal(await server.command("GET", "{r}:fence"), "34");
+      await stale(old.del("k"));
+      assert.equal(await now.del("k"), true);
+      assert.equal(await now.del("k"), false);
+      assert.equal(await now.hset("h", "f", 1), true);
+      assert.equal(await now.hset("h", "f", 2n), false);
+      await stale(old.hset("h", "f", 3));
+      await stale(old.hdel("h", "f"));
+      assert.equal(await server.command("HGET", "h", "f"), "2");
+      assert.equal(await now.hdel("h", "f"), true);
+      assert.equal(await now.hdel("h", "f"), false);
+      assert.equal(await now.incrBy("n", 5), 5);
+      assert.equal(await now.incrBy("n", -7n), -2);
+      await stale(old.incrBy("n", 1));
+      // Catches a sum that went through a Lua number.
+      await now.set("n", 9223372036854775806n);
+      await now.incrBy("n", 1);
+      assert.equal(await server.command("GET", "n"), "9223372036854775807");
+      assert.equal(await now.push("l", "a"), 1);
+      assert.equal(await now.push("l", "b"), 2);
+      await stale(old.push("l", "late"));
+      assert.deepEqual(await server.command("LRANGE", "l", 0, -1), ["a", "b"]);
+      const text = await now.script("return {KEYS[1], ARGV[1], #KEYS, #ARGV}", ["k"], ["é"]);
+      assert.deepEqual(text.map(String), ["k", "é", "1", "1"]);
+      assert.equal(await now.script("return 7"), 7);
+      await stale(old.script("return redis.call('SET', KEYS[1], 'late')", ["k"]));
+      assert.equal(await server.command("EXISTS", "k"), 0);
+    });
+
+    test("bad input is refused before anything is sent", async () => {
+      const redis = under(34);
+      const bad = [undefined, null, Number.NaN, Number.POSITIVE_INFINITY, {}, [], true, Symbol("s"), () => 1];
+      for (const value of bad) {
+        await fails(redis.set("bad", value), "config", /value/);
+        await fails(redis.hset("bad", "f", value), "config");
+        await fails(redis.script("return 1", [], [value]), "config");
+      }
+      for (const key of [undefined, null, 7, {}]) {
+        await fails(redis.set(key, "v"), "config", /key/);
+      }
+      for (const ttl of [0, -1, Number.NaN, 2 ** 54, "1", null]) {
+        await fails(redis.set("bad", "v", { ttl }), "config", /time to live/);
+      }
+      for (const by of [0.5, "1", Number.NaN, undefined]) {
+        await fails(redis.incrBy("bad", by), "config", /whole number/);
+      }
+      for (const script of [undefined, null, 7, {}]) {
+        await fails(redis.script(script), "config", /script/);
+      }
+      await fails(redis.script("return 1", "k"), "config", /arrays/);
+      // It would lower the fence, or spoil it.
+      await fails(redis.set("{r}:fence", "9"), "config", /\{r\}:fence/);
+      assert.equal(await server.command("EXISTS", "bad"), 0);
+      assert.equal(await server.command("GET", "{r}:fence"), "34");
+    });
+
+    // Catches an error of the server that comes as it is, or of another code.
+    test("errors of the write are told by their code", async () => {
+      const redis = under(35);
+      await redis.set("text", "abc");
+      await fails(redis.hset("text", "f", 1), "wrongType", /guarded write to "r"/);
+      await fails(redis.incrBy("text", 1), "wrongType");
+      await fails(redis.script("this is not Lua"), "config", /compil/);
+      await fails(redis.script("return redis.error_reply('MY own error')"), "store", /MY own error/);
+      await fails(redis.script("return redis.error_reply('NOSCRIPT mine')"), "store", /NOSCRIPT mine/);
+      await server.command("HSET", "{spoilt}:fence", "a", "b");
+      await fails(new FencedRedis(client).resource("spoilt", 1).set("k", 1), "wrongType", /spoilt\}:fence/);
+      await server.command("SET", "{words}:fence", "many");
+      await fails(new FencedRedis(client).resource("words", 1).set("k", 1), "wrongType", /holds something else/);
+    });
+  });
+}
+
+// Catches a check that is a call of its own, and a script that is sent whole each time.
+for (const name of ["ioredis", "node-redis"]) {
+  test(`${name}: a write is one call, and the bytes of a value are kept`, async () => {
+    const client = await clients[name](server.url);
+    const redis = new FencedRedis(client).resource("calls", 1);
+    await redis.set("k", 1);
+    const before = await server.commandStats();
+    await redis.set("k", new Uint8Array([0xff, 13, 10, 0]).subarray(0, 4));
+    const after = await server.commandStats();
+    assert.equal(after.evalsha - before.evalsha, 1);
+    assert.equal(after.eval ?? 0, before.eval ?? 0);
+    assert.equal(await server.command("STRLEN", "k"), 4);
+    await server.command("SCRIPT", "FLUSH");
+    await redis.set("k", "two");
+    assert.equal(await server.command("GET", "k"), "two", "EVAL is the way back");
+  });
+}
+
+test("a client over text takes no bytes", async () => {
+  const redis = new FencedRedis({ eval: async () => null }).resource("r", 1);
+  await fails(redis.set("k", new Uint8Array(1)), "config", /no bytes/);
+});
+
+test("what is no client, or has a prefix, is refused", async () => {
+  for (const client of [undefined, null, 7, "redis://localhost", {}, { eval: 1 }, Redis]) {
+    await fails(async () => new FencedRedis(client), "config");
+  }
+  // Its fences would be elsewhere than everybody else's.
+  const prefixed = ioredis(server.url, { keyPrefix: "app:", lazyConnect: true });
+  await fails(async () => new FencedRedis(prefixed), "config", /keyPrefix/);
+  for (const timeout of [0, -1, Number.NaN, "1", null, 86_400_001]) {
+    if (timeout !== null) {
+      await fails(async () => new FencedRedis({ eval() {} }, { timeout }), "config", /timeout/);
+    }
+  }
+});
+
+// Catches a call that waits for ever, and a secret in what it says.
+test("no answer in time is a time-out, and no connection is unavailable", async () => {
+  const own = await startRedis({ password: "a-secret-of-redis" });
+  const client = ioredis(own.url, { retryStrategy: null, maxRetriesPerRequest: 0 });
+  const redis = new FencedRedis(client, { timeout: 200 }).resource("r", 1);
+  await redis.set("k", 1);
+  own.pause();
+  await fails(redis.set("k", 2), "timeout", /unknown/);
+  own.resume();
+  await own.command("SET", "k", "after");
+  await own.stop();
+  await fails(redis.set("k", 3), "unavailable");
+});
+
+test("fence keys are where everybody looks", () => {
+  const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/fence_keys.json", import.meta.url)));
+  assert.ok(vectors.length > 20);
+  for (const { resource, slot, fence: key } of vectors) {
+    assert.equal(fence.fenceKey(resource), key);
+    assert.equal(fence.slotOf(resource), slot, resource);
+    assert.equal(fence.slotOf(key), slot, key);
+  }
+});
+
+// Catches a comment at the end of a line of guard.lua: it would comment out the user's.
+test("the guard is one line of code, with its hash", async () => {
+  const { text, sha } = fence.partsOf(new Script("return 1"));
+  assert.match(text, /^do local fence.* end return 1$/);
+  assert.doesNotMatch(text, /--|\n/);
+  assert.equal(await sha, createHash("sha1").update(text).digest("hex"));
+});
+
+describe("a cluster", () => {
+  let cluster;
+  before(async () => {
+    cluster = await startCluster();
+  });
+  after(() => cluster.stop());
+
+  const kinds = {
+    ioredis: {
+      open: async () => {
+        const client = new Cluster(cluster.nodes);
+        client.on("error", () => {});
+        ends.push(() => client.disconnect());
+        return client;
+      },
+      read: (client) => (command, ...args) => client.call(command, ...args.map(String)),
+    },
+    "node-redis": {
+      open: async () => {
+        const rootNodes = cluster.nodes.map(({ port }) => ({ url: `redis://127.0.0.1:${port}` }));
+        const client = createCluster({ rootNodes });
+        client.on("error", () => {});
+        await client.connect();
+        ends.push(() => client.destroy());
+        return client;
+      },
+      read: (client) => (command, key, ...args) =>
+        client.sendCommand(key, true, [command, key, ...args.map(String)]),
+    },
+  };
+  for (const [name, { open, read }] of Object.entries(kinds)) {
+    test(`${name}: keys are guarded`, async () => {
+      const reader = await open();
+      const store = await registers(open, read(reader));
+      await conforms(store, `${name} in a cluster`, 5);
+      const redis = new FencedRedis(reader).resource("orders/42", 1);
+      await redis.set("{orders/42}:state", "paid");
+      await fails(redis.set("elsewhere", "paid"), "config", /hash tag/);
+      const odd = new FencedRedis(reader).resource("a}b", 1);
+      await odd.set("a}b", "on the slot of a name that no tag can hold");
+    });
+  }
+});
+
+// Catches a write of several calls. The kill comes at any moment of a script, or between two.
+test("a writer that is killed leaves nothing half done", async () => {
+  for (let round = 1; round <= 3; round += 1) {
+    const child = await startWriter("redis", JSON.stringify(server.url), "killed", String(round * 10));
+    await kill(child);
+    const read = (key) => server.command("GET", `{killed}:${key}`);
+    assert.equal(await read("first"), await read("last"));
+    assert.equal(await read("fence"), String(round * 10));
+  }
+  const late = new FencedRedis(await clients.ioredis(server.url)).resource("killed", 29);
+  await refused(late.set("{killed}:first", "late"), { highest: 30 });
+});
+
+// The negative control: look at the fence, then raise it and write, in two calls.
+test("a check in a call of its own is found out", async () => {
+  const store = await registers(() => clients.ioredis(server.url), (...args) => server.command(...args));
+  const write = async (resource, token, value) => {
+    const client = store.opened[token % 4];
+    const key = `fence of ${resource}`;
+    const seen = Number((await client.get(key)) ?? 0);
+    if (seen > token) {
+      throw new fence.StaleTokenError(resource, token, seen);
+    }
+    await client.set(key, token);
+    const history = beside(resource, "history");
+    await client.multi().set(resource, value).rpush(history, `${token} ${value}`).exec();
+  };
+  const racing = async () => {
+    for (let round = 0; round < 200; round += 1) {
+      await race({ ...store, write }, `raced/${round}`, round);
+    }
+  };
+  await assert.rejects(racing(), /accepted out of order|was told otherwise|the highest's/);
+});

@@ -1,0 +1,278 @@
+// The guard of SQLite, with better-sqlite3 and with node:sqlite, which Node has from 22.5 on: for an
+// older one that runs the tests, a newer one is looked for.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { atExit } from "../support/wait.mjs";
+import { fence, file as bundle } from "./bundle.mjs";
+import { kill, startWriter, waits } from "./checks.mjs";
+import { conforms, fails, race, refused, sound } from "./conformance.mjs";
+import { mixed } from "./mixed.mjs";
+import { migrates, refuses } from "./shapes.mjs";
+import { createTables, guarded, reading, sqlite as db, write } from "./sql.mjs";
+
+const { accepted, check, createFenceTable, fencedTransaction } = fence;
+
+const hasOwn = (await import("node:sqlite").catch(() => undefined)) !== undefined;
+const only = process.env.LEASEHOLD_TEST_SQLITE;
+
+const kinds = {
+  "better-sqlite3": async () => {
+    const { default: Database } = await import("better-sqlite3");
+    return (path, busy) => new Database(path, { timeout: busy });
+  },
+  "node:sqlite": async () => {
+    const { DatabaseSync } = await import("node:sqlite");
+    return (path, busy) => {
+      const database = new DatabaseSync(path);
+      database.exec(`PRAGMA busy_timeout = ${busy}`);
+      return database;
+    };
+  },
+};
+
+for (const [kind, load] of Object.entries(kinds)) {
+  if (only ? only === kind : kind !== "node:sqlite" || hasOwn) {
+    // Both kinds of journal: they lock differently.
+    for (const journal of ["WAL", "DELETE"]) {
+      describe(`${kind}, ${journal}`, () => checkAll(kind, load, journal));
+    }
+  }
+}
+
+if (!hasOwn && !only) {
+  test("node:sqlite, in a newer Node", (t) => {
+    const path = fileURLToPath(new URL("../package/node_modules/node/bin/node", import.meta.url));
+    const newer = process.env.LEASEHOLD_NEWER_NODE ?? path;
+    if (!existsSync(newer)) {
+      t.skip(`Node ${process.version} has no node:sqlite, and there is no newer one: npm ci in test/package`);
+      return;
+    }
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const args = ["--test", "--test-reporter=spec", fileURLToPath(import.meta.url)];
+    const options = { env: { ...env, LEASEHOLD_TEST_SQLITE: "node:sqlite" }, encoding: "utf8" };
+    const { status, stdout, stderr } = spawnSync(newer, args, options);
+    assert.equal(status, 0, `${stdout}${stderr}`);
+    assert.match(stdout, /pass [1-9]/);
+  });
+}
+
+function close(database) {
+  try {
+    database.close();
+  } catch {
+    // A test has closed it.
+  }
+}
+
+function checkAll(kind, load, journal) {
+  const folder = mkdtempSync(join(tmpdir(), "leasehold-sqlite-"));
+  atExit(() => rmSync(folder, { recursive: true, force: true }));
+  const path = join(folder, "fence.db");
+  const handles = [];
+  let open;
+  let database;
+  let others;
+
+  before(async () => {
+    const make = await load();
+    open = (where = path, busy = 2_000) => {
+      const made = make(where, busy);
+      made.exec(`PRAGMA journal_mode = ${journal}`);
+      made.exec("PRAGMA synchronous = OFF");
+      handles.push(made);
+      return made;
+    };
+    database = open();
+    others = [open(), open(), open()];
+  });
+  after(() => handles.forEach(close));
+
+  test("the table is made once", async () => {
+    await fails(fencedTransaction(database, "a", 1, () => {}), "config", /createFenceTable/);
+    await Promise.all([database, ...others].map((each) => createFenceTable(each)));
+    await createFenceTable(database);
+    await fencedTransaction(database, "kept", 5, () => {});
+    const mine = new Error("mine");
+    const failing = fencedTransaction(database, "kept", 6, () => {
+      throw mine;
+    });
+    await assert.rejects(failing, (error) => error === mine);
+    await refused(fencedTransaction(database, "kept", 4, () => {}), { highest: 5 });
+    assert.equal(await fencedTransaction(database, "kept", "5", () => "done"), "done");
+  });
+
+  test("the suite", async () => {
+    await createTables(db, database);
+    const stores = [database, ...others].map((each) => guarded(db, each));
+    const write = (resource, token, value) =>
+      (stores[Number(token) % 4] ?? stores[0]).write(resource, token, value);
+    await conforms({ ...stores[0], write }, "fence table", 10);
+  });
+
+  test("the suite, with the token in a row of its own", async () => {
+    await conforms(ownRow(database), "own row", 4);
+  });
+
+  // Only other processes get in between here.
+  test("writers of several processes", async () => {
+    const tokens = [1, 2, 3, 4].map((first) => [first, first + 4, first + 8, first + 12]);
+    const program = fileURLToPath(new URL("racer.mjs", import.meta.url));
+    for (let round = 0; round < 2; round += 1) {
+      const resource = `processes ${round}`;
+      const children = tokens.map((own) => spawnRacer(program, [bundle, kind, path, resource, own.join()]));
+      const told = (await Promise.all(children)).flat();
+      sound(await reading(db, database).history(resource), new Map(told));
+      const writes = await db.query(database, "SELECT writes FROM register WHERE resource = ?", [resource]);
+      const total = told.reduce((sum, [, count]) => sum + count, 0);
+      assert.deepEqual(writes, [[total]], "writes were lost");
+    }
+  });
+
+  test("checks in a transaction of one's own", async () => {
+    database.exec("BEGIN IMMEDIATE");
+    assert.equal(check(database, "one", 7), undefined);
+    check(database, "two", { token: 8 });
+    check(database, "two", "8");
+    assert.throws(() => check(database, "two", 6), { code: "staleToken", highest: 8 });
+    await fails(fencedTransaction(database, "three", 1, () => {}), "config", /open on this connection/);
+    database.exec("COMMIT");
+    await refused(fencedTransaction(database, "one", 6, () => {}), { highest: 7 });
+    // Such a check would protect nothing: what follows is not in its transaction.
+    assert.throws(() => check(database, "one", 9), { code: "config" });
+    assert.throws(() => check(database, "", 9), { code: "config" });
+    await fencedTransaction(database, "one", 8, () => {});
+    if (kind === "better-sqlite3") {
+      database.transaction(() => check(database, "one", 9)).immediate();
+      await refused(fencedTransaction(database, "one", 8, () => {}), { highest: 9 });
+    }
+  });
+
+  // Catches work that goes on after the commit, in no transaction.
+  test("the work must not be async", async () => {
+    let ran = false;
+    const late = async () => {
+      ran = true;
+    };
+    await fails(fencedTransaction(database, "late", 5, late), "config", /async/);
+    assert.equal(ran, false);
+    const hidden = () => Promise.reject(new Error("nobody hears of it"));
+    await fails(fencedTransaction(database, "late", 5, hidden), "config", /async/);
+    await fencedTransaction(database, "late", 4, () => {});
+  });
+
+  test("names are compared byte by byte, and arguments are checked", async () => {
+    const names = ["Wort", "wort", "wörtchen", "w ", "w", "7", "07", "é".repeat(256)];
+    for (const [index, name] of names.entries()) {
+      await fencedTransaction(database, name, 10 - index, () => {});
+    }
+    await fails(fencedTransaction(database, "a\0b", 1, () => {}), "config", /NUL/);
+    await fails(fencedTransaction(database, "a", 1, undefined), "config", /work/);
+    await fails(fencedTransaction(database, "a", 1, () => {}, { isolation: 1 }), "config", /isolation/);
+  });
+
+  test("a writer that is killed leaves nothing half done", async () => {
+    const child = await startWriter(kind, JSON.stringify(path), "killed", "40");
+    const impatient = open(path, 10);
+    const next = fencedTransaction(impatient, "killed", 39, (tx) => write(db, tx, "killed", 39, 2));
+    await waits(next);
+    await kill(child);
+    await next;
+    assert.deepEqual(await reading(db, database).history("killed"), [[39, 2]]);
+  });
+
+  test("Rust and Node fence one another", (t) => mixed(t, { db, pool: database, url: `sqlite:${path}` }));
+
+  // The negative control of the suite: the check in one transaction, the write in another.
+  test("a check before the transaction is found out", async () => {
+    const store = {
+      history: reading(db, database).history,
+      read: async () => 162,
+      write: async (resource, token, value) => {
+        await fencedTransaction(database, resource, token, () => {});
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 3));
+        write(db, database, resource, token, value);
+      },
+    };
+    const racing = async () => {
+      for (let round = 0; round < 40; round += 1) {
+        await race(store, `checked before ${round}`, round);
+      }
+    };
+    await assert.rejects(racing(), /accepted out of order/);
+  });
+
+  test("tables of another shape", async () => {
+    const own = open(join(folder, "shapes.db"));
+    const run = (sql) => own.exec(sql);
+    // SQLite does not look at sizes, so there is nothing to migrate.
+    run("CREATE TABLE leasehold_fence (resource VARCHAR(9) PRIMARY KEY, token INT)");
+    run("INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)");
+    await migrates(own, false);
+    for (const table of [
+      "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
+      "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
+      "TABLE leasehold_fence (id INTEGER)",
+      "TABLE leasehold_fence (resource TEXT, token INTEGER NOT NULL)",
+      "TABLE leasehold_fence (resource TEXT, token INTEGER, PRIMARY KEY (resource, token))",
+      "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
+    ]) {
+      await refuses(own, run, table);
+    }
+    for (const table of [
+      "leasehold_fence (resource TEXT COLLATE NOCASE PRIMARY KEY, token INTEGER NOT NULL)",
+      "leasehold_fence (resource NUMERIC PRIMARY KEY, token INTEGER NOT NULL)",
+    ]) {
+      run(`CREATE TABLE ${table}`);
+      await fails(createFenceTable(own), "config", /not a fence table/);
+      run("DROP TABLE leasehold_fence");
+    }
+    await createFenceTable(own);
+    own.exec("PRAGMA query_only = ON");
+    await fails(fencedTransaction(own, "a", 1, () => {}), "readOnly");
+    own.close();
+    await fails(fencedTransaction(own, "a", 1, () => {}), "shutdown");
+  });
+}
+
+/** The token in a row of the program's own. */
+function ownRow(database) {
+  return {
+    ...reading(db, database),
+    write: async (resource, token, value) => {
+      accepted(1, resource, token);
+      const number = Number(token.token ?? token);
+      database.exec("BEGIN IMMEDIATE");
+      try {
+        const insert = "INSERT INTO own (resource, value, fence) VALUES (?, 0, 0) ON CONFLICT DO NOTHING";
+        database.prepare(insert).run(resource);
+        const update = "UPDATE own SET value = ?, fence = ? WHERE resource = ? AND fence <= ?";
+        const { changes } = database.prepare(update).run(value, number, resource, number);
+        const [row] = db.query(database, "SELECT fence FROM own WHERE resource = ?", [resource]);
+        assert.equal(accepted(changes, resource, token, row[0]), true);
+        write(db, database, resource, number, value);
+        database.exec("COMMIT");
+      } catch (error) {
+        database.exec("ROLLBACK");
+        throw error;
+      }
+    },
+  };
+}
+
+/** What the writers in a process of their own were told: pairs of a token and how often it passed. */
+async function spawnRacer(program, args) {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "inherit"] });
+  let said = "";
+  child.stdout.on("data", (data) => {
+    said += data;
+  });
+  const [code] = await once(child, "close");
+  assert.equal(code, 0, "a writer failed");
+  return JSON.parse(said);
+}

@@ -1,0 +1,26 @@
+// The types of `leasehold/fence`.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
+
+test("clients of others fit, and what is wrong does not", () => {
+  const tsc = path("../../node_modules/typescript/bin/tsc");
+  const args = [tsc, "--noEmit", "-p", path("types/tsconfig.json")];
+  const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+});
+
+// Catches types that make people install every client there is.
+test("the types that are shipped name no package of others", (t) => {
+  const shipped = path("../../dist/fence.d.ts");
+  if (!existsSync(shipped)) {
+    t.skip("dist/ is missing");
+    return;
+  }
+  const imports = [...readFileSync(shipped, "utf8").matchAll(/(?:from|import)\s*\(?["']([^"']+)["']/g)];
+  assert.deepEqual(imports.map(([, name]) => name).filter((name) => !name.startsWith("./")), []);
+});

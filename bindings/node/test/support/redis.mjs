@@ -1,0 +1,227 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Resp } from "./resp.mjs";
+import { atExit, waitFor } from "./wait.mjs";
+
+/**
+ * Starts a redis-server on a free port of the loopback, in a folder of its own. `config` is of lines
+ * such as "maxclients 10". The server is gone at the end of the process at the latest.
+ */
+export async function startRedis(options = {}) {
+  for (let tries = 0; ; tries++) {
+    const server = new RedisServer(await freePort(), options);
+    try {
+      await server.start();
+      return server;
+    } catch (error) {
+      server.remove();
+      // Another process may have taken the port in the meantime.
+      if (tries === 4 || !/in use/i.test(error.message)) {
+        throw error;
+      }
+    }
+  }
+}
+
+/** Three masters, each with a third of the slots. */
+export async function startCluster({ config = [] } = {}) {
+  const bus = () => freePort();
+  const servers = [];
+  for (let i = 0; i < 3; i++) {
+    const port = await bus();
+    const own = ["cluster-enabled yes", `cluster-port ${port}`, "cluster-node-timeout 2000"];
+    servers.push(Object.assign(await startRedis({ config: [...own, ...config] }), { bus: port }));
+  }
+  const bounds = [0, 5461, 10923, 16384];
+  for (const [at, server] of servers.entries()) {
+    await server.command("CLUSTER", "ADDSLOTSRANGE", bounds[at], bounds[at + 1] - 1);
+    await servers[0].command("CLUSTER", "MEET", "127.0.0.1", server.port, server.bus);
+  }
+  const ready = async (server) => {
+    const info = await server.command("CLUSTER", "INFO");
+    return /cluster_state:ok/.test(info) && /cluster_known_nodes:3/.test(info);
+  };
+  await waitFor(async () => (await Promise.all(servers.map(ready))).every(Boolean), 30_000, "the cluster is up");
+  return {
+    servers,
+    url: `redis-cluster://127.0.0.1:${servers[0].port}`,
+    nodes: servers.map(({ port }) => ({ host: "127.0.0.1", port })),
+    stop: () => Promise.all(servers.map((server) => server.stop())),
+  };
+}
+
+/** A primary, a replica, and a sentinel that watches them as `mymaster`. */
+export async function startSentinel() {
+  const primary = await startRedis();
+  const replica = await startRedis({ config: [`replicaof 127.0.0.1 ${primary.port}`, "repl-diskless-sync-delay 0"] });
+  await waitFor(async () => /master_link_status:up/.test(await replica.info("replication")), 30_000, "the replica is in sync");
+  const sentinel = await startRedis({
+    sentinel: true,
+    config: [
+      `sentinel monitor mymaster 127.0.0.1 ${primary.port} 1`,
+      "sentinel down-after-milliseconds mymaster 500",
+      "sentinel failover-timeout mymaster 3000",
+    ],
+  });
+  const knows = async () => (await sentinel.command("SENTINEL", "REPLICAS", "mymaster")).length === 1;
+  await waitFor(knows, 30_000, "the sentinel knows the replica");
+  const servers = [sentinel, replica, primary];
+  return {
+    primary,
+    replica,
+    sentinel,
+    url: `redis-sentinel://127.0.0.1:${sentinel.port}?sentinelServiceName=mymaster`,
+    stop: () => Promise.all(servers.map((server) => server.stop())),
+  };
+}
+
+class RedisServer {
+  #options;
+  #dir = mkdtempSync(join(tmpdir(), "leasehold-redis-"));
+  #child;
+  #forget;
+  #asked;
+
+  constructor(port, options) {
+    this.port = port;
+    this.#options = options;
+    this.socket = join(this.#dir, "socket");
+  }
+
+  get pid() {
+    return this.#child?.pid;
+  }
+
+  get url() {
+    const { password } = this.#options;
+    const user = password ? `:${encodeURIComponent(password)}@` : "";
+    return `redis://${user}127.0.0.1:${this.port}`;
+  }
+
+  /** Starts it, on the same port and with the same configuration as before; data are kept if it is `persistent`. */
+  async start() {
+    const { sentinel = false, config = [], password, persistent = false } = this.#options;
+    const file = join(this.#dir, "redis.conf");
+    const lines = ["bind 127.0.0.1", `port ${this.port}`, `dir ${this.#dir}`, ...config];
+    if (!sentinel) {
+      lines.push('save ""', `appendonly ${persistent ? "yes" : "no"}`, "appendfsync always", `unixsocket ${this.socket}`);
+    }
+    if (password) {
+      lines.push(`requirepass ${password}`, `masterauth ${password}`);
+    }
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    const child = spawn("redis-server", [file, ...(sentinel ? ["--sentinel"] : [])]);
+    this.#child = child;
+    this.#forget = atExit(() => this.remove());
+    child.unref();
+    let log = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.unref();
+      stream.on("data", (data) => {
+        log += data;
+      });
+    }
+    child.on("error", (error) => {
+      log += error.message;
+    });
+    const answers = async () => {
+      if (child.exitCode !== null || child.pid === undefined) {
+        throw new Error(`redis-server did not start: ${log.slice(-500)}`);
+      }
+      return this.command("PING").catch(() => false);
+    };
+    await waitFor(answers, 20_000, "redis-server answers");
+  }
+
+  /** A command over the tests' own connection, which is made again if it was closed. */
+  async command(...args) {
+    for (let tries = 0; ; tries++) {
+      this.#asked ??= Resp.connect(this.port, this.#options);
+      try {
+        return await (await this.#asked).command(...args);
+      } catch (error) {
+        if (!/closed|ECONN/.test(error.message)) {
+          throw error;
+        }
+        this.#asked = undefined;
+        if (tries === 1) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  info(section = "everything") {
+    return this.command("INFO", section);
+  }
+
+  /** How often each command was called, by its name in lower case. */
+  async commandStats() {
+    const stats = (await this.info("commandstats")).matchAll(/cmdstat_([^:]+):calls=(\d+)/g);
+    return Object.fromEntries([...stats].map(([, name, calls]) => [name, Number(calls)]));
+  }
+
+  /** The connections other than the tests' own, as maps of the fields of CLIENT LIST. */
+  async clients() {
+    const own = await this.command("CLIENT", "ID");
+    const lines = (await this.command("CLIENT", "LIST")).trim().split("\n");
+    return lines
+      .map((line) => Object.fromEntries(line.split(" ").map((field) => field.split(/=(.*)/s))))
+      .filter(({ id }) => Number(id) !== own);
+  }
+
+  /** SIGSTOP: it keeps its connections and answers nothing. */
+  pause() {
+    this.#child.kill("SIGSTOP");
+  }
+
+  resume() {
+    this.#child.kill("SIGCONT");
+  }
+
+  /** SIGKILL, and waits until it is gone. */
+  async kill() {
+    const child = this.#child;
+    if (child && child.exitCode === null && child.signalCode === null) {
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.ref();
+      child.kill("SIGKILL");
+      await gone;
+    }
+    (await this.#asked?.catch(() => undefined))?.close();
+    this.#asked = undefined;
+    this.#forget?.();
+  }
+
+  async restart() {
+    await this.kill();
+    await this.start();
+  }
+
+  /** Kills it and removes its folder. */
+  async stop() {
+    await this.kill();
+    this.remove();
+  }
+
+  /** The same at once, for the end of the process. */
+  remove() {
+    this.#child?.kill("SIGKILL");
+    rmSync(this.#dir, { recursive: true, force: true, maxRetries: 3 });
+  }
+}
+
+/** A port that is free now. */
+export function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = net.createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}

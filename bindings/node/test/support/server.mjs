@@ -1,0 +1,85 @@
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, openSync, closeSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { atExit, waitFor } from "./wait.mjs";
+
+/**
+ * A server of a database that refuses to run as root, in a temporary folder, on a Unix socket in it;
+ * it listens on no port. It is gone at the end of the process at the latest.
+ */
+export class DatabaseServer {
+  #child;
+  #forget;
+  #user;
+
+  /** The path is short: that of a socket has at most 107 bytes. */
+  constructor(name, user) {
+    this.#user = user;
+    this.folder = mkdtempSync(`/tmp/${name}-`);
+    this.#forget = atExit(() => this.#remove());
+  }
+
+  /** Gives the folder to the user, if this is root. */
+  give() {
+    if (process.getuid() === 0) {
+      execFileSync("chown", ["-R", this.#user, this.folder]);
+    }
+  }
+
+  /** Runs a program to its end. */
+  run(program, args, install) {
+    const [command, ...rest] = this.#command(program, args);
+    try {
+      execFileSync(command, rest, { cwd: "/", stdio: ["ignore", "pipe", "pipe"] });
+    } catch (error) {
+      throw new Error(`${program}: ${error.message} ${error.stderr ?? ""}${error.stdout ?? ""}; ${install}`);
+    }
+  }
+
+  /** Starts the server, and waits until it answers. */
+  async start(program, args, answers, install) {
+    const log = join(this.folder, "log");
+    const output = openSync(log, "w");
+    const [command, ...rest] = this.#command(program, args);
+    const child = spawn(command, rest, { cwd: "/", stdio: ["ignore", output, output] });
+    closeSync(output);
+    this.#child = child;
+    child.unref();
+    let failed;
+    child.on("error", (error) => {
+      failed = error;
+    });
+    const up = async () => {
+      if (failed || child.exitCode !== null || child.signalCode !== null) {
+        throw new Error(`${program} did not start: ${failed ?? readFileSync(log, "utf8").slice(-800)}; ${install}`);
+      }
+      return answers();
+    };
+    await waitFor(up, 60_000, `${program} answers`);
+  }
+
+  /** Ends it with this signal, and removes its folder. */
+  async stop(signal) {
+    const child = this.#child;
+    if (child && child.exitCode === null && child.signalCode === null) {
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.ref();
+      child.kill(signal);
+      await gone;
+    }
+    this.#forget();
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  #remove() {
+    // Postgres ends its own children at this, even if nobody waits for it.
+    this.#child?.kill(this.#user === "postgres" ? "SIGQUIT" : "SIGKILL");
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  /** As the user if this is root; the process is the program itself, not a shell around it. */
+  #command(program, args) {
+    const as = ["setpriv", "--reuid", this.#user, "--regid", this.#user, "--clear-groups", "--"];
+    return [...(process.getuid() === 0 ? as : []), program, ...args];
+  }
+}

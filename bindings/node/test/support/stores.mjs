@@ -1,0 +1,161 @@
+import { after, before, describe } from "node:test";
+import { Locker } from "../../dist/index.js";
+import { startRedis } from "./redis.mjs";
+import { waitFor } from "./wait.mjs";
+
+/** What a locker runs on that all of them have to run on alike. */
+export const kinds = ["memory", "ioredis", "node-redis"];
+
+/** The two that are clients of a server. */
+export const clients = ["ioredis", "node-redis"];
+
+/**
+ * The same suite for each of the stores. `suite` gets a store that is there once its tests run; names
+ * are best taken from its `name()`, since all tests of a suite share it.
+ */
+export function forEachStore(suite, { only = kinds, concurrency = 1, config } = {}) {
+  for (const kind of only) {
+    describe(kind, { concurrency }, () => {
+      const store = new Store(kind);
+      before(() => store.start(config));
+      after(() => store.stop());
+      suite(store);
+    });
+  }
+}
+
+let count = 0;
+
+class Store {
+  #memory = `test-${(count += 1)}`;
+  #ends = [];
+  #names = 0;
+
+  constructor(kind) {
+    this.kind = kind;
+    this.isMemory = kind === "memory";
+  }
+
+  async start(config) {
+    if (!this.isMemory) {
+      this.server = await startRedis({ config });
+    }
+    // A store in memory lives as long as somebody uses it.
+    this.admin = await this.locker();
+  }
+
+  async stop() {
+    for (const end of this.#ends.splice(0).reverse()) {
+      await end();
+    }
+    await this.server?.stop();
+  }
+
+  /** A name that no other test has. */
+  name() {
+    return `name ${(this.#names += 1)}`;
+  }
+
+  /** One more locker, each with a client of its own. */
+  async locker(options) {
+    const made = this.isMemory
+      ? { locker: await Locker.connect(`memory://${this.#memory}`, options), end: async () => {} }
+      : await lockerOf(this.kind, this.server.url, options);
+    this.#ends.push(async () => {
+      await made.locker.shutdown();
+      await made.end();
+    });
+    return made.locker;
+  }
+
+  /** Waits until so many wait for the name. */
+  async inLine(name, waiting) {
+    const is = async () => (await this.admin.inspect(name)).waiting === waiting;
+    await waitFor(is, 10_000, `${waiting} in line`);
+  }
+
+  /** Waits until nobody has the name, and nobody waits for it: at once, not by its expiry. */
+  async nothingLeft(name, limit = 2_000) {
+    const is = async () => {
+      const { holder, waiting } = await this.admin.inspect(name);
+      return holder === null && waiting === 0;
+    };
+    await waitFor(is, limit, "no lock and no place in line is left");
+  }
+
+  /** A locker that hears what the store tells it: that begins with its first lease. */
+  async hearing(options) {
+    const locker = await this.locker(options);
+    if (!this.isMemory) {
+      await heard(this.server, () => locker.lock(this.name()).using(() => {}));
+    }
+    return locker;
+  }
+}
+
+/** Waits until a client more is subscribed after the act than before. */
+export async function heard(server, act) {
+  const channels = () => server.command("PUBSUB", "CHANNELS", "*");
+  const before = new Set(await channels());
+  const result = await act();
+  const more = async () => (await channels()).some((channel) => !before.has(channel));
+  await waitFor(more, 10_000, "the subscription");
+  return result;
+}
+
+/** A locker on a client of the program, and what ends that client. */
+export async function lockerOf(kind, url, options) {
+  const { client, end } = kind === "ioredis" ? await ioredis(url) : await nodeRedis(url);
+  return { locker: Locker.from(client, options), client, end };
+}
+
+async function ioredis(url) {
+  const { Redis } = await import("ioredis");
+  const client = new Redis(url, { lazyConnect: true, retryStrategy: () => 50, maxRetriesPerRequest: 0 });
+  client.on("error", () => {});
+  await client.connect();
+  return { client, end: async () => client.disconnect() };
+}
+
+async function nodeRedis(url) {
+  const { createClient } = await import("redis");
+  const client = createClient({ url, socket: { reconnectStrategy: 50 } });
+  client.on("error", () => {});
+  await client.connect();
+  return {
+    client,
+    end: async () => {
+      if (client.isOpen) {
+        client.destroy();
+      }
+    },
+  };
+}
+
+/** The key of a name, of its lock or its token. */
+export function key(name, part = "lock", namespace = "leasehold") {
+  return `{${namespace}:${name}}:${part}`;
+}
+
+/** The events of a reader so far, in a list that grows. */
+export function collect(events) {
+  const told = [];
+  told.ended = (async () => {
+    for await (const event of events) {
+      told.push(event);
+    }
+  })();
+  return told;
+}
+
+/** Resolves when the signal is aborted, to the reason. */
+export function aborted(signal) {
+  return new Promise((resolve) => {
+    const done = () => resolve(signal.reason);
+    if (signal.aborted) {
+      done();
+    } else {
+      signal.addEventListener("abort", done, { once: true });
+    }
+  });
+}
