@@ -1,0 +1,89 @@
+// The public items of the npm package `leasehold`, read from the types that it ships.
+import { fileURLToPath } from "node:url";
+import ts from "typescript";
+
+const DIST = fileURLToPath(new URL("../../dist/", import.meta.url));
+
+/** The files of TypeScript itself: large, and always the same. */
+const PARSED = new Map();
+
+/** Names such as `Locker.connect`, `LeaseEvent.lost.reason`, `fence.Gate.check`. */
+export function javascriptItems(change = (_file, text) => text) {
+  const host = ts.createCompilerHost({});
+  const { getSourceFile, readFile } = host;
+  host.readFile = (file) => {
+    const text = readFile(file);
+    return file.startsWith(DIST) ? change(file.slice(DIST.length), text) : text;
+  };
+  host.getSourceFile = (file, ...how) => {
+    if (file.startsWith(DIST)) {
+      return getSourceFile(file, ...how);
+    }
+    if (!PARSED.has(file)) {
+      PARSED.set(file, getSourceFile(file, ...how));
+    }
+    return PARSED.get(file);
+  };
+  const entries = [
+    ["", `${DIST}index.d.ts`],
+    ["fence.", `${DIST}fence.d.ts`],
+  ];
+  const options = { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.NodeNext, strict: true, types: [] };
+  const program = ts.createProgram(entries.map(([, file]) => file), options, host);
+  const checker = program.getTypeChecker();
+  const items = new Set();
+  for (const [prefix, file] of entries) {
+    const module = checker.getSymbolAtLocation(program.getSourceFile(file));
+    for (const symbol of checker.getExportsOfModule(module)) {
+      // What both entries have is one thing.
+      if (!items.has(symbol.name)) {
+        itemsOf(checker, symbol, prefix).forEach((item) => items.add(prefix + item));
+      }
+    }
+  }
+  return items;
+}
+
+function itemsOf(checker, exported, prefix) {
+  const isAlias = (exported.flags & ts.SymbolFlags.Alias) !== 0;
+  const symbol = isAlias ? checker.getAliasedSymbol(exported) : exported;
+  const { name } = exported;
+  const isClass = (symbol.flags & ts.SymbolFlags.Class) !== 0;
+  const isInterface = (symbol.flags & ts.SymbolFlags.Interface) !== 0;
+  const type = checker.getDeclaredTypeOfSymbol(symbol);
+  // Most interfaces of the guards are the shapes of other people's objects.
+  if (isClass || (isInterface && (prefix === "" || name.endsWith("Options")))) {
+    const statics = isClass ? checker.getTypeOfSymbol(symbol).getProperties() : [];
+    const members = [...statics, ...type.getProperties()].filter((member) => isOwn(member, symbol));
+    return [name, ...members.map((member) => `${name}.${shown(member)}`)];
+  }
+  if (type.isUnion()) {
+    return [name, ...type.types.flatMap((one) => variant(checker, one).map((item) => `${name}.${item}`))];
+  }
+  return [name];
+}
+
+/** A text, or an object that says by its `type` what it is. */
+function variant(checker, type) {
+  if (type.isStringLiteral()) {
+    return [type.value];
+  }
+  const properties = type.getProperties();
+  const tag = properties.find(({ name }) => name === "type");
+  const value = tag && checker.getTypeOfSymbol(tag).value;
+  if (typeof value !== "string") {
+    return [];
+  }
+  return [value, ...properties.filter((one) => one !== tag).map(({ name }) => `${value}.${name}`)];
+}
+
+/** Neither inherited nor private. */
+function isOwn(member, symbol) {
+  const declared = (member.declarations ?? []).some(({ parent }) => symbol.declarations.includes(parent));
+  return declared && !/^(prototype|constructor|.*#private)$/.test(member.name);
+}
+
+function shown({ name }) {
+  const known = /^__@(\w+)@/.exec(name);
+  return known === null ? name : `[Symbol.${known[1]}]`;
+}

@@ -1,0 +1,91 @@
+// The public items of the Rust crate `leasehold`, read from its source. rustfmt gives that a shape
+// which lines tell: what a module has begins in its line, what a type has after 4 spaces, the fields
+// of a variant after 8.
+import { existsSync, readFileSync } from "node:fs";
+
+const ROOT = new URL("../../../../core/src/", import.meta.url);
+
+/** For hosts of the engine, not for programs; but what the crate's root takes from there counts. */
+const OF_HOSTS = ["engine", "protocol", "time"];
+
+/** The source of a file, from the crate's folder. */
+export const rustSource = (path) => readFileSync(new URL(path, ROOT), "utf8");
+
+/** Names such as `Locker::connect`, `LeaseEvent::Lost.reason`, `fence::sql::begin`. */
+export function rustItems(source = rustSource) {
+  const items = new Set();
+  walk({ source, path: "lib.rs", prefix: "", isPublic: () => true, types: () => false, items });
+  return items;
+}
+
+/**
+ * Adds what a module has. `isPublic` tells whether an item of it by this name is, and `types` whether
+ * a type of an outer module is: it may have methods here.
+ */
+function walk({ source, path, prefix, isPublic, types, items }) {
+  const text = source(path);
+  const has = itemsOf(text, isPublic, types);
+  has.items.forEach((item) => items.add(prefix + item));
+  for (const [, open, name] of text.matchAll(/^(pub )?mod (\w+);/gm)) {
+    const visible = open !== undefined && !OF_HOSTS.includes(name);
+    const taken = new Set(
+      [...text.matchAll(/^pub use (\w+)::(\{[^}]*\}|\w+);/gm)]
+        .filter(([, from]) => from === name)
+        .flatMap(([, , names]) => names.match(/\w+/g)),
+    );
+    walk({
+      source,
+      path: fileOf(path, name),
+      prefix: visible ? `${prefix}${name}::` : prefix,
+      isPublic: visible ? () => true : (item) => taken.has(item) && isPublic(item),
+      types: (type) => has.types.has(type) || types(type),
+      items,
+    });
+  }
+}
+
+function fileOf(path, name) {
+  const folder = path.replace(/(?:(?<=^|\/)(?:lib|mod)|(?<!\/|^)\b)\.rs$/, "");
+  const inside = folder === "" || folder.endsWith("/") ? folder : `${folder}/`;
+  return [`${inside}${name}.rs`, `${inside}${name}/mod.rs`].find((file) => existsSync(new URL(file, ROOT)));
+}
+
+const ITEM = /^pub (?:async )?(struct|enum|trait|fn|type|const) (\w+)/;
+const IMPL = /^impl(?:<.+?(?<!-)>)? (\w+)(?:<.*>)?(?: \{)?$/;
+const OF_TYPE = /^ {4}pub (?:(?:const )?(?:async )?fn |const )?(\w+)(?=[(<:])/;
+const VARIANT = /^ {4}([A-Z]\w*)(?=[,({ ])/;
+const OF_VARIANT = /^ {8}(\w+):/;
+
+/** The public items of one file, and those among them that are types. */
+function itemsOf(text, isPublic, types) {
+  const items = [];
+  const own = new Set();
+  let kind;
+  let type;
+  let variant;
+  for (const line of text.split("\n")) {
+    const item = ITEM.exec(line);
+    const impl = IMPL.exec(line);
+    if (item !== null) {
+      [, kind, type] = isPublic(item[2]) ? item : [];
+      if (type !== undefined) {
+        items.push(type);
+        own.add(type);
+      }
+    } else if (impl !== null) {
+      kind = "impl";
+      type = isPublic(impl[1]) || types(impl[1]) ? impl[1] : undefined;
+    } else if (line.startsWith("}")) {
+      type = undefined;
+    } else if (type !== undefined) {
+      const named = kind === "enum" ? VARIANT.exec(line) : OF_TYPE.exec(line);
+      if (named !== null) {
+        items.push(`${type}::${named[1]}`);
+        variant = named[1];
+      } else if (kind === "enum" && OF_VARIANT.test(line)) {
+        items.push(`${type}::${variant}.${OF_VARIANT.exec(line)[1]}`);
+      }
+    }
+  }
+  return { items, types: own };
+}

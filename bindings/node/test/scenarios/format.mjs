@@ -1,0 +1,141 @@
+// The scenarios as they stand in the files: see tests/vectors/README.md.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+
+export const VECTORS = new URL("../../../../tests/vectors/", import.meta.url);
+
+export const readJson = (path) => JSON.parse(readFileSync(new URL(path, VECTORS), "utf8"));
+
+/** Every scenario that is to pass, by name; or the one that SCENARIO names. */
+export function scenarios() {
+  const only = process.env.SCENARIO;
+  return readdirSync(new URL("scenarios", VECTORS))
+    .sort()
+    .map((file) => {
+      assert.match(file, /\.json$/, "only scenarios are there");
+      return [file.slice(0, -".json".length), read(readJson(`scenarios/${file}`))];
+    })
+    .filter(([name]) => only === undefined || only === name);
+}
+
+/** Checks a scenario; throws if there is something in it that this interpreter does not know. */
+export function read(scenario) {
+  SCENARIO(scenario);
+  const { stores = ["redis", "memory"], limit = 10_000 } = scenario;
+  const commands = scenario.steps.some((step) => step.do === "redis");
+  assert.ok(!commands || !stores.includes("memory"), "a store in memory takes no commands");
+  return { ...scenario, stores, limit };
+}
+
+const string = (value) => assert.equal(typeof value, "string");
+const boolean = (value) => assert.equal(typeof value, "boolean");
+const count = (value) => assert.ok(Number.isSafeInteger(value) && value >= 0, `${value} is no number`);
+const any = () => {};
+const one = (...values) => (value) => assert.ok(values.includes(value), `${value} is none of ${values}`);
+const list = (item) => (value) => {
+  assert.ok(Array.isArray(value), `${value} is no list`);
+  value.forEach(item);
+};
+const range = (value) => {
+  list(count)(value);
+  assert.equal(value.length, 2);
+};
+const nullable = (kind) => (value) => value === null || kind(value);
+const map = (kind) => (value) => Object.values(value).forEach(kind);
+/** An object with these fields and no others; `fields` with a question mark may be left out. */
+const object = (fields) => (value) => {
+  assert.equal(typeof value, "object");
+  const known = Object.entries(fields).map(([field, kind]) => [field.replace("?", ""), field.endsWith("?"), kind]);
+  for (const [field, optional, kind] of known) {
+    assert.ok(optional || field in value, `${field} is missing`);
+    if (field in value) {
+      kind(value[field]);
+    }
+  }
+  for (const field of Object.keys(value)) {
+    assert.ok(known.some(([name]) => name === field), `there is no field ${field}`);
+  }
+};
+
+const LOCKER = {
+  "namespace?": string,
+  "owner?": string,
+  "commandTimeout?": count,
+  "patience?": count,
+  "tokenRetention?": count,
+};
+const LOCK = {
+  locker: string,
+  name: string,
+  "ttl?": count,
+  "fixed?": boolean,
+  "owner?": string,
+  "denseTokens?": boolean,
+};
+const FAILURE = { "error?": string, "says?": list(string) };
+const OUTCOME = { "as?": string, "result?": one("held", "busy"), ...FAILURE };
+const HOLDER = {
+  "holder?": nullable(
+    object({ "token?": string, "label?": string, "reclaimable?": boolean, "remaining?": nullable(range) }),
+  ),
+};
+const EVENT = {
+  type: string,
+  "name?": string,
+  "token?": string,
+  "reason?": string,
+  "position?": count,
+  "code?": string,
+};
+
+/** The fields of each step. */
+export const STEPS = {
+  tryAcquire: { lock: string, ...OUTCOME },
+  acquireWithin: { lock: string, ms: count, ...OUTCOME },
+  acquire: { lock: string, ...OUTCOME },
+  begin: { lock: string, as: string, "ms?": count },
+  end: { call: string, ...OUTCOME },
+  pending: { calls: list(string) },
+  abort: { call: string },
+  release: { lease: string, ...FAILURE },
+  renew: { lease: string, ...FAILURE },
+  lease: { lease: string, "valid?": boolean, "remaining?": range },
+  lost: { lease: string, reason: string },
+  run: { lease: string, "reason?": string },
+  tokens: { "rising?": list(string), "equal?": list(string), "are?": map(count) },
+  inspect: {
+    locker: string,
+    name: string,
+    ...HOLDER,
+    "lastToken?": nullable(string),
+    "waiting?": count,
+    "line?": list(string),
+    ...FAILURE,
+  },
+  list: { locker: string, pattern: string, "names?": list(string), ...FAILURE },
+  forceRelease: { locker: string, name: string, ...HOLDER, ...FAILURE },
+  shutdown: { locker: string },
+  events: { "lock?": string, "locker?": string, as: string },
+  told: { events: string, "expect?": list(object(EVENT)), "ends?": boolean },
+  hold: { lock: string, as: string },
+  next: { tenures: string, "as?": string, "ends?": boolean },
+  badLocker: { ...LOCKER, ...FAILURE },
+  badLock: { ...LOCK, ...FAILURE },
+  subscribed: { count },
+  pause: { ms: count },
+  redis: { command: list(string), "reply?": any },
+};
+
+const step = (value) => {
+  assert.ok(Object.hasOwn(STEPS, value.do), `there is no step ${value.do}`);
+  object({ do: string, ...STEPS[value.do] })(value);
+};
+
+const SCENARIO = object({
+  shows: string,
+  "stores?": list(one("redis", "memory")),
+  "limit?": count,
+  lockers: map(object(LOCKER)),
+  locks: map(object(LOCK)),
+  steps: list(step),
+});

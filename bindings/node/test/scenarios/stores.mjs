@@ -1,0 +1,52 @@
+// The stores and the clients that the scenarios are run on.
+import { once } from "node:events";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Locker } from "../../dist/index.js";
+import { startRedis } from "../support/redis.mjs";
+
+/** `open()` resolves to a store of its own: `locker(options)` makes a locker with a connection. */
+export const STORES = [
+  { name: "ioredis", kind: "redis", open: () => onRedis(byIoredis) },
+  { name: "node-redis", kind: "redis", open: () => onRedis(byNodeRedis) },
+  { name: "memory", kind: "memory", open: inMemory },
+];
+
+let count = 0;
+
+async function inMemory() {
+  const url = `memory://scenario-${(count += 1)}`;
+  return { locker: (options) => Locker.connect(url, options), close: async () => {} };
+}
+
+async function onRedis(connect) {
+  const server = await startRedis();
+  const ends = [];
+  return {
+    async locker(options) {
+      const { client, end } = await connect(server.url);
+      ends.push(end);
+      return Locker.from(client, options);
+    },
+    command: (words) => server.command(...words),
+    async close() {
+      ends.forEach((end) => end());
+      await server.stop();
+    },
+  };
+}
+
+async function byIoredis(url) {
+  const client = new Redis(url);
+  client.on("error", () => {});
+  // Until then a `tryAcquire` fails: it does not wait for a connection.
+  await once(client, "ready");
+  return { client, end: () => client.disconnect() };
+}
+
+async function byNodeRedis(url) {
+  const client = createClient({ url });
+  client.on("error", () => {});
+  await client.connect();
+  return { client, end: () => client.destroy() };
+}

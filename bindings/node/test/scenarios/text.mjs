@@ -1,0 +1,52 @@
+// Texts with items in them, such as `<token first>`.
+import assert from "node:assert/strict";
+
+const ITEM = /<([^>]*)>/;
+
+/** What texts may refer to. */
+export class Kept {
+  /** The tokens of all leases that there were, by the lease's name in the scenario. */
+  #tokens = new Map();
+  #texts = new Map();
+
+  add(lease, token) {
+    this.#tokens.set(lease, token);
+  }
+
+  token(lease) {
+    assert.ok(this.#tokens.has(lease), `there was no lease ${lease}`);
+    return this.#tokens.get(lease);
+  }
+
+  /** The text with every item replaced. */
+  fill(pattern) {
+    return pattern.replace(new RegExp(ITEM, "g"), (_, item) => this.#value(item));
+  }
+
+  /** Checks that the text is as the pattern says; keeps what it says to keep. */
+  match(text, pattern) {
+    const names = [];
+    // Literals and items take turns.
+    const parts = pattern.split(ITEM).map((part, at) => {
+      if (at % 2 === 0) {
+        return quoted(part);
+      }
+      const hex = /^hex (\d+)(?: as (.+))?$/.exec(part);
+      names.push(hex?.[2]);
+      return `(${hex ? `[0-9a-f]{${hex[1]}}` : part === "digits" ? "\\d+" : part === "text" ? ".*" : quoted(this.#value(part))})`;
+    });
+    const found = new RegExp(`^${parts.join("")}$`, "su").exec(text);
+    assert.ok(found, `${JSON.stringify(text)} is not ${JSON.stringify(pattern)}`);
+    names.forEach((name, at) => name && this.#texts.set(name, found[at + 1]));
+  }
+
+  #value(item) {
+    if (item.startsWith("token ")) {
+      return String(this.token(item.slice("token ".length)));
+    }
+    assert.ok(this.#texts.has(item), `there is no <${item}>`);
+    return this.#texts.get(item);
+  }
+}
+
+const quoted = (text) => text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");

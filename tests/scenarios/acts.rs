@@ -1,0 +1,230 @@
+//! What the steps do.
+
+use std::future::pending;
+use std::time::Duration;
+
+use leasehold::{Error, Lease, Lock};
+use tokio::time::timeout;
+
+use crate::format::{Act, Outcome, Range};
+use crate::world::{Unmet, World, expect};
+
+pub(crate) type Met = Result<(), Unmet>;
+
+impl World {
+    pub(crate) async fn act(&mut self, act: &Act) -> Met {
+        match act {
+            Act::TryAcquire { .. }
+            | Act::AcquireWithin { .. }
+            | Act::Acquire { .. }
+            | Act::Begin { .. }
+            | Act::End { .. }
+            | Act::Pending { .. }
+            | Act::Abort { .. } => self.ask(act).await,
+            Act::Release { .. }
+            | Act::Renew { .. }
+            | Act::Lease { .. }
+            | Act::Lost { .. }
+            | Act::Run { .. }
+            | Act::Tokens { .. } => self.have(act).await,
+            Act::Inspect { .. }
+            | Act::List { .. }
+            | Act::ForceRelease { .. }
+            | Act::Shutdown { .. } => self.manage(act).await,
+            Act::Events { .. } | Act::Told { .. } | Act::Hold { .. } | Act::Next { .. } => {
+                self.stream(act).await
+            }
+            Act::BadLocker(spec) => {
+                self.locker(spec).await?;
+                Ok(())
+            }
+            Act::BadLock(spec) => {
+                self.lock(spec)?.try_acquire().await?;
+                Ok(())
+            }
+            Act::Subscribed { count } => self.subscribed(*count).await,
+            Act::Pause { ms } => {
+                tokio::time::sleep(millis(*ms)).await;
+                Ok(())
+            }
+            Act::Redis { command, reply } => self.redis(command, reply).await,
+        }
+    }
+
+    /// Asks for a lock, or gives that up.
+    async fn ask(&mut self, act: &Act) -> Met {
+        match act {
+            Act::TryAcquire { lock, r#as, result } => {
+                let lease = self.locks.get(lock)?.try_acquire().await?;
+                self.acquired(lease, r#as.as_ref(), *result)
+            }
+            Act::AcquireWithin {
+                lock,
+                ms,
+                r#as,
+                result,
+            } => {
+                let lease = self.locks.get(lock)?.acquire_within(millis(*ms)).await?;
+                self.acquired(lease, r#as.as_ref(), *result)
+            }
+            Act::Acquire { lock, r#as, result } => {
+                let lease = self.locks.get(lock)?.acquire().await?;
+                self.acquired(Some(lease), r#as.as_ref(), *result)
+            }
+            Act::Begin { lock, r#as, ms } => {
+                let call = tokio::spawn(acquire(self.locks.get(lock)?.clone(), *ms));
+                self.calls.add(r#as, call);
+                Ok(())
+            }
+            Act::End { call, r#as, result } => self.end(call, r#as.as_ref(), *result).await,
+            Act::Pending { calls } => self.pending(calls).await,
+            Act::Abort { call } => self.abort(call).await,
+            _ => unreachable!("it went elsewhere"),
+        }
+    }
+
+    /// Does something with leases.
+    async fn have(&mut self, act: &Act) -> Met {
+        match act {
+            Act::Release { lease } => self.release(lease).await,
+            Act::Renew { lease } => Ok(self.lease(lease)?.renew().await?),
+            Act::Lease {
+                lease,
+                valid,
+                remaining,
+            } => self.look(lease, *valid, *remaining),
+            Act::Lost { lease, reason } => self.lost(lease, reason).await,
+            Act::Run { lease, reason } => self.run(lease, reason.as_deref()).await,
+            Act::Tokens { rising, equal, are } => {
+                self.ordered(rising, "less than", |one, next| one < next)?;
+                self.ordered(equal, "equal to", |one, next| one == next)?;
+                for (lease, token) in are {
+                    expect(
+                        format!("the token of {lease:?}"),
+                        &self.kept.token(lease)?,
+                        token,
+                    )?;
+                }
+                Ok(())
+            }
+            _ => unreachable!("it went elsewhere"),
+        }
+    }
+
+    fn acquired(&mut self, lease: Option<Lease>, name: Option<&String>, result: Outcome) -> Met {
+        let outcome = lease.as_ref().map_or(Outcome::Busy, |_| Outcome::Held);
+        expect("the lock", &outcome, &result)?;
+        if let Some(lease) = lease {
+            self.keep(name, lease);
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, call: &str, name: Option<&String>, result: Outcome) -> Met {
+        let waiting = timeout(self.limit, self.calls.take(call)?).await;
+        let answer = waiting.map_err(|_| format!("the call {call:?} was not answered"))?;
+        self.acquired(answer.expect("no panic")?, name, result)
+    }
+
+    async fn pending(&self, calls: &[String]) -> Met {
+        tokio::time::sleep(millis(50)).await;
+        for call in calls {
+            if self.calls.get(call)?.is_finished() {
+                return Err(format!("the call {call:?} was answered").into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn abort(&mut self, call: &str) -> Met {
+        let task = self.calls.take(call)?;
+        task.abort();
+        match task.await {
+            Err(error) if error.is_cancelled() => Ok(()),
+            _ => Err(format!("the call {call:?} was answered before").into()),
+        }
+    }
+
+    async fn release(&mut self, lease: &str) -> Met {
+        let taken = self.leases.get_mut(lease)?.take();
+        let taken = taken.ok_or_else(|| format!("the lease {lease:?} was released"))?;
+        Ok(taken.release().await?)
+    }
+
+    fn look(&self, lease: &str, valid: Option<bool>, remaining: Option<Range>) -> Met {
+        let lease = self.leases.get(lease)?.as_ref();
+        if let Some(valid) = valid {
+            expect(
+                "whether it is valid",
+                &lease.is_some_and(Lease::is_valid),
+                &valid,
+            )?;
+        }
+        if let Some(range) = remaining {
+            within("what remains", lease.map(Lease::remaining), range)?;
+        }
+        Ok(())
+    }
+
+    async fn lost(&self, lease: &str, reason: &str) -> Met {
+        let lease = self.lease(lease)?;
+        let lost = timeout(self.limit, lease.lost()).await;
+        let lost = lost.map_err(|_| "the lease was not lost".to_owned())?;
+        expect("the reason", lost.code(), reason)?;
+        expect("whether it is valid", &lease.is_valid(), &false)?;
+        Ok(expect("what remains", &lease.remaining(), &Duration::ZERO)?)
+    }
+
+    async fn run(&self, lease: &str, reason: Option<&str>) -> Met {
+        let lease = self.lease(lease)?;
+        let Some(reason) = reason else {
+            let done = lease.run(async { 6 * 7 }).await;
+            return Ok(expect("the work", &done, &Ok(42))?);
+        };
+        let stopped = timeout(self.limit, lease.run(pending::<()>())).await;
+        let stopped = stopped.map_err(|_| "the work was not stopped".to_owned())?;
+        let reasons = stopped.map_err(|lost| lost.reason.code());
+        Ok(expect("the work", &reasons, &Err(reason))?)
+    }
+
+    fn ordered(
+        &self,
+        leases: &[String],
+        word: &str,
+        is: impl Fn(u64, u64) -> bool,
+    ) -> Result<(), String> {
+        for pair in leases.windows(2) {
+            let (one, next) = (self.kept.token(&pair[0])?, self.kept.token(&pair[1])?);
+            if !is(one, next) {
+                return Err(format!(
+                    "the token {one} of {:?} is not {word} {next}",
+                    pair[0]
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn acquire(lock: Lock, ms: Option<u64>) -> Result<Option<Lease>, Error> {
+    match ms {
+        Some(ms) => lock.acquire_within(millis(ms)).await,
+        None => lock.acquire().await.map(Some),
+    }
+}
+
+pub(crate) fn within(
+    what: &str,
+    time: Option<Duration>,
+    [least, most]: Range,
+) -> Result<(), String> {
+    let range = millis(least)..=millis(most);
+    if time.is_some_and(|time| range.contains(&time)) {
+        return Ok(());
+    }
+    Err(format!("{what} is {time:?}, not within {range:?}"))
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,94 @@
+//! The scenarios of `tests/vectors`, which every host of the engine must pass.
+
+mod acts;
+mod format;
+mod manage;
+mod redis;
+mod streams;
+mod text;
+mod world;
+
+use std::fs;
+
+use format::{Scenario, StoreKind, read_json, vectors};
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+
+/// Scenarios that run at the same time: more disturb one another.
+const AT_ONCE: usize = 4;
+
+async fn all_pass_on(store: StoreKind) {
+    let scenarios = Scenario::all();
+    assert!(!scenarios.is_empty(), "there are none");
+    let of_store = scenarios
+        .iter()
+        .filter(|(_, scenario)| scenario.stores.contains(&store));
+    let failures: Vec<_> = stream::iter(of_store)
+        .map(async |(name, scenario)| {
+            let failed = world::run(scenario, store).await.err()?;
+            Some(format!("{name}: step {}: {}", failed.step, failed.why))
+        })
+        .buffer_unordered(AT_ONCE)
+        .filter_map(async |failure| failure)
+        .collect()
+        .await;
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_scenarios_pass_on_redis() {
+    all_pass_on(StoreKind::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_scenarios_pass_in_memory() {
+    all_pass_on(StoreKind::Memory).await;
+}
+
+/// The negative control: each kind of expectation can fail, and fails where it is wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_scenarios_fail_where_they_are_wrong() {
+    let Value::Array(scenarios) = read_json(&vectors().join("wrong_scenarios.json")) else {
+        panic!("it is a list");
+    };
+    for mut value in scenarios {
+        let fields = value.as_object_mut().expect("scenarios are objects");
+        let name = fields.remove("name").expect("it has a name");
+        let fails = fields.remove("fails").and_then(|step| step.as_u64());
+        let scenario = match Scenario::read(value) {
+            Err(why) => {
+                assert_eq!(fails, Some(0), "{name} is refused: {why}");
+                continue;
+            }
+            Ok(scenario) => scenario,
+        };
+        for store in &scenario.stores {
+            let failed = world::run(&scenario, *store)
+                .await
+                .expect_err("it is wrong");
+            let step = u64::try_from(failed.step).ok();
+            assert_eq!(step, fails, "{name} on {store:?}: {}", failed.why);
+            assert_ne!(step, Some(0), "{name} is not refused: {}", failed.why);
+        }
+    }
+}
+
+/// Catches a step that one host knows and another does not: the description has them all.
+#[test]
+fn the_steps_are_those_that_are_described() {
+    let text = fs::read_to_string(vectors().join("README.md")).expect("it is there");
+    let (_, steps) = text.split_once("\n## Steps\n").expect("it has them");
+    let (steps, _) = steps.split_once("\n## ").expect("there is more");
+    let rows = steps.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut described: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
+    // serde lists what it knows.
+    let step = json!({ "do": "" });
+    let error = serde_json::from_value::<format::Act>(step)
+        .err()
+        .expect("there is no such step");
+    let error = error.to_string();
+    let mut known: Vec<_> = error.split('`').skip(3).step_by(2).collect();
+    described.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(described, known);
+}

@@ -1,0 +1,127 @@
+//! What is asked of a locker.
+
+use futures::TryStreamExt;
+use leasehold::{FencingToken, HolderInfo, Name};
+
+use crate::acts::{Met, within};
+use crate::format::{Act, Given, HolderSpec};
+use crate::world::{World, expect};
+
+impl World {
+    pub(crate) async fn manage(&mut self, act: &Act) -> Met {
+        match act {
+            Act::Inspect { .. } => self.inspect(act).await,
+            Act::List {
+                locker,
+                pattern,
+                names,
+            } => {
+                let listed: Vec<_> = self
+                    .lockers
+                    .get(locker)?
+                    .list(pattern)
+                    .try_collect()
+                    .await?;
+                let mut listed: Vec<_> = listed.iter().map(Name::as_str).collect();
+                let mut names: Vec<_> = names.iter().map(String::as_str).collect();
+                listed.sort_unstable();
+                listed.dedup();
+                names.sort_unstable();
+                Ok(expect("what is listed", &listed, &names)?)
+            }
+            Act::ForceRelease {
+                locker,
+                name,
+                holder,
+            } => {
+                let freed = self.lockers.get(locker)?.force_release(name).await?;
+                Ok(self.holder(freed.as_ref(), holder)?)
+            }
+            Act::Shutdown { locker } => {
+                self.lockers.get(locker)?.shutdown().await;
+                Ok(())
+            }
+            _ => unreachable!("it went elsewhere"),
+        }
+    }
+
+    async fn inspect(&self, act: &Act) -> Met {
+        let Act::Inspect {
+            locker,
+            name,
+            holder,
+            last_token,
+            waiting,
+            line,
+        } = act
+        else {
+            unreachable!("it is an inspection");
+        };
+        let until = self.waiting();
+        loop {
+            let seen = self.lockers.get(locker)?.inspect(name).await?;
+            let compared = || {
+                self.holder(seen.holder.as_ref(), holder)?;
+                let last = seen.last_token.map(FencingToken::get);
+                match last_token {
+                    Given::LeftOut => {}
+                    Given::Nothing => expect("the last token", &last, &None)?,
+                    Given::Is(lease) => {
+                        expect("the last token", &last, &Some(self.kept.token(lease)?))?;
+                    }
+                }
+                if let Some(waiting) = waiting {
+                    expect("how many wait", &seen.waiting, waiting)?;
+                }
+                if let Some(line) = line {
+                    let labels: Vec<_> = seen
+                        .line
+                        .iter()
+                        .map(|waiter| waiter.owner.label())
+                        .collect();
+                    expect(
+                        "the line",
+                        &labels,
+                        &line.iter().map(String::as_str).collect(),
+                    )?;
+                }
+                Ok(())
+            };
+            match compared() {
+                Ok(()) => return Ok(()),
+                Err(mismatch) => until.again(mismatch).await?,
+            }
+        }
+    }
+
+    fn holder(&self, is: Option<&HolderInfo>, expected: &Given<HolderSpec>) -> Result<(), String> {
+        let (is, expected) = match (is, expected) {
+            (_, Given::LeftOut) | (None, Given::Nothing) => return Ok(()),
+            (Some(is), Given::Is(expected)) => (is, expected),
+            (Some(is), Given::Nothing) => return Err(format!("it is held: {is:?}")),
+            (None, Given::Is(_)) => return Err("it is free".into()),
+        };
+        if let Some(lease) = &expected.token {
+            expect(
+                "the holder's token",
+                &is.token.get(),
+                &self.kept.token(lease)?,
+            )?;
+        }
+        if let Some(label) = &expected.label {
+            expect("the holder's label", is.owner.label(), label.as_str())?;
+        }
+        if let Some(reclaimable) = expected.reclaimable {
+            expect(
+                "whether it is reclaimable",
+                &is.owner.is_reclaimable(),
+                &reclaimable,
+            )?;
+        }
+        match expected.remaining {
+            Given::LeftOut => Ok(()),
+            Given::Nothing => expect("what remains", &is.remaining, &None),
+            Given::Is(range) => within("what remains", is.remaining, range),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Texts with items in them, such as `<token first>`.
+
+use std::collections::HashMap;
+
+/// What texts may refer to.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The tokens of all leases that there were, by the lease's name in the scenario.
+    pub(crate) tokens: HashMap<String, u64>,
+    texts: HashMap<String, String>,
+}
+
+impl Kept {
+    pub(crate) fn token(&self, lease: &str) -> Result<u64, String> {
+        let token = self.tokens.get(lease);
+        token
+            .copied()
+            .ok_or_else(|| format!("there was no lease {lease:?}"))
+    }
+
+    /// The text with every item replaced.
+    pub(crate) fn fill(&self, pattern: &str) -> Result<String, String> {
+        let mut text = String::new();
+        for piece in pieces(pattern)? {
+            match piece {
+                Piece::Literal(literal) => text.push_str(literal),
+                Piece::Item(item) => text.push_str(&self.value(item)?),
+            }
+        }
+        Ok(text)
+    }
+
+    /// Whether the text is as the pattern says; keeps what it says to keep.
+    pub(crate) fn matches(&mut self, pattern: &str, text: &str) -> Result<(), String> {
+        let mismatch = || format!("{text:?} is not {pattern:?}");
+        let mut rest = text;
+        for piece in pieces(pattern)? {
+            let (length, name) = self.measure(&piece, rest)?;
+            let (found, after) = rest.split_at(length.ok_or_else(mismatch)?);
+            if let Some(name) = name {
+                self.texts.insert(name.to_owned(), found.to_owned());
+            }
+            rest = after;
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(mismatch())
+        }
+    }
+
+    /// How much of the text the piece stands for, if it does, and under which name to keep that.
+    fn measure<'a>(&self, piece: &Piece<'a>, text: &str) -> Result<Measured<'a>, String> {
+        let literal = |literal: &str| text.starts_with(literal).then_some(literal.len());
+        let item = match piece {
+            Piece::Literal(text) => return Ok((literal(text), None)),
+            Piece::Item("digits") => return Ok((run(text, |digit| digit.is_ascii_digit()), None)),
+            Piece::Item("text") => return Ok((Some(text.len()), None)),
+            Piece::Item(item) => *item,
+        };
+        let Some(hex) = item.strip_prefix("hex ") else {
+            return Ok((literal(&self.value(item)?), None));
+        };
+        let (length, name) = match hex.split_once(" as ") {
+            Some((length, name)) => (length, Some(name)),
+            None => (hex, None),
+        };
+        let length: usize = length.parse().map_err(|_| format!("<{item}> is no item"))?;
+        let text = text.get(..length).unwrap_or("");
+        let digits = run(text, |digit| matches!(digit, '0'..='9' | 'a'..='f'));
+        Ok((digits.filter(|digits| *digits == length), name))
+    }
+
+    fn value(&self, item: &str) -> Result<String, String> {
+        match item.strip_prefix("token ") {
+            Some(lease) => Ok(self.token(lease)?.to_string()),
+            None => self
+                .texts
+                .get(item)
+                .cloned()
+                .ok_or_else(|| format!("there is no <{item}>")),
+        }
+    }
+}
+
+type Measured<'a> = (Option<usize>, Option<&'a str>);
+
+enum Piece<'a> {
+    Literal(&'a str),
+    Item(&'a str),
+}
+
+fn pieces(pattern: &str) -> Result<Vec<Piece<'_>>, String> {
+    let (mut pieces, mut rest) = (Vec::new(), pattern);
+    while let Some((literal, after)) = rest.split_once('<') {
+        let (item, after) = after
+            .split_once('>')
+            .ok_or_else(|| format!("{pattern:?} has no >"))?;
+        pieces.extend([Piece::Literal(literal), Piece::Item(item)]);
+        rest = after;
+    }
+    pieces.push(Piece::Literal(rest));
+    Ok(pieces)
+}
+
+/// How long the run of such characters is that the text begins with, if there is one.
+fn run(text: &str, is: impl Fn(char) -> bool) -> Option<usize> {
+    let length = text.find(|character| !is(character)).unwrap_or(text.len());
+    (length > 0).then_some(length)
+}

@@ -1,0 +1,259 @@
+//! Runs one scenario on one store.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{Debug, Display};
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, Lease, LeaseEvents, Lock, Locker, Tenures};
+use leasehold_tests::{Admin, RedisServer, unique_name};
+use tokio::task::JoinHandle;
+
+use crate::format::{Failure, LockSpec, LockerSpec, Scenario, Step, StoreKind};
+use crate::text::Kept;
+
+/// What a step found instead of what it says.
+#[derive(Debug)]
+pub(crate) enum Unmet {
+    /// The lock refused; the step may say so.
+    Refused(Error),
+    Wrong(String),
+}
+
+impl From<String> for Unmet {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
+}
+
+impl From<Error> for Unmet {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The step that failed, from 1, and why.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) step: usize,
+    pub(crate) why: String,
+}
+
+/// All that the steps of one scenario made so far, by the names that they gave it.
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) admin: Option<Admin>,
+    pub(crate) limit: Duration,
+    pub(crate) lockers: Named<Locker>,
+    pub(crate) locks: Named<Lock>,
+    /// `None` for one that was released.
+    pub(crate) leases: Named<Option<Lease>>,
+    pub(crate) calls: Named<JoinHandle<Result<Option<Lease>, Error>>>,
+    pub(crate) readers: Named<LeaseEvents>,
+    pub(crate) tenures: Named<Tenures>,
+    pub(crate) kept: Kept,
+    _server: Option<RedisServer>,
+}
+
+/// Runs a scenario on a store of its own.
+pub(crate) async fn run(scenario: &Scenario, store: StoreKind) -> Result<(), Failed> {
+    let failed = |step, unmet| Failed {
+        step,
+        why: match unmet {
+            Unmet::Refused(error) => format!("{}: {error}", error.kind().code()),
+            Unmet::Wrong(why) => why,
+        },
+    };
+    let mut world = World::new(store, Duration::from_millis(scenario.limit)).await;
+    let made = world.make(&scenario.lockers, &scenario.locks).await;
+    made.map_err(|unmet| failed(0, unmet))?;
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let met = world.step(step).await;
+        met.map_err(|unmet| failed(index + 1, unmet))?;
+    }
+    Ok(())
+}
+
+impl World {
+    async fn new(store: StoreKind, limit: Duration) -> Self {
+        let (server, admin, url) = match store {
+            StoreKind::Redis => {
+                let server = RedisServer::start().await;
+                let (admin, url) = (Admin::connect(&server).await, server.url());
+                (Some(server), Some(admin), url)
+            }
+            StoreKind::Memory => (None, None, format!("memory://{}", unique_name("scenario"))),
+        };
+        Self {
+            url,
+            admin,
+            limit,
+            lockers: Named::new("locker"),
+            locks: Named::new("lock"),
+            leases: Named::new("lease"),
+            calls: Named::new("call"),
+            readers: Named::new("reader"),
+            tenures: Named::new("tenures"),
+            kept: Kept::default(),
+            _server: server,
+        }
+    }
+
+    async fn make(
+        &mut self,
+        lockers: &BTreeMap<String, LockerSpec>,
+        locks: &BTreeMap<String, LockSpec>,
+    ) -> Result<(), Unmet> {
+        for (name, spec) in lockers {
+            let locker = self.locker(spec).await?;
+            self.lockers.add(name, locker);
+        }
+        for (name, spec) in locks {
+            let lock = self.lock(spec)?;
+            self.locks.add(name, lock);
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), Unmet> {
+        // The acts have the limit too, and say more when they reach it.
+        let limit = self.limit + Duration::from_secs(2);
+        let met = tokio::time::timeout(limit, self.act(&step.act)).await;
+        let met = met.unwrap_or_else(|_| Err(format!("it takes more than {limit:?}").into()));
+        match (met, &step.failure) {
+            (met, None) => met,
+            (Err(Unmet::Refused(error)), Some(failure)) => Ok(refusal(&error, failure)?),
+            (Err(wrong), Some(_)) => Err(wrong),
+            (Ok(()), Some(Failure { error, .. })) => {
+                Err(format!("it did not fail: {error}").into())
+            }
+        }
+    }
+
+    pub(crate) async fn locker(&self, spec: &LockerSpec) -> Result<Locker, Error> {
+        let mut builder = Locker::builder();
+        if let Some(namespace) = &spec.namespace {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(owner) = &spec.owner {
+            builder = builder.owner(owner);
+        }
+        if let Some(timeout) = spec.command_timeout {
+            builder = builder.command_timeout(Duration::from_millis(timeout));
+        }
+        if let Some(patience) = spec.patience {
+            builder = builder.patience(Duration::from_millis(patience));
+        }
+        if let Some(retention) = spec.token_retention {
+            builder = builder.token_retention(Duration::from_millis(retention));
+        }
+        builder.connect(&self.url).await
+    }
+
+    /// A bad option shows when the lock is acquired.
+    pub(crate) fn lock(&self, spec: &LockSpec) -> Result<Lock, Unmet> {
+        let mut lock = self.lockers.get(&spec.locker)?.lock(&spec.name)?;
+        if let Some(ttl) = spec.ttl {
+            lock = lock.ttl(Duration::from_millis(ttl));
+        }
+        if let Some(owner) = &spec.owner {
+            lock = lock.owner(owner);
+        }
+        if spec.fixed {
+            lock = lock.fixed();
+        }
+        if spec.dense_tokens {
+            lock = lock.dense_tokens();
+        }
+        Ok(lock)
+    }
+
+    /// Keeps what a step acquired.
+    pub(crate) fn keep(&mut self, name: Option<&String>, lease: Lease) {
+        // Without a name too: it is held to the end of the scenario.
+        let name = name.map_or_else(|| unique_name("lease"), String::clone);
+        self.kept.tokens.insert(name.clone(), lease.token().get());
+        self.leases.add(&name, Some(lease));
+    }
+
+    /// A lease that was not released.
+    pub(crate) fn lease(&self, name: &str) -> Result<&Lease, String> {
+        let lease = self.leases.get(name)?.as_ref();
+        lease.ok_or_else(|| format!("the lease {name:?} was released"))
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting(Instant::now() + self.limit)
+    }
+}
+
+/// For what is asked again until it is so.
+pub(crate) struct Waiting(Instant);
+
+impl Waiting {
+    /// Lets some time pass; or fails, if that is up.
+    pub(crate) async fn again(&self, mismatch: String) -> Result<(), String> {
+        if Instant::now() >= self.0 {
+            return Err(mismatch);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok(())
+    }
+}
+
+/// What a scenario calls by a name.
+pub(crate) struct Named<T> {
+    what: &'static str,
+    all: HashMap<String, T>,
+}
+
+impl<T> Named<T> {
+    fn new(what: &'static str) -> Self {
+        let all = HashMap::new();
+        Self { what, all }
+    }
+
+    pub(crate) fn add(&mut self, name: &str, value: T) {
+        self.all.insert(name.to_owned(), value);
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<&T, String> {
+        self.all.get(name).ok_or_else(|| self.none(name))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Result<&mut T, String> {
+        let none = self.none(name);
+        self.all.get_mut(name).ok_or(none)
+    }
+
+    pub(crate) fn take(&mut self, name: &str) -> Result<T, String> {
+        self.all.remove(name).ok_or_else(|| self.none(name))
+    }
+
+    fn none(&self, name: &str) -> String {
+        format!("there is no {} {name:?}", self.what)
+    }
+}
+
+/// Whether it is what is expected, with what is there instead.
+pub(crate) fn expect<T>(what: impl Display, is: &T, expected: &T) -> Result<(), String>
+where
+    T: PartialEq + Debug + ?Sized,
+{
+    if is == expected {
+        return Ok(());
+    }
+    Err(format!("{what} is {is:?}, not {expected:?}"))
+}
+
+fn refusal(error: &Error, Failure { error: code, says }: &Failure) -> Result<(), String> {
+    let message = error.to_string();
+    expect(
+        format!("the code of {message:?}"),
+        error.kind().code(),
+        code.as_str(),
+    )?;
+    match says.iter().find(|text| !message.contains(text.as_str())) {
+        None => Ok(()),
+        Some(text) => Err(format!("{message:?} does not say {text:?}")),
+    }
+}
