@@ -1,6 +1,6 @@
 // Makes dist/ of src/: what is in the package. `cargo xtask package` runs it, after it has made
 // src/generated/ of the Rust crate leasehold-wasm.
-import { cp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { rollup } from "rollup";
@@ -11,11 +11,21 @@ process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 /** Never a part of a bundle: programs that have not got them must build all the same. */
 const EXTERNAL = ["ioredis", "redis", "node:*"];
 const WASM = "src/generated/leasehold.wasm";
+/** Becomes dist/ when all of it is there. */
+const OUT = "dist-new";
 
-/** Takes the module from src/module/<source>.ts, and errors from one file for all entries. */
-const resolve = (source, extension) => ({
+/**
+ * Takes the module from src/module/<source>.ts, and errors from one file for all entries. Away from
+ * Node's kind the clients cannot run that `Locker.connect` opens, and no bundler should look for them.
+ */
+const resolve = (source, extension, { connects }) => ({
   name: "leasehold",
   setup({ onResolve }) {
+    if (!connects) {
+      onResolve({ filter: /\/connect\.js$/ }, () => ({
+        path: fileURLToPath(new URL("src/connect-nowhere.ts", import.meta.url)),
+      }));
+    }
     onResolve({ filter: /\/module\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
     }));
@@ -26,10 +36,10 @@ const resolve = (source, extension) => ({
   },
 });
 
-const bundle = (entries, source, extension) =>
+const bundle = (entries, source, extension, { connects = true } = {}) =>
   build({
     entryPoints: entries,
-    outdir: "dist",
+    outdir: OUT,
     outExtension: { ".js": extension },
     bundle: true,
     format: extension === ".cjs" ? "cjs" : "esm",
@@ -39,33 +49,48 @@ const bundle = (entries, source, extension) =>
     charset: "utf8",
     external: EXTERNAL,
     loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
-    plugins: [resolve(source, extension)],
+    plugins: [resolve(source, extension, { connects })],
     logLevel: "warning",
   });
 
 /** Types in one file for each entry, and once more for CommonJS. */
 async function types(entries) {
-  const bundled = await rollup({ input: entries, plugins: [dts({ tsconfig: "tsconfig.json" })] });
-  const { output } = await bundled.write({ dir: "dist", entryFileNames: "[name].d.ts", chunkFileNames: "[name].d.ts" });
+  const compilerOptions = { stripInternal: true };
+  const bundled = await rollup({
+    input: entries,
+    preserveEntrySignatures: "allow-extension",
+    plugins: [dts({ tsconfig: "tsconfig.json", compilerOptions })],
+  });
+  const { output } = await bundled.write({
+    dir: OUT,
+    banner: '/// <reference lib="esnext.disposable" />',
+    entryFileNames: "[name].d.ts",
+    chunkFileNames: "shared-[name].d.ts",
+    minifyInternalExports: false,
+  });
   await bundled.close();
   const names = output.map((file) => file.fileName);
-  await writeFile("dist/slim.d.ts", 'export * from "./index.js";\n');
+  await writeFile(`${OUT}/slim.d.ts`, 'export * from "./index.js";\n');
   for (const name of [...names, "slim.d.ts"]) {
-    const text = await readFile(`dist/${name}`, "utf8");
+    const text = await readFile(`${OUT}/${name}`, "utf8");
     const cts = text.replace(/(from\s+["']\.\/[^"']+)\.js(["'])/g, "$1.cjs$2");
-    await writeFile(`dist/${name.replace(/\.d\.ts$/, ".d.cts")}`, cts);
+    await writeFile(`${OUT}/${name.replace(/\.d\.ts$/, ".d.cts")}`, cts);
   }
 }
 
-await rm("dist", { recursive: true, force: true });
+await rm(OUT, { recursive: true, force: true });
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
     bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
-  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js"),
+  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false }),
+  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false }),
+  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false }),
   types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }),
 ]);
-await cp(WASM, "dist/leasehold.wasm");
+await cp(WASM, `${OUT}/leasehold.wasm`);
+await rm("dist", { recursive: true, force: true });
+await rename(OUT, "dist");
 // npm packs no file from outside of the folder.
 for (const license of ["LICENSE-MIT", "LICENSE-APACHE"]) await cp(`../../${license}`, license);

@@ -125,7 +125,7 @@ async fn with_database(
     let ended = interrupt.or(shop.crowd.end()).await;
     // Should it have been interrupted again, this kills them.
     drop(shop.crowd);
-    let removed = shop.stock.remove().await;
+    let removed = interrupt.or(shop.stock.remove()).await;
     interrupt.shut_down(&locker).await;
     shop.stock.close().await;
     outcome.and(ended).and(removed)

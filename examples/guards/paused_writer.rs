@@ -71,21 +71,19 @@ async fn with_locks(locks: &Locks, args: &Args, interrupt: &mut Interrupt) -> Ou
     ))?;
     let database = interrupt.or(Database::connect(&args.database)).await?;
     let mut pages = vec![Page::unguarded(), Page::gate(), Page::http()];
-    pages.push(
-        interrupt
-            .or(Page::sql(database.clone(), &namespace))
-            .await?,
-    );
+    pages.push(Page::sql(database.clone(), &namespace));
     if let Locks::Redis(redis) = locks {
         let client = interrupt.or(redis.client()).await?;
         pages.push(Page::redis(client, &namespace));
     }
     pages.push(Page::object());
 
+    // Nothing is made before here, and from here on all of it is removed.
     let outcome = interrupt.or(clients.write_all(&pages)).await;
     let mut removed = Ok(());
     for page in &pages {
-        removed = removed.and(page.remove().await);
+        // Interrupted again, it gives up.
+        removed = removed.and(interrupt.or(page.remove()).await);
     }
     database.close().await;
     for locker in [&clients.first, &clients.second] {
@@ -100,6 +98,7 @@ impl Clients {
         let columns = ["", "client 1, when it goes on", "what is written"];
         let mut table = Table::new(&columns);
         for page in pages {
+            page.prepare().await?;
             screen.title(page.title())?;
             let refusal = self.write(page).await?;
             let writer = page.read().await?;

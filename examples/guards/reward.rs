@@ -52,7 +52,8 @@ async fn run(args: Args) -> Outcome {
     ))?;
     let rewards = Rewards::new(database.clone())?;
     let outcome = interrupt.or(acts(screen, &locker, &rewards)).await;
-    let dropped = rewards.remove().await;
+    // Interrupted again, it gives up.
+    let dropped = interrupt.or(rewards.remove()).await;
     database.close().await;
     interrupt.shut_down(&locker).await;
     outcome.and(dropped)
@@ -173,6 +174,7 @@ impl Rewards {
     }
 
     async fn remove(&self) -> Outcome {
+        self.database.settled().await;
         let drop = format!("DROP TABLE IF EXISTS {}", self.table);
         self.database.write(None, &[drop]).await?;
         self.database.forget(&self.resource).await

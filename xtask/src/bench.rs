@@ -4,6 +4,8 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use crate::npm;
+use crate::package;
 use crate::run::Cmd;
 use crate::setup::Need;
 
@@ -30,17 +32,23 @@ pub(crate) enum Benchmark {
     Pairs,
     /// A write under each guard, as a ratio to the same write without.
     Guards,
+    /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
+    /// acquire and release, handoff, CPU, sizes.
+    Node,
 }
 
+const NODE: &str = "bindings/node/bench";
+
 pub(crate) fn main(options: &Options) -> Result<()> {
+    Need::Redis.ensure()?;
     let (package, program, name) = match options.benchmark {
         Benchmark::Roundtrip => ("leasehold-tests", "bench", Some("roundtrip")),
         Benchmark::Handoff => ("leasehold-tests", "bench", Some("handoff")),
         Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
         Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
         Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
+        Benchmark::Node => return node(&options.options),
     };
-    Need::Redis.ensure()?;
     if matches!(options.benchmark, Benchmark::Guards) {
         Need::Postgres.ensure()?;
         Need::MariaDb.ensure()?;
@@ -52,4 +60,13 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     args.extend(name);
     args.extend(options.options.iter().map(String::as_str));
     Cmd::cargo(&args).run()
+}
+
+/// On the package as it is shipped, made anew.
+fn node(options: &[String]) -> Result<()> {
+    package::main()?;
+    npm::install(NODE)?;
+    let mut args = vec!["main.mjs"];
+    args.extend(options.iter().map(String::as_str));
+    Cmd::new("node", &args).at(NODE).run()
 }

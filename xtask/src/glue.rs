@@ -4,6 +4,8 @@
 //! a new one; so the text becomes the body of a function that makes one. The text is of another
 //! project and may change with its version: whatever is not as expected is an error.
 
+use std::fmt::Write;
+
 use anyhow::{Context, Result, bail, ensure};
 
 /// Under which the WebAssembly module imports what the glue brings.
@@ -17,7 +19,14 @@ const SET_WASM: &str = "__wbg_set_wasm";
 pub(crate) fn factory(generated: &str) -> Result<String> {
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut body = String::new();
+    // The types have the same comments.
+    let mut in_comment = false;
     for line in generated.lines() {
+        in_comment |= line.trim_start().starts_with("/**");
+        if in_comment {
+            in_comment = !line.ends_with("*/");
+            continue;
+        }
         let line = match line.strip_prefix("export ") {
             None => line,
             Some(declaration) => {
@@ -41,6 +50,7 @@ pub(crate) fn factory(generated: &str) -> Result<String> {
     imports.retain(|name| *name != SET_WASM);
     ensure!(imports.len() + 1 == all, "the glue has no {SET_WASM}");
     ensure!(!exports.is_empty(), "the glue exports nothing");
+    ensure!(!in_comment, "the glue ends in a comment");
     let body = live_finalizers(&body)?;
     refuse_leftovers(&body)?;
     let (imports, exports) = (imports.join(", "), exports.join(", "));
@@ -59,8 +69,7 @@ pub(crate) fn factory(generated: &str) -> Result<String> {
 
 /// The types of that module, from the generated ones.
 pub(crate) fn factory_types(generated: &str) -> Result<String> {
-    let (mut types, mut members) = (Vec::new(), String::new());
-    let mut body = String::new();
+    let (mut types, mut members, mut body) = (Vec::new(), String::new(), String::new());
     for line in generated.lines() {
         let Some(declaration) = line.strip_prefix("export ") else {
             body.push_str(line);
@@ -72,8 +81,8 @@ pub(crate) fn factory_types(generated: &str) -> Result<String> {
         if declaration.starts_with("class ") {
             types.push(name);
         }
-        members.push_str(&format!("  readonly {name}: typeof {name};\n"));
-        body.push_str(&format!("declare {declaration}\n"));
+        writeln!(members, "  readonly {name}: typeof {name};")?;
+        writeln!(body, "declare {declaration}")?;
     }
     ensure!(!types.is_empty(), "the types have no class");
     let types = types.join(", ");
@@ -121,7 +130,7 @@ fn refuse_leftovers(body: &str) -> Result<()> {
     ] {
         let found = body.lines().find(|line| {
             let code = line.trim_start();
-            !code.starts_with('*') && !code.starts_with("//") && has_word(code, word)
+            !code.starts_with("//") && has_word(code, word)
         });
         if let Some(line) = found {
             bail!("the glue still has `{word}`: {}", line.trim());
@@ -132,13 +141,11 @@ fn refuse_leftovers(body: &str) -> Result<()> {
 
 /// Whether it stands there by itself, and not within a longer name.
 fn has_word(code: &str, word: &str) -> bool {
-    let part_of_name = |c: char| c.is_ascii_alphanumeric() || "_$.".contains(c);
+    let in_name = |c: char| c.is_ascii_alphanumeric() || "_$.".contains(c);
     code.match_indices(word).any(|(at, _)| {
-        let before = code[..at].chars().next_back();
-        let after = code[at + word.len()..].chars().next();
-        let ends_a_name = word.ends_with(|c: char| c.is_ascii_alphabetic());
-        !before.is_some_and(part_of_name)
-            && !(ends_a_name && after.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_'))
+        let goes_on = word.ends_with(|c: char| c.is_ascii_alphabetic())
+            && code[at + word.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        !(code[..at].ends_with(in_name) || goes_on)
     })
 }
 
@@ -147,7 +154,7 @@ mod tests {
     use super::{factory, factory_types};
 
     /// As generated, cut down: a class, a free function, imports, a constant, a finalizer.
-    const GENERATED: &str = r#"/**
+    const GENERATED: &str = r"/**
  * To be imported, and it may export what it holds.
  */
 export class Engine {
@@ -170,7 +177,7 @@ let wasm;
 export function __wbg_set_wasm(val) {
     wasm = val;
 }
-"#;
+";
 
     const TYPES: &str = "\
 /* tslint:disable */
@@ -185,6 +192,7 @@ export function script(): string;
     fn the_module_becomes_the_body_of_one_function() {
         let made = factory(GENERATED).expect("it is of the known shape");
         assert_eq!(made.matches("\nexport ").count(), 1, "{made}");
+        assert!(!made.contains("To be imported"), "{made}");
         for part in [
             "export function instantiate(module) {",
             "  class Engine {",

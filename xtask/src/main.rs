@@ -27,9 +27,10 @@ struct Cli {
 enum Task {
     /// Run every check and every test, installing what they need first.
     ///
-    /// Needs redis-server 7.0 or newer, rustfmt, clippy and the standard library for
-    /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
-    /// root, rustup); otherwise the command to run is printed.
+    /// Needs Node 20 or newer with npm, redis-server 7.0 or newer, PostgreSQL, MariaDB, Python's
+    /// venv, Chromium, rustfmt, clippy and the standard library for wasm32-unknown-unknown. What is
+    /// missing is installed where that is possible (apt-get as root, rustup, npm); otherwise the
+    /// command to run is printed.
     ///
     /// The last line is always `N passed, N failed, N skipped`: the tests of all steps together.
     /// A run of test steps in which no test ran has failed.

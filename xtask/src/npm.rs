@@ -11,6 +11,12 @@ use crate::run::{Cmd, root};
 /// The npm package, seen from the root of the repository.
 pub(crate) const FOLDER: &str = "bindings/node";
 
+/// What the packed package is tried with, apart: it is large.
+pub(crate) const RUNTIMES: &str = "bindings/node/test/package";
+
+/// The example programs.
+pub(crate) const EXAMPLES: &str = "examples/node";
+
 /// Installs what the lock file of a folder names, unless it is there.
 pub(crate) fn install(folder: &'static str) -> Result<()> {
     let path = root().join(folder);

@@ -83,8 +83,9 @@ fn pack() -> Result<PathBuf> {
     let args = ["pack", "--silent", "--pack-destination", &*to];
     let cmd = Cmd::new("npm", &args).at(npm::FOLDER);
     println!("== package: {cmd}");
-    let name = cmd.probe().with_context(|| format!("`{cmd}` failed"))?;
-    Ok(folder.join(name.trim()))
+    let mut name = None;
+    cmd.run_and_read(|line| name = Some(line.trim().to_owned()))?;
+    Ok(folder.join(name.with_context(|| format!("`{cmd}` printed no name"))?))
 }
 
 fn check_sizes(generated: &Path) -> Result<()> {

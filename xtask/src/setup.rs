@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use crate::npm;
 use crate::run::Cmd;
 
 /// The oldest Redis that has all that the scripts use.
@@ -31,6 +32,10 @@ pub(crate) enum Need {
     /// With npm.
     Node,
     Chromium,
+    /// Deno, Bun, workerd, a newer Node and the tests' other tools, as npm packages.
+    Runtimes,
+    /// What the example programs in JavaScript import.
+    NodeExamples,
 }
 
 impl Need {
@@ -45,6 +50,11 @@ impl Need {
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),
             Self::Node => node(),
+            Self::Runtimes => {
+                npm::install(npm::RUNTIMES).map(|()| "Deno, Bun, workerd, a newer Node".to_owned())
+            }
+            Self::NodeExamples => npm::install(npm::EXAMPLES)
+                .map(|()| "what the examples in JavaScript import".to_owned()),
             Self::Chromium => package("chromium", || printed_version("chromium")),
         }
     }

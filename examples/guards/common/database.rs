@@ -14,10 +14,11 @@ use sqlx::Connection;
 use sqlx::mysql::{MySqlConnection, MySqlPool, MySqlPoolOptions};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// For a connection, and for a writer that waits for another one.
 const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Each process has a pool of its own.
 const CONNECTIONS: u32 = 5;
 
@@ -115,6 +116,18 @@ impl Database {
             transaction.commit().await?;
             Ok(number)
         })
+    }
+
+    /// Waits until whatever was dropped halfway is over: its connection is back in the pool then. A
+    /// table that is being made could not be removed before.
+    pub async fn settled(&self) {
+        let all_are_back = async {
+            while with_pool!(self, pool => pool.size() as usize > pool.num_idle()) {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        // In time or not: to remove is all that is left to do.
+        let _ = timeout(PATIENCE, all_are_back).await;
     }
 
     /// Removes a resource from the guard's table. Only for one that nobody will ever write again.

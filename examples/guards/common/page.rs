@@ -69,21 +69,14 @@ impl Page {
         Self::Http(Arc::new(Gate::new()), Text::default())
     }
 
-    /// In a table.
-    pub async fn sql(database: Database, namespace: &str) -> Outcome<Self> {
+    /// In a table. Nothing is written yet.
+    pub fn sql(database: Database, namespace: &str) -> Self {
         let run = namespace.rsplit('/').next().unwrap_or_default();
-        let table = format!("leasehold_example_page_{}", run.replace('-', "_"));
-        database.prepare_guard().await?;
-        let create = format!("CREATE TABLE {table} (writer BIGINT NOT NULL)");
-        let insert = format!("INSERT INTO {table} VALUES (0)");
-        database.write(None, &[create]).await?;
-        database.write(None, &[insert]).await?;
-        let resource = format!("{namespace}/{RESOURCE}");
-        Ok(Self::Sql(SqlPage {
+        Self::Sql(SqlPage {
             database,
-            table,
-            resource,
-        }))
+            table: format!("leasehold_example_page_{}", run.replace('-', "_")),
+            resource: format!("{namespace}/{RESOURCE}"),
+        })
     }
 
     /// In a key.
@@ -113,6 +106,21 @@ impl Page {
     /// Whether there is a guard at all.
     pub fn is_guarded(&self) -> bool {
         !matches!(self, Self::Unguarded(_))
+    }
+
+    /// Makes the table, where there is one.
+    pub async fn prepare(&self) -> Outcome {
+        let Self::Sql(SqlPage {
+            database, table, ..
+        }) = self
+        else {
+            return Ok(());
+        };
+        database.prepare_guard().await?;
+        let create = format!("CREATE TABLE {table} (writer BIGINT NOT NULL)");
+        let insert = format!("INSERT INTO {table} VALUES (0)");
+        database.write(None, &[create]).await?;
+        database.write(None, &[insert]).await
     }
 
     /// Writes a client's number under its token. A refusal is a [`leasehold::Error`].
@@ -162,6 +170,7 @@ impl Page {
     pub async fn remove(&self) -> Outcome {
         match self {
             Self::Sql(page) => {
+                page.database.settled().await;
                 let drop = format!("DROP TABLE IF EXISTS {}", page.table);
                 page.database.write(None, &[drop]).await?;
                 page.database.forget(&page.resource).await

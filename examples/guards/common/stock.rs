@@ -95,6 +95,7 @@ impl Stock {
 
     /// Removes all of it.
     pub async fn remove(&self) -> Outcome {
+        self.database.settled().await;
         for table in [&self.amounts, &self.sales] {
             let drop = format!("DROP TABLE IF EXISTS {table}");
             self.database.write(None, &[drop]).await?;

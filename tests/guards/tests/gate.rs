@@ -126,3 +126,41 @@ async fn a_lease_writes_through_it_across_a_restart() {
     gate.check("account/8", token(1))
         .expect("other resources are free");
 }
+
+/// Catches a newer writer who is let in, but whose permit is lost on the way: nobody would write to
+/// the resource again.
+#[test]
+fn a_waker_that_panics_does_not_close_the_resource() {
+    use std::future::Future;
+    use std::task::{Context, Wake, Waker};
+
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as it must");
+        }
+    }
+
+    let gate = Gate::new();
+    let mut idle = Context::from_waker(Waker::noop());
+    let panics = Waker::from(Arc::new(Panics));
+    let mut holder = Box::pin(gate.enter("a", token(1)));
+    let std::task::Poll::Ready(entered) = holder.as_mut().poll(&mut idle) else {
+        panic!("it is free");
+    };
+    let mut first = Box::pin(gate.enter("a", token(1)));
+    assert!(first.as_mut().poll(&mut idle).is_pending());
+    let mut second = Box::pin(gate.enter("a", token(1)));
+    let mut context = Context::from_waker(&panics);
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    // The first one's turn, which it does not take; so a newer one is let in, and both are told.
+    drop(entered.expect("it is free"));
+    let mut newer = Box::pin(gate.enter("a", token(2)));
+    let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        newer.as_mut().poll(&mut idle).is_ready()
+    }));
+    woken.expect_err("the waker panics");
+    drop(newer);
+    let mut next = Box::pin(gate.enter("a", token(2)));
+    assert!(next.as_mut().poll(&mut idle).is_ready(), "nobody is inside");
+}

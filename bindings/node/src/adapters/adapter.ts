@@ -32,9 +32,10 @@ export interface Adapter {
   listen?(channel: string, hearing: Hearing): () => void;
   /**
    * Several commands in a row had no answer: the connection may be half-open. An adapter that made
-   * the connection itself checks it and replaces it; another one does nothing.
+   * the connection itself checks it and replaces it; another one does nothing. A server that was
+   * `demoted` to a replica answers well and is replaced all the same: the name may lead elsewhere now.
    */
-  suspect?(): void;
+  suspect?(demoted?: boolean): void;
   /** Whether the connections that this adapter made are to keep the process alive. */
   keepAlive?(alive: boolean): void;
   /** Closes the connections that this adapter made, and no others. Never rejects. */

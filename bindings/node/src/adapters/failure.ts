@@ -14,19 +14,22 @@ export function failure(error: unknown): Failure {
   if (inner !== undefined) {
     return failure(inner);
   }
-  if (names.some((name) => REPLIES.has(name)) || (code === undefined && LIKE_A_REPLY.test(message))) {
-    return { reply: message.replace(/, command was: [^]*$/, "") };
-  }
+  const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
   if (names.includes("TimeoutError") || TIMED_OUT.test(message)) {
     return { code: "timeout", message };
+  }
+  // Before replies: Upstash's class for a gateway's page is one of those for refusals.
+  if (any(LINK_ERRORS)) {
+    return { code: "unavailable", message };
+  }
+  if (any(REPLIES) || (code === undefined && LIKE_A_REPLY.test(message))) {
+    const reply = message.replace(/, command was: [^]*$/, "");
+    return { reply: reply.replace(/^Unauthorized/, "NOAUTH $&") };
   }
   if (/queue is full/i.test(message)) {
     return { code: "overloaded", message };
   }
-  if (code !== undefined || names.some((name) => LINK_ERRORS.has(name)) || LINK_WORDS.test(message)) {
-    return { code: "unavailable", message };
-  }
-  return { code: "store", message };
+  return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
 /** ioredis; node-redis from 4 to 6; Upstash. */
@@ -52,6 +55,8 @@ const LINK_ERRORS = new Set([
   "RootNodesUnavailableError",
   "SocketClosedUnexpectedlyError",
   "SocketTimeoutError",
+  // A gateway's page in place of an answer.
+  "UpstashJSONParseError",
 ]);
 
 const LINK_WORDS = new RegExp(
@@ -114,6 +119,7 @@ function cause(error: unknown, names: readonly string[]): unknown {
     return wraps?.socketError;
   }
   // undici's `TypeError: fetch failed` says nothing else.
+  const inner = wraps?.cause as { code?: unknown } | undefined;
   const failedFetch = names.includes("TypeError") && described(error).message === "fetch failed";
-  return failedFetch && wraps?.cause instanceof Error ? wraps.cause : undefined;
+  return failedFetch && typeof inner?.code === "string" ? inner : undefined;
 }

@@ -125,7 +125,7 @@ class Listener {
   async #check(): Promise<void> {
     const ear = this.#ear;
     try {
-      await within(CHECK_LIMIT, ear?.check() ?? Promise.resolve(), "no answer came");
+      await within(CHECK_LIMIT, ear?.check() ?? Promise.resolve(), "the subscriber's connection did not answer");
       if (ear === this.#ear && !this.#stopped) {
         this.#checkLater();
       }

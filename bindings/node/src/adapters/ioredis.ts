@@ -1,7 +1,16 @@
 import { LeaseholdError } from "../errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Ear, Listeners } from "./hear.js";
-import { type Emitter, errorOf, hearEvents, nothing, secretsOf, startSoon, texts } from "./shared.js";
+import {
+  closed,
+  type Emitter,
+  errorOf,
+  hearEvents,
+  nothing,
+  secretsOf,
+  startSoon,
+  texts,
+} from "./shared.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -13,7 +22,7 @@ export interface IoredisClient extends Emitter {
 
 /** A connection to one server. */
 export interface IoredisConnection extends IoredisClient {
-  readonly stream?: { ref?(): unknown; unref?(): unknown };
+  readonly stream?: { ref?(): unknown; unref?(): unknown; destroy?(): unknown };
   duplicate(options?: object): IoredisConnection;
   subscribe(channel: string): Promise<unknown>;
   ping(): Promise<unknown>;
@@ -128,10 +137,6 @@ function watch(client: IoredisClient, link: Link): () => void {
   };
 }
 
-function closed(): Error {
-  return new Error("the connection is closed");
-}
-
 /** What a connection has that only hears, and is replaced when it breaks. */
 const FOR_AN_EAR = {
   lazyConnect: true,
@@ -145,6 +150,8 @@ const FOR_AN_EAR = {
   maxRetriesPerRequest: 0,
   monitor: false,
   keyPrefix: "",
+  // Its timer would keep the process alive for each connection that has ended by itself.
+  disconnectTimeout: 0,
   failoverDetector: false,
   socketTimeout: undefined,
   himportFieldsets: undefined,
@@ -189,7 +196,7 @@ function openEar(
     },
     close: () => {
       stopHearing();
-      own.disconnect();
+      closeForGood(own);
     },
   };
 }
@@ -201,4 +208,15 @@ export function keepStream({ stream }: IoredisConnection, alive: boolean): void 
   } else {
     stream?.unref?.();
   }
+}
+
+/** Breaks a connection at once; `disconnect` alone waits for an end that may never come. */
+export function breakConnection({ stream }: IoredisConnection): void {
+  stream?.destroy?.();
+}
+
+/** Closes a client that we made, with these connections, for good. */
+export function closeForGood(client: IoredisConnection, connections = [client]): void {
+  client.disconnect();
+  connections.forEach(breakConnection);
 }

@@ -1,7 +1,18 @@
 import { LeaseholdError } from "../errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Ear, Listeners } from "./hear.js";
-import { type Emitter, errorOf, hearEvents, later, nothing, secretsOf, startSoon, texts, type Timer } from "./shared.js";
+import {
+  closed,
+  type Emitter,
+  errorOf,
+  hearEvents,
+  later,
+  nothing,
+  secretsOf,
+  startSoon,
+  texts,
+  type Timer,
+} from "./shared.js";
 
 /**
  * A client of the package `redis` (node-redis) from version 4: of `createClient`,
@@ -75,15 +86,25 @@ export function nodeRedis(client: NodeRedisClient): Adapter {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
     clustered: kind === "cluster",
     secrets: secretsOf(options?.password),
-    evalsha: async (sha, keys, args) => texts(await client.evalSha(sha, { keys, arguments: args })),
-    eval: async (script, keys, args) => texts(await client.eval(script, { keys, arguments: args })),
+    evalsha: (sha, keys, args) => run(kind, () => client.evalSha(sha, { keys, arguments: args })),
+    eval: (script, keys, args) => run(kind, () => client.eval(script, { keys, arguments: args })),
     info: (section) => ask(client, kind, async (server) => String(await server.info(section))),
     watch: (link) =>
-      kind === "cluster" || kind === "pool" ? watchMany(client, link) : watchOne(client, link),
+      kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
   };
+}
+
+async function run(kind: Kind, script: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return texts(await script());
+  } catch (error) {
+    // Version 4 shows these after too many of them; others say it as this does.
+    const moved = kind === "cluster" && error instanceof Error && /^(MOVED|ASK) \d/.test(error.message);
+    throw moved ? new Error(`too many cluster redirections: ${error.message}`) : error;
+  }
 }
 
 function kindOf(client: NodeRedisClient): Kind {
@@ -151,9 +172,8 @@ function duplicateOf(client: NodeRedisClient, kind: Kind): Promise<NodeRedisConn
   );
 }
 
-/** Of one connection, or of a sentinel client, which tells as much. */
 function watchOne(client: NodeRedisClient, link: Link): () => void {
-  const ready = () => (client as Many).isReady ?? client.isOpen;
+  const ready = () => (client as NodeRedisConnection).isReady;
   let last: unknown;
   const stopHearing = hearEvents(client, {
     ready: () => {
@@ -167,8 +187,6 @@ function watchOne(client: NodeRedisClient, link: Link): () => void {
       }
     },
     end: () => link.down(last ?? closed()),
-    // Of sentinels: another server leads.
-    "topology-change": (change) => change?.type === "MASTER_CHANGE" && ready() && link.up(),
   });
   if (ready()) {
     link.up();
@@ -180,13 +198,13 @@ function watchOne(client: NodeRedisClient, link: Link): () => void {
   };
 }
 
-/** Clusters and pools tell little of themselves: after each error they are looked at until they are up. */
-function watchMany(client: NodeRedisClient, link: Link): () => void {
+/** The others tell little of themselves: at first and after each error they are looked at until they are up. */
+function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void {
   let looking: Timer | undefined;
   let up = false;
   const look = () => {
     clearTimeout(looking);
-    up = connected(client);
+    up = connected(client, kind);
     if (up) {
       link.up();
     } else {
@@ -195,7 +213,7 @@ function watchMany(client: NodeRedisClient, link: Link): () => void {
   };
   const stopHearing = hearEvents(client, {
     error: (error) => {
-      if (!connected(client)) {
+      if (!connected(client, kind)) {
         link.down(error);
         look();
       }
@@ -205,6 +223,8 @@ function watchMany(client: NodeRedisClient, link: Link): () => void {
       link.down(closed());
       look();
     },
+    // Of sentinels: another server leads.
+    "topology-change": (change) => change?.type === "MASTER_CHANGE" && up && link.up(),
     // The place of a node that failed may be taken.
     "node-ready": () => up && link.up(),
   });
@@ -217,15 +237,17 @@ function watchMany(client: NodeRedisClient, link: Link): () => void {
   };
 }
 
-/** Whether a cluster knows its nodes, or a pool has a connection: one in use may still be connecting. */
-function connected(client: NodeRedisClient): boolean {
-  const { isOpen, masters, idleClients, totalClients } = client as Many;
-  // A pool may connect no earlier than it is used.
-  return isOpen && (masters ? masters.length > 0 : totalClients === 0 || Number(idleClients) > 0);
-}
-
-function closed(): Error {
-  return new Error("the connection is closed");
+function connected(client: NodeRedisClient, kind: Kind): boolean {
+  const { isOpen, isReady, masters = [], idleClients = 0, totalClients } = client as Many;
+  switch (kind) {
+    case "cluster":
+      return isOpen && masters.length > 0;
+    case "pool":
+      // One in use may still be connecting, and a pool may connect no earlier than it is used.
+      return isOpen && (idleClients > 0 || totalClients === 0);
+    default:
+      return isOpen && isReady !== false;
+  }
 }
 
 function openEar(
@@ -263,6 +285,8 @@ function openEar(
     keepSocket(own, alive);
     connecting = own.connect();
     await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
+    // What was said while it was connecting.
+    keepSocket(own, alive);
     await own.subscribe(channel, (message) => onMessage(String(message)));
   };
   return {

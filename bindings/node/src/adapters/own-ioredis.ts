@@ -1,6 +1,6 @@
 import type { Adapter } from "./adapter.js";
-import { type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { grown, keepTimer, nothing, type Timer, within } from "./shared.js";
+import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
+import { grown, keepTimer, type Timer, within } from "./shared.js";
 import type { Target } from "./url.js";
 
 export const OPEN_LIMIT = 6_000;
@@ -44,7 +44,6 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
     await own.close();
     throw first ?? error;
   }
-  own.keepAlive?.(false);
   return own;
 }
 
@@ -55,6 +54,7 @@ function make({ Redis, Cluster }: Module, target: Target): Own {
     password,
     ...(target.tls && { tls: {} }),
     connectTimeout: CONNECT_LIMIT,
+    disconnectTimeout: 0,
     // What is sent twice, and when, is decided by the engine.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
@@ -101,19 +101,19 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
       node.on(event, keep);
     }
   });
-  const suspect = async () => {
-    const checks = connections().map((connection) =>
-      // Its own way of replacing a connection would wait for an end that never comes.
-      within(PING_LIMIT, connection.ping(), "no answer came").catch(() => destroy(connection)),
-    );
-    await Promise.all(checks);
-    suspected = false;
+  const check = async (connection: IoredisConnection) => {
+    const answer = within(PING_LIMIT, connection.ping(), "the connection did not answer");
+    await answer.catch(() => breakConnection(connection));
   };
   return {
-    suspect: () => {
-      if (!suspected) {
+    suspect: (demoted = false) => {
+      if (demoted) {
+        connections().forEach(breakConnection);
+      } else if (!suspected) {
         suspected = true;
-        void suspect().catch(nothing);
+        void Promise.all(connections().map(check)).finally(() => {
+          suspected = false;
+        });
       }
     },
     keepAlive: (now) => {
@@ -123,15 +123,7 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
     },
     close: async () => {
       await adapter.close();
-      const open = connections();
-      client.disconnect();
-      for (const connection of open) {
-        destroy(connection);
-      }
+      closeForGood(client, connections());
     },
   };
-}
-
-function destroy(connection: IoredisConnection): void {
-  (connection.stream as { destroy?(): void } | undefined)?.destroy?.();
 }

@@ -33,9 +33,7 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
     closeConnection(client);
     throw error;
   }
-  const own = { ...adapter, ...owned(client, adapter) };
-  own.keepAlive?.(false);
-  return own;
+  return { ...adapter, ...owned(client, adapter) };
 }
 
 /** What can be done to a client that we made; it is connected again until it is closed. */
@@ -48,10 +46,11 @@ function owned(
   let shut = false;
   let tries = 0;
   let timer: Timer | undefined;
+  let connecting: Promise<unknown> = Promise.resolve();
   const connect = () => {
     timer = undefined;
     if (!client.isOpen && !shut) {
-      client.connect().catch(nothing).finally(reconnect);
+      connecting = client.connect().catch(nothing).finally(reconnect);
     }
   };
   const reconnect = () => {
@@ -64,21 +63,28 @@ function owned(
   client.on("end", reconnect);
   client.on("ready", () => {
     tries = 0;
-    if (shut) {
-      closeConnection(client);
-    }
+    // What was said while it was connecting.
+    keepSocket(client, alive);
   });
-  const suspect = async () => {
-    const ping = client.sendCommand(["PING"]);
-    await within(PING_LIMIT, ping, "no answer came").catch(() => closeConnection(client));
+  const replace = () => {
+    // One that is connecting is being replaced already.
+    if (client.isReady) {
+      closeConnection(client);
+      reconnect();
+    }
+  };
+  const check = async () => {
+    const answer = client.sendCommand(["PING"]);
+    await within(PING_LIMIT, answer, "the connection did not answer").catch(replace);
     suspected = false;
-    reconnect();
   };
   return {
-    suspect: () => {
-      if (!suspected) {
+    suspect: (demoted = false) => {
+      if (demoted) {
+        replace();
+      } else if (!suspected) {
         suspected = true;
-        void suspect();
+        void check();
       }
     },
     keepAlive: (now) => {
@@ -91,7 +97,8 @@ function owned(
       shut = true;
       clearTimeout(timer);
       await adapter.close();
-      closeConnection(client);
+      // One that is connecting would become open all the same, and can be closed only then.
+      void connecting.finally(() => closeConnection(client));
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { Link } from "./adapter.js";
 
-// biome-ignore lint/suspicious/noExplicitAny: what events carry differs from event to event.
+// What events carry differs from event to event.
 type Told = (...told: any[]) => void;
 
 /** What all clients that have a connection are. */
@@ -10,6 +10,11 @@ export interface Emitter {
 }
 
 export function nothing(): void {}
+
+/** Of a client that says nothing more exact. */
+export function closed(): Error {
+  return new Error("the connection is closed");
+}
 
 export function errorOf(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(String(reason));
@@ -91,8 +96,12 @@ export function startSoon(idle: () => boolean, connect: () => unknown, link: Lin
       await connect();
     }
   };
-  const timer = setTimeout(() => void start().catch((error) => link.down(error)), 0);
-  return () => clearTimeout(timer);
+  let stopped = false;
+  const timer = setTimeout(() => void start().catch((error) => stopped || link.down(error)), 0);
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+  };
 }
 
 /** The passwords among these, to be hidden. */

@@ -5,19 +5,25 @@ import { nothing, secretsOf, texts } from "./shared.js";
 export interface UpstashClient {
   evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>;
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
-  autoPipeline(...args: never[]): unknown;
+  multi(): unknown;
+  pipeline(): unknown;
 }
 
 /** What carries the commands of such a client, and is part of what its constructor takes. */
 interface Requester {
-  request(request: { body: unknown[] }): Promise<{ result?: unknown; error?: string }>;
+  request(request: { body: string[] }): Promise<{ result?: unknown; error?: string }>;
   readonly headers?: Record<string, string>;
 }
 
 /** Whether it is a client of `@upstash/redis`, of whatever copy or subclass. */
 export function isUpstash(client: object): client is UpstashClient {
-  const { autoPipeline, evalsha } = client as Partial<UpstashClient>;
-  return typeof autoPipeline === "function" && typeof evalsha === "function";
+  const { evalsha, pipeline } = client as Partial<UpstashClient>;
+  const { client: requester, autoPipeline } = client as { client?: Requester; autoPipeline?: unknown };
+  return (
+    typeof evalsha === "function" &&
+    typeof pipeline === "function" &&
+    (typeof requester?.request === "function" || typeof autoPipeline === "function")
+  );
 }
 
 /** Makes an adapter of a client that the program gave. */
@@ -30,7 +36,7 @@ export function upstash(client: UpstashClient): Adapter {
     if (!raw) {
       return strings(await client[command](script, keys, args));
     }
-    const body = [command, script, keys.length, ...keys, ...args];
+    const body = [command, script, String(keys.length), ...keys, ...args];
     const { result, error } = await raw.request({ body });
     if (error) {
       throw new Error(error);

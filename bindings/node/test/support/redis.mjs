@@ -115,7 +115,7 @@ class RedisServer {
     writeFileSync(file, `${lines.join("\n")}\n`);
     const child = spawn("redis-server", [file, ...(sentinel ? ["--sentinel"] : [])]);
     this.#child = child;
-    this.#forget = atExit(() => this.remove());
+    this.#forget ??= atExit(() => this.remove());
     child.unref();
     let log = "";
     for (const stream of [child.stdout, child.stderr]) {
@@ -193,7 +193,6 @@ class RedisServer {
     }
     (await this.#asked?.catch(() => undefined))?.close();
     this.#asked = undefined;
-    this.#forget?.();
   }
 
   async restart() {
@@ -204,6 +203,7 @@ class RedisServer {
   /** Kills it and removes its folder. */
   async stop() {
     await this.kill();
+    this.#forget?.();
     this.remove();
   }
 

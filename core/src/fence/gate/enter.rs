@@ -46,27 +46,32 @@ where
         // Dropped after the lock.
         let mut retired = None;
         let mut seen = this.gate.lock();
+        let permit = |slot| Permit {
+            gate: this.gate.clone(),
+            slot,
+        };
         let turn = if let Some(place) = this.place {
-            seen.turn(place, (resource, token), context.waker(), &mut retired)
+            let turn = seen.turn(place, (resource, token), context.waker(), &mut retired);
+            turn.map(|slot| slot.map(permit))
         } else {
             check_resource(resource)?;
             let admitted = seen.admit(resource, token)?;
             let turn = match seen.begin(&admitted) {
-                Some(slot) => Ok(Some(slot)),
+                Some(slot) => Ok(Some(permit(slot))),
                 None => seen.wait(&admitted, context.waker()).map(|place| {
                     this.place = Some(place);
                     None
                 }),
             };
             drop(seen);
+            // By now the slot is the permit's, which gives it back even if a waker panics.
             admitted.wake_overtaken();
             turn
         };
         match turn {
-            Ok(Some(slot)) => {
+            Ok(Some(permit)) => {
                 this.place = None;
-                let gate = this.gate.clone();
-                Poll::Ready(Ok(Permit { gate, slot }))
+                Poll::Ready(Ok(permit))
             }
             Ok(None) => Poll::Pending,
             Err(error) => {

@@ -198,6 +198,8 @@ impl Seen {
         let next = self.slots[slot].line.front();
         let next = next.map(|(_, waker)| waker.clone());
         if next.is_none() {
+            // Idle slots are many, and keep no memory of a burst.
+            self.slots[slot].line = Line::new();
             self.link(slot);
         }
         next

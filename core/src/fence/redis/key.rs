@@ -1,5 +1,7 @@
 //! Where the fence of a resource is kept.
 
+use std::sync::LazyLock;
+
 use fred::util::redis_keyslot;
 
 /// The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster
@@ -25,11 +27,22 @@ fn hash_tag(key: &str) -> Option<&str> {
 
 /// The smallest number that, as a key, is on the same slot.
 fn number_on_slot_of(key: &str) -> u32 {
-    let slot = redis_keyslot(key.as_bytes());
-    (0..1 << 17)
-        .find(|number: &u32| redis_keyslot(number.to_string().as_bytes()) == slot)
-        .expect("the numbers below 2^17 are on every slot")
+    NUMBERS[usize::from(redis_keyslot(key.as_bytes()))]
 }
+
+/// For each slot; all in one search, the first time that one is needed.
+static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut numbers = vec![u32::MAX; SLOTS];
+    // Downwards, so that the smallest stays.
+    for number in (0..1 << 17).rev() {
+        let slot = redis_keyslot(number.to_string().as_bytes());
+        numbers[usize::from(slot)] = number;
+    }
+    numbers
+});
+
+/// Of a Redis cluster.
+const SLOTS: usize = 16_384;
 
 #[cfg(test)]
 mod tests {

@@ -140,8 +140,10 @@ async fn a_check_in_a_call_of_its_own_is_found_out() {
     let store = Registers::new(&server, &server.url(), InTwoCalls).await;
     conforms(store.clone(), "alone", 0).await;
     let raced = tokio::spawn(conforms(store, "raced", 500)).await;
-    let panic = raced.expect_err("a stale write got through and nobody noticed");
-    assert!(panic.is_panic());
+    let found = raced.expect_err("a stale write got through and nobody noticed");
+    let panic = found.into_panic();
+    let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+    assert!(message.contains("accepted out of order"), "{message}");
 }
 
 /// A lease's token fits, and a later holder shuts the earlier one out.

@@ -154,19 +154,22 @@ fn is_duplicate(error: &Error) -> bool {
     source.is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
+impl<DB: Db> CheckedBefore<DB> {
+    async fn attempt(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        let mut tx = self.0.begin_with(DB::BEGIN).await.map_err(store)?;
+        let written = sql::write::<DB>(&mut tx, resource, token.get(), value).await;
+        written.map_err(store)?;
+        tx.commit().await.map_err(store)
+    }
+}
+
 impl<DB: Db> Guarded for CheckedBefore<DB> {
     async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
         let checked = fence::sql::begin(&self.0, resource, token).await?;
         checked.commit().await.map_err(store)?;
         loop {
             tokio::task::yield_now().await;
-            let mut tx = self.0.begin_with(DB::BEGIN).await.map_err(store)?;
-            let written = sql::write::<DB>(&mut tx, resource, token.get(), value).await;
-            let done = match written {
-                Ok(()) => tx.commit().await.map_err(store),
-                Err(error) => Err(store(error)),
-            };
-            match done {
+            match self.attempt(resource, token, value).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable || is_duplicate(&error) => {}
                 done => return done,
             }

@@ -1,10 +1,9 @@
-//! What the gate and the HTTP layer costs.
+//! What the gate and the HTTP layer cost.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use axum::http::{Request, Response};
 use leasehold::fence::Gate;
@@ -12,18 +11,19 @@ use leasehold::fence::http::{FENCING_TOKEN, FenceLayer};
 use leasehold_guard_tests::conformance::token;
 use tower::{Layer, Service};
 
-use crate::{Row, Rows};
+use crate::compare::{Bench, micros};
 
-const ROUNDS: usize = 21;
-const WRITES: usize = 20_000;
+/// Over which the writes go in turn.
 const RESOURCES: usize = 1_000;
+/// So many writes are timed at once: one is not much longer than a look at the clock.
+const WRITES: u32 = 1_000;
 
 type Map = Mutex<HashMap<String, usize>>;
 
 /// Guarded writes as a ratio to unguarded ones.
-pub(crate) async fn measure(rows: &mut Rows) {
-    rows.push(in_memory());
-    rows.push(over_http().await);
+pub(crate) async fn measure(bench: &Bench) {
+    in_memory(bench).await;
+    over_http(bench).await;
 }
 
 fn write(map: &Map, name: &str, value: usize) {
@@ -40,74 +40,62 @@ fn names() -> Vec<String> {
         .collect()
 }
 
-fn in_memory() -> Row {
-    let (map, gate, names, token) = (Map::default(), Gate::new(), names(), token(34));
-    let (mut plain, mut guarded) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let began = Instant::now();
-        for (step, name) in (0..WRITES).zip(names.iter().cycle()) {
-            write(black_box(&map), name, step);
-        }
-        plain.push(per_write(began));
-        let began = Instant::now();
-        for (step, name) in (0..WRITES).zip(names.iter().cycle()) {
-            let written = gate.guard(name, token, || write(black_box(&map), name, step));
-            written.expect("the token is the only one");
-        }
-        guarded.push(per_write(began));
-    }
-    Row {
-        what: "Gate::guard: a map behind a mutex".to_owned(),
-        plain: median(plain),
-        guarded: median(guarded),
-    }
+/// The names of one batch, one after the other.
+fn batch(names: &[String]) -> impl Iterator<Item = &String> {
+    (0..WRITES).zip(names.iter().cycle()).map(|(_, name)| name)
 }
 
-async fn over_http() -> Row {
+async fn in_memory(bench: &Bench) {
+    let (map, gate, names, token) = (Map::default(), Gate::new(), names(), token(34));
+    let plain = async || {
+        let writes = async {
+            for (step, name) in batch(&names).enumerate() {
+                write(black_box(&map), name, step);
+            }
+        };
+        micros(writes).await / f64::from(WRITES)
+    };
+    let guarded = async || {
+        let writes = async {
+            for (step, name) in batch(&names).enumerate() {
+                let written = gate.guard(name, token, || write(black_box(&map), name, step));
+                written.expect("the token is the only one");
+            }
+        };
+        micros(writes).await / f64::from(WRITES)
+    };
+    let what = "Gate::guard: a map behind a mutex";
+    bench.compare(what, plain, guarded).await;
+}
+
+async fn over_http(bench: &Bench) {
     let map = Arc::new(Map::default());
     let service = tower::service_fn(move |request: Request<String>| {
         let map = map.clone();
         async move {
-            // As a handler that has to wait for something.
-            tokio::task::yield_now().await;
             write(&map, request.uri().path(), request.body().len());
             Ok::<_, Infallible>(Response::new(String::new()))
         }
     });
     let layer = FenceLayer::by_path(Arc::new(Gate::new()));
-    let (mut bare, mut fenced) = (service.clone(), layer.layer(service));
-    let (names, mut plain, mut guarded) = (names(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        plain.push(calls(&mut bare, &names).await);
-        guarded.push(calls(&mut fenced, &names).await);
-    }
-    Row {
-        what: "FenceLayer: a service in process, no socket".to_owned(),
-        plain: median(plain),
-        guarded: median(guarded),
-    }
+    let (bare, fenced, names) = (service.clone(), layer.layer(service), names());
+    let plain = async || calls(bare.clone(), &names).await;
+    let guarded = async || calls(fenced.clone(), &names).await;
+    let what = "FenceLayer: a service in process, no socket";
+    bench.compare(what, plain, guarded).await;
 }
 
-async fn calls<S, B>(service: &mut S, names: &[String]) -> f64
+async fn calls<S, B>(mut service: S, names: &[String]) -> f64
 where
     S: Service<Request<String>, Response = Response<B>, Error = Infallible>,
 {
-    let began = Instant::now();
-    for name in names.iter().cycle().take(WRITES) {
-        let request = Request::put(name).header(FENCING_TOKEN, token(34));
-        let request = request.body(String::new()).expect("it is a request");
-        let Ok(answer) = service.call(request).await;
-        assert!(answer.status().is_success(), "the token is the only one");
-    }
-    per_write(began)
-}
-
-fn per_write(began: Instant) -> f64 {
-    let writes = u32::try_from(WRITES).expect("they are few");
-    began.elapsed().as_secs_f64() * 1e6 / f64::from(writes)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let calls = async {
+        for name in batch(names) {
+            let request = Request::put(name).header(FENCING_TOKEN, token(34));
+            let request = request.body(String::new()).expect("it is a request");
+            let Ok(answer) = service.call(request).await;
+            assert!(answer.status().is_success(), "the token is the only one");
+        }
+    };
+    micros(calls).await / f64::from(WRITES)
 }

@@ -1,40 +1,41 @@
-//! What the guards cost: guarded writes as a ratio to the same writes without a guard, in turn, on
-//! the same store: medians over several rounds. `cargo xtask bench guards`.
+//! What the guards cost: a write behind a guard as a ratio to the same write without, on the same
+//! store. `cargo xtask bench guards`.
 
+mod compare;
 mod gate;
 mod object;
+mod options;
 mod redis;
 mod sql;
 
-/// One line of the table: what was written, and the medians of both in microseconds.
-pub(crate) struct Row {
-    pub(crate) what: String,
-    pub(crate) plain: f64,
-    pub(crate) guarded: f64,
-}
+use std::process::ExitCode;
 
-pub(crate) type Rows = Vec<Row>;
+use compare::Bench;
+use options::{Options, USAGE};
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
-    let mut rows = Rows::new();
-    gate::measure(&mut rows).await;
-    redis::measure(&mut rows).await;
-    sql::measure(&mut rows).await;
-    object::measure(&mut rows).await;
-    println!(
-        "{:<44} {:>12} {:>12} {:>7}",
-        "median of a write", "plain, µs", "guarded, µs", "ratio"
-    );
-    for Row {
-        what,
-        plain,
-        guarded,
-    } in rows
-    {
-        println!(
-            "{what:<44} {plain:>12.3} {guarded:>12.3} {:>7.2}",
-            guarded / plain
-        );
+// One thread: to wake another one can take longer than a write, and not always as long. So the
+// ratios are about the greatest that there are.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(&args) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("error: {error}\n\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let bench = Bench::new(options);
+    // Boxed: all servers and stores are in it.
+    match Box::pin(bench.run()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

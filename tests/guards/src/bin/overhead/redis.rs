@@ -1,6 +1,4 @@
-//! What the guard of Redis costs.
-
-use std::time::Instant;
+//! What the guard of Redis costs: one write after the other on one connection.
 
 use fred::prelude::*;
 use fred::types::{ClusterHash, CustomCommand};
@@ -9,17 +7,13 @@ use leasehold::fence::redis::{Fenced, FencedRedis, Script};
 use leasehold_guard_tests::conformance::token;
 use leasehold_tests::RedisServer;
 
-use crate::{Row, Rows};
-
-const ROUNDS: usize = 9;
-/// In each round, of each kind; one after the other on one connection.
-const WRITES: usize = 1_000;
+use crate::compare::{Bench, micros};
 
 const TRANSFER: &str = "redis.call('DECRBY', KEYS[1], ARGV[1])
     return redis.call('INCRBY', KEYS[2], ARGV[1])";
 
 /// Guarded writes as a ratio to unguarded ones.
-pub(crate) async fn measure(rows: &mut Rows) {
+pub(crate) async fn measure(bench: &Bench) {
     let server = RedisServer::start().await;
     let client = Builder::from_config(Config::from_url(&server.url()).expect("a valid URL"))
         .build()
@@ -27,34 +21,42 @@ pub(crate) async fn measure(rows: &mut Rows) {
     client.init().await.expect("the server answers");
     let redis = FencedRedis::new(client.clone());
     let redis = redis.resource("r", token(34)).expect("a valid name");
-    rows.push(sets(&client, &redis).await);
-    rows.push(hashes(&client, &redis).await);
-    rows.push(scripts(&client, &redis).await);
+    sets(bench, &client, &redis).await;
+    hashes(bench, &client, &redis).await;
+    scripts(bench, &client, &redis).await;
 }
 
-async fn sets(client: &Client, redis: &Fenced) -> Row {
+async fn sets(bench: &Bench, client: &Client, redis: &Fenced) {
     let plain = async || {
-        let _: () = client
-            .set("k", "v", None, None, false)
-            .await
-            .expect("it is written");
+        micros(async {
+            let set = client.set("k", "v", None, None, false).await;
+            let () = set.expect("it is written");
+        })
+        .await
     };
-    let guarded = async || redis.set("k", "v").await.expect("it is written");
-    compare("Redis, SET", plain, guarded).await
+    let guarded =
+        async || micros(async { redis.set("k", "v").await.expect("it is written") }).await;
+    bench.compare("Redis: SET", plain, guarded).await;
 }
 
-async fn hashes(client: &Client, redis: &Fenced) -> Row {
+async fn hashes(bench: &Bench, client: &Client, redis: &Fenced) {
     let plain = async || {
-        let _: () = client.hset("h", ("f", "v")).await.expect("it is written");
+        micros(async {
+            let _: () = client.hset("h", ("f", "v")).await.expect("it is written");
+        })
+        .await
     };
     let guarded = async || {
-        redis.hset("h", "f", "v").await.expect("it is written");
+        micros(async {
+            redis.hset("h", "f", "v").await.expect("it is written");
+        })
+        .await
     };
-    compare("Redis, HSET", plain, guarded).await
+    bench.compare("Redis: HSET", plain, guarded).await;
 }
 
 /// The same script, without and behind the check.
-async fn scripts(client: &Client, redis: &Fenced) -> Row {
+async fn scripts(bench: &Bench, client: &Client, redis: &Fenced) {
     let load = CustomCommand::new_static("SCRIPT", ClusterHash::FirstKey, false);
     let _: () = client
         .custom(load, vec!["LOAD", TRANSFER])
@@ -62,48 +64,21 @@ async fn scripts(client: &Client, redis: &Fenced) -> Row {
         .expect("it is loaded");
     let sha = sha1_hash(TRANSFER);
     let plain = async || {
-        let run = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
-        let args = vec![sha.as_str(), "2", "a", "b", "1"];
-        let _: i64 = client.custom(run, args).await.expect("it is written");
+        micros(async {
+            let run = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
+            let args = vec![sha.as_str(), "2", "a", "b", "1"];
+            let _: i64 = client.custom(run, args).await.expect("it is written");
+        })
+        .await
     };
     let script = Script::new(TRANSFER);
     let guarded = async || {
-        let keys = vec!["a", "b"];
-        let _: i64 = redis.script(&script, keys, 1).await.expect("it is written");
+        micros(async {
+            let keys = vec!["a", "b"];
+            let _: i64 = redis.script(&script, keys, 1).await.expect("it is written");
+        })
+        .await
     };
-    compare("Redis, a script of two writes", plain, guarded).await
-}
-
-/// In turn, so that what else the machine does is in both.
-async fn compare(what: &str, plain: impl AsyncFn(), guarded: impl AsyncFn()) -> Row {
-    let (mut plains, mut guardeds) = (Vec::new(), Vec::new());
-    // One round of each is to warm up.
-    for round in 0..=ROUNDS {
-        let (one, other) = (timed(&plain).await, timed(&guarded).await);
-        if round > 0 {
-            plains.extend(one);
-            guardeds.extend(other);
-        }
-    }
-    Row {
-        what: what.to_owned(),
-        plain: median(plains),
-        guarded: median(guardeds),
-    }
-}
-
-/// Of each write, in microseconds.
-async fn timed(write: &impl AsyncFn()) -> Vec<f64> {
-    let mut times = Vec::with_capacity(WRITES);
-    for _ in 0..WRITES {
-        let began = Instant::now();
-        write().await;
-        times.push(began.elapsed().as_secs_f64() * 1e6);
-    }
-    times
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    let what = "Redis: a script of two writes";
+    bench.compare(what, plain, guarded).await;
 }

@@ -1,79 +1,98 @@
-//! What the guards of SQL databases cost: a transaction of one `UPDATE`, plain and guarded.
+//! What the guards of SQL databases cost: a transaction of one `UPDATE`, plain and guarded, on one
+//! connection of a pool. No server syncs to the disk, which would only make the ratios smaller;
+//! SQLite is shown in both ways.
 
-use std::time::Instant;
+use std::cell::Cell;
 
 use leasehold::fence;
 use leasehold_guard_tests::conformance::token;
 use leasehold_guard_tests::mariadb::MariaDbServer;
 use leasehold_guard_tests::postgres::PostgresServer;
 use leasehold_guard_tests::sql::{Db, create_tables, run};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
-use sqlx::{Pool, Transaction};
+use sqlx::pool::PoolOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Connection, Pool, Transaction};
 
-use crate::{Row, Rows};
+use crate::compare::{Bench, micros};
 
-const ROUNDS: u64 = 1_000;
-const WARM_UP: u64 = 50;
 const UPDATE: &str = "UPDATE register SET value = ? WHERE resource = 'a'";
 
+type ConnectOptions<DB> = <<DB as sqlx::Database>::Connection as Connection>::Options;
+
 /// Guarded writes as a ratio to unguarded ones.
-pub(crate) async fn measure(rows: &mut Rows) {
+pub(crate) async fn postgres(bench: &Bench) {
     let server = PostgresServer::start().await;
-    of("Postgres", &server.pool().await, rows).await;
-    drop(server);
-    let server = MariaDbServer::start().await;
-    of("MariaDB", &server.pool().await, rows).await;
-    drop(server);
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let options = SqliteConnectOptions::new()
-        .filename(folder.path().join("fence.db"))
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal);
-    let pool = SqlitePool::connect_with(options)
-        .await
-        .expect("SQLite opens it");
-    of("SQLite", &pool, rows).await;
+    of::<sqlx::Postgres>(bench, "Postgres", server.options()).await;
 }
 
-async fn of<DB: Db>(database: &str, pool: &Pool<DB>, rows: &mut Rows) {
+/// Guarded writes as a ratio to unguarded ones.
+pub(crate) async fn mariadb(bench: &Bench) {
+    let server = MariaDbServer::start().await;
+    of::<sqlx::MySql>(bench, "MariaDB", server.options()).await;
+}
+
+/// Guarded writes as a ratio to unguarded ones, which are synced to the disk or not.
+pub(crate) async fn sqlite(bench: &Bench) {
+    for (name, synchronous) in [
+        ("SQLite", SqliteSynchronous::Off),
+        ("SQLite, synced", SqliteSynchronous::Full),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let options = SqliteConnectOptions::new()
+            .filename(folder.path().join("fence.db"))
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(synchronous);
+        of::<sqlx::Sqlite>(bench, name, options).await;
+    }
+}
+
+async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) {
+    // Over several connections each would find what the other one wrote in nobody's cache.
+    let pool = PoolOptions::<DB>::new().max_connections(1);
+    let pool = pool.connect_with(options).await;
+    let pool = &pool.expect("the database takes a connection");
     fence::sql::create_table(pool)
         .await
         .expect("the table is made");
     create_tables(pool).await;
-    run(
-        pool,
-        "INSERT INTO register (resource, value, writes) VALUES ('a', 0, 0)",
-    )
-    .await;
-    let (mut plain, mut guarded) = (Vec::new(), Vec::new());
-    for round in 0..WARM_UP + ROUNDS {
-        let began = Instant::now();
-        let tx = pool.begin_with(DB::BEGIN).await.expect("it opens");
-        update(tx, round).await;
-        let between = Instant::now();
-        let tx = fence::sql::begin(pool, "a", token(34))
-            .await
-            .expect("it passes");
-        update(tx, round).await;
-        let end = Instant::now();
-        if round >= WARM_UP {
-            plain.push(between - began);
-            guarded.push(end - between);
-        }
-    }
-    let [plain, guarded] = [plain, guarded].map(|mut times| {
-        times.sort();
-        times[times.len() / 2].as_secs_f64() * 1e6
-    });
-    rows.push(Row {
-        what: format!("{database}: UPDATE in a transaction"),
-        plain,
-        guarded,
-    });
+    let insert = "INSERT INTO register (resource, value, writes) VALUES ('a', 0, 0)";
+    run(pool, insert).await;
+
+    let count = Cell::new(0);
+    let plain = async || {
+        settled(pool).await;
+        micros(async {
+            let tx = pool.begin_with(DB::BEGIN).await.expect("it opens");
+            update(tx, &count).await;
+        })
+        .await
+    };
+    let guarded = async || {
+        settled(pool).await;
+        micros(async {
+            let tx = fence::sql::begin(pool, "a", token(34)).await;
+            update(tx.expect("it passes"), &count).await;
+        })
+        .await
+    };
+    let what = format!("{database}: UPDATE in a transaction");
+    bench.compare(&what, plain, guarded).await;
+    pool.close().await;
 }
 
-async fn update<DB: Db>(mut tx: Transaction<'static, DB>, value: u64) {
-    let updated = DB::run(&mut tx, UPDATE, &[value.into()]).await;
+/// Waits until the connection is back in the pool, where a task brings it after a look at whether it
+/// still works: that is no part of a write, and least of all of the next one.
+async fn settled<DB: Db>(pool: &Pool<DB>) {
+    while pool.num_idle() == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A new value each time, since what does not change may not be written.
+async fn update<DB: Db>(mut tx: Transaction<'static, DB>, count: &Cell<u64>) {
+    count.set(count.get() + 1);
+    let updated = DB::run(&mut tx, UPDATE, &[count.get().into()]).await;
     assert_eq!(updated.expect("the row can be written"), 1);
     tx.commit().await.expect("it commits");
 }

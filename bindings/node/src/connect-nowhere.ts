@@ -1,0 +1,11 @@
+import type { Adapter } from "./adapters/adapter.js";
+import { LeaseholdError } from "./errors.js";
+
+/** What `openClient` is in browsers and workers, which have no sockets for ioredis and node-redis. */
+export async function openClient(_url: string): Promise<Adapter> {
+  throw new LeaseholdError(
+    "config",
+    "here Locker.connect takes memory://name only; make a client that works here, such as one of " +
+      "@upstash/redis, and give it to Locker.from",
+  );
+}

@@ -1,0 +1,54 @@
+// A program of its own, for what a process does at its end: node child.mjs <bundle> <how> <url> <what…>
+// It writes one line for each thing that happens.
+import { pathToFileURL } from "node:url";
+
+const [, , bundle, how, url, ...what] = process.argv;
+const { adapt, openClient } = await import(pathToFileURL(bundle));
+
+process.on("unhandledRejection", (error) => {
+  console.log(`unhandled ${error?.message}`);
+  process.exitCode = 9;
+});
+process.on("exit", (code) => console.log(`exit ${code}`));
+
+async function given() {
+  const [version] = how.split(":");
+  const module = await import(version);
+  const client = version.startsWith("ioredis")
+    ? new module.Redis(url, { lazyConnect: true })
+    : module.createClient({ url });
+  client.on("error", () => {});
+  return adapt(client);
+}
+
+const adapter = how.endsWith(":given") ? await given() : await openClient(url, [how.split(":")[1]]);
+let started = false;
+const link = {
+  up: () => console.log("up"),
+  down: (error) => console.log(`down ${error.message}`),
+};
+const hearing = {
+  subscribed: () => started || ((started = true), console.log("subscribed")),
+  unsubscribed: () => console.log("unsubscribed"),
+  message: () => {},
+};
+// A waiter keeps the process alive until it is subscribed.
+const waiting = setInterval(() => started && clearInterval(waiting), 20);
+const unwatch = adapter.watch(link);
+// Without a subscriber it is the connection for commands alone that keeps the process.
+const deaf = what.includes("deaf");
+started = deaf;
+const stop = deaf ? () => {} : adapter.listen("child", hearing);
+adapter.keepAlive(what.includes("alive"));
+if (what.includes("flicker")) {
+  adapter.keepAlive(true);
+  setTimeout(() => adapter.keepAlive(false), 500);
+}
+if (what.includes("close")) {
+  setTimeout(async () => {
+    stop();
+    unwatch();
+    await adapter.close();
+    console.log("closed");
+  }, 500);
+}

@@ -1,0 +1,214 @@
+// Clients of clusters and of sentinels.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { startCluster, startSentinel } from "../support/redis.mjs";
+import { waitFor } from "../support/wait.mjs";
+import { bundle } from "./bundle.mjs";
+import { adapters, hearingLog, linkLog } from "./kinds.mjs";
+
+const sha1 = (script) => createHash("sha1").update(script).digest("hex");
+
+/** An adapter that is closed with the test, once its link is up. */
+async function use(t, adapter, end) {
+  adapter.keepAlive(true);
+  const link = linkLog();
+  const unwatch = adapter.watch(link);
+  t.after(async () => {
+    unwatch();
+    await adapter.close();
+    await end?.();
+  });
+  await waitFor(() => link.state === "up", 10_000, "the link is up");
+  return { adapter, link };
+}
+
+describe("a cluster", { concurrency: 3 }, () => {
+  let cluster;
+  before(async () => {
+    cluster = await startCluster();
+  });
+  after(() => cluster.stop());
+
+  const kinds = [
+    ...["ioredis", "ioredis-v6"].flatMap((version) =>
+      [{}, { enableAutoPipelining: true }].map((options) => [
+        `${version} ${JSON.stringify(options)}`,
+        async () => {
+          const { Cluster } = await import(version);
+          const client = new Cluster(cluster.nodes, { lazyConnect: true, ...options });
+          client.on("error", () => {});
+          return { adapter: adapters.adapt(client), client, end: () => client.disconnect() };
+        },
+      ]),
+    ),
+    ...["redis-v4", "redis", "redis-v6"].map((version) => [
+      version,
+      async () => {
+        const { createCluster } = await import(version);
+        const rootNodes = cluster.nodes.map((socket) => ({ socket }));
+        const client = createCluster({ rootNodes });
+        client.on("error", () => {});
+        const end = () => (client.destroy ? client.destroy() : client.disconnect());
+        return { adapter: adapters.adapt(client), client, end };
+      },
+    ]),
+    ...["ioredis", "ioredis-v6"].map((version) => [
+      `openClient with ${version}`,
+      async () => {
+        const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
+        return { adapter: await openClient(cluster.url, ["ioredis"]), end: () => {} };
+      },
+    ]),
+  ];
+
+  for (const [name, make] of kinds) {
+    test(`${name}: scripts go to the node of their keys, and messages come from every node`, async (t) => {
+      // Catches: a script that is sent where its hash lies and not its keys; a subscriber that hears
+      // only what its own node publishes.
+      const { adapter: made, client, end } = await make();
+      const { adapter } = await use(t, made, end);
+      assert.equal(adapter.clustered, true);
+      const hearing = hearingLog();
+      adapter.listen(`${name} channel`, hearing);
+      await waitFor(() => hearing.state === "subscribed");
+      const script = `-- ${name}\nredis.call('SET', KEYS[1], ARGV[1]); redis.call('PUBLISH', ARGV[2], KEYS[1]); return { KEYS[1] }`;
+      const names = Array.from({ length: 30 }, (_, i) => `${name} ${i}`);
+      const run = async (key, tries = 0) => {
+        const args = [[key], ["1", `${name} channel`]];
+        try {
+          return await adapter.evalsha(sha1(script), ...args);
+        } catch (error) {
+          if (tries < 3 && adapters.failure(error).code === "unavailable") {
+            // Version 4 of node-redis may not have found all nodes yet.
+            return run(key, tries + 1);
+          }
+          assert.match(adapters.failure(error).reply ?? error.stack, /^NOSCRIPT/);
+          return await adapter.eval(script, ...args);
+        }
+      };
+      const answers = await Promise.all(names.map(run));
+      assert.deepEqual(answers.flat(), names);
+      await waitFor(() => hearing.messages.length === names.length, 10_000, () => hearing.messages.length);
+      assert.match(await adapter.info("server"), /^redis_version:7/m);
+      assert.match(await adapter.info("replication"), /^role:master/m);
+      const refused = await adapter.eval("return {}", ["a", "b"], []).catch((error) => error);
+      assert.match(adapters.failure(refused).reply ?? adapters.failure(refused).message, /slot/i, refused.stack);
+      if (client) {
+        const counts = () => client.eventNames().map((event) => client.listenerCount(event));
+        const before = counts();
+        const stop = adapter.watch(linkLog());
+        stop();
+        assert.deepEqual(counts(), before);
+      }
+    });
+  }
+
+  test("openClient of a cluster that is not there", async () => {
+    const gone = await startCluster();
+    await gone.stop();
+    await assert.rejects(adapters.openClient(gone.url), { code: "unavailable", message: /redis-cluster:/ });
+  });
+});
+
+describe("a node of a cluster that is lost", () => {
+  for (const version of ["ioredis", "redis"]) {
+    test(`${version}: the subscriber goes to another one`, async (t) => {
+      // Catches: a subscriber that tries the same dead node for ever.
+      const cluster = await startCluster({ config: ["cluster-require-full-coverage no"] });
+      t.after(() => cluster.stop());
+      const module = await import(version);
+      const client =
+        version === "ioredis"
+          ? new module.Cluster(cluster.nodes)
+          : module.createCluster({ rootNodes: cluster.nodes.map((socket) => ({ socket })) });
+      client.on("error", () => {});
+      const { adapter } = await use(t, adapters.adapt(client), () =>
+        client.destroy ? client.destroy() : client.disconnect(),
+      );
+      const hearing = hearingLog();
+      adapter.listen("c", hearing);
+      await waitFor(() => hearing.state === "subscribed");
+      const numbers = await Promise.all(
+        cluster.servers.map(async (server) => (await server.command("PUBSUB", "NUMSUB", "c"))[1]),
+      );
+      const at = numbers.indexOf(1);
+      await cluster.servers[at].kill();
+      await waitFor(() => hearing.count("unsubscribed") > 0);
+      await waitFor(() => hearing.state === "subscribed", 20_000, "subscribed elsewhere");
+      const other = cluster.servers[(at + 1) % 3];
+      await other.command("PUBLISH", "c", "still here");
+      await waitFor(() => hearing.messages.includes("still here"));
+    });
+  }
+});
+
+describe("a server that sentinels watch", { concurrency: 3 }, () => {
+  const kinds = [
+    ...["ioredis", "ioredis-v6"].flatMap((version) => [
+      [
+        version,
+        async ({ sentinel }) => {
+          const { Redis } = await import(version);
+          const client = new Redis({
+            sentinels: [{ host: "127.0.0.1", port: sentinel.port }],
+            name: "mymaster",
+            lazyConnect: true,
+          });
+          client.on("error", () => {});
+          return { adapter: adapters.adapt(client), end: () => client.disconnect() };
+        },
+      ],
+      [
+        `openClient with ${version}`,
+        async ({ url }) => {
+          const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
+          return { adapter: await openClient(url, ["ioredis"]) };
+        },
+      ],
+    ]),
+    ...["redis", "redis-v6"].map((version) => [
+      version,
+      async ({ sentinel }) => {
+        const { createSentinel } = await import(version);
+        const client = createSentinel({
+          name: "mymaster",
+          sentinelRootNodes: [{ host: "127.0.0.1", port: sentinel.port }],
+          scanInterval: 500,
+        });
+        client.on("error", () => {});
+        return { adapter: adapters.adapt(client), end: () => client.destroy() };
+      },
+    ]),
+  ];
+  for (const [name, make] of kinds) {
+    test(`${name}: after a failover link and subscription are at the new primary`, { timeout: 90_000 }, async (t) => {
+      // Catches: a waiter that listens at a server where nothing is published any more.
+      const watched = await startSentinel();
+      t.after(() => watched.stop());
+      const { adapter: made, end } = await make(watched);
+      const { adapter, link } = await use(t, made, end);
+      assert.equal(adapter.clustered, false);
+      const hearing = hearingLog();
+      adapter.listen("s", hearing);
+      await waitFor(() => hearing.state === "subscribed");
+      await watched.primary.command("PUBLISH", "s", "first");
+      await waitFor(() => hearing.messages.includes("first"));
+      assert.match(await adapter.info("replication"), /^role:master/m);
+      const ups = link.count("up");
+      await watched.primary.kill();
+      await waitFor(() => hearing.count("unsubscribed") > 0);
+      const leads = async () => /role:master/.test(await watched.replica.info("replication"));
+      await waitFor(leads, 30_000, "the replica leads");
+      const writes = () => adapter.eval("return { redis.call('INCR', KEYS[1]) .. '' }", ["n"], []).catch(() => false);
+      await waitFor(writes, 30_000, "it writes at the new primary");
+      await waitFor(() => link.count("up") > ups && link.state === "up", 30_000, "the link is up again");
+      const heard = async () => {
+        await watched.replica.command("PUBLISH", "s", "second");
+        return hearing.messages.includes("second");
+      };
+      await waitFor(heard, 30_000, "it hears the new primary");
+      assert.equal(hearing.state, "subscribed");
+    });
+  }
+});

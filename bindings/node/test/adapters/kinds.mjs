@@ -1,0 +1,155 @@
+import { waitFor } from "../support/wait.mjs";
+import { bundle } from "./bundle.mjs";
+
+/** What is under test, in the versions that are the package's own dependencies. */
+export const adapters = await bundle();
+
+/**
+ * Every kind of client of one server. `make(url)` makes a client that is not connected yet, as a
+ * program would, and `end(client)` ends it.
+ */
+export const given = [
+  ioredis("ioredis 5", "ioredis"),
+  ioredis("ioredis 6", "ioredis-v6"),
+  nodeRedis("node-redis 4", "redis-v4"),
+  nodeRedis("node-redis 5", "redis"),
+  nodeRedis("node-redis 6", "redis-v6"),
+  pool("node-redis 5 (pool)", "redis"),
+  pool("node-redis 6 (pool)", "redis-v6"),
+];
+
+/** What is made of a URL, by each client. */
+export const opened = await Promise.all(
+  [
+    ["ioredis", "ioredis", "ioredis 5"],
+    ["ioredis", "ioredis-v6", "ioredis 6"],
+    ["redis", "redis-v4", "node-redis 4"],
+    ["redis", "redis", "node-redis 5"],
+    ["redis", "redis-v6", "node-redis 6"],
+  ].map(async ([name, version, title]) => {
+    const versions = name === version ? {} : { [name]: version };
+    const { openClient } = await bundle(versions);
+    return {
+      name: `openClient with ${title}`,
+      versions,
+      package: name,
+      open: (url) => openClient(url, [name]),
+    };
+  }),
+);
+
+/** All of them: `open(url)` resolves to an adapter and what ends the client under it. */
+export const all = [
+  ...given.map(({ name, make, end }) => ({
+    name,
+    owned: false,
+    async open(url) {
+      const client = await make(url);
+      const adapter = adapters.adapt(client);
+      return { adapter, client, end: () => end(client) };
+    },
+  })),
+  ...opened.map(({ name, open }) => ({
+    name,
+    owned: true,
+    async open(url) {
+      const adapter = await open(url);
+      return { adapter, client: undefined, end: () => adapter.close() };
+    },
+  })),
+];
+
+function ioredis(name, version) {
+  return {
+    name,
+    async make(url) {
+      const { Redis } = await import(version);
+      const client = new Redis(url, { lazyConnect: true, retryStrategy: () => 50 });
+      client.on("error", () => {});
+      return client;
+    },
+    end: async (client) => client.disconnect(),
+  };
+}
+
+function nodeRedis(name, version) {
+  return {
+    name,
+    async make(url) {
+      const { createClient } = await import(version);
+      const client = createClient({ url, socket: { reconnectStrategy: 50 } });
+      client.on("error", () => {});
+      return client;
+    },
+    async end(client) {
+      if (client.isOpen) {
+        await (client.destroy ? client.destroy() : client.disconnect());
+      }
+    },
+  };
+}
+
+function pool(name, version) {
+  return {
+    name,
+    async make(url) {
+      const { createClientPool } = await import(version);
+      const client = createClientPool({ url, socket: { reconnectStrategy: 50 } });
+      client.on("error", () => {});
+      return client;
+    },
+    end: async (client) => client.destroy(),
+  };
+}
+
+/** An adapter whose link is up, and that is closed with the test. */
+export async function useKind(t, kind, url) {
+  const { adapter, client, end } = await kind.open(url);
+  adapter.keepAlive(true);
+  const link = linkLog();
+  const unwatch = adapter.watch(link);
+  t.after(async () => {
+    unwatch();
+    await adapter.close();
+    await end();
+  });
+  await waitFor(() => link.state === "up", 10_000, "the link is up");
+  return { adapter, client, link };
+}
+
+/** Notes what it is told of the link. */
+export function linkLog() {
+  const log = [];
+  return {
+    log,
+    get state() {
+      return log.at(-1)?.[0];
+    },
+    /** How often it was told. */
+    count: (what) => log.filter(([told]) => told === what).length,
+    up: () => log.push(["up"]),
+    down: (error) => log.push(["down", error]),
+  };
+}
+
+/** Notes what it hears. */
+export function hearingLog() {
+  const log = [];
+  return {
+    log,
+    messages: [],
+    get state() {
+      return log.at(-1)?.[0];
+    },
+    count: (what) => log.filter(([told]) => told === what).length,
+    subscribed() {
+      log.push(["subscribed"]);
+    },
+    unsubscribed(error) {
+      log.push(["unsubscribed", error]);
+    },
+    message(text) {
+      this.messages.push(text);
+    },
+  };
+}

@@ -1,0 +1,87 @@
+// What each runtime is to do: take a lock in memory, and see that it excludes.
+
+const WORK = `
+async function work({ Locker, LeaseholdError }, fence) {
+  if (fence.LeaseholdError !== LeaseholdError) throw new Error("two classes of errors");
+  const locker = Locker.inMemory();
+  const [first, second] = [locker.lock("orders/42"), locker.lock("orders/42")];
+  const lease = await first.acquire();
+  if (!lease.valid || lease.signal.aborted) throw new Error("a lease that is over at once");
+  if ((await second.tryAcquire()) !== undefined) throw new Error("two holders");
+  const waiting = second.acquire({ timeout: 10_000 });
+  await lease.release();
+  const next = await waiting;
+  if (!(next.token > lease.token)) throw new Error("a token that does not grow");
+  await locker.shutdown();
+  if (!next.signal.aborted) throw new Error("no loss at the shutdown");
+  return "held " + lease.token + ", then " + next.token;
+}
+`;
+
+/** What a program prints that got its locks. */
+export const HELD = /^held \d+, then \d+\n$/;
+
+/** A program that loads the package with `import`. */
+export const MODULE = `
+import * as leasehold from "leasehold";
+import * as fence from "leasehold/fence";
+${WORK}
+console.log(await work(leasehold, fence));
+`;
+
+/** A program that loads the package with `require`. */
+export const COMMONJS = `
+const leasehold = require("leasehold");
+const fence = require("leasehold/fence");
+${WORK}
+work(leasehold, fence).then(console.log);
+`;
+
+/** A program that brings the WebAssembly itself. */
+export const SLIM = `
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import * as leasehold from "leasehold/slim";
+import * as fence from "leasehold/fence";
+${WORK}
+let refused;
+try {
+  leasehold.Locker.inMemory();
+} catch (error) {
+  refused = error;
+}
+if (refused?.code !== "config") throw new Error("not refused without a module", { cause: refused });
+const file = fileURLToPath(import.meta.resolve("leasehold/leasehold.wasm"));
+await leasehold.init(await WebAssembly.compile(await readFile(file)));
+console.log(await work(leasehold, fence));
+`;
+
+/** A worker for `workerd test`. */
+export const WORKER = `
+import * as leasehold from "leasehold";
+import * as fence from "leasehold/fence";
+${WORK}
+export default {
+  async test() {
+    console.log(await work(leasehold, fence));
+  },
+};
+`;
+
+/** A function for a page: what `work` returned. */
+export const PAGE = (entry) => `(async () => {
+  ${WORK}
+  const leasehold = await import("${entry}");
+  if ("${entry}".endsWith("/slim")) {
+    await leasehold.init(await WebAssembly.compileStreaming(fetch("/dist/leasehold.wasm")));
+  }
+  return await work(leasehold, await import("leasehold/fence")) + "\\n";
+})()`;
+
+/** A program to be bundled for a page. */
+export const BUNDLED_PAGE = `
+import * as leasehold from "leasehold";
+import * as fence from "leasehold/fence";
+${WORK}
+globalThis.result = leasehold.init().then(() => work(leasehold, fence)).then((held) => held + "\\n");
+`;

@@ -1,0 +1,73 @@
+// Catches: an entry, condition or file that is missing in the tarball; glue or blob that a runtime
+// does not take; something that keeps the process alive at its end.
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+import { build } from "esbuild";
+import { COMMONJS, HELD, MODULE, SLIM, WORKER } from "./programs.mjs";
+import { folderOf, installed, put, run } from "./support.mjs";
+
+const CONFIG = `
+using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (services = [(name = "main", worker = (
+  compatibilityDate = "2026-01-01",
+  modules = [
+    (name = "worker", esModule = embed "worker.js"),
+    (name = "leasehold.wasm", wasm = embed "leasehold.wasm"),
+  ],
+))]);
+`;
+
+describe("the packed package takes a lock", () => {
+  let folder;
+  before(async () => {
+    ({ folder } = await installed());
+    await put(folder, { "program.mjs": MODULE, "program.cjs": COMMONJS, "slim.mjs": SLIM, "worker.mjs": WORKER });
+  });
+
+  const RUNTIMES = [
+    ["Node, import", process.execPath, ["program.mjs"]],
+    ["Node, require", process.execPath, ["program.cjs"]],
+    ["Node, with a module of the program's own", process.execPath, ["slim.mjs"]],
+    // Of the npm package `node`, which comes before the one that runs this.
+    ["a newer Node, import", "node", ["program.mjs"]],
+    ["a newer Node, require", "node", ["program.cjs"]],
+    // Without any permission.
+    ["Deno", "deno", ["run", "--quiet", "--no-prompt", "--no-remote", "program.mjs"]],
+    ["Bun, import", "bun", ["run", "--no-install", "program.mjs"]],
+    ["Bun, require", "bun", ["run", "--no-install", "program.cjs"]],
+  ];
+  for (const [name, program, args] of RUNTIMES) {
+    test(name, async () => assert.match(await run(program, args, folder), HELD));
+  }
+
+  test("workerd", async () => {
+    const out = await worker(folder, ["workerd", "worker", "browser"]);
+    assert.match(await run("workerd", ["test", "config.capnp"], out), HELD);
+  });
+
+  // Control: that workerd refuses what all others take, or the condition `workerd` would prove nothing.
+  test("workerd, without its condition, refuses to compile", async () => {
+    const out = await worker(folder, ["worker", "browser"]);
+    await assert.rejects(run("workerd", ["test", "config.capnp"], out), /code generation disallowed/i);
+  });
+});
+
+/** Bundles the worker as its tools do: WebAssembly stays a file of its own. */
+async function worker(folder, conditions) {
+  const out = await folderOf({ "config.capnp": CONFIG });
+  await build({
+    absWorkingDir: folder,
+    entryPoints: { worker: "worker.mjs" },
+    outdir: out,
+    bundle: true,
+    format: "esm",
+    conditions,
+    loader: { ".wasm": "copy" },
+    assetNames: "[name]",
+    logLevel: "error",
+  });
+  // That of the control imports none.
+  const wasm = "node_modules/leasehold/dist/leasehold.wasm";
+  await run("cp", [`${folder}/${wasm}`, `${out}/leasehold.wasm`], out);
+  return out;
+}

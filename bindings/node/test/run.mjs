@@ -1,0 +1,33 @@
+// Runs the tests: `node test/run.mjs [package] [options of node --test]`. With `package` those of
+// the packed package in every runtime, without all others. Node 20 has no patterns of its own.
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+
+const [first, ...others] = process.argv.slice(2);
+const packaging = first === "package";
+const options = packaging || first === undefined ? others : [first, ...others];
+
+const files = readdirSync("test", { recursive: true })
+  .map((file) => file.replaceAll("\\", "/"))
+  .filter((file) => file.endsWith(".test.mjs") && !file.includes("node_modules/"))
+  .filter((file) => file.startsWith("package/") === packaging)
+  .map((file) => `test/${file}`)
+  .sort();
+
+if (files.length === 0) fail("no tests found");
+if (!existsSync("dist/index.js")) fail("dist/ is missing; make it with: cargo xtask package");
+
+// Servers and clocks: more at once than this, and they disturb one another.
+const bounds = ["--test-concurrency=2", "--test-timeout=300000"];
+const args = ["--test", "--test-reporter=spec", ...bounds, ...options, ...files];
+const { status, error } = spawnSync(process.execPath, args, { stdio: "inherit" });
+if (error) fail(error.message);
+process.exit(status ?? 1);
+
+function fail(why) {
+  console.error(`error: ${why}`);
+  process.exit(1);
+}
