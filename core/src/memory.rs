@@ -2,7 +2,7 @@
 
 mod line;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -35,12 +35,19 @@ use line::Line;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
-    locks: BTreeMap<LockKey, Lock>,
-    counters: BTreeMap<LockKey, TokenCounter>,
-    lines: BTreeMap<LockKey, Line>,
-    subscribers: BTreeSet<ClientId>,
+    names: BTreeMap<LockKey, Keys>,
+    /// In order.
+    subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
     sweep_at: usize,
+}
+
+/// What is stored of one name: at least one of them.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    lock: Option<Box<Lock>>,
+    counter: Option<TokenCounter>,
+    line: Option<Box<Line>>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,12 +90,16 @@ impl MemoryServer {
 
     /// From now on a client is told what concerns it, by [`take_pushes`](Self::take_pushes).
     pub fn subscribe(&mut self, client: ClientId) {
-        self.subscribers.insert(client);
+        if let Err(place) = self.subscribers.binary_search(&client) {
+            self.subscribers.insert(place, client);
+        }
     }
 
     /// A client is told nothing any more, as when its connection broke.
     pub fn unsubscribe(&mut self, client: ClientId) {
-        self.subscribers.remove(&client);
+        if let Ok(place) = self.subscribers.binary_search(&client) {
+            self.subscribers.remove(place);
+        }
     }
 
     /// What subscribed clients are to be told, in order, since the last time.
@@ -98,22 +109,17 @@ impl MemoryServer {
 
     /// Forgets everything, as `FLUSHALL` does.
     pub fn flush(&mut self) {
-        self.locks.clear();
-        self.counters.clear();
-        self.lines.clear();
+        self.names.clear();
     }
 
     /// Frees a lock as `DEL` on its key does; its counter and its line stay.
     pub fn delete(&mut self, key: &LockKey) {
-        self.locks.remove(key);
+        self.remove_lock(key);
     }
 
     /// The lock's key as Redis would have it: its value, and when it expires.
     pub fn lock_value(&self, now: ServerTime, key: &LockKey) -> Option<(String, ServerTime)> {
-        let lock = self
-            .locks
-            .get(key)
-            .filter(|lock| !expired(now, lock.expires))?;
+        let lock = self.lock(key).filter(|lock| !expired(now, lock.expires))?;
         let Lock {
             lease,
             client,
@@ -127,15 +133,15 @@ impl MemoryServer {
 
     /// The token counter's key as Redis would have it: its value, and when it expires.
     pub fn token_value(&self, now: ServerTime, key: &LockKey) -> Option<(u64, Option<ServerTime>)> {
-        let counter = self.counters.get(key)?;
-        let alive = !counter.expires.is_some_and(|expires| expired(now, expires));
+        let counter = self.names.get(key)?.counter.as_ref()?;
+        let alive = !counter.is_expired(now);
         alive.then_some((counter.last, counter.expires))
     }
 
     /// The keys of the line as Redis would have them: each member in order, with its score in the
     /// queue and until when it counts as alive; and when both keys expire.
     pub fn line_value(&self, now: ServerTime, key: &LockKey) -> Option<LineValue> {
-        let line = self.lines.get(key)?;
+        let line = self.names.get(key)?.line.as_ref()?;
         let there = !line.is_empty() && !expired(now, line.expires());
         there.then(|| (line.members(), line.expires()))
     }
@@ -169,7 +175,7 @@ impl MemoryServer {
         let Acquire {
             key, claim, ttl, ..
         } = acquire;
-        if let Some(lock) = self.locks.get_mut(key) {
+        if let Some(lock) = self.lock_mut(key) {
             if lock.lease == claim.lease {
                 lock.expires = expiry(now, *ttl);
                 let (token, expires) = (lock.token, lock.expires);
@@ -198,13 +204,14 @@ impl MemoryServer {
         }
         let mut place = None;
         if acquire.waits {
-            let line = self.lines.entry(key.clone()).or_default();
+            let keys = self.names.entry(key.clone()).or_default();
+            let line = keys.line.get_or_insert_default();
             match line.wait(now, claim) {
                 Ok(own) => place = NonZeroU32::new(own),
                 Err(waiting) => return Ok(Reply::Full { waiting }),
             }
         }
-        let expires = self.locks.get(key).map(|lock| lock.expires);
+        let expires = self.lock(key).map(|lock| lock.expires);
         Ok(Reply::Busy { expires, place })
     }
 
@@ -215,7 +222,7 @@ impl MemoryServer {
         tenure: (LeaseId, FencingToken),
         ttl: Duration,
     ) -> Reply {
-        match self.locks.get_mut(key) {
+        match self.lock_mut(key) {
             None => Reply::Gone,
             Some(lock) if (lock.lease, lock.token) != tenure => Reply::Taken,
             Some(lock) => {
@@ -228,7 +235,7 @@ impl MemoryServer {
     }
 
     fn release(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) -> Reply {
-        let holder = self.locks.get(key).map(|lock| lock.lease);
+        let holder = self.lock(key).map(|lock| lock.lease);
         if holder == Some(claim.lease) {
             self.free(now, key);
             return Reply::Released;
@@ -242,7 +249,7 @@ impl MemoryServer {
     }
 
     fn force_release(&mut self, now: ServerTime, key: &LockKey) -> Reply {
-        let lock = self.locks.get(key).cloned();
+        let lock = self.lock(key).cloned();
         self.free(now, key);
         let holder = lock.map(|lock| {
             let Lock { lease, token, .. } = lock;
@@ -253,18 +260,15 @@ impl MemoryServer {
     }
 
     fn inspect(&self, now: ServerTime, key: &LockKey) -> Reply {
-        let holder = self.locks.get(key).map(Lock::holder);
+        let holder = self.lock(key).map(Lock::holder);
         let last_token = match &holder {
             Some(holder) => Some(holder.token),
             None => self
                 .token_value(now, key)
                 .and_then(|(last, _)| FencingToken::new(last).ok()),
         };
-        let (waiting, line) = self
-            .lines
-            .get(key)
-            .map(|line| line.look(now))
-            .unwrap_or_default();
+        let line = self.names.get(key).and_then(|keys| keys.line.as_ref());
+        let (waiting, line) = line.map(|line| line.look(now)).unwrap_or_default();
         Reply::Inspected(Inspected {
             holder,
             last_token,
@@ -275,10 +279,11 @@ impl MemoryServer {
 
     /// All in one step.
     fn list(&self, now: ServerTime, pattern: &Pattern, cursor: u64) -> Reply {
-        let held = self
-            .locks
-            .iter()
-            .filter(|(_, lock)| !expired(now, lock.expires));
+        let is_held = |keys: &Keys| {
+            let lock = keys.lock.as_ref();
+            lock.is_some_and(|lock| !expired(now, lock.expires))
+        };
+        let held = self.names.iter().filter(|(_, keys)| is_held(keys));
         let names = held.filter_map(|(key, _)| pattern.name_of(&key.lock()));
         let names = if cursor == 0 {
             names.collect()
@@ -310,7 +315,7 @@ impl MemoryServer {
             owner: claim.owner.clone(),
             expires,
         };
-        self.locks.insert(key.clone(), lock);
+        self.names.entry(key.clone()).or_default().lock = Some(Box::new(lock));
         Ok(Held { token, expires })
     }
 
@@ -321,7 +326,7 @@ impl MemoryServer {
         let expires = expiry(now, window / 2);
         let (lease, held, time) = (claim.lease, Held { token, expires }, now);
         let heard = self.publish(claim.client, Push::Granted { lease, held, time });
-        if let Some(lock) = self.locks.get_mut(key)
+        if let Some(lock) = self.lock_mut(key)
             && !heard
         {
             lock.expires = expires;
@@ -335,31 +340,55 @@ impl MemoryServer {
             None => false,
         };
         if !granted {
-            self.locks.remove(key);
+            self.remove_lock(key);
         }
     }
 
     fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> Option<Claim> {
-        let first = self.lines.get_mut(key)?.first(now);
+        let first = self.names.get_mut(key)?.line.as_mut()?.first(now);
         self.drop_empty_line(key);
         first
     }
 
     fn leave(&mut self, key: &LockKey, claim: &Claim) {
-        if let Some(line) = self.lines.get_mut(key) {
+        if let Some(keys) = self.names.get_mut(key)
+            && let Some(line) = &mut keys.line
+        {
             line.leave(claim);
             self.drop_empty_line(key);
         }
     }
 
     fn drop_empty_line(&mut self, key: &LockKey) {
-        if self.lines.get(key).is_some_and(Line::is_empty) {
-            self.lines.remove(key);
+        self.update(key, |keys| {
+            keys.line.take_if(|line| line.is_empty());
+        });
+    }
+
+    fn lock(&self, key: &LockKey) -> Option<&Lock> {
+        self.names.get(key)?.lock.as_deref()
+    }
+
+    fn lock_mut(&mut self, key: &LockKey) -> Option<&mut Lock> {
+        self.names.get_mut(key)?.lock.as_deref_mut()
+    }
+
+    fn remove_lock(&mut self, key: &LockKey) {
+        self.update(key, |keys| keys.lock = None);
+    }
+
+    /// Takes something away of what is stored of a name, and the rest with it if that is nothing.
+    fn update(&mut self, key: &LockKey, change: impl FnOnce(&mut Keys)) {
+        if let Some(keys) = self.names.get_mut(key) {
+            change(keys);
+            if keys.is_empty() {
+                self.names.remove(key);
+            }
         }
     }
 
     fn publish(&mut self, client: ClientId, push: Push) -> bool {
-        let heard = self.subscribers.contains(&client);
+        let heard = self.subscribers.binary_search(&client).is_ok();
         if heard {
             self.pushes.push((client, push));
         }
@@ -382,37 +411,47 @@ impl MemoryServer {
         };
         let token = FencingToken::new(next)
             .map_err(|_| Error::new(ErrorKind::Store, "the token counter is used up"))?;
-        self.counters.insert(
-            key.clone(),
-            TokenCounter {
-                last: next,
-                expires,
-            },
-        );
+        let keys = self.names.entry(key.clone()).or_default();
+        keys.counter = Some(TokenCounter {
+            last: next,
+            expires,
+        });
         Ok(token)
     }
 
     fn expire(&mut self, now: ServerTime, key: &LockKey) {
-        let lock = self.locks.get(key);
-        if lock.is_some_and(|lock| expired(now, lock.expires)) {
-            self.locks.remove(key);
-        }
-        let line = self.lines.get(key);
-        if line.is_some_and(|line| expired(now, line.expires())) {
-            self.lines.remove(key);
-        }
+        self.update(key, |keys| keys.expire(now));
     }
 
     /// Drops what has expired whenever the store has doubled since the last time.
     fn sweep(&mut self, now: ServerTime) {
-        if self.locks.len() + self.counters.len() <= self.sweep_at {
+        if self.names.len() <= self.sweep_at {
             return;
         }
-        self.locks.retain(|_, lock| !expired(now, lock.expires));
-        self.lines.retain(|_, line| !expired(now, line.expires()));
-        self.counters
-            .retain(|_, counter| !counter.expires.is_some_and(|at| expired(now, at)));
-        self.sweep_at = (self.locks.len() + self.counters.len()) * 2 + 1_024;
+        self.names.retain(|_, keys| {
+            keys.expire(now);
+            keys.counter.take_if(|counter| counter.is_expired(now));
+            !keys.is_empty()
+        });
+        self.sweep_at = self.names.len() * 2 + 1_024;
+    }
+}
+
+impl Keys {
+    /// All but the counter, which those who look at it look at with the time.
+    fn expire(&mut self, now: ServerTime) {
+        self.lock.take_if(|lock| expired(now, lock.expires));
+        self.line.take_if(|line| expired(now, line.expires()));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock.is_none() && self.counter.is_none() && self.line.is_none()
+    }
+}
+
+impl TokenCounter {
+    fn is_expired(&self, now: ServerTime) -> bool {
+        self.expires.is_some_and(|expires| expired(now, expires))
     }
 }
 

@@ -1,19 +1,21 @@
-use std::collections::BTreeMap;
+mod output;
+
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use leasehold::engine::{
-    CallId, Done, Hub, Input, LockId, LockSpec, Output, ReaderId, RequestId, Settings, Wait,
+    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, Settings, Wait,
 };
 use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Pattern, Push,
 };
-use leasehold::time::Timestamp;
-use leasehold::{Error, ErrorKind, FencingToken, LeaseEvent, Name, Owner};
+use leasehold::{Error, ErrorKind, FencingToken, Name, Owner};
+use rustc_hash::FxHashMap;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::convert::{duration, error, number, span, timestamp};
 use crate::{Thrown, json, text, thrown};
+use output::Current;
 
 /// One locker's engine.
 #[wasm_bindgen]
@@ -23,45 +25,24 @@ pub struct Engine {
     counter: Counter,
     inner: leasehold::engine::Engine,
     hub: Hub<ReaderId>,
-    /// By the host's number of the lock.
-    specs: BTreeMap<LockId, Arc<LockSpec>>,
-    /// The tenures that are held.
-    held: BTreeMap<LockId, (FencingToken, LeaseId)>,
-    /// The locks that calls are to acquire.
-    acquiring: BTreeMap<CallId, LockId>,
-    /// What was sent and not answered yet.
-    batches: BTreeMap<RequestId, Vec<Op>>,
+    locks: FxHashMap<LockId, Lock>,
+    /// What was sent and not answered yet: few batches.
+    batches: Vec<(RequestId, Vec<Op>)>,
     awake: Vec<ReaderId>,
     current: Current,
 }
 
-/// The fields of the output that was polled last.
-#[derive(Default)]
-struct Current {
-    id: f64,
-    token: f64,
-    deadline: f64,
-    began: f64,
-    waited: f64,
-    text: String,
-    ends: Vec<u32>,
-    keys: u32,
+/// A lock that the host defined.
+struct Lock {
+    spec: Arc<LockSpec>,
+    held: Option<Held>,
 }
 
-/// What there is to do; the numbers are an interface.
-mod task {
-    pub(super) const NOTHING: u32 = 0;
-    pub(super) const SEND: u32 = 1;
-    pub(super) const ACQUIRED: u32 = 2;
-    pub(super) const DONE: u32 = 3;
-    pub(super) const BUSY: u32 = 4;
-    pub(super) const ANSWER: u32 = 5;
-    pub(super) const FAILED: u32 = 6;
-    pub(super) const RENEWED: u32 = 7;
-    pub(super) const LOST: u32 = 8;
-    pub(super) const RELEASED: u32 = 9;
-    pub(super) const SUBSCRIBE: u32 = 10;
-    pub(super) const WAKE: u32 = 11;
+/// A tenure.
+#[derive(Copy, Clone)]
+struct Held {
+    token: FencingToken,
+    lease: LeaseId,
 }
 
 /// Settings, and the locks that the host defines.
@@ -101,10 +82,8 @@ impl Engine {
             counter,
             inner: leasehold::engine::Engine::new(settings),
             hub: Hub::default(),
-            specs: BTreeMap::new(),
-            held: BTreeMap::new(),
-            acquiring: BTreeMap::new(),
-            batches: BTreeMap::new(),
+            locks: FxHashMap::default(),
+            batches: Vec::new(),
             awake: Vec::new(),
             current: Current::default(),
         })
@@ -148,14 +127,15 @@ impl Engine {
             };
             spec.check().map(|()| spec)
         };
-        let spec = spec().map_err(|error| thrown(&error))?;
-        self.specs.insert(LockId(number(lock)), Arc::new(spec));
+        let spec = Arc::new(spec().map_err(|error| thrown(&error))?);
+        let held = None;
+        self.locks.insert(LockId(number(lock)), Lock { spec, held });
         Ok(())
     }
 
     /// Forgets what a lock is: one that is not held, and that nobody acquires or reads the events of.
     pub fn forget(&mut self, lock: f64) {
-        self.specs.remove(&LockId(number(lock)));
+        self.locks.remove(&LockId(number(lock)));
     }
 }
 
@@ -164,11 +144,14 @@ impl Engine {
 impl Engine {
     /// The store can be reached: for the first time, or again.
     pub fn connected(&mut self, now: f64) {
+        // What was sent before is lost.
+        self.batches.clear();
         self.handle(now, Input::Connected);
     }
 
     /// The store cannot be reached any more.
     pub fn disconnected(&mut self, now: f64, code: &str, message: &str) {
+        self.batches.clear();
         let error = error(code, message);
         self.handle(now, Input::Disconnected { error });
     }
@@ -188,7 +171,7 @@ impl Engine {
         r3: u32,
     ) -> Result<(), Thrown> {
         let lock = LockId(number(lock));
-        let Some(spec) = self.specs.get(&lock).cloned() else {
+        let Some(spec) = self.locks.get(&lock).map(|lock| lock.spec.clone()) else {
             let message = "a lock was acquired that was not defined";
             return Err(thrown(&Error::new(ErrorKind::Config, message)));
         };
@@ -196,15 +179,13 @@ impl Engine {
         let bits = random
             .iter()
             .fold(0, |bits, part| bits << 32 | u128::from(*part));
-        let wait = match Duration::try_from_secs_f64(wait / 1_000.0) {
-            Ok(Duration::ZERO) => Wait::Never,
-            Ok(wait) => Wait::Until(timestamp(now) + wait),
-            Err(_) => Wait::Forever,
+        let wait = match span(wait) {
+            Some(wait) if wait.is_zero() => Wait::Never,
+            Some(wait) => Wait::Until(timestamp(now) + wait),
+            None => Wait::Forever,
         };
-        let call = CallId(number(call));
-        self.acquiring.insert(call, lock);
         let input = Input::Acquire {
-            call,
+            call: CallId(number(call)),
             lock,
             spec,
             lease: LeaseId(bits),
@@ -214,11 +195,17 @@ impl Engine {
         Ok(())
     }
 
+    /// The call that was polled last acquired this lock.
+    pub fn hold(&mut self, lock: f64) {
+        if let Some(lock) = self.locks.get_mut(&LockId(number(lock))) {
+            lock.held = self.current.acquired.take();
+        }
+    }
+
     /// A call was given up; `lock` if it acquires or renews.
     pub fn cancel(&mut self, now: f64, call: f64, lock: Option<f64>) {
         let lock = lock.map(|lock| LockId(number(lock)));
         let call = CallId(number(call));
-        self.acquiring.remove(&call);
         self.handle(now, Input::Cancel { lock, call });
     }
 
@@ -269,7 +256,7 @@ impl Engine {
     /// itself, all in one. Returns whether a server refused since it is a replica.
     pub fn reply(&mut self, now: f64, request: f64, fields: &str) -> bool {
         let request = RequestId(number(request));
-        let Some(batch) = self.batches.remove(&request) else {
+        let Some(batch) = self.answered(request) else {
             return false;
         };
         let result = match text::split(fields) {
@@ -331,112 +318,6 @@ impl Engine {
     }
 }
 
-/// What to do.
-#[wasm_bindgen]
-impl Engine {
-    /// Takes the next thing to do:
-    ///
-    /// |  | what | fields |
-    /// |---|---|---|
-    /// | 0 | nothing more | |
-    /// | 1 | execute a batch until the deadline: keys and arguments are parts of the text | id, deadline, text, ends, keys |
-    /// | 2 | a call acquired the lock | id, token, deadline, began, waited |
-    /// | 3 | a call ended | id |
-    /// | 4 | an acquisition did not get the lock | id |
-    /// | 5 | a call is answered by JSON | id, text |
-    /// | 6 | a call failed with an error in JSON | id, text |
-    /// | 7 | a lock's lease was extended | id, token, deadline |
-    /// | 8 | a lock's lease was lost for a reason | id, token, text |
-    /// | 9 | a lock's lease was given up | id, token |
-    /// | 10 | subscribe to the channel | |
-    /// | 11 | there is something for a reader | id |
-    pub fn poll(&mut self) -> u32 {
-        if let Some(reader) = self.awake.pop() {
-            self.current.id = id(reader.0);
-            return task::WAKE;
-        }
-        while let Some(output) = self.inner.poll() {
-            let task = self.task(output);
-            if task != task::NOTHING {
-                return task;
-            }
-            if !self.awake.is_empty() {
-                return self.poll();
-            }
-        }
-        task::NOTHING
-    }
-
-    /// The call, lock, request or reader that it is about.
-    #[wasm_bindgen(getter)]
-    pub fn id(&self) -> f64 {
-        self.current.id
-    }
-
-    /// The tenure's token.
-    #[wasm_bindgen(getter)]
-    pub fn token(&self) -> f64 {
-        self.current.token
-    }
-
-    /// When the lease ends unless it is renewed, or when nobody waits for the answer any more.
-    #[wasm_bindgen(getter)]
-    pub fn deadline(&self) -> f64 {
-        self.current.deadline
-    }
-
-    /// When the tenure began.
-    #[wasm_bindgen(getter)]
-    pub fn began(&self) -> f64 {
-        self.current.began
-    }
-
-    /// How long the call waited.
-    #[wasm_bindgen(getter)]
-    pub fn waited(&self) -> f64 {
-        self.current.waited
-    }
-
-    /// A text; to be taken once.
-    #[wasm_bindgen(js_name = takeText)]
-    pub fn take_text(&mut self) -> String {
-        std::mem::take(&mut self.current.text)
-    }
-
-    /// Where in the text each key and argument ends, in UTF-16 units; to be taken once.
-    #[wasm_bindgen(js_name = takeEnds)]
-    pub fn take_ends(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.current.ends)
-    }
-
-    /// How many of the parts are keys.
-    #[wasm_bindgen(getter)]
-    pub fn keys(&self) -> u32 {
-        self.current.keys
-    }
-
-    /// Encodes the batch of the request that was polled last, for [`take_text`](Self::take_text).
-    pub fn encode(&mut self, request: f64) {
-        if let Some(batch) = self.batches.get(&RequestId(number(request))) {
-            let call = protocol::encode(batch);
-            self.current.keys = u32::try_from(call.keys().len()).unwrap_or(u32::MAX);
-            (self.current.text, self.current.ends) = text::join(&call);
-        }
-    }
-
-    /// When to come back, if nothing happens before; infinity for never.
-    #[wasm_bindgen(js_name = wakeAt)]
-    pub fn wake_at(&self) -> f64 {
-        self.inner.wake_at().map_or(f64::INFINITY, millis)
-    }
-
-    /// Whether nothing is held, under way or waiting for an answer.
-    #[wasm_bindgen(js_name = isIdle)]
-    pub fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
-}
-
 /// Readers of events.
 #[wasm_bindgen]
 impl Engine {
@@ -486,7 +367,7 @@ impl Engine {
     }
 
     pub(crate) fn take_batch(&mut self, request: f64) -> Option<Vec<Op>> {
-        self.batches.remove(&RequestId(number(request)))
+        self.answered(RequestId(number(request)))
     }
 
     pub(crate) fn replied(&mut self, now: f64, request: f64, reply: BatchReply) {
@@ -507,7 +388,7 @@ impl Engine {
 
     fn no_reply(&mut self, now: f64, request: f64, error: Error) {
         let request = RequestId(number(request));
-        self.batches.remove(&request);
+        self.answered(request);
         let result = Err(error);
         self.handle(now, Input::Reply { request, result });
     }
@@ -520,126 +401,15 @@ impl Engine {
     /// The tenure with this token. One that is over has an id that no tenure ever has.
     fn tenure(&self, lock: f64, token: f64) -> (LockId, LeaseId) {
         let lock = LockId(number(lock));
-        let held = self.held.get(&lock);
-        let held = held.filter(|(held, _)| held.get() == number(token));
-        (lock, held.map_or(LeaseId(0), |(_, lease)| *lease))
+        let held = self.locks.get(&lock).and_then(|lock| lock.held);
+        let held = held.filter(|held| held.token.get() == number(token));
+        (lock, held.map_or(LeaseId(0), |held| held.lease))
     }
 
-    fn task(&mut self, output: Output) -> u32 {
-        match output {
-            Output::Send {
-                request,
-                batch,
-                give_up,
-            } => {
-                self.batches.insert(request, batch);
-                self.current.id = id(request.0);
-                self.current.deadline = millis(give_up);
-                task::SEND
-            }
-            Output::Complete { call, result } => {
-                self.current.id = id(call.0);
-                let lock = self.acquiring.remove(&call);
-                match result {
-                    Ok(done) => self.done(done, lock),
-                    Err(error) => {
-                        self.current.text = json(&error);
-                        task::FAILED
-                    }
-                }
-            }
-            Output::Event {
-                lock,
-                event,
-                deadline,
-            } => {
-                let woken = self.hub.publish(lock, &event);
-                self.awake.extend(woken);
-                self.changed(lock, &event, deadline)
-            }
-            Output::Subscribe => task::SUBSCRIBE,
-            Output::Closed { .. } => task::NOTHING,
-        }
+    /// The batch of a request that nobody waits for any more.
+    fn answered(&mut self, request: RequestId) -> Option<Vec<Op>> {
+        let mut batches = self.batches.iter();
+        let place = batches.position(|(sent, _)| *sent == request)?;
+        Some(self.batches.swap_remove(place).1)
     }
-
-    fn done(&mut self, done: Done, lock: Option<LockId>) -> u32 {
-        let answer = match done {
-            Done::Acquired(grant) => {
-                if let Some(lock) = lock {
-                    self.held.insert(lock, (grant.token, grant.lease));
-                }
-                let current = &mut self.current;
-                current.token = id(grant.token.get());
-                current.deadline = millis(grant.deadline);
-                current.began = millis(grant.began);
-                current.waited = grant.waited.as_secs_f64() * 1_000.0;
-                return task::ACQUIRED;
-            }
-            Done::Busy => return task::BUSY,
-            Done::Renewed | Done::Released | Done::ShutDown => return task::DONE,
-            Done::Inspected(inspection) => json(&inspection),
-            Done::ForceReleased(holder) => json(&holder),
-            Done::Listed { cursor, names } => {
-                json(&(cursor.map(|cursor| cursor.to_string()), names))
-            }
-        };
-        self.current.text = answer;
-        task::ANSWER
-    }
-
-    fn changed(&mut self, lock: LockId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {
-        let Some(token) = event.token() else {
-            return task::NOTHING;
-        };
-        self.current.id = id(lock.0);
-        self.current.token = id(token.get());
-        match event {
-            LeaseEvent::Renewed { .. } => {
-                self.current.deadline = deadline.map_or(0.0, millis);
-                task::RENEWED
-            }
-            LeaseEvent::Lost { reason, .. } => {
-                self.held.remove(&lock);
-                reason.code().clone_into(&mut self.current.text);
-                task::LOST
-            }
-            LeaseEvent::Released { .. } => {
-                self.held.remove(&lock);
-                task::RELEASED
-            }
-            _ => task::NOTHING,
-        }
-    }
-}
-
-/// A moment of the host's clock. What is not a time is its origin.
-fn timestamp(millis: f64) -> Timestamp {
-    Timestamp::from_nanos(number(millis * 1e6))
-}
-
-fn millis(at: Timestamp) -> f64 {
-    id(at.as_nanos()) / 1e6
-}
-
-fn duration(what: &str, millis: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(millis / 1_000.0).map_err(|_| {
-        let message = format!("{what} is a number of milliseconds from 0 up, not {millis}");
-        Error::new(ErrorKind::Config, message)
-    })
-}
-
-/// The host's numbers are whole, and far below 2^53.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn number(number: f64) -> u64 {
-    number as u64
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn id(number: u64) -> f64 {
-    number as f64
-}
-
-fn error(code: &str, message: &str) -> Error {
-    let kind = ErrorKind::from_code(code).unwrap_or(ErrorKind::Store);
-    Error::new(kind, message)
 }

@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use leasehold::MemoryServer;
 use leasehold::protocol::{ClientId, Push, channel};
 use leasehold::time::ServerTime;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::convert::number;
 use crate::engine::Engine;
 
 /// A store in this process, for the engines of the same instance.
@@ -36,8 +36,7 @@ impl MemoryStore {
         let Some(batch) = engine.take_batch(request) else {
             return;
         };
-        let time = Duration::try_from_secs_f64((self.origin + now) / 1_000.0);
-        let time = ServerTime::from_micros(0) + time.unwrap_or(Duration::ZERO);
+        let time = ServerTime::from_micros(number((self.origin + now) * 1e3));
         self.last = self.last.max(time);
         let reply = self.server.execute(self.last, &batch);
         self.pushes.extend(self.server.take_pushes());

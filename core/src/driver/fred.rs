@@ -42,7 +42,6 @@ pub(crate) struct FredStore {
     secrets: Secrets,
     /// The client's own task, if this crate made the client and so decides over its connection.
     task: Option<AbortHandle>,
-    sha: String,
     timeouts: AtomicU32,
     /// Whether the connection is being looked at or replaced already.
     suspect: Arc<AtomicBool>,
@@ -95,12 +94,10 @@ impl FredStore {
     }
 
     async fn checked(client: Client, task: Option<AbortHandle>) -> Result<Self, Error> {
-        let sha = ::fred::util::sha1_hash(protocol::SCRIPT);
         let store = Self {
             secrets: Secrets::of(&client),
             client,
             task,
-            sha,
             timeouts: AtomicU32::new(0),
             suspect: Arc::default(),
             runtime: Handle::current(),
@@ -138,7 +135,8 @@ impl FredStore {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
-        let answer = match self.run("EVALSHA", &self.sha, batch, give_up).await {
+        let by_hash = self.run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up);
+        let answer = match by_hash.await {
             Err(error) if error.details().starts_with("NOSCRIPT") => {
                 self.run("EVAL", protocol::SCRIPT, batch, give_up).await
             }

@@ -263,7 +263,7 @@ impl Engine {
         );
         let spec = lock.spec.clone();
         lock.phase = Phase::Idle;
-        self.line.waiting.remove(&lease);
+        self.line.waiting.take(&lease);
         if doubt.is_some() || in_line {
             self.give_back(id, &spec, lease, doubt);
         }
@@ -342,7 +342,7 @@ impl Engine {
         let spec = spec.clone();
         let callers = std::mem::take(&mut acquiring.callers);
         tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
-        self.line.waiting.remove(&tenure.lease);
+        self.line.waiting.take(&tenure.lease);
         // That the lock could be taken proves that the tenure before is over.
         self.confirm_release(id);
         let event = LeaseEvent::Acquired {

@@ -1,8 +1,9 @@
 //! Hands events to readers, each at its own pace and with bounded memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::task::Poll;
 
+use super::table::Table;
 use super::{Engine, LockId};
 use crate::event::LeaseEvent;
 use crate::time::Timestamp;
@@ -39,8 +40,8 @@ pub struct ReaderId(pub u64);
 /// ```
 #[derive(Debug)]
 pub struct Hub<W> {
-    readers: BTreeMap<ReaderId, Reader<W>>,
-    of_lock: BTreeMap<LockId, Vec<ReaderId>>,
+    readers: Table<ReaderId, Reader<W>>,
+    of_lock: Table<LockId, Vec<ReaderId>>,
     of_all: Vec<ReaderId>,
     ended: bool,
 }
@@ -48,8 +49,8 @@ pub struct Hub<W> {
 impl<W> Default for Hub<W> {
     fn default() -> Self {
         Self {
-            readers: BTreeMap::new(),
-            of_lock: BTreeMap::new(),
+            readers: Table::default(),
+            of_lock: Table::default(),
             of_all: Vec::new(),
             ended: false,
         }
@@ -63,7 +64,7 @@ struct Reader<W> {
     /// The place of the queue's first event among all that were ever queued.
     first: u64,
     /// Where each lock's unread `Renewed` is, while it is the last that the lock has queued.
-    renewed: BTreeMap<LockId, u64>,
+    renewed: Table<LockId, u64>,
     missed: u64,
     /// How long the queue may get.
     limit: usize,
@@ -88,7 +89,7 @@ impl<W> Hub<W> {
             scope,
             queue: VecDeque::new(),
             first: 0,
-            renewed: BTreeMap::new(),
+            renewed: Table::default(),
             missed: 0,
             limit: CAPACITY,
             ended: self.ended,
@@ -100,14 +101,14 @@ impl<W> Hub<W> {
 
     /// Forgets a reader. Returns its waker: dropping it may run the program's code.
     pub fn unsubscribe(&mut self, id: ReaderId) -> Option<W> {
-        let reader = self.readers.remove(&id)?;
+        let reader = self.readers.take(&id)?;
         self.of_all.retain(|other| *other != id);
         if let Some(lock) = reader.scope
             && let Some(ids) = self.of_lock.get_mut(&lock)
         {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
-                self.of_lock.remove(&lock);
+                self.of_lock.take(&lock);
             }
         }
         reader.waker
@@ -186,7 +187,7 @@ impl<W> Reader<W> {
                 return;
             }
         } else {
-            self.renewed.remove(&lock);
+            self.renewed.take(&lock);
         }
         self.queue.push_back((lock, event));
         if self.queue.len() > self.limit {
@@ -203,7 +204,7 @@ impl<W> Reader<W> {
             self.queue.pop_front();
         }
         self.first += queued as u64;
-        self.renewed.clear();
+        self.renewed = Table::default();
         self.missed += (queued - self.queue.len()) as u64;
         self.limit = CAPACITY;
     }
@@ -216,7 +217,7 @@ impl<W> Reader<W> {
         }
         let (lock, event) = self.queue.pop_front()?;
         if self.renewed.get(&lock) == Some(&self.first) {
-            self.renewed.remove(&lock);
+            self.renewed.take(&lock);
         }
         self.first += 1;
         Some(event)
@@ -225,15 +226,12 @@ impl<W> Reader<W> {
     /// Says of each lock that is held now that it is.
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
         let unread = self.queue.len();
-        if let Some(lock) = self.scope {
-            self.queue
-                .extend(engine.held(now, lock).map(|event| (lock, event)));
-        } else {
-            let mut last = None;
-            while let Some((lock, event)) = engine.next_held(now, last) {
-                self.queue.push_back((lock, event));
-                last = Some(lock);
+        match self.scope {
+            Some(lock) => {
+                let held = engine.held(now, lock);
+                self.queue.extend(held.map(|event| (lock, event)));
             }
+            None => self.queue.extend(engine.all_held(now)),
         }
         self.limit = CAPACITY + self.queue.len() - unread;
     }

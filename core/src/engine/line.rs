@@ -1,12 +1,12 @@
 //! Waiting in line: when to ask again, and what the store tells without being asked.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::clock;
 use super::io::{LockId, LockSpec, Output};
 use super::pace::jitter_at;
+use super::table::Table;
 use super::tenure::Tenure;
 use super::{Engine, Phase};
 use crate::event::LossReason;
@@ -29,7 +29,7 @@ pub(super) struct Line {
     subscribed: bool,
     /// Whether the host was told to subscribe.
     wanted: bool,
-    pub(super) waiting: BTreeMap<LeaseId, LockId>,
+    pub(super) waiting: Table<LeaseId, LockId>,
 }
 
 pub(super) fn heartbeat(ttl: Duration) -> Duration {

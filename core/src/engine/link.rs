@@ -1,6 +1,6 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::clock::Anchor;
 use super::io::{LockId, Output, RequestId};
@@ -23,6 +23,9 @@ pub(super) const MAX_BATCH_BYTES: usize = 65_536;
 /// script call costs the client a write and the server a call. With none under way nothing waits.
 pub(super) const MAX_IN_FLIGHT: usize = 8;
 
+/// As above, where operations leave one by one.
+pub(super) const MAX_ALONE_IN_FLIGHT: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
@@ -31,7 +34,8 @@ pub(super) struct Link {
     outbox: VecDeque<Outgoing>,
     /// Before this moment everything in the outbox is still wanted.
     stale_at: Timestamp,
-    requests: BTreeMap<RequestId, Request>,
+    /// In the order in which they left.
+    requests: Vec<Request>,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,7 @@ struct Outgoing {
 
 #[derive(Debug)]
 struct Request {
+    id: RequestId,
     sent: Timestamp,
     give_up: Timestamp,
     origins: Vec<Origin>,
@@ -67,7 +72,7 @@ impl Link {
             wake: Timestamp::NEVER,
             outbox: VecDeque::new(),
             stale_at: Timestamp::NEVER,
-            requests: BTreeMap::new(),
+            requests: Vec::new(),
         }
     }
 }
@@ -111,11 +116,7 @@ impl Engine {
         self.timers
             .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         self.fail_requests(error);
-        let queued: Vec<_> = self.link.outbox.iter().map(|out| out.origin).collect();
-        for origin in queued {
-            self.deliver(origin, Err(error.clone()));
-        }
-        self.link.outbox.clear();
+        self.fail_queued(error);
         // Whoever holds a lock is told now, and not at its next renewal.
         self.renew_now(|tenure| tenure.pace.failures == 0);
     }
@@ -137,9 +138,11 @@ impl Engine {
 
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
         // Whoever waited for a request that is not known any more was told that it failed.
-        let Some(Request { sent, origins, .. }) = self.link.requests.remove(&request) else {
+        let mut requests = self.link.requests.iter();
+        let Some(place) = requests.position(|sent| sent.id == request) else {
             return;
         };
+        let Request { sent, origins, .. } = self.link.requests.remove(place);
         match result {
             Ok(batch) => {
                 let anchor = match self.link.state {
@@ -165,7 +168,13 @@ impl Engine {
                     self.deliver(origin, reply.map(|reply| (reply, batch.time)));
                 }
             }
-            Err(_) if origins.is_empty() => self.back_off_probe(),
+            Err(error) if origins.is_empty() => {
+                self.back_off_probe();
+                // What waits for the server's clock would be refused as well.
+                if !error.is_transient() {
+                    self.fail_queued(&error);
+                }
+            }
             Err(error) => {
                 for origin in origins {
                     self.deliver(origin, Err(error.clone()));
@@ -198,12 +207,12 @@ impl Engine {
             let wanted = outbox.iter().map(|out| out.give_up);
             *stale_at = wanted.min().unwrap_or(Timestamp::NEVER);
         }
-        requests.retain(|_, request| request.give_up > now);
+        requests.retain(|request| request.give_up > now);
         let State::Up(anchor) = self.link.state else {
             return;
         };
         let most = if self.settings.clustered {
-            MAX_IN_FLIGHT * MAX_BATCH
+            MAX_ALONE_IN_FLIGHT
         } else {
             MAX_IN_FLIGHT
         };
@@ -222,7 +231,8 @@ impl Engine {
         };
         let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut give_up = self.now;
-        for out in self.link.outbox.drain(..count) {
+        let outbox = std::iter::from_fn(|| self.link.outbox.pop_front());
+        for out in outbox.take(count) {
             give_up = give_up.max(out.give_up);
             origins.push(out.origin);
             batch.push(Op {
@@ -240,11 +250,12 @@ impl Engine {
 
     fn await_reply(&mut self, id: RequestId, give_up: Timestamp, origins: Vec<Origin>) {
         let request = Request {
+            id,
             sent: self.now,
             give_up,
             origins,
         };
-        self.link.requests.insert(id, request);
+        self.link.requests.push(request);
     }
 
     fn probe(&mut self) {
@@ -272,8 +283,17 @@ impl Engine {
 
     fn fail_requests(&mut self, error: &Error) {
         let requests = std::mem::take(&mut self.link.requests);
-        for origin in requests.into_values().flat_map(|request| request.origins) {
+        for origin in requests.into_iter().flat_map(|request| request.origins) {
             self.deliver(origin, Err(error.clone()));
+        }
+    }
+
+    fn fail_queued(&mut self, error: &Error) {
+        // They stay in the outbox meanwhile: what was never sent is in no doubt.
+        let queued: Vec<_> = self.link.outbox.iter().map(|out| out.origin).collect();
+        for origin in queued {
+            self.deliver(origin, Err(error.clone()));
+            self.unsend(origin.attempt);
         }
     }
 
@@ -306,7 +326,7 @@ impl Engine {
     fn renew_now(&mut self, which: impl Fn(&Tenure) -> bool) {
         let now = self.now;
         let mut held = Vec::new();
-        for (id, lock) in &mut self.locks {
+        for (id, lock) in self.locks.iter_mut() {
             if let Phase::Held(tenure) = &mut lock.phase
                 && which(tenure)
             {

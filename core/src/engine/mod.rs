@@ -54,14 +54,14 @@ mod link;
 mod pace;
 mod query;
 mod release;
+mod table;
 mod tenure;
 #[cfg(test)]
 mod tests;
 mod timers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +80,7 @@ use line::Line;
 use link::Link;
 use query::Query;
 use release::Release;
+use table::Table;
 use tenure::Tenure;
 use timers::{Timed, Timers};
 
@@ -137,12 +138,12 @@ pub struct Engine {
     now: Timestamp,
     link: Link,
     line: Line,
-    /// In boxes: the nodes of the tree are half empty where keys only grow.
-    locks: BTreeMap<LockId, Box<Lock>>,
-    releases: BTreeMap<Serial, Release>,
+    /// In boxes: much of a table is empty.
+    locks: Table<LockId, Box<Lock>>,
+    releases: Table<Serial, Box<Release>>,
     /// Attempts whose answer a release would like to know.
-    doubted: BTreeMap<Serial, Serial>,
-    queries: BTreeMap<CallId, Query>,
+    doubted: Table<Serial, Serial>,
+    queries: Table<CallId, Query>,
     timers: Timers,
     shutdown: Option<Shutdown>,
     outputs: VecDeque<Output>,
@@ -201,10 +202,10 @@ impl Engine {
             now: Timestamp::from_nanos(0),
             link: Link::new(),
             line: Line::default(),
-            locks: BTreeMap::new(),
-            releases: BTreeMap::new(),
-            doubted: BTreeMap::new(),
-            queries: BTreeMap::new(),
+            locks: Table::default(),
+            releases: Table::default(),
+            doubted: Table::default(),
+            queries: Table::default(),
             timers: Timers::default(),
             shutdown: None,
             outputs: VecDeque::new(),
@@ -280,35 +281,29 @@ impl Engine {
         self.releases.is_empty() && self.queries.is_empty() && self.locks.is_empty()
     }
 
-    /// The first lock after `after` that is held now, with an `Acquired` event that says so; for
+    /// The locks that are held now, in no order, each with an `Acquired` event that says so; for
     /// readers that begin or that missed something.
-    pub fn next_held(&self, now: Timestamp, after: Option<LockId>) -> Option<(LockId, LeaseEvent)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut locks = self.locks.range((from, Bound::Unbounded));
-        locks.find_map(|(id, lock)| match &lock.phase {
-            Phase::Held(tenure) if !tenure.is_over(&lock.spec, now) => {
-                let LockSpec { name, .. } = &*lock.spec;
-                let (name, token) = (name.clone(), tenure.token);
-                let remaining = tenure.deadline.since(now);
-                Some((
-                    *id,
-                    LeaseEvent::Acquired {
-                        name,
-                        token,
-                        remaining,
-                    },
-                ))
-            }
-            _ => None,
-        })
+    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LockId, LeaseEvent)> {
+        let locks = self.locks.iter();
+        locks.filter_map(move |(id, lock)| Some((*id, lock.held(now)?)))
     }
 
-    /// Whether this lock is held now; as [`next_held`](Self::next_held), of one.
+    /// Whether this lock is held now; as [`all_held`](Self::all_held), of one.
     pub fn held(&self, now: Timestamp, lock: LockId) -> Option<LeaseEvent> {
-        let before = lock.0.checked_sub(1).map(LockId);
-        self.next_held(now, before)
-            .filter(|(id, _)| *id == lock)
-            .map(|(_, event)| event)
+        self.locks.get(&lock)?.held(now)
+    }
+}
+
+impl Lock {
+    fn held(&self, now: Timestamp) -> Option<LeaseEvent> {
+        match &self.phase {
+            Phase::Held(tenure) if !tenure.is_over(&self.spec, now) => Some(LeaseEvent::Acquired {
+                name: self.spec.name.clone(),
+                token: tenure.token,
+                remaining: tenure.deadline.since(now),
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -367,7 +362,7 @@ impl Engine {
             if lock.closed {
                 self.outputs.push_back(Output::Closed { lock: id });
             }
-            self.locks.remove(&id);
+            self.locks.take(&id);
         }
     }
 

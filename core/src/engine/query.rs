@@ -87,7 +87,7 @@ impl Engine {
     }
 
     pub(super) fn end_query(&mut self, call: CallId) {
-        if let Some(mut query) = self.queries.remove(&call) {
+        if let Some(mut query) = self.queries.take(&call) {
             if let Some(flight) = query.flight {
                 self.unsend(flight.attempt);
             }

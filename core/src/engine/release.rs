@@ -232,7 +232,7 @@ impl Engine {
             let same = matches!(reply, Reply::Held(held) if held.token == tenure.token);
             tenure.set_doubt((!same).then_some(Doubt::until(now)));
         }
-        let Some(id) = self.doubted.remove(&attempt) else {
+        let Some(id) = self.doubted.take(&attempt) else {
             return;
         };
         if let Some(release) = self.releases.get_mut(&id) {
@@ -257,7 +257,7 @@ impl Engine {
         if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
             self.doubted.insert(attempt, id);
         }
-        self.releases.insert(id, release);
+        self.releases.insert(id, Box::new(release));
         self.attempt_release(id);
         self.settle_release(id);
         self.releases.contains_key(&id).then_some(id)
@@ -376,9 +376,9 @@ impl Engine {
 
     fn end_release(&mut self, id: Serial) {
         self.unlink_release(id);
-        if let Some(mut release) = self.releases.remove(&id) {
+        if let Some(mut release) = self.releases.take(&id) {
             if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
-                self.doubted.remove(&attempt);
+                self.doubted.take(&attempt);
             }
             let wake = &mut release.wake;
             self.timers.set(Timed::Release(id), wake, Timestamp::NEVER);

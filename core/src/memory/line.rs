@@ -1,6 +1,7 @@
 //! Those who wait for one lock.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::expiry;
@@ -113,14 +114,12 @@ impl Line {
 
     /// Those who died first go first.
     fn clear(&mut self, now: ServerTime) {
-        let mut dead: Vec<_> = self
-            .members
-            .iter()
-            .filter(|member| member.is_dead(now))
+        let dead = self.members.iter().filter(|member| member.is_dead(now));
+        let mut dead: BinaryHeap<_> = dead
+            .map(|dead| Reverse((dead.live_until, dead.claim.to_string(), dead.arrival)))
             .collect();
-        dead.sort_by_key(|member| (member.live_until, member.claim.to_string()));
-        dead.truncate(MOST_CLEARED);
-        let dead: Vec<_> = dead.into_iter().map(|member| member.arrival).collect();
+        let first = std::iter::from_fn(|| dead.pop()).take(MOST_CLEARED);
+        let dead: Vec<_> = first.map(|Reverse((_, _, arrival))| arrival).collect();
         self.members
             .retain(|member| !dead.contains(&member.arrival));
     }

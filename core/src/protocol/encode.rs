@@ -55,7 +55,8 @@ impl ScriptCall {
     fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &str> {
         (from..to).map(|index| {
             let begin = index.checked_sub(1).map_or(0, |last| self.ends[last]);
-            &self.text[begin..self.ends[index]]
+            let part = self.text.get(begin..self.ends[index]);
+            part.unwrap_or_default()
         })
     }
 

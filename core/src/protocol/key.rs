@@ -112,6 +112,20 @@ pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
     }
 }
 
+/// What [`escape`] made of a name, as it was.
+pub(super) fn unescape(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let brace = part.strip_prefix("7D").map(|rest| ('}', rest));
+        let percent = || ('%', part.strip_prefix("25").unwrap_or(part));
+        let (character, rest) = brace.unwrap_or_else(percent);
+        plain.push(character);
+        plain.push_str(rest);
+    }
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

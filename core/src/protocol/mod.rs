@@ -26,6 +26,7 @@ mod encode;
 mod key;
 mod pattern;
 mod push;
+mod script;
 mod server_error;
 
 pub use command::{
@@ -37,21 +38,7 @@ pub use encode::{ScriptCall, encode};
 pub use key::LockKey;
 pub use pattern::Pattern;
 pub use push::{channel, decode_push};
+pub use script::{SCRIPT, SCRIPT_SHA};
 #[cfg(feature = "native")]
 pub(crate) use server_error::printable;
 pub use server_error::{check_server, server_error};
-
-/// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer.
-pub const SCRIPT: &str = concat!(
-    include_str!("lua/prelude.lua"),
-    include_str!("lua/line.lua"),
-    include_str!("lua/acquire.lua"),
-    include_str!("lua/renew.lua"),
-    include_str!("lua/release.lua"),
-    "local function seldom()\n",
-    include_str!("lua/force_release.lua"),
-    include_str!("lua/inspect.lua"),
-    include_str!("lua/list.lua"),
-    "return force_release, inspect, list\nend\n",
-    include_str!("lua/batch.lua"),
-);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::key::{LockKey, escape, prefix};
+use super::key::{LockKey, escape, prefix, unescape};
 use crate::error::Error;
 use crate::name::Name;
 
@@ -52,31 +52,37 @@ impl Pattern {
     /// The name that a lock key is of, if it is one of those that are meant.
     pub fn name_of(&self, lock_key: &str) -> Option<Name> {
         let escaped = lock_key.strip_prefix(&*self.prefix)?.strip_suffix(SUFFIX)?;
-        if !self.matches(escaped) {
+        if !matches(self.names.as_bytes(), escaped.as_bytes()) {
             return None;
         }
-        let name = escaped.replace("%7D", "}").replace("%25", "%");
-        Name::new(name).ok()
+        Name::new(unescape(escaped)).ok()
     }
+}
 
-    fn matches(&self, name: &str) -> bool {
-        let Some((head, rest)) = self.names.split_once('*') else {
-            return *self.names == *name;
-        };
-        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let inner = name
-            .strip_prefix(head)
-            .and_then(|name| name.strip_suffix(tail));
-        let Some(mut inner) = inner else {
-            return false;
-        };
-        // Whatever stands between stars is best found as early as possible.
-        middle.split('*').all(|part| {
-            let found = inner.find(part).map(|at| &inner[at + part.len()..]);
-            inner = found.unwrap_or_default();
-            found.is_some()
-        })
+/// Whether a name is of that form. The last star takes as little as will do.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut place, mut at) = (0, 0);
+    // What follows the last star, and where what the star stands for ends.
+    let mut star = None;
+    while let Some(byte) = name.get(at) {
+        match (pattern.get(place), star) {
+            (Some(b'*'), _) => {
+                place += 1;
+                star = Some((place, at));
+            }
+            (Some(expected), _) if expected == byte => {
+                place += 1;
+                at += 1;
+            }
+            (_, Some((after, end))) => {
+                at = end + 1;
+                place = after;
+                star = Some((after, at));
+            }
+            (_, None) => return false,
+        }
     }
+    pattern.iter().skip(place).all(|byte| *byte == b'*')
 }
 
 fn quote(text: &str, is_wild: impl Fn(char) -> bool, into: &mut String) {

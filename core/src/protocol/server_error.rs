@@ -16,11 +16,11 @@ const OLDEST: u32 = 7;
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
     let text = printable(text);
-    let code = text.split([' ', '\r', '\n']).next().unwrap_or_default();
+    let code = text.split(' ').next().unwrap_or_default();
     let (kind, advice) = meaning(code, &text);
     let text = text.trim_end().trim_end_matches('.');
     let about = key
-        .map(|key| format!(" about the key {key:?}"))
+        .map(|key| format!(" about the key \"{}\"", printable(key)))
         .unwrap_or_default();
     Error::new(kind, format!("the server answered{about}: {text}{advice}"))
 }
@@ -46,8 +46,8 @@ pub fn check_server(info: &str) -> Result<(), Error> {
             .next()
             .and_then(|major| major.parse::<u32>().ok());
         if major.is_some_and(|major| major < OLDEST) {
-            let version: String = version.chars().take(40).collect();
-            let message = format!("the server is of version {version:?}; {OLDEST}.0 is needed");
+            let version = printable(version);
+            let message = format!("the server is of version {version}; {OLDEST}.0 is needed");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }
@@ -71,6 +71,11 @@ pub(crate) fn printable(said: &str) -> String {
 }
 
 fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
+    // The search of the standard library would be some kilobytes of what a browser loads.
+    let has = |part: &str| {
+        let mut windows = text.as_bytes().windows(part.len());
+        windows.any(|window| window == part.as_bytes())
+    };
     match code {
         "WRONGTYPE" => (
             ErrorKind::WrongType,
@@ -86,18 +91,16 @@ fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
         "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"
         | "MISCONF" => (ErrorKind::Unavailable, ""),
-        _ if text.contains("max number of clients") => (ErrorKind::Unavailable, ""),
-        _ if text.contains("DB index is out of range") => (
+        _ if has("max number of clients") => (ErrorKind::Unavailable, ""),
+        _ if has("DB index is out of range") => (
             ErrorKind::Config,
             "; the database in the URL does not exist on this server",
         ),
-        _ if text.contains("value is not an integer") => (
+        _ if has("value is not an integer") => (
             ErrorKind::WrongType,
             "; something other than leasehold wrote that key",
         ),
-        _ if text.contains("invalid password") || text.contains("AUTH <password>") => {
-            (ErrorKind::Auth, "")
-        }
+        _ if has("invalid password") || has("AUTH <password>") => (ErrorKind::Auth, ""),
         _ => (ErrorKind::Store, ""),
     }
 }

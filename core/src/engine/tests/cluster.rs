@@ -1,6 +1,7 @@
 //! A cluster: servers that each have some of the keys, and a clock of their own.
 
-use super::host::{Host, LOCK, ms};
+use super::host::{Host, LOCK, Net, ms};
+use crate::engine::link::MAX_ALONE_IN_FLIGHT;
 use crate::engine::{Input, LockId, Wait};
 
 const OTHER: LockId = LockId(2);
@@ -37,4 +38,21 @@ fn a_lock_that_was_handed_over_is_asked_for_again() {
         assert_eq!(host.count("acquire"), asked);
         assert!(host.is_held(LOCK));
     }
+}
+
+/// Catches a host with a thousand locks that sends a cluster a thousand calls at once.
+#[test]
+fn only_so_many_operations_are_under_way() {
+    let mut host = Host::new();
+    host.engine.settings.clustered = true;
+    host.net = Net::Hold;
+    for lock in 1..=MAX_ALONE_IN_FLIGHT + 5 {
+        host.acquire(LockId(lock as u64), Wait::Forever);
+    }
+    assert_eq!(host.pending.len(), MAX_ALONE_IN_FLIGHT);
+    for _ in 0..MAX_ALONE_IN_FLIGHT + 5 {
+        host.answer_next();
+    }
+    assert!(host.pending.is_empty());
+    assert!(host.is_held(LOCK) && host.is_held(LockId(MAX_ALONE_IN_FLIGHT as u64 + 5)));
 }

@@ -61,6 +61,19 @@ fn a_probe_that_failed_is_sent_again_with_pauses() {
     );
 }
 
+/// Catches a wrong password that is told as a time-out.
+#[test]
+fn a_probe_that_is_refused_tells_those_who_wait_for_it() {
+    let mut host = Host::unconnected();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.fail_next(ErrorKind::Auth);
+    assert_eq!(host.error(call), ErrorKind::Auth);
+    host.advance(ms(1_000));
+    assert_eq!(host.pending.len(), 1, "it is asked again all the same");
+}
+
 #[test]
 fn a_probe_without_an_answer_is_sent_again() {
     let mut host = Host::unconnected();

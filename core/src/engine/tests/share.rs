@@ -1,5 +1,7 @@
 //! Clones of one lock are one owner.
 
+use std::collections::BTreeMap;
+
 use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
 use crate::engine::{Done, Grant, LockId, Wait};
 use crate::error::ErrorKind;
@@ -164,7 +166,7 @@ fn too_many_callers_of_one_lock_are_refused_visibly() {
 fn what_is_held_is_listed_with_the_time_that_is_left() {
     let mut host = Host::new();
     host.fixed = true;
-    assert_eq!(host.engine.next_held(host.now, None), None);
+    assert_eq!(host.engine.all_held(host.now).count(), 0);
     for id in [3, 5, 9] {
         host.hold(LockId(id));
         host.sleep(ms(1_000));
@@ -172,14 +174,11 @@ fn what_is_held_is_listed_with_the_time_that_is_left() {
     let released = host.held_until(LockId(5));
     host.stranger_acquires(LockId(4), TTL);
     host.acquire(LockId(4), Wait::Forever);
-    let mut listed = Vec::new();
-    let mut after = None;
-    while let Some((id, event)) = host.engine.next_held(host.now, after) {
-        listed.push((id.0, event.name().map(|name| name.as_str().to_owned())));
-        after = Some(id);
-    }
-    let name = |id: u64| Some(format!("lock-{id}"));
-    assert_eq!(listed, [(3, name(3)), (5, name(5)), (9, name(9))]);
+    let held = host.engine.all_held(host.now);
+    let named = held.map(|(id, event)| (id.0, event.name().map(|name| name.as_str().to_owned())));
+    let name = |id: u64| (id, Some(format!("lock-{id}")));
+    let expected = [3, 5, 9].map(name);
+    assert_eq!(named.collect::<BTreeMap<_, _>>(), expected.into());
     assert!(!host.is_held(LockId(4)) && !host.is_held(LockId(6)) && !host.is_held(LockId(0)));
     assert!(
         host.engine.held(released, LockId(5)).is_none(),

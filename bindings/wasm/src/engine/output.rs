@@ -1,0 +1,242 @@
+//! What the engine wants of its host, one thing at a time.
+
+use leasehold::engine::{Done, Grant, LockId, Output, RequestId};
+use leasehold::protocol;
+use leasehold::time::Timestamp;
+use leasehold::{FencingToken, LeaseEvent};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use super::{Engine, Held};
+use crate::convert::{id, millis, number};
+use crate::{json, text};
+
+/// What to do.
+#[wasm_bindgen]
+impl Engine {
+    /// Takes the next thing to do:
+    ///
+    /// |  | what | fields |
+    /// |---|---|---|
+    /// | 0 | nothing more | |
+    /// | 1 | execute a batch until the deadline: keys and arguments are parts of the text | id, deadline, text, ends, keys |
+    /// | 2 | a call acquired the lock | id, token, deadline, began, waited |
+    /// | 3 | a call ended | id |
+    /// | 4 | an acquisition did not get the lock | id |
+    /// | 5 | a call is answered by JSON | id, text |
+    /// | 6 | a call failed with an error in JSON | id, text |
+    /// | 7 | a lock's lease was extended | id, token, deadline |
+    /// | 8 | a lock's lease was lost for a reason | id, token, text |
+    /// | 9 | a lock's lease was given up | id, token |
+    /// | 10 | subscribe to the channel | |
+    /// | 11 | there is something for a reader | id |
+    pub fn poll(&mut self) -> u32 {
+        if let Some(reader) = self.awake.pop() {
+            self.current.id = id(reader.0);
+            return task::WAKE;
+        }
+        while let Some(output) = self.inner.poll() {
+            let task = self.task(output);
+            if task != task::NOTHING {
+                return task;
+            }
+            if !self.awake.is_empty() {
+                return self.poll();
+            }
+        }
+        task::NOTHING
+    }
+
+    /// The call, lock, request or reader that it is about.
+    #[wasm_bindgen(getter)]
+    pub fn id(&self) -> f64 {
+        self.current.id
+    }
+
+    /// The tenure's token.
+    #[wasm_bindgen(getter)]
+    pub fn token(&self) -> f64 {
+        self.current.token
+    }
+
+    /// When the lease ends unless it is renewed, or when nobody waits for the answer any more.
+    #[wasm_bindgen(getter)]
+    pub fn deadline(&self) -> f64 {
+        self.current.deadline
+    }
+
+    /// When the tenure began.
+    #[wasm_bindgen(getter)]
+    pub fn began(&self) -> f64 {
+        self.current.began
+    }
+
+    /// How long the call waited.
+    #[wasm_bindgen(getter)]
+    pub fn waited(&self) -> f64 {
+        self.current.waited
+    }
+
+    /// A text; to be taken once.
+    #[wasm_bindgen(js_name = takeText)]
+    pub fn take_text(&mut self) -> String {
+        std::mem::take(&mut self.current.text)
+    }
+
+    /// Where in the text each key and argument ends, in UTF-16 units; to be taken once.
+    #[wasm_bindgen(js_name = takeEnds)]
+    pub fn take_ends(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.current.ends)
+    }
+
+    /// How many of the parts are keys.
+    #[wasm_bindgen(getter)]
+    pub fn keys(&self) -> u32 {
+        self.current.keys
+    }
+
+    /// Encodes the batch of the request that was polled last, for [`take_text`](Self::take_text).
+    pub fn encode(&mut self, request: f64) {
+        let request = RequestId(number(request));
+        let mut batches = self.batches.iter();
+        if let Some((_, batch)) = batches.find(|(sent, _)| *sent == request) {
+            let call = protocol::encode(batch);
+            self.current.keys = u32::try_from(call.keys().len()).unwrap_or(u32::MAX);
+            (self.current.text, self.current.ends) = text::join(&call);
+        }
+    }
+
+    /// When to come back, if nothing happens before; infinity for never.
+    #[wasm_bindgen(js_name = wakeAt)]
+    pub fn wake_at(&self) -> f64 {
+        self.inner.wake_at().map_or(f64::INFINITY, millis)
+    }
+
+    /// Whether nothing is held, under way or waiting for an answer.
+    #[wasm_bindgen(js_name = isIdle)]
+    pub fn is_idle(&self) -> bool {
+        self.inner.is_idle()
+    }
+}
+
+/// The fields of the output that was polled last.
+#[derive(Default)]
+pub(super) struct Current {
+    /// The tenure that a call acquired.
+    pub(super) acquired: Option<Held>,
+    id: f64,
+    token: f64,
+    deadline: f64,
+    began: f64,
+    waited: f64,
+    text: String,
+    ends: Vec<u32>,
+    keys: u32,
+}
+
+/// What there is to do; the numbers are an interface.
+mod task {
+    pub(super) const NOTHING: u32 = 0;
+    pub(super) const SEND: u32 = 1;
+    pub(super) const ACQUIRED: u32 = 2;
+    pub(super) const DONE: u32 = 3;
+    pub(super) const BUSY: u32 = 4;
+    pub(super) const ANSWER: u32 = 5;
+    pub(super) const FAILED: u32 = 6;
+    pub(super) const RENEWED: u32 = 7;
+    pub(super) const LOST: u32 = 8;
+    pub(super) const RELEASED: u32 = 9;
+    pub(super) const SUBSCRIBE: u32 = 10;
+    pub(super) const WAKE: u32 = 11;
+}
+
+impl Engine {
+    fn task(&mut self, output: Output) -> u32 {
+        match output {
+            Output::Send {
+                request,
+                batch,
+                give_up,
+            } => {
+                self.batches.push((request, batch));
+                self.current.id = id(request.0);
+                self.current.deadline = millis(give_up);
+                task::SEND
+            }
+            Output::Complete { call, result } => {
+                self.current.id = id(call.0);
+                match result {
+                    Ok(done) => self.done(done),
+                    Err(error) => {
+                        self.current.text = json(&error);
+                        task::FAILED
+                    }
+                }
+            }
+            Output::Event {
+                lock,
+                event,
+                deadline,
+            } => {
+                let woken = self.hub.publish(lock, &event);
+                self.awake.extend(woken);
+                self.changed(lock, &event, deadline)
+            }
+            Output::Subscribe => task::SUBSCRIBE,
+            Output::Closed { .. } => task::NOTHING,
+        }
+    }
+
+    fn done(&mut self, done: Done) -> u32 {
+        let answer = match done {
+            Done::Acquired(grant) => {
+                let Grant { token, lease, .. } = grant;
+                let current = &mut self.current;
+                current.acquired = Some(Held { token, lease });
+                current.token = id(token.get());
+                current.deadline = millis(grant.deadline);
+                current.began = millis(grant.began);
+                current.waited = grant.waited.as_secs_f64() * 1_000.0;
+                return task::ACQUIRED;
+            }
+            Done::Busy => return task::BUSY,
+            Done::Renewed | Done::Released | Done::ShutDown => return task::DONE,
+            Done::Inspected(inspection) => json(&inspection),
+            Done::ForceReleased(holder) => json(&holder),
+            Done::Listed { cursor, names } => {
+                json(&(cursor.map(|cursor| cursor.to_string()), names))
+            }
+        };
+        self.current.text = answer;
+        task::ANSWER
+    }
+
+    fn changed(&mut self, lock: LockId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {
+        let Some(token) = event.token() else {
+            return task::NOTHING;
+        };
+        self.current.id = id(lock.0);
+        self.current.token = id(token.get());
+        match event {
+            LeaseEvent::Renewed { .. } => {
+                self.current.deadline = deadline.map_or(0.0, millis);
+                task::RENEWED
+            }
+            LeaseEvent::Lost { reason, .. } => {
+                self.ended(lock, token);
+                reason.code().clone_into(&mut self.current.text);
+                task::LOST
+            }
+            LeaseEvent::Released { .. } => {
+                self.ended(lock, token);
+                task::RELEASED
+            }
+            _ => task::NOTHING,
+        }
+    }
+
+    fn ended(&mut self, lock: LockId, token: FencingToken) {
+        if let Some(lock) = self.locks.get_mut(&lock) {
+            lock.held.take_if(|held| held.token == token);
+        }
+    }
+}
