@@ -64,8 +64,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
 /// On the package as it is shipped, made anew.
 fn node(options: &[String]) -> Result<()> {
-    package::main()?;
-    npm::install(NODE)?;
+    if !options.iter().any(|option| option == "--help") {
+        package::main()?;
+        npm::install(NODE)?;
+    }
     let mut args = vec!["main.mjs"];
     args.extend(options.iter().map(String::as_str));
     Cmd::new("node", &args).at(NODE).run()

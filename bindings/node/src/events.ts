@@ -123,11 +123,12 @@ export class Reader {
   }
 
   #poll(): Result | undefined {
+    const json = this.#told.length > 0 || this.#ended ? "" : this.#host.nextEvent(this);
+    // An engine that fails as it is asked has something told here.
     const told = this.#told.shift();
     if (told !== undefined) {
       return { done: false, value: told };
     }
-    const json = this.#ended ? "" : this.#host.nextEvent(this);
     if (json === undefined) {
       return undefined;
     }

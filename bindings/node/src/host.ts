@@ -1,18 +1,14 @@
+import { Alarm } from "./alarm.js";
+import { Calls } from "./calls.js";
 import { LeaseholdError } from "./errors.js";
 import { Reader } from "./events.js";
-import { keepAlive, now, random, startPulse, startTimer, type Timer } from "./platform.js";
-import { parsed, type Store } from "./store.js";
+import { Locks } from "./locks.js";
+import { now, random, startPulse, startTimer } from "./platform.js";
+import type { Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
 import type { LossReason } from "./types.js";
-import type { Engine, Glue } from "./wasm.js";
-
-/** What a host is made with. */
-export interface Settings {
-  readonly namespace: string;
-  readonly commandTimeout: number;
-  readonly patience: number;
-  readonly tokenRetention: number;
-}
+import { Unanswered } from "./unanswered.js";
+import { newEngine, parsed, type Engine, type Settings } from "./wasm.js";
 
 /** What an acquisition got. */
 export interface Acquired {
@@ -21,16 +17,13 @@ export interface Acquired {
   readonly waited: number;
 }
 
-/** A call that waits for the engine's answer. */
-interface Call {
-  /** Of an acquisition. */
-  readonly lock: LockState | undefined;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: unknown) => void;
-}
+type Input = (engine: Engine, at: number) => void;
 
-/** How many locks the engine may know that nobody uses just now. */
-const MOST_UNUSED = 1_024;
+/** Milliseconds for which a process without leases and calls is kept alive in vain at the most. */
+const LINGER = 20;
+
+/** How often what the engine asks for is put off at the most, since more came to be fed. */
+const MOST_DELAYS = 16;
 
 /** After so many batches in a row without an answer the connection is looked at. */
 const TIMEOUTS_TO_SUSPECT = 2;
@@ -42,33 +35,35 @@ const TIMEOUTS_TO_SUSPECT = 2;
 export class Host {
   readonly #settings: Settings;
   readonly #store: Store;
-  readonly #calls = new Map<number, Call>();
+  readonly #calls = new Calls();
   readonly #readers = new Map<number, Reader>();
-  /** What the engine knows, the longest unused first. */
-  readonly #locks = new Map<number, LockState>();
-  /** When nobody waits for the answer to a batch any more. */
-  readonly #unanswered = new Map<number, number>();
-  #earliest = Infinity;
+  readonly #locks = new Locks();
+  readonly #unanswered = new Unanswered();
+  readonly #alarm = new Alarm(() => this.tick());
   #timeouts = 0;
   #held = 0;
   #engine: Engine;
   #lastId = 0;
-  #timer: Timer | undefined;
-  #armed = Infinity;
   #alive = false;
+  #lingers = false;
   #subscribed = false;
+  /** How many inputs were fed since the outputs were taken, and whether they are to be taken soon. */
+  #fed = 0;
+  #settling = false;
 
   constructor(store: Store, settings: Settings) {
     this.#store = store;
     this.#settings = settings;
-    this.#engine = this.#newEngine();
+    this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
     store.keepAlive(false);
     store.open(this);
   }
 
   /** What a lock is, checked. */
   newLock(options: Omit<LockState, "id" | "uses" | "tenure">): LockState {
-    const lock = { ...options, id: 0, uses: 0, tenure: undefined };
+    const { name, ttl, fixed, owner, reclaimable, dense } = options;
+    // Spelled out, since it is made for each acquisition.
+    const lock = { name, ttl, fixed, owner, reclaimable, dense, id: 0, uses: 0, tenure: undefined };
     this.#define(lock);
     return lock;
   }
@@ -91,23 +86,22 @@ export class Host {
       const id = (this.#lastId += 1);
       const abort = () => this.#cancel(id, lock, signal);
       const stopPulse = startPulse(() => this.tick());
-      const ended =
-        <Value>(then: (value: Value) => void) =>
-        (value: Value) => {
-          stopPulse();
-          signal?.removeEventListener("abort", abort);
-          then(value);
-        };
-      this.#calls.set(id, {
-        lock,
-        resolve: ended(resolve as (answer: unknown) => void),
-        reject: ended(reject),
-      });
+      const clean = () => {
+        stopPulse();
+        signal?.removeEventListener("abort", abort);
+        if (lock !== undefined) {
+          lock.uses -= 1;
+        }
+      };
+      if (lock !== undefined) {
+        lock.uses += 1;
+      }
+      this.#calls.add(id, { lock, resolve: resolve as (answer: unknown) => void, reject, clean });
       signal?.addEventListener("abort", abort, { once: true });
       try {
-        this.step((engine, at) => begin(engine, at, id));
+        this.#stepSoon((engine, at) => begin(engine, at, id));
       } catch (error) {
-        this.#take(id)?.reject(error);
+        this.#calls.take(id)?.reject(error);
       }
     });
   }
@@ -119,18 +113,13 @@ export class Host {
     signal?: AbortSignal,
   ): Promise<Acquired | undefined> {
     signal?.throwIfAborted();
-    lock.uses += 1;
-    try {
-      this.#define(lock);
-      const [r0 = 0, r1 = 0, r2 = 0, r3 = 0] = random(4);
-      const begin = (engine: Engine, at: number, id: number) =>
-        engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
-      const acquired = await this.call<Acquired | undefined>(begin, lock, signal);
-      acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
-      return acquired;
-    } finally {
-      lock.uses -= 1;
-    }
+    this.#define(lock);
+    const [r0, r1, r2, r3] = random();
+    const begin = (engine: Engine, at: number, id: number) =>
+      engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
+    const acquired = await this.call<Acquired | undefined>(begin, lock, signal);
+    acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
+    return acquired;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -138,10 +127,9 @@ export class Host {
     const reader = new Reader(this, (this.#lastId += 1), lock);
     if (lock !== undefined) {
       lock.uses += 1;
-      this.#define(lock);
     }
     this.#readers.set(reader.id, reader);
-    this.step((engine, at) => engine.addReader(at, reader.id, lock?.id));
+    this.#attach(reader);
     return reader;
   }
 
@@ -165,19 +153,24 @@ export class Host {
 
   /** Ends every tenure, and lets go of the store. */
   async shutdown(): Promise<void> {
-    await this.call((engine, at, id) => engine.shutdown(at, id));
+    // An engine that fails at this ends everything, too.
+    await this.call((engine, at, id) => engine.shutdown(at, id)).catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.#store.close(this);
   }
 
   connected(): void {
-    this.#unanswered.clear();
-    this.step((engine, at) => engine.connected(at));
+    this.step((engine, at) => {
+      this.#unanswered.clear();
+      engine.connected(at);
+    });
   }
 
   disconnected({ code, message }: LeaseholdError): void {
-    this.#unanswered.clear();
-    this.step((engine, at) => engine.disconnected(at, code, message));
+    this.step((engine, at) => {
+      this.#unanswered.clear();
+      engine.disconnected(at, code, message);
+    });
   }
 
   subscribed(): void {
@@ -197,11 +190,11 @@ export class Host {
     this.#timeouts = 0;
     if (engine === this.#engine && this.answered(request)) {
       let demoted = false;
-      this.step((_, at) => {
+      this.#stepSoon((_, at) => {
         demoted = engine.reply(at, request, fields);
       });
       if (demoted) {
-        this.#store.suspect();
+        this.#store.suspect(true);
       }
     }
   }
@@ -214,17 +207,67 @@ export class Host {
 
   /** Whether somebody still waits for the answer; nobody does from now on. */
   answered(request: number): boolean {
-    return this.#unanswered.delete(request);
+    return this.#unanswered.take(request);
   }
 
-  /** Feeds the engine, and does what it asks for. */
-  step(input: (engine: Engine, at: number) => void): void {
-    const engine = this.#engine;
+  /** Feeds the engine, and does what it asks for. What was fed before comes before. */
+  step(input: Input): void {
+    if (this.#fed > 0) {
+      this.#settle();
+    }
+    this.#feed(input);
+    this.#settle();
+  }
+
+  /**
+   * Feeds the engine, and does what it asks for once all is fed that happens just now: operations
+   * that are asked for together leave together, which is what makes them cheap.
+   */
+  #stepSoon(input: Input): void {
+    this.#feed(input);
+    if (!this.#settling) {
+      this.#settling = true;
+      this.#settleSoon(MOST_DELAYS);
+    }
+  }
+
+  #settleSoon(delays: number): void {
+    const fed = this.#fed;
+    queueMicrotask(() => {
+      if (this.#fed > fed && delays > 0) {
+        this.#settleSoon(delays - 1);
+        return;
+      }
+      this.#settling = false;
+      if (this.#fed > 0) {
+        this.#settle();
+      }
+    });
+  }
+
+  #feed(input: Input): void {
+    this.#fed += 1;
+    this.#use((engine) => input(engine, now()));
+  }
+
+  #settle(): void {
     const effects: Effects = { sends: [], losses: [], wakes: [], subscribes: false };
+    this.#fed = 0;
+    const engine = this.#use((used) => {
+      this.#drain(used, effects);
+      this.#alarm.set(used.wakeAt());
+    });
+    if (engine !== undefined) {
+      this.#do(engine, effects);
+    }
+  }
+
+  /** The engine, after it was used; nothing if it failed and was replaced. */
+  #use(use: (engine: Engine) => void): Engine | undefined {
+    const engine = this.#engine;
     try {
-      input(engine, now());
-      this.#drain(engine, effects);
-      this.#arm(engine.wakeAt());
+      use(engine);
+      return engine;
     } catch (error) {
       if (typeof error === "string") {
         throw parsed(error);
@@ -233,59 +276,47 @@ export class Host {
         throw error;
       }
       this.#store.abandon(this, error);
-      return;
+      return undefined;
     }
-    this.#do(engine, effects);
   }
 
   /** The engine failed: everything that it kept is lost, and a new one takes its place. */
   restart(cause: unknown): void {
-    const failed = () =>
-      new LeaseholdError("internal", "the lock engine failed and was replaced", { cause });
-    const tenures = [...this.#locks.values()].flatMap(({ tenure }) => tenure ?? []);
-    const calls = [...this.#calls.values()];
-    this.#calls.clear();
-    this.#unanswered.clear();
-    this.#store.unsubscribe(this);
-    this.#subscribed = false;
-    for (const lock of this.#locks.values()) {
-      lock.id = 0;
-      lock.tenure = undefined;
-    }
-    this.#locks.clear();
-    this.#held = 0;
-    this.#engine = this.#newEngine();
+    const tenures = this.#locks.all().flatMap(({ tenure }) => tenure ?? []);
+    const calls = this.#calls.takeAll();
+    this.#forgetAll();
     for (const reader of this.#readers.values()) {
       reader.crashed(tenures);
-      if (reader.lock !== undefined) {
-        this.#define(reader.lock);
-      }
-      this.#engine.addReader(now(), reader.id, reader.lock?.id);
     }
-    this.#store.open(this);
+    try {
+      this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
+      this.#readers.forEach((reader) => this.#attach(reader));
+      this.#store.open(this);
+    } catch {
+      // There is no memory for another one, say: the old one fails again, and this is tried again.
+    }
     tenures.forEach((tenure) => tenure.lose("crashed"));
-    calls.forEach((call) => call.reject(failed()));
+    for (const { reject } of calls) {
+      reject(new LeaseholdError("internal", "the lock engine failed and was replaced", { cause }));
+    }
     this.#readers.forEach((reader) => reader.wake());
-    this.#arm(this.#engine.wakeAt());
+    this.#stayAlive();
   }
 
-  #newEngine(): Engine {
-    const glue: Glue = this.#store.instance();
-    const { namespace, commandTimeout, patience, tokenRetention } = this.#settings;
-    const [high = 0, low = 0] = random(2);
-    try {
-      return new glue.Engine(
-        high,
-        low,
-        namespace,
-        commandTimeout,
-        patience,
-        tokenRetention,
-        this.#store.clustered,
-      );
-    } catch (error) {
-      throw typeof error === "string" ? parsed(error) : error;
+  #forgetAll(): void {
+    this.#store.unsubscribe(this);
+    this.#locks.clear();
+    this.#unanswered.clear();
+    this.#fed = 0;
+    this.#held = 0;
+    this.#subscribed = false;
+  }
+
+  #attach({ id, lock }: Reader): void {
+    if (lock !== undefined) {
+      this.#define(lock);
     }
+    this.step((engine, at) => engine.addReader(at, id, lock?.id));
   }
 
   /** Tells the engine what a lock is, if it does not know it. */
@@ -295,26 +326,10 @@ export class Host {
     }
     const id = (this.#lastId += 1);
     const { name, ttl, fixed, owner, reclaimable, dense } = lock;
-    this.step((engine) => engine.define(id, name, ttl, fixed, owner, reclaimable, dense));
-    lock.id = id;
-    this.#locks.set(id, lock);
-    this.#forgetUnused();
-  }
-
-  #forgetUnused(): void {
-    let looks = this.#locks.size > MOST_UNUSED ? 4 : 0;
-    for (const [id, lock] of this.#locks) {
-      if (looks === 0) {
-        break;
-      }
-      looks -= 1;
-      this.#locks.delete(id);
-      if (lock.uses > 0 || lock.tenure !== undefined) {
-        this.#locks.set(id, lock);
-      } else {
-        lock.id = 0;
-        this.step((engine) => engine.forget(id));
-      }
+    this.#use((engine) => engine.define(id, name, ttl, fixed, owner, reclaimable, dense));
+    this.#locks.add(id, lock);
+    for (const unused of this.#locks.takeUnused()) {
+      this.#use((engine) => engine.forget(unused));
     }
   }
 
@@ -330,10 +345,10 @@ export class Host {
           break;
         case 3:
         case 4:
-          this.#take(id)?.resolve(undefined);
+          this.#calls.take(id)?.resolve(undefined);
           break;
         case 5:
-          this.#take(id)?.resolve(JSON.parse(engine.takeText()));
+          this.#calls.take(id)?.resolve(JSON.parse(engine.takeText()));
           break;
         case 6:
           this.#failed(id, engine.takeText());
@@ -360,10 +375,9 @@ export class Host {
   /** What the outputs ask for, with the engine at rest: it may be fed again by all of it. */
   #do(engine: Engine, effects: Effects): void {
     for (const [request, deadline] of effects.sends) {
-      this.#unanswered.set(request, deadline);
-      this.#earliest = Math.min(this.#earliest, deadline);
+      this.#unanswered.add(request, deadline);
     }
-    this.#arm(this.#earliest);
+    this.#alarm.set(this.#unanswered.earliest);
     for (const [request, deadline] of effects.sends) {
       if (engine === this.#engine) {
         this.#store.execute(this, engine, request, deadline);
@@ -383,12 +397,13 @@ export class Host {
   }
 
   #acquired(engine: Engine, id: number): void {
-    const call = this.#take(id);
+    const call = this.#calls.take(id);
     const lock = call?.lock;
     if (call === undefined || lock === undefined) {
       return;
     }
     const { token } = engine;
+    engine.hold(lock.id);
     let { tenure } = lock;
     if (tenure?.token !== token) {
       this.#held += tenure === undefined ? 1 : 0;
@@ -401,7 +416,7 @@ export class Host {
   }
 
   #failed(id: number, json: string): void {
-    const call = this.#take(id);
+    const call = this.#calls.take(id);
     if (call !== undefined) {
       const error = parsed(json);
       const about = call.lock === undefined ? "" : `lock ${JSON.stringify(call.lock.name)}: `;
@@ -428,66 +443,56 @@ export class Host {
     }
   }
 
-  #take(id: number): Call | undefined {
-    const call = this.#calls.get(id);
-    this.#calls.delete(id);
-    return call;
-  }
-
   #cancel(id: number, lock: LockState | undefined, signal: AbortSignal | undefined): void {
-    const call = this.#take(id);
+    const call = this.#calls.take(id);
     if (call !== undefined) {
       this.step((engine, at) => engine.cancel(at, id, lock?.id));
       call.reject(signal?.reason);
     }
   }
 
-  #arm(at: number): void {
-    if (at < this.#armed) {
-      clearTimeout(this.#timer);
-      this.#armed = at;
-      this.#timer = startTimer(() => this.tick(), at - now());
-      keepAlive(this.#timer, this.#alive);
-    }
-  }
-
   /** Time passed. */
   tick(): void {
-    clearTimeout(this.#timer);
-    this.#armed = Infinity;
-    this.#timer = undefined;
+    this.#alarm.clear();
     this.#giveUp(now());
     this.step((engine, at) => engine.tick(at));
-    this.#arm(this.#earliest);
+    this.#alarm.set(this.#unanswered.earliest);
   }
 
   /** Nobody waits any longer for what should have been answered by now. */
   #giveUp(at: number): void {
-    if (this.#earliest > at) {
-      return;
-    }
-    this.#earliest = Infinity;
-    for (const [request, deadline] of this.#unanswered) {
-      if (deadline > at) {
-        this.#earliest = Math.min(this.#earliest, deadline);
-        continue;
-      }
-      this.#unanswered.delete(request);
+    for (const request of this.#unanswered.takeLate(at)) {
       this.step((engine, time) => engine.replyTimedOut(time, request));
       this.#timeouts += 1;
       if (this.#timeouts >= TIMEOUTS_TO_SUSPECT) {
-        this.#store.suspect();
+        this.#store.suspect(false);
       }
     }
   }
 
   #stayAlive(): void {
-    const alive = this.#calls.size > 0 || this.#held > 0;
-    if (alive !== this.#alive) {
-      this.#alive = alive;
-      keepAlive(this.#timer, alive);
-      this.#store.keepAlive(alive);
+    if (this.#busy && !this.#alive) {
+      this.#keepAlive(true);
+    } else if (!this.#busy && this.#alive && !this.#lingers) {
+      // Often the next call comes at once, and switching costs more than the call.
+      this.#lingers = true;
+      startTimer(() => {
+        this.#lingers = false;
+        if (!this.#busy) {
+          this.#keepAlive(false);
+        }
+      }, LINGER);
     }
+  }
+
+  get #busy(): boolean {
+    return this.#calls.size > 0 || this.#held > 0;
+  }
+
+  #keepAlive(alive: boolean): void {
+    this.#alive = alive;
+    this.#alarm.keepAlive(alive);
+    this.#store.keepAlive(alive);
   }
 }
 

@@ -1,12 +1,13 @@
 import { adapt, type RedisClient } from "./adapters/index.js";
 import { openClient } from "./connect.js";
 import { LeaseEvents } from "./events.js";
-import { Host, type Settings } from "./host.js";
+import { Host } from "./host.js";
 import { Lock } from "./lock.js";
 import { MemoryStore } from "./memory.js";
 import {
   checkOptions,
   checkText,
+  config,
   DEFAULT_TTL,
   LOCK_OPTIONS,
   LOCKER_DEFAULTS,
@@ -17,6 +18,7 @@ import {
 import { defaultLabel } from "./platform.js";
 import { RedisStore } from "./store.js";
 import type { HolderInfo, Inspection } from "./types.js";
+import type { Settings } from "./wasm.js";
 
 /**
  * A client of the lock service: its identity, its connection, and the background work that renews
@@ -36,14 +38,17 @@ export class Locker {
   readonly #owner: string | undefined;
 
   private constructor(host: Host, owner: string | undefined) {
+    if (!(host instanceof Host)) {
+      throw config("a Locker is made by Locker.connect, Locker.from or Locker.inMemory");
+    }
     this.#host = host;
     this.#owner = owner;
   }
 
   /**
-   * Connects to the store that a URL names: `redis://`, `rediss://`, `unix://`, through `ioredis` or
-   * `redis`, whichever is installed; or `memory://name` for a store in this process that all lockers
-   * share that name it.
+   * Connects to the store that a URL names: `redis://`, `rediss://` or `unix://` through `ioredis` or
+   * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
+   * `memory://name` for a store in this process that all lockers share that name it.
    *
    * @throws LeaseholdError `config` for a bad setting or URL, or if neither package is installed;
    * `unavailable`, `timeout`, `auth`, `unsupported` for a server older than 7.0, `readOnly` for a
@@ -70,7 +75,8 @@ export class Locker {
    * Uses a client that the program has: of `ioredis`, `redis` or `@upstash/redis`, or any object with
    * `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. It stays the program's:
    * a shutdown does not close it. Without subscriptions, as with Upstash, waiters ask every second,
-   * and a holder hears of a forced release at its next renewal.
+   * and a holder hears of a forced release at its next renewal. A client that is not connected yet is
+   * connected, unless the program does so in the same turn of the event loop.
    *
    * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
    */
@@ -84,7 +90,15 @@ export class Locker {
   }
 
   static #on(store: RedisStore | MemoryStore, settings: Settings, options?: LockerOptions): Locker {
-    return new Locker(new Host(store, settings), options?.owner);
+    const locker = new Locker(new Host(store, settings), options?.owner);
+    try {
+      // Any name will do: this is for the owner.
+      locker.lock("n");
+    } catch (error) {
+      void locker.shutdown();
+      throw error;
+    }
+    return locker;
   }
 
   /**

@@ -3,10 +3,19 @@
 /** Milliseconds of a clock that never goes back. */
 export const now: () => number = () => performance.now();
 
-/** So many random 32-bit numbers, which stay as they are until the next call. */
-export function random(count: number): Uint32Array {
-  return crypto.getRandomValues(new Uint32Array(count));
+/** Four random 32-bit numbers. Many are drawn at once, since each draw is a system call. */
+export function random(): readonly [number, number, number, number] {
+  if (drawn === pool.length) {
+    pool = crypto.getRandomValues(new Uint32Array(1_024));
+    drawn = 0;
+  }
+  const { [drawn]: r0 = 0, [drawn + 1]: r1 = 0, [drawn + 2]: r2 = 0, [drawn + 3]: r3 = 0 } = pool;
+  drawn += 4;
+  return [r0, r1, r2, r3];
 }
+
+let pool = new Uint32Array(0);
+let drawn = 0;
 
 /** A timer that can be told whether it keeps the process alive, where the runtime has such a thing. */
 export type Timer = ReturnType<typeof setTimeout>;
@@ -49,6 +58,12 @@ const NOTHING = () => {};
 
 /** `machine/process`, for people who look who holds a lock. */
 export function defaultLabel(): string {
+  return (label ??= machineAndProcess());
+}
+
+let label: string | undefined;
+
+function machineAndProcess(): string {
   const process = (globalThis as { process?: NodeProcess }).process;
   if (process?.pid === undefined) {
     return "javascript";

@@ -1,7 +1,7 @@
 import { failure, type Adapter } from "./adapters/index.js";
 import { LeaseholdError, type ErrorCode } from "./errors.js";
 import type { Host } from "./host.js";
-import { newInstance, type Engine, type Glue } from "./wasm.js";
+import { newInstance, parsed, type Engine, type Glue } from "./wasm.js";
 
 /** Where a host's batches go. */
 export interface Store {
@@ -16,8 +16,8 @@ export interface Store {
   subscribe(host: Host, channel: string): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
-  /** Several batches in a row had no answer. */
-  suspect(): void;
+  /** Several batches in a row had no answer; or the server said that it takes no writes any more. */
+  suspect(demoted: boolean): void;
   /** The host's engine is gone, and so is its channel; `open` may follow. */
   unsubscribe(host: Host): void;
   /** A host's engine failed: whoever shares its instance is to start anew. */
@@ -56,6 +56,8 @@ export class RedisStore implements Store {
 
   /** Whether the server can keep locks, and this user may run the script. */
   async check(): Promise<void> {
+    // Until a host says otherwise: somebody waits for this.
+    this.keepAlive(true);
     const glue = (this.#glue ??= newInstance());
     this.#script ??= { text: glue.script(), sha: glue.scriptSha() };
     try {
@@ -71,14 +73,13 @@ export class RedisStore implements Store {
 
   execute(host: Host, engine: Engine, request: number, _deadline: number): void {
     engine.encode(request);
+    const count = engine.keys;
     const text = engine.takeText();
-    const ends = engine.takeEnds();
     const keys: string[] = [];
     const args: string[] = [];
     let begin = 0;
-    for (let index = 0; index < ends.length; index += 1) {
-      const end = ends[index] ?? begin;
-      (index < engine.keys ? keys : args).push(text.slice(begin, end));
+    for (const end of engine.takeEnds()) {
+      (keys.length < count ? keys : args).push(text.slice(begin, end));
       begin = end;
     }
     this.#run(keys, args).then(
@@ -104,8 +105,8 @@ export class RedisStore implements Store {
     this.#adapter.keepAlive?.(alive);
   }
 
-  suspect(): void {
-    this.#adapter.suspect?.();
+  suspect(demoted: boolean): void {
+    this.#adapter.suspect?.(demoted);
   }
 
   abandon(host: Host, cause: unknown): void {
@@ -164,12 +165,6 @@ export class RedisStore implements Store {
     const shows = this.#adapter.secrets.some((secret) => secret !== "" && message.includes(secret));
     return shows ? "the server refused (its message has the password in it and is not shown)" : message;
   }
-}
-
-/** The error that the engine threw as JSON. */
-export function parsed(json: string): LeaseholdError {
-  const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
-  return new LeaseholdError(code, message);
 }
 
 /** A script's answer as the engine takes it: each string's length, a colon, the string. */

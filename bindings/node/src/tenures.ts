@@ -74,7 +74,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
         if (this.#ended || (error instanceof LeaseholdError && error.code === "shutdown")) {
           break;
         }
-        if (!(error instanceof LeaseholdError) || !error.transient) {
+        if (!(error instanceof LeaseholdError) || !(error.transient || error.code === "internal")) {
           throw error;
         }
         await this.#pause();

@@ -1,4 +1,6 @@
+import { LeaseholdError, type ErrorCode } from "./errors.js";
 import { config } from "./options.js";
+import { random } from "./platform.js";
 import { instantiate, type Glue } from "./generated/glue.js";
 import { supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
 
@@ -33,4 +35,28 @@ export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView):
 /** A new instance of the engine's module: nothing is shared with another one. */
 export function newInstance(): Glue {
   return instantiate(wasmModule());
+}
+
+/** What an engine is made with; the times are milliseconds. */
+export interface Settings {
+  readonly namespace: string;
+  readonly commandTimeout: number;
+  readonly patience: number;
+  readonly tokenRetention: number;
+}
+
+export function newEngine(glue: Glue, settings: Settings, clustered: boolean): Engine {
+  const { namespace, commandTimeout, patience, tokenRetention } = settings;
+  const [high, low] = random();
+  try {
+    return new glue.Engine(high, low, namespace, commandTimeout, patience, tokenRetention, clustered);
+  } catch (error) {
+    throw typeof error === "string" ? parsed(error) : error;
+  }
+}
+
+/** The error that an engine threw, or told, as JSON. */
+export function parsed(json: string): LeaseholdError {
+  const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
+  return new LeaseholdError(code, message);
 }

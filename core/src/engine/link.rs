@@ -41,7 +41,8 @@ pub(super) struct Link {
 #[derive(Debug)]
 enum State {
     Down(Error),
-    /// Connected; the server's clock is not known yet, and so no `not_after` either.
+    /// Connected, or about to be for the first time; the server's clock is not known yet, and so no
+    /// `not_after` either. What is to be sent waits.
     Unanchored,
     Up(Anchor),
 }
@@ -67,7 +68,7 @@ pub(super) type Answer = Result<(Reply, ServerTime), Error>;
 impl Link {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Down(Error::new(ErrorKind::Unavailable, "not connected yet")),
+            state: State::Unanchored,
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: Timestamp::NEVER,
             outbox: VecDeque::new(),

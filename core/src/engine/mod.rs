@@ -263,11 +263,14 @@ impl Engine {
             } => self.query(call, Command::List { pattern, cursor }),
         }
         self.settle_shutdown();
-        self.flush();
     }
 
-    /// The next thing for the host to do.
+    /// The next thing for the host to do. What is to be sent comes last: a host that takes in
+    /// several inputs before it polls sends their operations together.
     pub fn poll(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.flush();
+        }
         self.outputs.pop_front()
     }
 

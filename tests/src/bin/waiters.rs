@@ -3,7 +3,8 @@
 //! `waiters URL LOCKERS` connects so many lockers, prints `ready`, and reads lines
 //! `ask LABEL NAME TTL_MS pass|hold`: each waits for a lock, as an owner of that label, by the
 //! lockers in turn. On the grant it prints `granted LABEL TOKEN MICROSECONDS` (since 1970), and
-//! releases the lock at once, or never.
+//! releases the lock at once, or never. A line `free NAME` frees a lock whoever has it, and prints
+//! `freed TOKEN`.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};
@@ -25,13 +26,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (mut next, mut lines) = (lockers.iter().cycle(), lines());
     while let Some(line) = lines.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
-        let ["ask", label, name, ttl, then] = words[..] else {
-            return Err(line.into());
-        };
         let locker = next.next().ok_or("there is no locker")?;
-        let ttl = Duration::from_millis(ttl.parse()?);
-        let lock = locker.lock(name)?.owner(label).ttl(ttl);
-        tokio::spawn(wait(lock, label.to_owned(), then == "hold"));
+        match words[..] {
+            ["ask", label, name, ttl, then] => {
+                let ttl = Duration::from_millis(ttl.parse()?);
+                let lock = locker.lock(name)?.owner(label).ttl(ttl);
+                tokio::spawn(wait(lock, label.to_owned(), then == "hold"));
+            }
+            ["free", name] => {
+                let holder = locker.force_release(name).await?;
+                println!("freed {}", holder.map_or(0, |holder| holder.token.get()));
+            }
+            _ => return Err(line.into()),
+        }
     }
     Ok(())
 }

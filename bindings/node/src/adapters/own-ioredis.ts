@@ -1,6 +1,6 @@
 import type { Adapter } from "./adapter.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { grown, keepTimer, type Timer, within } from "./shared.js";
+import { grown, keepTimer, later, type Timer, within } from "./shared.js";
 import type { Target } from "./url.js";
 
 export const OPEN_LIMIT = 6_000;
@@ -55,6 +55,8 @@ function make({ Redis, Cluster }: Module, target: Target): Own {
     ...(target.tls && { tls: {} }),
     connectTimeout: CONNECT_LIMIT,
     disconnectTimeout: 0,
+    // If the connection ends before that is answered, it would say that it is ready, and be so for ever.
+    disableClientInfo: true,
     // What is sent twice, and when, is decided by the engine.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
@@ -96,6 +98,11 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
   for (const event of ["connect", "ready", "reconnecting", "close"]) {
     client.on(event, keep);
   }
+  // A connection that is half-open from its first moment has no limit of its own.
+  client.on("connect", () => {
+    const { stream } = client;
+    later(OPEN_LIMIT, () => stream === client.stream && client.status !== "ready" && breakConnection(client));
+  });
   client.on("+node", (node: IoredisConnection) => {
     for (const event of ["connect", "ready"]) {
       node.on(event, keep);

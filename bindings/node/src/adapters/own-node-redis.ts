@@ -50,7 +50,9 @@ function owned(
   const connect = () => {
     timer = undefined;
     if (!client.isOpen && !shut) {
-      connecting = client.connect().catch(nothing).finally(reconnect);
+      // A connection that is half-open from its first moment has no limit of its own.
+      const open = within(OPEN_LIMIT, client.connect(), "the server did not answer");
+      connecting = open.catch(() => closeConnection(client)).finally(reconnect);
     }
   };
   const reconnect = () => {

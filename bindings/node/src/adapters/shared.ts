@@ -1,3 +1,4 @@
+import { keepAlive, startTimer, type Timer } from "../platform.js";
 import type { Link } from "./adapter.js";
 
 // What events carry differs from event to event.
@@ -33,22 +34,12 @@ export function hearEvents(emitter: Emitter, listeners: Record<string, Told>): (
   };
 }
 
-/** A timer that can be told whether to keep the process alive; runtimes differ in what they return. */
-export type Timer = ReturnType<typeof setTimeout>;
+export { keepAlive as keepTimer, type Timer } from "../platform.js";
 
 export function later(milliseconds: number, act: () => void, alive = false): Timer {
-  const timer = setTimeout(act, milliseconds);
-  keepTimer(timer, alive);
+  const timer = startTimer(act, milliseconds);
+  keepAlive(timer, alive);
   return timer;
-}
-
-export function keepTimer(timer: Timer | undefined, alive: boolean): void {
-  const handle = timer as { ref?(): void; unref?(): void } | undefined;
-  if (alive) {
-    handle?.ref?.();
-  } else {
-    handle?.unref?.();
-  }
 }
 
 /** Rejects if the answer takes longer. The timer keeps nothing alive unless it is said to. */

@@ -10,7 +10,7 @@ fn nothing_is_sent_before_the_store_can_be_reached() {
     let never = host.acquire(LOCK, Wait::Never);
     let forever = host.acquire(LockId(2), Wait::Forever);
     host.advance(ms(5_000));
-    assert_eq!(host.error(never), ErrorKind::Unavailable);
+    assert_eq!(host.error(never), ErrorKind::Timeout);
     assert!(host.is_open(forever));
     assert!(host.log.is_empty());
     host.input(Input::Connected);

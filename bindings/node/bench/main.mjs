@@ -1,0 +1,75 @@
+/** What the npm package costs, beside others: `cargo xtask bench node -- --help`. */
+import { parseArgs } from "node:util";
+import { startRedis } from "../test/support/redis.mjs";
+
+const USAGE = `What the npm package costs, on a redis-server of its own. Figures are medians over rounds in which all
+sides take turns; ratios are of one round each, so that what else the machine does cancels out.
+
+usage: cargo xtask bench node [-- [pairs] [handoff] [cpu] [sizes] [options]]       all by default
+
+  pairs    acquire and release of distinct names, 1, 16, 64 and 256 in flight, beside redlock 5 beta,
+           redis-semaphore, and SET NX PX with a compare-and-delete, all on ioredis
+  handoff  one name, 2 and 16 contenders in one process and in several, beside the first two and PING
+  cpu      processor time of a pair on a client that answers from memory
+  sizes    of what is shipped
+
+options:
+  --rounds N   rounds of pairs and cpu after one that warms up; 7
+  --turns N    rounds of handoff; 3
+  --turn MS    how long a side contends in a round of handoff; 1500
+  --help
+`;
+
+const BENCHMARKS = ["pairs", "handoff", "cpu", "sizes"];
+
+let parsed;
+try {
+  parsed = options();
+} catch (error) {
+  console.error(`error: ${error.message}\n\n${USAGE}`);
+  process.exit(2);
+}
+if (parsed === undefined) {
+  console.log(USAGE);
+} else {
+  await main(parsed);
+}
+
+function options() {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      rounds: { type: "string", default: "7" },
+      turns: { type: "string", default: "3" },
+      turn: { type: "string", default: "1500" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  const unknown = positionals.find((name) => !BENCHMARKS.includes(name));
+  if (unknown !== undefined) {
+    throw new Error(`there is no benchmark ${JSON.stringify(unknown)}`);
+  }
+  const number = (option) => {
+    const value = Number(values[option]);
+    if (!Number.isSafeInteger(value) || value < 1) {
+      throw new Error(`--${option}: ${JSON.stringify(values[option])} is not a whole number from 1 up`);
+    }
+    return value;
+  };
+  const numbers = { rounds: number("rounds"), turns: number("turns"), turn: number("turn") };
+  const names = positionals.length === 0 ? BENCHMARKS : positionals;
+  return values.help ? undefined : { names, ...numbers };
+}
+
+async function main({ names, ...options }) {
+  const server = await startRedis();
+  try {
+    for (const name of names) {
+      // Only now, so that the help needs nothing that has to be built or installed.
+      const { run } = await import(`./${name}.mjs`);
+      await run(server, options);
+    }
+  } finally {
+    await server.stop();
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * The sides that are compared: each makes `pair`s of an acquisition and a release, and contends for
+ * one name by `acquire`, which resolves to the release.
+ */
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Mutex } from "redis-semaphore";
+import redlock from "redlock";
+import { Locker } from "../dist/index.js";
+
+/** Milliseconds; the same for all. */
+const TTL = 30_000;
+const COMPARE_AND_DELETE =
+  'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0';
+
+// A module of CommonJS in some of its builds.
+const Redlock = redlock.default ?? redlock;
+
+/** The sides by name, each to be made with the server's port. */
+export const SIDES = {
+  leasehold: (port) => leasehold(new Redis(port)),
+  "leasehold, node-redis": async (port) => {
+    const client = createClient({ socket: { port } });
+    await client.connect();
+    return leasehold(client);
+  },
+  "redlock 5 beta": async (port) => {
+    const client = new Redis(port);
+    // It gives up after ten tries by default, which is not what is compared.
+    const settings = new Redlock([client], { retryCount: -1 });
+    return side(client, async (name) => {
+      const lock = await settings.acquire([name], TTL);
+      return () => lock.release();
+    });
+  },
+  "redis-semaphore": async (port) => {
+    const client = new Redis(port);
+    return side(client, async (name) => {
+      const mutex = new Mutex(client, name, { lockTimeout: TTL, acquireTimeout: 60_000 });
+      await mutex.acquire();
+      return () => mutex.release();
+    });
+  },
+  /** What people write themselves. It cannot wait. */
+  "bare SET NX": async (port) => {
+    const client = new Redis(port);
+    const sha = await client.script("LOAD", COMPARE_AND_DELETE);
+    let last = 0;
+    return side(client, async (name) => {
+      const value = `${process.pid}/${(last += 1)}`;
+      if ((await client.set(name, value, "PX", TTL, "NX")) !== "OK") {
+        throw new Error(`${name} is taken`);
+      }
+      return () => client.evalsha(sha, 1, name, value);
+    });
+  },
+};
+
+async function leasehold(client) {
+  const locker = Locker.from(client);
+  return side(
+    client,
+    async (name) => {
+      const lease = await locker.lock(name, { ttl: TTL }).acquire();
+      return () => lease.release();
+    },
+    () => locker.shutdown(),
+  );
+}
+
+function side(client, acquire, shutdown = async () => {}) {
+  return {
+    acquire,
+    ping: () => client.ping(),
+    async pair(name) {
+      const release = await acquire(name);
+      await release();
+    },
+    async end() {
+      await shutdown();
+      await (client.destroy ?? client.disconnect).call(client);
+    },
+  };
+}

@@ -1,0 +1,34 @@
+import { keepAlive, now, startTimer, type Timer } from "./platform.js";
+
+/** One timer, for the earliest moment that it was set to. */
+export class Alarm {
+  readonly #ring: () => void;
+  #timer: Timer | undefined;
+  #at = Infinity;
+  #alive = false;
+
+  constructor(ring: () => void) {
+    this.#ring = ring;
+  }
+
+  set(at: number): void {
+    if (at < this.#at) {
+      clearTimeout(this.#timer);
+      this.#at = at;
+      this.#timer = startTimer(this.#ring, at - now());
+      keepAlive(this.#timer, this.#alive);
+    }
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#at = Infinity;
+  }
+
+  /** Whether the process is to stay alive for it. */
+  keepAlive(alive: boolean): void {
+    this.#alive = alive;
+    keepAlive(this.#timer, alive);
+  }
+}

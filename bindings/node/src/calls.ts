@@ -1,0 +1,39 @@
+import type { LockState } from "./tenure.js";
+
+/** A call that waits for the engine's answer. */
+export interface Call {
+  /** Which it is about, if it is about one. */
+  readonly lock: LockState | undefined;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** Undoes what the call set up. */
+  readonly clean: () => void;
+}
+
+/** The calls that wait, by the numbers that the engine answers to. */
+export class Calls {
+  readonly #waiting = new Map<number, Call>();
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  add(id: number, call: Call): void {
+    this.#waiting.set(id, call);
+  }
+
+  /** Takes a call that is to be answered. */
+  take(id: number): Call | undefined {
+    const call = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    call?.clean();
+    return call;
+  }
+
+  takeAll(): Call[] {
+    const calls = [...this.#waiting.values()];
+    this.#waiting.clear();
+    calls.forEach((call) => call.clean());
+    return calls;
+  }
+}
