@@ -52,6 +52,7 @@ class Proxy {
     for (const pair of this.#pairs) {
       this.#frozen.add(pair);
     }
+    this.#silent = false;
   }
 
   /** What was swallowed is lost; connections of that time are ended, as by a router that is back. */

@@ -1,0 +1,281 @@
+// Acquiring and releasing: who has a lock has it alone.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LeaseholdError } from "../../dist/index.js";
+import { aborted, forEachStore } from "../support/stores.mjs";
+import { pause, waitFor } from "../support/wait.mjs";
+
+forEachStore((store) => {
+  test("a lease has all that the holder needs", async () => {
+    const locker = await store.locker();
+    const name = store.name();
+    const before = Date.now();
+    const lease = await locker.lock(name, { ttl: 5_000 }).acquire();
+    assert.equal(lease.name, name);
+    assert.ok(Number.isSafeInteger(lease.token) && lease.token > 0);
+    assert.ok(lease.remaining > 3_000 && lease.remaining <= 5_000, String(lease.remaining));
+    assert.ok(lease.waited >= 0 && lease.waited < 2_000, String(lease.waited));
+    // The wall clock and the one that tenures are measured by may differ by a little.
+    assert.ok(lease.began.getTime() + 20 >= before && lease.began.getTime() <= Date.now() + 20);
+    assert.ok(lease.valid && !lease.signal.aborted);
+    assert.equal(lease.signal, lease.signal);
+    await lease.release();
+    assert.ok(!lease.valid);
+    assert.equal(lease.remaining, 0);
+    // A release is no loss.
+    assert.equal(lease.signal.aborted, false);
+    await lease.release();
+    await assert.rejects(lease.renew(), { code: "notHeld" });
+    assert.equal((await locker.inspect(name)).holder, null);
+  });
+
+  test("two locks of one name exclude each other, in one locker and in two", async () => {
+    // Catches: one owner for all locks of a process.
+    const [one, two] = [await store.locker(), await store.locker()];
+    const name = store.name();
+    const lease = await one.lock(name).acquire();
+    for (const locker of [one, two]) {
+      assert.equal(await locker.lock(name).tryAcquire(), undefined);
+    }
+    await lease.release();
+    const next = await two.lock(name).tryAcquire();
+    assert.ok(next.token > lease.token);
+    await next.release();
+  });
+
+  test("one lock is one owner: its leases share a tenure, and the last to go frees it", async () => {
+    const lock = (await store.locker()).lock(store.name());
+    const [first, second] = [await lock.acquire(), await lock.acquire()];
+    const third = await lock.tryAcquire();
+    assert.deepEqual([second.token, third.token], [first.token, first.token]);
+    await first.release();
+    assert.ok(!first.valid && second.valid && third.valid);
+    await third.release();
+    assert.equal((await store.admin.inspect(lock.name)).holder.token, second.token);
+    await second.release();
+    await store.nothingLeft(lock.name);
+  });
+
+  test("renewals keep a lease beyond its time to live", async () => {
+    const lock = (await store.locker()).lock(store.name(), { ttl: 600 });
+    const lease = await lock.acquire();
+    const until = performance.now() + 1_500;
+    while (performance.now() < until) {
+      assert.ok(lease.valid, "it is renewed in the background");
+      await pause(20);
+    }
+    await lease.renew();
+    assert.ok(lease.remaining > 400, String(lease.remaining));
+    await lease.release();
+  });
+
+  test("a fixed lease ends by itself, unless it is renewed by hand", async () => {
+    // Catches: renewals in the background of what is fixed; a renewal by hand that moves no deadline.
+    const name = store.name();
+    const lease = await (await store.locker()).lock(name, { ttl: 400, fixed: true }).acquire();
+    await pause(200);
+    const before = lease.remaining;
+    await lease.renew();
+    assert.ok(lease.remaining > before, `${lease.remaining} after ${before}`);
+    const left = lease.remaining;
+    const begin = performance.now();
+    const { code, reason } = await aborted(lease.signal);
+    assert.deepEqual([code, reason], ["lost", "expired"]);
+    assert.ok(performance.now() - begin <= left + 100, "no later than it was said");
+    await assert.rejects(lease.release(), { code: "notHeld" });
+    await store.nothingLeft(name);
+  });
+
+  test("dense tokens count by one", async () => {
+    const locker = await store.locker();
+    const name = store.name();
+    for (const token of [1, 2, 3]) {
+      const lease = await locker.lock(name, { denseTokens: true }).acquire();
+      assert.equal(lease.token, token);
+      await lease.release();
+    }
+  });
+
+  test("who restarts under the same owner takes over at once, and its former self is told", async () => {
+    // Catches: a restart that waits for its own time to live.
+    const name = store.name();
+    const [former, restarted] = [await store.hearing(), await store.locker({ owner: "job-7" })];
+    const old = await former.lock(name, { owner: "job-7" }).acquire();
+    const begin = performance.now();
+    const lost = aborted(old.signal);
+    const lease = await restarted.lock(name).acquire();
+    assert.ok(lease.token > old.token);
+    const { reason } = await lost;
+    const took = performance.now() - begin;
+    assert.equal(reason, "superseded");
+    assert.ok(took < 2_000, `at the push, not at the next renewal after 10 s: ${took} ms`);
+    assert.ok(!old.valid);
+    await assert.rejects(old.release(), { code: "notHeld" });
+    assert.ok(lease.valid);
+    await lease.release();
+  });
+
+  test("using releases, whatever the work does", async () => {
+    const lock = (await store.hearing()).lock(store.name());
+    assert.equal(
+      await lock.using((lease, signal) => {
+        assert.ok(lease.valid);
+        assert.equal(signal, lease.signal);
+        return 42;
+      }),
+      42,
+    );
+    await store.nothingLeft(lock.name, 0);
+    const failed = new Error("the work's own");
+    for (const work of [
+      () => {
+        throw failed;
+      },
+      () => Promise.reject(failed),
+      async (lease) => {
+        await store.admin.forceRelease(lock.name);
+        await aborted(lease.signal);
+        throw failed;
+      },
+    ]) {
+      assert.equal(await lock.using(work).catch((error) => error), failed);
+      await store.nothingLeft(lock.name, 0);
+    }
+  });
+
+  test("using rejects with the loss if the lease was lost before the work ended", async () => {
+    // Catches: work that counts as done although somebody else was let in.
+    const lock = (await store.hearing()).lock(store.name());
+    const lost = lock.using(async (_, signal) => {
+      await store.admin.forceRelease(lock.name);
+      await aborted(signal);
+      return "done";
+    });
+    await assert.rejects(lost, { name: "LeaseLostError", code: "lost", reason: "revoked", lock: lock.name });
+  });
+
+  test("run rejects at the moment of the loss, and does not begin after it", async () => {
+    const lock = (await store.hearing()).lock(store.name());
+    const lease = await lock.acquire();
+    assert.equal(await lease.run(() => 7), 7);
+    assert.ok(lease.valid, "it is still held after the work");
+    const failed = new Error("the work's own");
+    await assert.rejects(lease.run(() => Promise.reject(failed)), failed);
+    const never = lease.run(() => new Promise(() => {}));
+    await store.admin.forceRelease(lock.name);
+    await assert.rejects(never, { code: "lost", reason: "revoked", token: lease.token });
+    await assert.rejects(lease.run(assert.fail), { code: "lost", reason: "revoked" });
+    const next = await lock.acquire();
+    await next.release();
+    await assert.rejects(next.run(assert.fail), { code: "notHeld" });
+  });
+
+  test("hold yields one tenure after the other, through losses", async () => {
+    const name = store.name();
+    const stop = new AbortController();
+    const tokens = [];
+    for await (const lease of (await store.hearing()).lock(name).hold({ signal: stop.signal })) {
+      tokens.push(lease.token);
+      if (tokens.length === 1) {
+        await store.admin.forceRelease(name);
+        await aborted(lease.signal);
+      } else if (tokens.length === 2) {
+        await lease.release();
+      } else {
+        stop.abort();
+        await lease.release();
+      }
+    }
+    assert.equal(tokens.length, 3);
+    assert.deepEqual([...tokens].sort((a, b) => a - b), tokens);
+    await store.nothingLeft(name);
+  });
+
+  test("leaving hold leaves the line, and it ends with the locker", async () => {
+    const name = store.name();
+    const locker = await store.locker();
+    const holder = await store.admin.lock(name).acquire();
+    for (const leave of [(tenures) => tenures.return(), () => locker.shutdown()]) {
+      const tenures = locker.lock(name).hold();
+      const next = tenures.next();
+      await store.inLine(name, 1);
+      await leave(tenures);
+      assert.deepEqual(await next, { done: true, value: undefined });
+      assert.deepEqual(await tenures.next(), { done: true, value: undefined });
+      await store.inLine(name, 0);
+    }
+    await holder.release();
+  });
+
+  test("await using releases, and an earlier loss is no error there", async () => {
+    const lock = (await store.hearing()).lock(store.name());
+    const lease = await lock.acquire();
+    await lease[Symbol.asyncDispose]();
+    await store.nothingLeft(lock.name, 0);
+    const lost = await lock.acquire();
+    await store.admin.forceRelease(lock.name);
+    await aborted(lost.signal);
+    await lost[Symbol.asyncDispose]();
+  });
+
+  test("many names at once, and one name by many", async () => {
+    // Catches: answers that go to the wrong call.
+    const locker = await store.locker();
+    const names = Array.from({ length: 300 }, () => store.name());
+    const leases = await Promise.all(names.map((name) => locker.lock(name).acquire()));
+    assert.deepEqual(leases.map((lease) => lease.name), names);
+    await Promise.all(leases.map((lease) => lease.release()));
+
+    const name = store.name();
+    let inside = 0;
+    const visit = async (locker) => {
+      const lease = await locker.lock(name).acquire();
+      assert.equal((inside += 1), 1, "two at once");
+      await pause(0);
+      inside -= 1;
+      await lease.release();
+      return lease.token;
+    };
+    const others = [locker, await store.locker(), await store.locker()];
+    const tokens = await Promise.all(Array.from({ length: 30 }, (_, i) => visit(others[i % 3])));
+    assert.equal(new Set(tokens).size, 30);
+    await store.nothingLeft(name);
+  });
+
+  test("odd names are names", async () => {
+    const locker = await store.locker();
+    const names = ["{", "}", "{}", "}{", "a b", "🔒", "a\nb", "a\0b", "%7D", "*?[a]", ":", "€".repeat(170)];
+    const leases = [];
+    for (const name of names) {
+      leases.push(await locker.lock(name).acquire());
+      assert.equal(await locker.lock(name).tryAcquire(), undefined, JSON.stringify(name));
+      assert.ok((await locker.inspect(name)).holder !== null);
+    }
+    await Promise.all(leases.map((lease) => lease.release()));
+  });
+
+  test("namespaces are apart", async () => {
+    const [one, two] = [await store.locker({ namespace: "a" }), await store.locker({ namespace: "a:b" })];
+    const lease = await one.lock("b:x").acquire();
+    const other = await two.lock("x").tryAcquire();
+    assert.ok(other);
+    await Promise.all([lease.release(), other.release()]);
+  });
+
+  test("a time to live of a year, and one of ten milliseconds", async () => {
+    // Catches: a delay that a timer takes for 1 ms.
+    const locker = await store.locker();
+    const long = await locker.lock(store.name(), { ttl: 366 * 24 * 60 * 60 * 1_000 }).acquire();
+    assert.ok(long.remaining > 300 * 24 * 60 * 60 * 1_000);
+    await pause(50);
+    assert.ok(long.valid);
+    await long.release();
+    const short = await locker.lock(store.name(), { ttl: 10, fixed: true }).tryAcquire().catch((error) => error);
+    // It may be over before the answer is there.
+    if (short instanceof LeaseholdError) {
+      assert.equal(short.code, "timeout", String(short));
+    } else {
+      await waitFor(() => !short.valid);
+    }
+  });
+});

@@ -1,0 +1,111 @@
+// A program of its own, for what happens at the end of a process: node child.mjs <how> <url> <what> [name]
+// `how` is the kind of client, or `connect:` and the package that is to carry the connection.
+import { register } from "node:module";
+import { Locker } from "../../dist/index.js";
+import { lockerOf } from "../support/stores.mjs";
+import { waitFor } from "../support/wait.mjs";
+
+const [, , how, url, what, name = "x"] = process.argv;
+const say = (...words) => process.stdout.write(`${words.join(" ")}\n`);
+process.on("exit", (code) => say("exit", code));
+
+const settings = { commandTimeout: 300, patience: 600 };
+const { locker, end } = await make();
+
+async function make() {
+  if (how === "memory") {
+    return { locker: Locker.inMemory(settings), end: async () => {} };
+  }
+  if (!how.startsWith("connect:")) {
+    return lockerOf(how, url, settings);
+  }
+  if (how === "connect:node-redis") {
+    hide("ioredis");
+  }
+  return { locker: await Locker.connect(url, settings), end: async () => {} };
+}
+
+/** As if the package were not installed. */
+function hide(name) {
+  const hook = `export const resolve = (specifier, context, next) => {
+    if (specifier === "${name}") throw new Error("hidden");
+    return next(specifier, context);
+  };`;
+  register(`data:text/javascript,${encodeURIComponent(hook)}`);
+}
+
+const lock = locker.lock(name, { ttl: 1_000 });
+const told = (events) => void (async () => {
+  for await (const { type } of events) {
+    say("event", type);
+  }
+})();
+
+const acts = {
+  /** Nothing but a locker, its readers and a locked-and-released name. */
+  async idle() {
+    told(lock.events());
+    told(locker.events());
+    await lock.using(() => {});
+  },
+  async released() {
+    const lease = await lock.acquire();
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    await lease.release();
+  },
+  async shutdown() {
+    await lock.acquire();
+    await locker.shutdown();
+  },
+  async hold() {
+    const lease = await lock.acquire();
+    lease.signal.addEventListener("abort", () => say("lost", lease.signal.reason.reason));
+    say("held", lease.token);
+  },
+  async wait() {
+    say("waiting");
+    say("held", (await lock.acquire()).token);
+  },
+  async exit() {
+    say("held", (await lock.acquire()).token);
+    process.exit(3);
+  },
+  /** Whether the store answers, again and again. */
+  async ask() {
+    for (;;) {
+      say(await locker.inspect(name).then(() => "answered", () => "failed"));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  },
+  async sigterm() {
+    process.once("SIGTERM", async () => {
+      await locker.shutdown();
+      await end();
+    });
+    await acts.hold();
+  },
+  /** Failures of every kind that nobody listens to. */
+  async failures() {
+    const { token } = await lock.acquire();
+    say("held", token);
+    const other = locker.lock(name);
+    lock.events().next();
+    locker.events().toStream();
+    other.hold().next().catch(() => {});
+    for (const options of [{ timeout: 50 }, { signal: AbortSignal.timeout(50) }]) {
+      other.acquire(options).catch((error) => say("failed", error.name));
+    }
+    await waitFor(() => false, 4_000).catch(() => {});
+    await locker.shutdown();
+    await end();
+  },
+};
+
+await acts[what]();
+if (what === "idle" || what === "released") {
+  say("done");
+  if (!how.startsWith("connect:")) {
+    // The program's own client is the program's to end.
+    await end();
+  }
+}

@@ -1,0 +1,171 @@
+// The engine itself fails: a trap in WebAssembly. Everything that it kept is given up with a clear
+// word, and the locker goes on with a new one.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
+import { aborted, collect, forEachStore } from "../support/stores.mjs";
+import { waitFor } from "../support/wait.mjs";
+
+const traps = trappable();
+
+forEachStore((store) => {
+  // A store in memory is in the instance that fails.
+  const survives = !store.isMemory;
+
+  /** A locker with all that can be under way: leases, waiters, readers. */
+  async function busy() {
+    const locker = await store.hearing();
+    const [held, wanted, other] = [store.name(), store.name(), store.name()];
+    const rival = survives ? await store.admin.lock(wanted).acquire() : undefined;
+    const lock = locker.lock(held);
+    const leases = [
+      await lock.acquire(),
+      await lock.acquire(),
+      await locker.lock(other).acquire(),
+      // So that the timer is due soon.
+      await locker.lock(store.name(), { ttl: 900 }).acquire(),
+    ];
+    const events = collect(lock.events());
+    const all = collect(locker.events());
+    // The places of an engine that failed stay in line for a time that goes by the time to live.
+    const waits = [
+      locker.lock(survives ? wanted : other, { ttl: 1_000 }).acquire(),
+      locker.lock(other, { ttl: 1_000 }).acquire({ timeout: 60_000 }),
+    ];
+    const calls = waits.map((call) => call.catch((error) => error));
+    await waitFor(() => events.length > 0 && all.filter(({ type }) => type === "waiting").length >= 2);
+    const lost = leases.map((lease) => aborted(lease.signal));
+    return { locker, lock, leases, lost, calls, events, all, rival, wanted };
+  }
+
+  async function givenUp(up) {
+    const reasons = await Promise.all(up.lost);
+    for (const [i, reason] of reasons.entries()) {
+      assert.ok(reason instanceof LeaseLostError);
+      assert.deepEqual([reason.code, reason.reason, reason.token], ["lost", "crashed", up.leases[i].token]);
+      assert.ok(!up.leases[i].valid);
+      assert.equal(up.leases[i].remaining, 0);
+    }
+    for (const error of await Promise.all(up.calls)) {
+      assert.ok(error instanceof LeaseholdError, String(error));
+      assert.equal(error.code, "internal");
+      assert.ok(error.cause instanceof WebAssembly.RuntimeError, "the trap is there to be reported");
+    }
+    await waitFor(() => up.events.some(({ type }) => type === "lost"));
+    const { token, name } = up.leases[0];
+    assert.deepEqual(up.events.find(({ type }) => type === "lost"), { type: "lost", name, token, reason: "crashed" });
+    assert.equal(up.all.filter(({ type, reason }) => type === "lost" && reason === "crashed").length, 3);
+  }
+
+  async function worksAgain({ locker, lock, leases, events, rival, wanted }) {
+    await assert.rejects(leases[0].release(), { code: "notHeld" });
+    await assert.rejects(leases[2].renew(), { code: "notHeld" });
+    // The store still has the locks of the engine that failed; their tokens are below all later ones.
+    await locker.forceRelease(lock.name);
+    const lease = await lock.acquire();
+    assert.ok(lease.token > leases[0].token || !survives);
+    await waitFor(() => events.at(-1).type === "acquired" && events.at(-1).token === lease.token);
+    await lease.renew();
+    await lease.release();
+    await waitFor(() => events.at(-1).type === "released");
+    if (rival !== undefined) {
+      const next = locker.lock(wanted, { ttl: 1_000 }).acquire();
+      await rival.release();
+      await (await next).release();
+    }
+    await locker.shutdown();
+  }
+
+  for (const [what, provoke] of Object.entries({
+    "while a call begins": async ({ locker }) => {
+      traps.next("engine_inspect");
+      const error = await locker.inspect("x").catch((error) => error);
+      assert.deepEqual([error.code, error.cause?.constructor], ["internal", WebAssembly.RuntimeError]);
+    },
+    "in the timer": async () => {
+      traps.next("engine_tick");
+    },
+    "while the outputs are taken": async ({ locker }) => {
+      traps.next("engine_poll");
+      assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
+    },
+    "while an answer is read": async ({ locker }) => {
+      traps.next(survives ? "engine_reply" : "memorystore_execute");
+      assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
+    },
+    "while an event is read": async ({ locker }) => {
+      traps.next("engine_nextEvent");
+      const events = locker.events();
+      assert.ok(["acquired", "lost"].includes((await events.next()).value.type));
+      await events.return();
+    },
+  })) {
+    test(`a trap ${what}`, async () => {
+      const up = await busy();
+      await provoke(up);
+      await givenUp(up);
+      await worksAgain(up);
+    });
+  }
+
+  test("traps over and over", async () => {
+    const locker = await store.locker();
+    const lock = locker.lock(store.name(), { ttl: 1_000 });
+    for (let i = 0; i < 20; i++) {
+      const lease = await lock.acquire();
+      traps.next("engine_inspect");
+      assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
+      assert.equal((await aborted(lease.signal)).reason, "crashed");
+      await locker.forceRelease(lock.name);
+    }
+  });
+
+  test("a trap in a shutdown ends it all the same", async () => {
+    const locker = await store.hearing();
+    const lease = await locker.lock(store.name()).acquire();
+    const events = collect(locker.events());
+    const lost = aborted(lease.signal);
+    traps.next("engine_shutdown");
+    await locker.shutdown();
+    assert.ok(["crashed", "shutdown"].includes((await lost).reason));
+    await events.ended;
+  });
+
+  test("hold goes on with a new tenure", async () => {
+    const locker = await store.hearing();
+    const name = store.name();
+    const tenures = locker.lock(name, { ttl: 1_000 }).hold();
+    const first = (await tenures.next()).value;
+    traps.next("engine_inspect");
+    await locker.inspect(name).catch(() => {});
+    assert.equal((await aborted(first.signal)).reason, "crashed");
+    const second = (await tenures.next()).value;
+    assert.ok(second.token > first.token || !survives);
+    await tenures.return();
+    await second.release();
+  });
+});
+
+/**
+ * Makes exports of the engine's instances fail on demand, of the newest each time: with a real trap,
+ * which leaves the instance as it is.
+ */
+function trappable() {
+  const { Instance } = WebAssembly;
+  let newest;
+  WebAssembly.Instance = function (module, imports) {
+    const { exports } = new Instance(module, imports);
+    const due = (newest = new Set());
+    const wrapped = { __proto__: null };
+    for (const [name, value] of Object.entries(exports)) {
+      wrapped[name] = !/^(engine|memorystore)_/.test(name)
+        ? value
+        : (...args) => {
+            // An address beyond the memory in place of the object's.
+            return due.delete(name) ? value(0xffff_fff0, ...args.slice(1)) : value(...args);
+          };
+    }
+    return { exports: wrapped };
+  };
+  return { next: (name) => newest.add(name) };
+}

@@ -1,0 +1,241 @@
+// Servers that refuse, or are not there: a typed error that names the culprit and leaks no password.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { LeaseholdError, Locker } from "../../dist/index.js";
+import { freePort, startRedis } from "../support/redis.mjs";
+import { clients, forEachStore, key, lockerOf } from "../support/stores.mjs";
+import { pause, waitFor } from "../support/wait.mjs";
+
+const settings = { commandTimeout: 300, patience: 600 };
+/** A server that refuses everything is asked every second. */
+const patient = { commandTimeout: 2_000, patience: 5_000 };
+
+/** The error of a call that must fail, with a code and without passwords. */
+async function fails(call, ...codes) {
+  const limit = pause(8_000).then(() => new Error("it did not end"));
+  const error = await Promise.race([call.then(() => new Error("it did not fail"), (error) => error), limit]);
+  assert.ok(error instanceof LeaseholdError, String(error?.stack));
+  assert.ok(codes.includes(error.code), `${codes}: ${error.stack}`);
+  assert.ok(!/s3cret|wr0ng/.test(`${error} ${error.stack} ${error.cause?.stack}`), error.stack);
+  return error;
+}
+
+/** Each call that asks the store, on a locker that gets no lease, fails with this code. */
+const allFail = (locker, code) =>
+  Promise.all(Object.entries(calls).map(([what, call]) => fails(call(locker, what), code)));
+
+const calls = {
+  tryAcquire: (locker, name) => locker.lock(name).tryAcquire(),
+  acquire: (locker, name) => locker.lock(name).acquire(),
+  using: (locker, name) => locker.lock(name).using(() => assert.fail("it is not held")),
+  hold: (locker, name) => locker.lock(name).hold().next(),
+  inspect: (locker, name) => locker.inspect(name),
+  forceRelease: (locker, name) => locker.forceRelease(name),
+  list: (locker) => locker.list("*").next(),
+};
+
+forEachStore(
+  (store) => {
+    test("a key of another type is named, and left as it is", async () => {
+      const command = (...args) => store.server.command(...args);
+      await command("RPUSH", key("list"), "a");
+      await command("SET", key("text"), "somebody's");
+      await command("HSET", key("hash", "token"), "a", "b");
+      await command("SET", key("words", "token"), "not a number");
+      const locker = await store.locker();
+      for (const name of ["list", "text", "hash", "words"]) {
+        for (const call of ["tryAcquire", "acquire", "using", "hold"]) {
+          const error = await fails(calls[call](locker, name), "wrongType");
+          assert.ok(error.message.includes(name), error.message);
+        }
+      }
+      await fails(locker.forceRelease("text"), "wrongType");
+      assert.equal((await command("KEYS", "*")).length, 4, "nothing was written");
+      await command("FLUSHALL");
+    });
+
+    test("a user without the right to run scripts is told", async (t) => {
+      const { server } = store;
+      await server.command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-@scripting");
+      const url = `redis://poor:s3cret@127.0.0.1:${server.port}`;
+      const { locker, end } = await lockerOf(store.kind, url, patient);
+      t.after(async () => {
+        await locker.shutdown();
+        await end();
+      });
+      await allFail(locker, "auth");
+      await fails(Locker.connect(url), "auth");
+    });
+
+    test("a server without memory is waited for", async () => {
+      const { server } = store;
+      const locker = await store.locker();
+      await locker.inspect("warm");
+      await server.command("CONFIG", "SET", "maxmemory", "1");
+      await fails(locker.lock("x").tryAcquire(), "unavailable");
+      const waiting = locker.lock("x").acquire();
+      await pause(200);
+      await server.command("CONFIG", "SET", "maxmemory", "0");
+      await (await waiting).release();
+    });
+
+    test("a server that forgot the script is sent it again", async () => {
+      const locker = await store.locker();
+      await locker.inspect("warm");
+      await store.server.command("CONFIG", "RESETSTAT");
+      await store.server.command("SCRIPT", "FLUSH");
+      await (await locker.lock("x").tryAcquire()).release();
+      assert.equal((await store.server.commandStats()).eval, 1, "once");
+    });
+  },
+  { only: clients },
+);
+
+for (const kind of clients) {
+  describe(`${kind}, on servers of their own`, { concurrency: 3 }, () => {
+    /** A locker that is shut down with the test. */
+    async function from(t, server, options = settings) {
+      const made = await lockerOf(kind, server.url, options);
+      t.after(async () => {
+        await made.locker.shutdown();
+        await made.end();
+      });
+      return made.locker;
+    }
+
+    async function started(t, options) {
+      const server = await startRedis(options);
+      t.after(() => server.stop());
+      return server;
+    }
+
+    test("a password that is missing is an auth error, at every call", async (t) => {
+      const server = await started(t);
+      const locker = await from(t, server, patient);
+      await server.command("CONFIG", "SET", "requirepass", "s3cret");
+      await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
+      const refusing = async () => (await locker.inspect("x").catch((error) => error)).code === "auth";
+      await waitFor(refusing, 10_000, "the server refuses");
+      await allFail(locker, "auth");
+      await fails(Locker.connect(server.url), "auth");
+      await fails(Locker.connect(`redis://:wr0ng@127.0.0.1:${server.port}`), "auth");
+      await (await Locker.connect(`redis://:s3cret@127.0.0.1:${server.port}`)).shutdown();
+    });
+
+    test("a replica is refused as read-only", async (t) => {
+      const primary = await started(t);
+      const replica = await started(t, { config: [`replicaof 127.0.0.1 ${primary.port}`] });
+      await waitFor(async () => /master_link_status:up/.test(await replica.info("replication")));
+      const error = await fails(Locker.connect(replica.url), "readOnly");
+      assert.match(error.message, /primary/);
+      const locker = await from(t, replica);
+      await fails(locker.lock("x").tryAcquire(), "readOnly");
+      await fails(locker.lock("x").acquire(), "readOnly");
+      await fails(locker.forceRelease("x"), "readOnly");
+    });
+
+    test("a primary that becomes a replica says so, and is used again when it leads", async (t) => {
+      const primary = await started(t);
+      const server = await started(t);
+      const locker = await from(t, server);
+      await (await locker.lock("x").acquire()).release();
+      await server.command("REPLICAOF", "127.0.0.1", primary.port);
+      await waitFor(async () => /role:slave/.test(await server.info("replication")));
+      await fails(locker.lock("x").tryAcquire(), "readOnly");
+      const waiting = locker.lock("x").acquire();
+      await pause(100);
+      await server.command("REPLICAOF", "NO", "ONE");
+      await (await waiting).release();
+    });
+
+    test("a server that is gone is unavailable after the patience, and not before", async (t) => {
+      const server = await started(t);
+      const locker = await from(t, server);
+      const lease = await locker.lock("held", { ttl: 60_000 }).acquire();
+      await server.kill();
+      for (const [what, call] of Object.entries(calls)) {
+        if (what === "hold") {
+          continue;
+        }
+        const begin = performance.now();
+        await fails(call(locker, "x"), "unavailable", "timeout");
+        const took = performance.now() - begin;
+        assert.ok(took < 2_500, `${what} took ${took} ms`);
+        assert.ok(what === "tryAcquire" || took > 500, `${what} took ${took} ms`);
+      }
+      // It cannot be known to be lost before its deadline.
+      assert.ok(lease.valid);
+      const begin = performance.now();
+      await fails(lease.renew(), "unavailable", "timeout");
+      await fails(lease.release(), "unavailable", "timeout");
+      assert.ok(performance.now() - begin < 5_000);
+    });
+
+    test("a server that does not answer is a timeout, in time", async (t) => {
+      const server = await started(t);
+      const locker = await from(t, server);
+      await (await locker.lock("x").acquire()).release();
+      server.pause();
+      const timed = async (call, least, most) => {
+        const begin = performance.now();
+        await fails(call, "timeout", "unavailable");
+        const took = performance.now() - begin;
+        assert.ok(took >= least && took <= most, `${took} ms, not ${least} to ${most}`);
+      };
+      await timed(locker.lock("x").tryAcquire(), 290, 1_200);
+      await timed(locker.lock("x").acquire({ timeout: 400 }), 390, 1_500);
+      await timed(locker.lock("x").acquire(), 590, 2_500);
+      await timed(locker.inspect("x"), 590, 2_500);
+      server.resume();
+      await waitFor(() => locker.lock("x").tryAcquire().then(Boolean, () => false), 10_000, "it is back");
+    });
+
+    test("a release that is not confirmed says so, and is tried on", async (t) => {
+      const server = await started(t);
+      const locker = await from(t, server);
+      const lease = await locker.lock("x").acquire();
+      server.pause();
+      const error = await fails(lease.release(), "timeout", "unavailable");
+      assert.ok(error.transient);
+      server.resume();
+      const next = await (await from(t, server)).lock("x").acquire({ timeout: 10_000 });
+      await next.release();
+    });
+
+    test("a client that is made before its server is there", async (t) => {
+      const server = await started(t);
+      await server.kill();
+      const { locker, end } = await unconnected(kind, server.url);
+      t.after(async () => {
+        await locker.shutdown();
+        await end();
+      });
+      await fails(locker.lock("x").tryAcquire(), "unavailable", "timeout");
+      const waiting = locker.lock("x").acquire();
+      await server.start();
+      await (await waiting).release();
+    });
+
+    test("nobody there to connect to", async () => {
+      const port = await freePort();
+      const error = await fails(Locker.connect(`redis://me:s3cret@127.0.0.1:${port}`), "unavailable");
+      assert.ok(error.message.includes(String(port)), error.message);
+      await fails(Locker.connect("unix:///nowhere/redis.sock"), "unavailable");
+    });
+  });
+}
+
+/** A locker on a client that is not connected yet. */
+async function unconnected(kind, url) {
+  const settings = { commandTimeout: 300, patience: 10_000 };
+  if (kind === "ioredis") {
+    const { Redis } = await import("ioredis");
+    const client = new Redis(url, { lazyConnect: true, retryStrategy: () => 50 });
+    client.on("error", () => {});
+    return { locker: Locker.from(client, settings), end: () => client.disconnect() };
+  }
+  const { createClient } = await import("redis");
+  const client = createClient({ url, socket: { reconnectStrategy: 50 } });
+  client.on("error", () => {});
+  return { locker: Locker.from(client, settings), end: () => client.destroy() };
+}

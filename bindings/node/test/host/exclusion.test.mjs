@@ -1,0 +1,109 @@
+// The checks of mutual exclusion can fail: what they say of locks that are none.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { forEachStore, key } from "../support/stores.mjs";
+import { pause } from "../support/wait.mjs";
+
+/** A room for one at a time. */
+class Room {
+  /** Of those inside: whether the lock is theirs, as far as they know. */
+  #inside = new Set();
+  /** How often somebody came in while another was there. */
+  overlaps = 0;
+  /** How often several at once believed that the lock was theirs. */
+  conflicts = 0;
+  tokens = [];
+
+  async visit({ token, valid }, stay) {
+    this.#inside.add(valid);
+    this.overlaps += this.#inside.size > 1 ? 1 : 0;
+    const until = performance.now() + stay;
+    while (performance.now() < until) {
+      const believe = [...this.#inside].filter((valid) => valid());
+      this.conflicts += believe.length > 1 ? 1 : 0;
+      await pause(5);
+    }
+    this.tokens.push(token);
+    this.#inside.delete(valid);
+  }
+}
+
+const TTL = 400;
+
+/** Several who enter in turn, by what `acquire` gives; two of them once stay beyond the time to live. */
+async function contend(acquire) {
+  const room = new Room();
+  const visitor = async (i) => {
+    for (let round = 0; round < 3; round++) {
+      const lease = await acquire(i);
+      await room.visit(lease, round === 1 && i < 2 ? 2.25 * TTL : 10);
+      await lease.release();
+    }
+  };
+  await Promise.all(Array.from({ length: 4 }, (_, i) => visitor(i)));
+  return room;
+}
+
+const ofLease = (lease) => ({
+  token: lease.token,
+  valid: () => lease.valid,
+  release: () => lease.release(),
+});
+
+forEachStore((store) => {
+  test("a lock keeps them apart, also beyond its time to live", async () => {
+    const name = store.name();
+    const lockers = await Promise.all(Array.from({ length: 4 }, () => store.hearing()));
+    const room = await contend(async (i) => ofLease(await lockers[i].lock(name, { ttl: TTL }).acquire()));
+    assert.deepEqual([room.overlaps, room.conflicts], [0, 0]);
+    assert.deepEqual(room.tokens, [...room.tokens].sort((a, b) => a - b));
+  });
+
+  test("a fixed lease that is outstayed is not valid any more when another is in", async () => {
+    // Nobody can be kept from staying too long, but he can know.
+    const name = store.name();
+    const lockers = await Promise.all(Array.from({ length: 4 }, () => store.hearing()));
+    const room = await contend(async (i) => {
+      const lease = await lockers[i].lock(name, { ttl: TTL, fixed: true }).acquire();
+      return { ...ofLease(lease), release: () => lease.release().catch(() => {}) };
+    });
+    assert.ok(room.overlaps > 0, "the check notices");
+    assert.equal(room.conflicts, 0, "only one at a time believes to have it");
+  });
+
+  test("the negative control: one owner for all of them is no lock", async () => {
+    const lock = (await store.locker()).lock(store.name(), { ttl: TTL });
+    const room = await contend(async () => ofLease(await lock.acquire()));
+    assert.ok(room.overlaps > 0, "the check notices");
+  });
+
+  if (store.isMemory) {
+    return;
+  }
+
+  test("the negative control: SET NX with a time to live and no renewal is no lock", async () => {
+    const name = key(store.name());
+    const room = await contend(async () => {
+      const mine = Math.random();
+      while ((await store.server.command("SET", name, mine, "NX", "PX", TTL)) === null) {
+        await pause(5);
+      }
+      return { token: mine, valid: () => true, release: () => store.server.command("DEL", name) };
+    });
+    assert.ok(room.overlaps > 0, "two are in at once");
+    assert.ok(room.conflicts > 0, "and none of them knows");
+  });
+
+  test("the negative control: a holder that does not look believes too long", async () => {
+    const name = store.name();
+    const [one, two] = [await store.locker(), await store.locker()];
+    const lease = await one.lock(name, { ttl: TTL, fixed: true }).acquire();
+    const room = new Room();
+    const late = room.visit({ token: lease.token, valid: () => true }, 2 * TTL);
+    const next = await two.lock(name).acquire();
+    await room.visit(ofLease(next), 50);
+    await Promise.all([late, next.release()]);
+    assert.ok(room.overlaps > 0 && room.conflicts > 0, "the check notices");
+    assert.equal(lease.valid, false, "the lease itself knew");
+  });
+});

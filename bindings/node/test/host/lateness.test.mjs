@@ -1,0 +1,170 @@
+// The loss of a lease is never told late, whatever happens to the store: the moment at which `signal`
+// is aborted, less the deadline. At the end it prints a table of that.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { startProxy } from "../support/proxy.mjs";
+import { startRedis } from "../support/redis.mjs";
+import { aborted, clients, collect, heard, key, lockerOf } from "../support/stores.mjs";
+import { waitFor } from "../support/wait.mjs";
+
+const TTL = 1_500;
+/** How long after a third of the TTL, with a little chance, a renewal is due at the latest. */
+const NEXT_RENEWAL = 600;
+/** A timer is never early, and on a busy machine a little late. */
+const SCHEDULING = 100;
+
+const table = [];
+
+for (const kind of clients) {
+  describe(kind, () => {
+    let server;
+    before(async () => {
+      server = await startRedis();
+    });
+    after(() => server.stop());
+
+    /** A lease that was renewed once, through a proxy, so that any moment between renewals may follow. */
+    async function held(t, { own = false } = {}) {
+      const target = own ? await startRedis() : server;
+      const proxy = await startProxy(target.port);
+      const made = await lockerOf(kind, proxy.url, { commandTimeout: 300, patience: 500 });
+      t.after(async () => {
+        await made.locker.shutdown();
+        await made.end();
+        await proxy.close();
+        await (own ? target.stop() : target.command("FLUSHALL"));
+      });
+      const lock = made.locker.lock("x", { ttl: TTL });
+      const events = collect(lock.events());
+      const lease = await heard(target, () => lock.acquire());
+      await waitFor(() => events.some(({ type }) => type === "renewed"));
+      return { target, proxy, lease, events, lock };
+    }
+
+    /** Follows it to the loss, by what the lease itself says last. */
+    async function lost({ lease, events }, what, cause) {
+      const before = events.length;
+      let deadline = performance.now() + lease.remaining;
+      const seen = aborted(lease.signal).then((reason) => ({ reason, at: performance.now() }));
+      const begin = performance.now();
+      await cause();
+      // A renewal that was under way may have come after the cause.
+      const watch = setInterval(() => {
+        if (lease.valid) {
+          deadline = Math.max(deadline, performance.now() + lease.remaining);
+        }
+      }, 1);
+      const { reason, at } = await seen;
+      clearInterval(watch);
+      const late = at - deadline;
+      const risks = events.slice(before).filter(({ type }) => type === "atRisk").length;
+      table.push({ kind, what, reason: reason.reason, after: at - begin, late, risks });
+      assert.equal(lease.valid, false);
+      assert.ok(late <= SCHEDULING, `${what}: late by ${late} ms`);
+      return { reason: reason.reason, after: at - begin, late, risks };
+    }
+
+    test("DEL by an admin", async (t) => {
+      const up = await held(t);
+      const loss = await lost(up, "DEL by an admin", () => up.target.command("DEL", key("x")));
+      assert.equal(loss.reason, "deleted");
+      assert.ok(loss.after < NEXT_RENEWAL + SCHEDULING, `at the next renewal: ${loss.after} ms`);
+      assert.equal(await up.target.command("EXISTS", key("x")), 0, "nothing is acquired again");
+    });
+
+    test("FLUSHALL", async (t) => {
+      const up = await held(t);
+      const loss = await lost(up, "FLUSHALL", () => up.target.command("FLUSHALL"));
+      assert.equal(loss.reason, "deleted");
+      assert.ok(loss.after < NEXT_RENEWAL + SCHEDULING, `at the next renewal: ${loss.after} ms`);
+    });
+
+    test("a takeover", async (t) => {
+      const up = await held(t);
+      const rival = await lockerOf(kind, up.target.url);
+      t.after(async () => {
+        await rival.locker.shutdown();
+        await rival.end();
+      });
+      await rival.locker.inspect("x");
+      let taken;
+      const loss = await lost(up, "takeover after DEL", async () => {
+        await up.target.command("DEL", key("x"));
+        taken = await rival.locker.lock("x").acquire();
+      });
+      assert.equal(loss.reason, "superseded");
+      assert.ok(loss.after < NEXT_RENEWAL + SCHEDULING, `at the next renewal: ${loss.after} ms`);
+      assert.ok(taken.valid && taken.token > up.lease.token);
+    });
+
+    test("a foreign value in its place", async (t) => {
+      const up = await held(t);
+      const loss = await lost(up, "foreign value", async () => {
+        await up.target.command("DEL", key("x"));
+        await up.target.command("RPUSH", key("x"), "mine");
+      });
+      assert.equal(loss.reason, "superseded");
+      assert.equal(await up.target.command("LLEN", key("x")), 1);
+    });
+
+    test("a forced release", async (t) => {
+      const up = await held(t);
+      const admin = await lockerOf(kind, up.target.url);
+      t.after(admin.end);
+      await admin.locker.inspect("x");
+      const loss = await lost(up, "forced release", () => admin.locker.forceRelease("x"));
+      assert.equal(loss.reason, "revoked");
+      assert.ok(loss.after < TTL / 6, `at the push: ${loss.after} ms`);
+    });
+
+    test("the server is killed", async (t) => {
+      const up = await held(t, { own: true });
+      const loss = await lost(up, "server killed", () => up.target.kill());
+      assert.equal(loss.reason, "expired");
+      assert.ok(loss.risks > 0, "it was told to be at risk before");
+    });
+
+    test("the server is stopped", async (t) => {
+      const up = await held(t, { own: true });
+      const loss = await lost(up, "server SIGSTOPped", () => up.target.pause());
+      assert.equal(loss.reason, "expired");
+      assert.ok(loss.risks > 0, "it was told to be at risk before");
+      up.target.resume();
+      const again = await up.lock.acquire();
+      assert.ok(again.token > up.lease.token);
+      await again.release();
+    });
+
+    test("the connection is a black hole", async (t) => {
+      const up = await held(t);
+      const loss = await lost(up, "black-holed connection", () => up.proxy.blackHole());
+      assert.equal(loss.reason, "expired");
+      assert.ok(loss.risks > 0, "it was told to be at risk before");
+      up.proxy.heal();
+    });
+
+    test("the event loop stands still", async (t) => {
+      const up = await held(t);
+      // Late by as much as it stood still beyond the deadline, and the lease says so itself.
+      const until = up.lease.remaining + 300;
+      const begin = performance.now();
+      const seen = aborted(up.lease.signal).then((reason) => ({ reason, at: performance.now() }));
+      while (performance.now() - begin < until) {
+        // On purpose.
+      }
+      assert.equal(up.lease.valid, false);
+      const back = performance.now();
+      const { reason, at } = await seen;
+      table.push({ kind, what: "event loop stalled, from its return", reason: reason.reason, after: at - begin, late: at - back, risks: 0 });
+      assert.equal(reason.reason, "expired");
+      assert.ok(at - back <= SCHEDULING, `${at - back} ms after the loop was back`);
+    });
+  });
+}
+
+after(() => {
+  const line = ({ kind, what, reason, after, late, risks }) =>
+    `${kind.padEnd(11)}${what.padEnd(38)}${reason.padEnd(12)}${after.toFixed(0).padStart(8)}${late.toFixed(1).padStart(10)}${String(risks).padStart(9)}`;
+  const head = `${"".padEnd(61)}${"after ms".padStart(8)}${"late ms".padStart(10)}${"at risk".padStart(9)}`;
+  console.log([head, ...table.map(line)].join("\n"));
+});

@@ -1,0 +1,187 @@
+// Rust and Node on one store: they exclude one another, and hand over to one another in order.
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { FencedRedis } from "../../dist/fence.js";
+import { startNode, startProgram } from "../support/program.mjs";
+import { startRedis } from "../support/redis.mjs";
+import { aborted, clients, heard, lockerOf } from "../support/stores.mjs";
+import { pause, waitFor } from "../support/wait.mjs";
+
+const bins = process.env.LEASEHOLD_BIN_DIR ?? fileURLToPath(new URL("../../../../target/debug", import.meta.url));
+const visitor = fileURLToPath(new URL("visitor.mjs", import.meta.url));
+
+/** A program of the crate leasehold-tests. */
+function rust(name, ...args) {
+  const path = join(bins, name);
+  assert.ok(existsSync(path), `${path} is missing; make it with: cargo build -p leasehold-tests --bins`);
+  return startProgram(path, args.map(String));
+}
+
+/** A Rust process in which several wait, and what it says of them. */
+async function waiters(t, server) {
+  const program = rust("waiters", server.url, 2);
+  t.after(() => program.kill());
+  await program.says("ready");
+  let asked = 0;
+  return {
+    ...program,
+    ask(label, name, ttl, then) {
+      asked += 1;
+      program.write(`ask ${label} ${name} ${ttl} ${then}`);
+    },
+    /** The token of the grant to this label. */
+    async granted(label, limit = 10_000) {
+      const find = () => program.lines.find((line) => line.startsWith(`granted ${label} `));
+      const line = await waitFor(find, limit, () => `a grant to ${label} of ${asked}: ${program.output()}`);
+      return Number(line.split(" ")[2]);
+    },
+  };
+}
+
+describe("a mixed fleet", { concurrency: 2 }, () => {
+  let server;
+  let folder;
+  before(async () => {
+    server = await startRedis();
+    folder = mkdtempSync(join(tmpdir(), "leasehold-mixed-"));
+  });
+  after(async () => {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  for (const how of ["lock", "bare"]) {
+    test(`two processes of each contend for one name, ${how}`, async () => {
+      const file = join(folder, how);
+      const args = [server.url, how, file, 120, how];
+      const programs = [
+        ...[1, 2].map(() => rust("holder", "visit", ...args)),
+        ...[1, 2].map(() => startNode(visitor, ...args)),
+      ];
+      await Promise.all(programs.map((program) => program.says("done", 60_000)));
+      const overlaps = programs.flatMap(({ lines }) => lines.filter((line) => line === "overlap"));
+      if (how === "lock") {
+        assert.equal(overlaps.length, 0, "two were inside");
+      } else {
+        // The negative control: without the lock they do meet.
+        assert.ok(overlaps.length > 0, "without the lock they meet");
+      }
+    });
+  }
+
+  for (const kind of clients) {
+    /** A Node locker on this kind of client, which hears what it is told. */
+    async function node(t, own = server) {
+      const { locker, end } = await lockerOf(kind, own.url);
+      t.after(async () => {
+        await locker.shutdown();
+        await end();
+      });
+      await heard(own, () => locker.lock(`warm ${Math.random()}`).using(() => {}));
+      return locker;
+    }
+    const inLine = (locker, name, count) =>
+      waitFor(async () => (await locker.inspect(name)).waiting === count, 10_000, `${count} in line`);
+
+    test(`${kind}: sixteen in turn of Rust and of Node are served in the order of asking`, async (t) => {
+      const name = `order-${kind}`;
+      const [locker, fleet] = [await node(t), await waiters(t, server)];
+      const holder = await locker.lock(name).acquire();
+      const tokens = [];
+      for (let i = 0; i < 16; i++) {
+        if (i % 2 === 0) {
+          fleet.ask(`w${i}`, name, 30_000, "pass");
+          tokens.push(() => fleet.granted(`w${i}`));
+        } else {
+          const got = locker.lock(name, { owner: `w${i}` }).acquire().then(async (lease) => {
+            await lease.release();
+            return lease.token;
+          });
+          tokens.push(() => got);
+        }
+        await inLine(locker, name, i + 1);
+      }
+      const { line } = await locker.inspect(name);
+      assert.deepEqual(line.map(({ owner }) => owner.label), Array.from({ length: 16 }, (_, i) => `w${i}`));
+      assert.ok(line.every(({ owner }) => owner.reclaimable));
+      const begin = performance.now();
+      await holder.release();
+      const order = await Promise.all(tokens.map((token) => token()));
+      const took = performance.now() - begin;
+      for (const [i, token] of [holder.token, ...order].entries()) {
+        assert.ok(i === 0 || token > [holder.token, ...order][i - 1], `${i}: ${order}`);
+      }
+      assert.ok(took < 5_000, `by pushes: ${took} ms`);
+      await waitFor(async () => (await locker.inspect(name)).holder === null);
+    });
+
+    test(`${kind}: an owner that restarts in the other language takes over at once`, async (t) => {
+      const name = `owner-${kind}`;
+      const [locker, fleet] = [await node(t), await waiters(t, server)];
+      fleet.ask("job-7", name, 30_000, "hold");
+      const first = await fleet.granted("job-7");
+      await pause(200);
+      const begin = performance.now();
+      const lease = await locker.lock(name, { owner: "job-7" }).acquire();
+      assert.ok(lease.token > first);
+      await fleet.says("lost job-7");
+      const other = await waiters(t, server);
+      const lost = aborted(lease.signal);
+      other.ask("job-7", name, 30_000, "pass");
+      assert.ok((await other.granted("job-7")) > lease.token);
+      assert.equal((await lost).reason, "superseded");
+      assert.ok(performance.now() - begin < 8_000, "and not at the next renewal");
+    });
+
+    test(`${kind}: each frees the other's lock by force, and the holder is told`, async (t) => {
+      const name = `force-${kind}`;
+      const [locker, fleet] = [await node(t), await waiters(t, server)];
+      fleet.ask("stuck", name, 30_000, "hold");
+      const token = await fleet.granted("stuck");
+      const seen = (await locker.inspect(name)).holder;
+      assert.deepEqual([seen.token, seen.owner], [token, { label: "stuck", reclaimable: true }]);
+      await pause(200);
+      assert.equal((await locker.forceRelease(name)).token, token);
+      const said = await fleet.says("lost stuck", 3_000);
+      assert.match(said, /forc|revok/i);
+
+      const lease = await locker.lock(name).acquire();
+      const lost = aborted(lease.signal);
+      const begin = performance.now();
+      fleet.write(`free ${name}`);
+      assert.equal(Number(await fleet.says("freed")), lease.token);
+      assert.equal((await lost).reason, "revoked");
+      assert.ok(performance.now() - begin < 1_000);
+      assert.ok(lease.token > token);
+    });
+
+    test(`${kind}: a Rust holder that is paused is fenced off`, async (t) => {
+      const name = `paused-${kind}`;
+      const own = await startRedis();
+      t.after(() => own.stop());
+      const { locker, client, end } = await lockerOf(kind, own.url);
+      t.after(async () => {
+        await locker.shutdown();
+        await end();
+      });
+      const holder = rust("holder", "hold", own.url, name, 1_000);
+      t.after(() => holder.kill());
+      const paused = Number(await holder.says("held"));
+      const waiting = locker.lock(name, { ttl: 1_000 }).acquire();
+      await pause(300);
+      holder.kill("SIGSTOP");
+      const lease = await waiting;
+      assert.ok(lease.token > paused);
+      const fenced = new FencedRedis(client);
+      await fenced.resource(name, lease).set(name, "Node was here");
+      await assert.rejects(fenced.resource(name, paused).set(name, "too late"), { code: "staleToken" });
+      holder.kill("SIGCONT");
+      await holder.says("lost");
+      await lease.release();
+    });
+  }
+});

@@ -1,0 +1,31 @@
+// The same as the program `holder visit` of the Rust tests: node visitor.mjs URL NAME FILE ROUNDS lock|bare
+import { open, rm } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Locker } from "../../dist/index.js";
+
+const [, , url, name, file, rounds, how] = process.argv;
+const locker = await Locker.connect(url);
+for (let round = 0; round < Number(rounds); round++) {
+  const lease = how === "lock" ? await locker.lock(name).acquire() : undefined;
+  await visit();
+  await lease?.release();
+}
+await locker.shutdown();
+console.log("done");
+
+/** Creates a file that must not be there, stays a moment, and removes it. */
+async function visit() {
+  const entered = await open(file, "wx").catch((error) => {
+    if (error.code !== "EEXIST") {
+      throw error;
+    }
+  });
+  if (entered === undefined) {
+    console.log("overlap");
+  }
+  await sleep(2);
+  if (entered !== undefined) {
+    await entered.close();
+    await rm(file);
+  }
+}
