@@ -18,7 +18,7 @@ import {
 import { defaultLabel } from "./platform.js";
 import { RedisStore } from "./store.js";
 import type { HolderInfo, Inspection } from "./types.js";
-import type { Settings } from "./wasm.js";
+import { checkSettings, type Settings } from "./wasm.js";
 
 /**
  * A client of the lock service: its identity, its connection, and the background work that renews
@@ -90,15 +90,7 @@ export class Locker {
   }
 
   static #on(store: RedisStore | MemoryStore, settings: Settings, options?: LockerOptions): Locker {
-    const locker = new Locker(new Host(store, settings), options?.owner);
-    try {
-      // Any name will do: this is for the owner.
-      locker.lock("n");
-    } catch (error) {
-      void locker.shutdown();
-      throw error;
-    }
-    return locker;
+    return new Locker(new Host(store, settings), options?.owner);
   }
 
   /**
@@ -180,12 +172,15 @@ export class Locker {
   }
 }
 
+/** The settings with their defaults, checked before anything is connected. */
 function checked(options: LockerOptions | undefined): Settings {
   checkOptions("the options of a locker", options, LOCKER_OPTIONS);
-  return {
+  const settings = {
     namespace: options?.namespace ?? LOCKER_DEFAULTS.namespace,
     commandTimeout: options?.commandTimeout ?? LOCKER_DEFAULTS.commandTimeout,
     patience: options?.patience ?? LOCKER_DEFAULTS.patience,
     tokenRetention: options?.tokenRetention ?? LOCKER_DEFAULTS.tokenRetention,
   };
+  checkSettings(settings, options?.owner);
+  return settings;
 }

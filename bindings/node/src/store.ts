@@ -1,7 +1,7 @@
 import { failure, type Adapter } from "./adapters/index.js";
 import { LeaseholdError, type ErrorCode } from "./errors.js";
 import type { Host } from "./host.js";
-import { newInstance, parsed, type Engine, type Glue } from "./wasm.js";
+import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
 
 /** Where a host's batches go. */
 export interface Store {
@@ -30,20 +30,18 @@ export interface Store {
 export class RedisStore implements Store {
   readonly clustered: boolean;
   readonly #adapter: Adapter;
-  #script: { readonly text: string; readonly sha: string } | undefined;
-  #glue: Glue | undefined;
+  readonly #script: { readonly text: string; readonly sha: string };
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
 
   constructor(adapter: Adapter) {
     this.#adapter = adapter;
     this.clustered = adapter.clustered;
+    this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
   instance(): Glue {
-    this.#glue = newInstance();
-    this.#script = { text: this.#glue.script(), sha: this.#glue.scriptSha() };
-    return this.#glue;
+    return newInstance();
   }
 
   open(host: Host): void {
@@ -58,12 +56,10 @@ export class RedisStore implements Store {
   async check(): Promise<void> {
     // Until a host says otherwise: somebody waits for this.
     this.keepAlive(true);
-    const glue = (this.#glue ??= newInstance());
-    this.#script ??= { text: glue.script(), sha: glue.scriptSha() };
     try {
       for (const section of ["server", "replication"] as const) {
         const info = await this.#info(section);
-        glue.checkServer(info);
+        stateless().checkServer(info);
       }
       await this.#run([], []);
     } catch (error) {
@@ -132,7 +128,7 @@ export class RedisStore implements Store {
   }
 
   async #run(keys: string[], args: string[]): Promise<unknown> {
-    const { text, sha } = this.#script ?? { text: "", sha: "" };
+    const { text, sha } = this.#script;
     const adapter = this.#adapter;
     if (adapter.evalsha === undefined) {
       return adapter.eval(text, keys, args);
@@ -157,8 +153,7 @@ export class RedisStore implements Store {
   }
 
   #refusal(reply: string): { code: ErrorCode; message: string } {
-    const glue = (this.#glue ??= newInstance());
-    return JSON.parse(glue.serverError(reply)) as { code: ErrorCode; message: string };
+    return JSON.parse(stateless().serverError(reply)) as { code: ErrorCode; message: string };
   }
 
   #hidden(message: string): string {

@@ -1,5 +1,5 @@
 import { LeaseholdError, type ErrorCode } from "./errors.js";
-import { config } from "./options.js";
+import { config, DEFAULT_TTL } from "./options.js";
 import { random } from "./platform.js";
 import { instantiate, type Glue } from "./generated/glue.js";
 import { supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
@@ -37,6 +37,14 @@ export function newInstance(): Glue {
   return instantiate(wasmModule());
 }
 
+let shared: Glue | undefined;
+
+/** An instance for what leaves nothing behind in it. */
+export function stateless(): Glue {
+  shared ??= newInstance();
+  return shared;
+}
+
 /** What an engine is made with; the times are milliseconds. */
 export interface Settings {
   readonly namespace: string;
@@ -52,6 +60,21 @@ export function newEngine(glue: Glue, settings: Settings, clustered: boolean): E
     return new glue.Engine(high, low, namespace, commandTimeout, patience, tokenRetention, clustered);
   } catch (error) {
     throw typeof error === "string" ? parsed(error) : error;
+  }
+}
+
+/** Throws what is wrong with the settings, or with the owner of a locker's locks. */
+export function checkSettings(settings: Settings, owner: string | undefined): void {
+  const engine = newEngine(stateless(), settings, false);
+  try {
+    if (owner !== undefined) {
+      // Any other options will do: this is for the owner.
+      engine.define(1, "n", DEFAULT_TTL, false, owner, true, false);
+    }
+  } catch (error) {
+    throw typeof error === "string" ? parsed(error) : error;
+  } finally {
+    engine.free();
   }
 }
 

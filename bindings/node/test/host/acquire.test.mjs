@@ -81,7 +81,8 @@ forEachStore((store) => {
     const begin = performance.now();
     const { code, reason } = await aborted(lease.signal);
     assert.deepEqual([code, reason], ["lost", "expired"]);
-    assert.ok(performance.now() - begin <= left + 100, "no later than it was said");
+    // Much less than a renewal in the background would give it, and enough for a busy machine.
+    assert.ok(performance.now() - begin <= left + 1_000, "no later than it was said");
     await assert.rejects(lease.release(), { code: "notHeld" });
     await store.nothingLeft(name);
   });

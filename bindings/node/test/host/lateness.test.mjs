@@ -11,7 +11,7 @@ const TTL = 1_500;
 /** How long after a third of the TTL, with a little chance, a renewal is due at the latest. */
 const NEXT_RENEWAL = 600;
 /** A timer is never early, and on a busy machine a little late. */
-const SCHEDULING = 100;
+const SCHEDULING = 250;
 
 const table = [];
 
