@@ -68,6 +68,10 @@ export class Host {
     return lock;
   }
 
+  get polls(): boolean {
+    return this.#store.polled;
+  }
+
   /** A walk goes through one server's keys. */
   checkWalk(): void {
     if (this.#store.clustered) {

@@ -74,8 +74,7 @@ export class Locker {
   /**
    * Uses a client that the program has: of `ioredis`, `redis` or `@upstash/redis`, or any object with
    * `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. It stays the program's:
-   * a shutdown does not close it. Without subscriptions, as with Upstash, waiters ask every second,
-   * and a holder hears of a forced release at its next renewal. A client that is not connected yet is
+   * a shutdown does not close it. Without subscriptions, as with Upstash, it {@link Locker.polls | polls}. A client that is not connected yet is
    * connected, unless the program does so in the same turn of the event loop.
    *
    * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
@@ -114,6 +113,14 @@ export class Locker {
         dense: options?.denseTokens ?? false,
       }),
     );
+  }
+
+  /**
+   * Whether its client has no subscriptions, as Upstash's: then waiters ask every second, and a holder
+   * hears of a forced release at its next renewal.
+   */
+  get polls(): boolean {
+    return this.#host.polls;
   }
 
   /** The events of all locks of this locker. */

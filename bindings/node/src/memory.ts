@@ -6,6 +6,7 @@ import { newInstance, type Engine, type Glue, type MemoryServer } from "./wasm.j
 /** A store in this process, for any number of lockers. */
 export class MemoryStore implements Store {
   readonly clustered = false;
+  readonly polled = false;
   readonly #hosts = new Set<Host>();
   readonly #subscribers = new Map<string, Host>();
   #glue: Glue | undefined;

@@ -6,6 +6,8 @@ import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.j
 /** Where a host's batches go. */
 export interface Store {
   readonly clustered: boolean;
+  /** Whether it tells nothing by itself, so that waiters ask again and again. */
+  readonly polled: boolean;
   /** An instance of the engine's module for a host. */
   instance(): Glue;
   /** Begins to tell the host of the link: at once, if it is up. */
@@ -29,6 +31,7 @@ export interface Store {
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
   readonly clustered: boolean;
+  readonly polled: boolean;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
   #unwatch: (() => void) | undefined;
@@ -37,6 +40,7 @@ export class RedisStore implements Store {
   constructor(adapter: Adapter) {
     this.#adapter = adapter;
     this.clustered = adapter.clustered;
+    this.polled = adapter.listen === undefined;
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 

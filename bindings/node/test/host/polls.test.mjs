@@ -1,0 +1,29 @@
+// A client without subscriptions: the locker says that it polls, and waiters are served all the same.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import Redis from "ioredis";
+import { Locker } from "../../dist/index.js";
+import { startRedis } from "../support/redis.mjs";
+
+test("a client with eval alone is polled", async (t) => {
+  const server = await startRedis();
+  const redis = new Redis(server.url);
+  t.after(async () => {
+    redis.disconnect();
+    await server.stop();
+  });
+  const evaluator = { eval: (script, keys, args) => redis.eval(script, keys.length, ...keys, ...args) };
+  const [deaf, hearing] = [Locker.from(evaluator), Locker.from(redis)];
+  assert.deepEqual([deaf.polls, hearing.polls, Locker.inMemory().polls], [true, false, false]);
+
+  const held = await hearing.lock("x").acquire();
+  const waiting = deaf.lock("x").acquire();
+  while ((await hearing.inspect("x")).waiting === 0);
+  const begin = performance.now();
+  await held.release();
+  const lease = await waiting;
+  // Catches a waiter that trusts a push which cannot come: it would ask at its heartbeat, after 5 s.
+  assert.ok(performance.now() - begin < 3_000, `served after ${performance.now() - begin} ms`);
+  assert.ok(lease.token > held.token);
+  await Promise.all([deaf.shutdown(), hearing.shutdown()]);
+});
