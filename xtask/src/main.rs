@@ -40,7 +40,7 @@ enum Task {
     /// Needs cargo-deny: `cargo install --locked cargo-deny`. Only the advisories need the
     /// network. If their database cannot be fetched that is said, and is no failure.
     Audit,
-    /// Make the npm package: target/npm/leasehold-<version>.tgz.
+    /// Make the npm package: target/npm/leasehold-VERSION.tgz.
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
     Package,

@@ -33,7 +33,8 @@ const SIZE_AIM: usize = 60 * 1024;
 pub(crate) fn main() -> Result<()> {
     Need::Wasm.ensure()?;
     Need::Node.ensure()?;
-    run(BUILD)?;
+    let flags = reproducible();
+    run(BUILD.with_env(&[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)]))?;
     let generated = root().join(npm::FOLDER).join("src/generated");
     generate(&generated)?;
     npm::install(npm::FOLDER)?;
@@ -41,6 +42,19 @@ pub(crate) fn main() -> Result<()> {
     let packed = pack()?;
     println!("== package: {}", packed.display());
     check_sizes(&generated)
+}
+
+/// No path of this machine is in what is published.
+fn reproducible() -> String {
+    let home =
+        std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
+    let home = home.map(|home| format!("--remap-path-prefix={home}=cargo "));
+    let root = root();
+    format!(
+        "{}--remap-path-prefix={}=leasehold",
+        home.unwrap_or_default(),
+        root.display()
+    )
 }
 
 fn run(cmd: Cmd<'_>) -> Result<()> {
