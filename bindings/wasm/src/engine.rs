@@ -66,6 +66,7 @@ impl Engine {
                 command_timeout: duration("command_timeout", command_timeout)?,
                 patience: duration("patience", patience)?,
                 clustered,
+                single_threaded: true,
                 ..Settings::new(client)
             };
             let retention = duration("token_retention", token_retention)?;

@@ -7,7 +7,7 @@ use super::io::{LockId, Output, RequestId};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::Tenure;
 use super::timers::Timed;
-use super::{Engine, Origin, Phase, Serial, Whose};
+use super::{Engine, Origin, Phase, Serial, Settings, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
@@ -15,6 +15,11 @@ use crate::time::{ServerTime, Timestamp};
 /// The most operations that leave in one script call, so that it does not keep the server from
 /// other work for long.
 pub(super) const MAX_BATCH: usize = 128;
+
+/// Of a host of one thread: what part of what waits leaves in one script call, so that all that may
+/// be under way is half of it, and the least number of operations.
+const PART: usize = 2 * MAX_IN_FLIGHT;
+const LEAST_PART: usize = 4;
 
 /// About how many bytes of keys and arguments leave in one script call.
 pub(super) const MAX_BATCH_BYTES: usize = 65_536;
@@ -224,12 +229,7 @@ impl Engine {
 
     fn send_batch(&mut self, anchor: Anchor) {
         let request = RequestId(self.next_serial().get());
-        // The keys of one call have to be on one server of a cluster.
-        let count = if self.settings.clustered {
-            1
-        } else {
-            batch_len(&self.link.outbox)
-        };
+        let count = batch_len(&self.link.outbox, self.most_at_once());
         let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let mut give_up = self.now;
         let outbox = std::iter::from_fn(|| self.link.outbox.pop_front());
@@ -247,6 +247,22 @@ impl Engine {
             batch,
             give_up,
         });
+    }
+
+    /// How many operations leave in one script call at the most.
+    fn most_at_once(&self) -> usize {
+        let waiting = self.link.outbox.len();
+        match self.settings {
+            // The keys of one call have to be on one server of a cluster.
+            Settings {
+                clustered: true, ..
+            } => 1,
+            Settings {
+                single_threaded: true,
+                ..
+            } => (waiting / PART).clamp(LEAST_PART, MAX_BATCH),
+            _ => MAX_BATCH,
+        }
     }
 
     fn await_reply(&mut self, id: RequestId, give_up: Timestamp, origins: Vec<Origin>) {
@@ -358,18 +374,13 @@ impl Engine {
 }
 
 /// How many of these leave together.
-fn batch_len(outbox: &VecDeque<Outgoing>) -> usize {
+fn batch_len(outbox: &VecDeque<Outgoing>, most: usize) -> usize {
     let mut bytes = 0;
     let fits = |out: &&Outgoing| {
         bytes += out.command.size();
         bytes <= MAX_BATCH_BYTES
     };
-    outbox
-        .iter()
-        .take(MAX_BATCH)
-        .take_while(fits)
-        .count()
-        .max(1)
+    outbox.iter().take(most).take_while(fits).count().max(1)
 }
 
 pub(super) fn came_late() -> Error {

@@ -96,6 +96,9 @@ pub struct Settings {
     /// Whether the store is a cluster, of servers with a clock of their own each: operations then
     /// leave one by one, and a lock that was handed over is asked for once more.
     pub clustered: bool,
+    /// Whether the host does everything in one thread: a batch then takes only a part of what waits,
+    /// so that the store works on the next while the host takes in the answers to the one before.
+    pub single_threaded: bool,
 }
 
 impl Settings {
@@ -106,6 +109,7 @@ impl Settings {
             command_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(10),
             clustered: false,
+            single_threaded: false,
         }
     }
 

@@ -1,4 +1,5 @@
-//! A cluster: servers that each have some of the keys, and a clock of their own.
+//! What differs for clusters, whose servers have some of the keys and a clock of their own each, and
+//! for hosts of one thread.
 
 use super::host::{Host, LOCK, Net, ms};
 use crate::engine::link::MAX_ALONE_IN_FLIGHT;
@@ -55,4 +56,22 @@ fn only_so_many_operations_are_under_way() {
     }
     assert!(host.pending.is_empty());
     assert!(host.is_held(LOCK) && host.is_held(LockId(MAX_ALONE_IN_FLIGHT as u64 + 5)));
+}
+
+/// Catches a host of one thread that stands idle while the store works, and the other way round.
+#[test]
+fn one_thread_sends_half_of_what_waits_in_small_batches() {
+    let mut host = Host::new();
+    host.engine.settings.single_threaded = true;
+    for lock in 1..=256 {
+        host.hold(LockId(lock));
+    }
+    host.forget();
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    host.answer_next();
+    let sizes: Vec<_> = host.pending.iter().map(|sent| sent.batch.len()).collect();
+    assert_eq!(sizes, [16, 15, 14, 13, 12, 11, 10, 10]);
+    host.answer_all();
+    assert!(host.is_held(LockId(256)));
 }
