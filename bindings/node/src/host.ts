@@ -382,9 +382,9 @@ export class Host {
       this.#unanswered.add(request, deadline);
     }
     this.#alarm.set(this.#unanswered.earliest);
-    for (const [request, deadline] of effects.sends) {
+    for (const [request] of effects.sends) {
       if (engine === this.#engine) {
-        this.#store.execute(this, engine, request, deadline);
+        this.#store.execute(this, engine, request);
       }
     }
     for (const [tenure, reason] of effects.losses) {

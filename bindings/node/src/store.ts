@@ -12,8 +12,8 @@ export interface Store {
   instance(): Glue;
   /** Begins to tell the host of the link: at once, if it is up. */
   open(host: Host): void;
-  /** Executes the batch that the host's engine keeps under this number, until the deadline. */
-  execute(host: Host, engine: Engine, request: number, deadline: number): void;
+  /** Executes the batch that the host's engine keeps under this number. */
+  execute(host: Host, engine: Engine, request: number): void;
   /** Hears what the store tells the host's client. */
   subscribe(host: Host, channel: string): void;
   /** Whether the process is to stay alive for what is under way. */
@@ -52,7 +52,7 @@ export class RedisStore implements Store {
     this.#unwatch?.();
     this.#unwatch = this.#adapter.watch({
       up: () => host.connected(),
-      down: (error) => host.disconnected(this.error(error, true)),
+      down: (error) => host.disconnected(this.#error(error, true)),
     });
   }
 
@@ -67,11 +67,11 @@ export class RedisStore implements Store {
       }
       await this.#run([], []);
     } catch (error) {
-      throw typeof error === "string" ? parsed(error) : this.error(error, false);
+      throw typeof error === "string" ? parsed(error) : this.#error(error, false);
     }
   }
 
-  execute(host: Host, engine: Engine, request: number, _deadline: number): void {
+  execute(host: Host, engine: Engine, request: number): void {
     engine.encode(request);
     const count = engine.keys;
     const text = engine.takeText();
@@ -84,7 +84,7 @@ export class RedisStore implements Store {
     }
     this.#run(keys, args).then(
       (answer) => host.replied(engine, request, fields(answer)),
-      (error: unknown) => host.replyFailed(engine, request, this.error(error, false)),
+      (error: unknown) => host.replyFailed(engine, request, this.#error(error, false)),
     );
   }
 
@@ -124,7 +124,7 @@ export class RedisStore implements Store {
       return (await this.#adapter.info?.(section)) ?? "";
     } catch (error) {
       // Who may not look may still lock; the script itself finds out the rest.
-      if (this.error(error, false).code === "auth" && !String(error).includes("NOAUTH")) {
+      if (this.#error(error, false).code === "auth" && !String(error).includes("NOAUTH")) {
         return "";
       }
       throw error;
@@ -149,7 +149,7 @@ export class RedisStore implements Store {
   }
 
   /** What a client's error means. One that ended the link may always be mended by a new one. */
-  error(error: unknown, ofLink: boolean): LeaseholdError {
+  #error(error: unknown, ofLink: boolean): LeaseholdError {
     const failed = failure(error);
     const cause = "reply" in failed ? this.#refusal(failed.reply) : failed;
     const mended = !ofLink || cause.code === "auth" ? cause.code : "unavailable";
