@@ -2,6 +2,7 @@ import type { Adapter } from "./adapters/adapter.js";
 import { failure } from "./adapters/failure.js";
 import { openIoredis } from "./adapters/own-ioredis.js";
 import { openNodeRedis } from "./adapters/own-node-redis.js";
+import { holdsSecret } from "./adapters/shared.js";
 import { parseUrl, type Target } from "./adapters/url.js";
 import { type ErrorCode, LeaseholdError } from "./errors.js";
 
@@ -64,7 +65,7 @@ function explained(error: unknown, target: Target): LeaseholdError {
   const found = failure(error);
   const said = "reply" in found ? found.reply : found.message;
   const secrets = [target.password, target.sentinelPassword];
-  const shown = secrets.some((secret) => secret && said.includes(secret))
+  const shown = holdsSecret(said, secrets)
     ? "(its message has the password in it and is not shown)"
     : said;
   const [code, what] =

@@ -8,7 +8,7 @@ import type { Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
 import type { LossReason } from "./types.js";
 import { Unanswered } from "./unanswered.js";
-import { newEngine, parsed, type Engine, type Settings } from "./wasm.js";
+import { newEngine, parsed, thrown, type Engine, type Settings } from "./wasm.js";
 
 /** What an acquisition got. */
 export interface Acquired {
@@ -273,11 +273,9 @@ export class Host {
       use(engine);
       return engine;
     } catch (error) {
-      if (typeof error === "string") {
-        throw parsed(error);
-      }
-      if (error instanceof LeaseholdError) {
-        throw error;
+      const told = thrown(error);
+      if (told instanceof LeaseholdError) {
+        throw told;
       }
       this.#store.abandon(this, error);
       return undefined;

@@ -1,5 +1,6 @@
 import { failure, type Adapter } from "./adapters/index.js";
-import { LeaseholdError, type ErrorCode } from "./errors.js";
+import { holdsSecret } from "./adapters/shared.js";
+import { LeaseholdError } from "./errors.js";
 import type { Host } from "./host.js";
 import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
 
@@ -151,17 +152,13 @@ export class RedisStore implements Store {
   /** What a client's error means. One that ended the link may always be mended by a new one. */
   #error(error: unknown, ofLink: boolean): LeaseholdError {
     const failed = failure(error);
-    const cause = "reply" in failed ? this.#refusal(failed.reply) : failed;
+    const cause = "reply" in failed ? parsed(stateless().serverError(failed.reply)) : failed;
     const mended = !ofLink || cause.code === "auth" ? cause.code : "unavailable";
     return new LeaseholdError(mended, this.#hidden(cause.message));
   }
 
-  #refusal(reply: string): { code: ErrorCode; message: string } {
-    return JSON.parse(stateless().serverError(reply)) as { code: ErrorCode; message: string };
-  }
-
   #hidden(message: string): string {
-    const shows = this.#adapter.secrets.some((secret) => secret !== "" && message.includes(secret));
+    const shows = holdsSecret(message, this.#adapter.secrets);
     return shows ? "the server refused (its message has the password in it and is not shown)" : message;
   }
 }

@@ -66,7 +66,7 @@ export class Tenure {
     if (this.#lost === undefined) {
       this.#lost = reason;
       this.#controller?.abort(this.lossError(reason));
-      this.end();
+      this.#end();
     }
   }
 
@@ -81,7 +81,7 @@ export class Tenure {
   giveUp(): void {
     this.leases -= 1;
     if (this.leases === 0) {
-      this.end();
+      this.#end();
     }
   }
 
@@ -93,7 +93,7 @@ export class Tenure {
     return new Promise((resolve) => this.#over.push(resolve));
   }
 
-  private end(): void {
+  #end(): void {
     this.#stopPulse?.();
     for (const resolve of this.#over.splice(0)) {
       resolve();

@@ -59,7 +59,7 @@ export function newEngine(glue: Glue, settings: Settings, clustered: boolean): E
   try {
     return new glue.Engine(high, low, namespace, commandTimeout, patience, tokenRetention, clustered);
   } catch (error) {
-    throw typeof error === "string" ? parsed(error) : error;
+    throw thrown(error);
   }
 }
 
@@ -72,10 +72,15 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
       engine.define(1, "n", DEFAULT_TTL, false, owner, true, false);
     }
   } catch (error) {
-    throw typeof error === "string" ? parsed(error) : error;
+    throw thrown(error);
   } finally {
     engine.free();
   }
+}
+
+/** What was thrown across the border: errors come as JSON, and anything else is a defect. */
+export function thrown(error: unknown): unknown {
+  return typeof error === "string" ? parsed(error) : error;
 }
 
 /** The error that an engine threw, or told, as JSON. */

@@ -100,6 +100,11 @@ export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");
 }
 
+/** Whether a text is not to be shown, since one of these is in it. */
+export function holdsSecret(text: string, secrets: readonly (string | undefined)[]): boolean {
+  return secrets.some((secret) => secret && text.includes(secret));
+}
+
 /** Grows from the first to the slowest, with a quarter of chance so that not all come at once. */
 export function grown(first: number, tries: number, slowest: number): number {
   return Math.min(first * 2 ** Math.min(tries, 20), slowest) * (0.75 + Math.random() / 2);

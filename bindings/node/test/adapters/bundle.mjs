@@ -1,41 +1,19 @@
-import { mkdtempSync, mkdirSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
-import { atExit } from "../support/wait.mjs";
+import { pathToFileURL } from "node:url";
+import { bundleParts } from "../support/bundle.mjs";
 
-const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const ADAPTERS = `
+  export * from "./src/adapters/index.ts";
+  export * from "./src/connect.ts";
+  export { parseUrl } from "./src/adapters/url.ts";
+  export { LeaseholdError } from "./src/errors.ts";`;
 
 /**
- * Bundles the adapters, which the package does not export by themselves, and returns the file;
- * `versions` says what to import instead of a package, such as { redis: "redis-v4" }.
+ * Bundles the adapters and returns the file; `versions` says what to import instead of a package,
+ * such as { redis: "redis-v4" }.
  */
-export async function bundleFile(versions = {}) {
-  // There, so that what it imports is found.
-  const cache = join(root, "node_modules/.cache");
-  mkdirSync(cache, { recursive: true });
-  const dir = mkdtempSync(join(cache, "adapters-"));
-  atExit(() => rmSync(dir, { recursive: true, force: true }));
-  const outfile = join(dir, "adapters.mjs");
-  await build({
-    stdin: {
-      contents: `
-        export * from "./src/adapters/index.ts";
-        export * from "./src/connect.ts";
-        export { parseUrl } from "./src/adapters/url.ts";
-        export { LeaseholdError } from "./src/errors.ts";`,
-      resolveDir: root,
-    },
-    bundle: true,
-    format: "esm",
-    platform: "neutral",
-    target: "es2022",
-    alias: versions,
-    external: ["ioredis", "redis", ...Object.values(versions)],
-    outfile,
-    logLevel: "error",
-  });
-  return outfile;
+export function bundleFile(versions = {}) {
+  const external = ["ioredis", "redis", ...Object.values(versions)];
+  return bundleParts("adapters", ADAPTERS, { alias: versions, external });
 }
 
 export async function bundle(versions) {

@@ -110,12 +110,6 @@ impl Engine {
     pub fn wake_at(&self) -> f64 {
         self.inner.wake_at().map_or(f64::INFINITY, millis)
     }
-
-    /// Whether nothing is held, under way or waiting for an answer.
-    #[wasm_bindgen(js_name = isIdle)]
-    pub fn is_idle(&self) -> bool {
-        self.inner.is_idle()
-    }
 }
 
 /// The fields of the output that was polled last.

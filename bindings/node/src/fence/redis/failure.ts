@@ -1,4 +1,5 @@
 import { failure } from "../../adapters/index.js";
+import { holdsSecret } from "../../adapters/shared.js";
 import { type ErrorCode, LeaseholdError } from "../../errors.js";
 import { printable } from "../printable.js";
 import { quoted, StaleTokenError } from "../stale.js";
@@ -20,7 +21,7 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
   const { resource, fence, token, secrets } = attempt;
   const told = failure(error);
   const said = "reply" in told ? told.reply : told.message;
-  const hidden = secrets.some((secret) => said.includes(secret));
+  const hidden = holdsSecret(said, secrets);
   const make = (code: ErrorCode, what: string) =>
     new LeaseholdError(
       code,

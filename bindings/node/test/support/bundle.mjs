@@ -1,0 +1,28 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { atExit } from "./wait.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+
+/** Bundles parts of src/ that the package does not export by themselves, and returns the file. */
+export async function bundleParts(name, contents, options = {}) {
+  // There, so that what it imports is found.
+  const cache = join(root, "node_modules/.cache");
+  mkdirSync(cache, { recursive: true });
+  const folder = mkdtempSync(join(cache, `${name}-`));
+  atExit(() => rmSync(folder, { recursive: true, force: true }));
+  const outfile = join(folder, `${name}.mjs`);
+  await build({
+    stdin: { contents, resolveDir: root },
+    bundle: true,
+    format: "esm",
+    platform: "neutral",
+    target: "es2022",
+    outfile,
+    logLevel: "error",
+    ...options,
+  });
+  return outfile;
+}
