@@ -1,7 +1,7 @@
 //! What calls cost, as the server counts it.
 
 use leasehold::{Lock, Locker};
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually};
 
 use crate::{LIMIT, connect, millis};
 
@@ -71,9 +71,8 @@ async fn nothing_but_the_script_is_sent() {
     // Of the commands that the script runs, reads are the fewest that decide.
     for (command, calls) in [
         ("time", 20),
+        ("exists", 20),
         ("get", 20),
-        ("zrange", 20),
-        ("incr", 10),
         ("set", 20),
         ("del", 10),
     ] {
@@ -85,6 +84,8 @@ async fn nothing_but_the_script_is_sent() {
         "subscribe",
         "publish",
         "client",
+        "incr",
+        "zrange",
         "zadd",
         "zrem",
     ] {
@@ -112,8 +113,14 @@ async fn waiting_three_seconds_does_not_poll() {
         let left = async || line_is_empty(&server).await;
         eventually(LIMIT, "the waiter to leave the line", left).await;
     };
+    let begin = Stopwatch::start();
     let calls = calls_of(&mut admin, wait).await;
-    assert!((2..=3).contains(&calls), "{calls} calls in three seconds");
+    // A second more, and the heartbeat is due too.
+    let most = 3 + u64::from(begin.stalled() > millis(1_000));
+    assert!(
+        (2..=most).contains(&calls),
+        "{calls} calls in three seconds"
+    );
 }
 
 /// Whether nobody waits for `x`.
@@ -129,16 +136,16 @@ async fn renewals_that_are_due_together_leave_together() {
     let locker = connect(&server).await;
     let mut leases = Vec::new();
     for i in 0..500 {
-        let lock = lock(&locker, &format!("x{i}")).ttl(millis(3_000));
+        let lock = lock(&locker, &format!("x{i}")).ttl(millis(6_000));
         leases.push(lock.acquire().await.expect("it is free"));
     }
     admin.reset_stats().await;
-    tokio::time::sleep(millis(2_000)).await;
-    let (calls, renewals) = (
-        admin.script_calls().await,
-        admin.command_calls("pexpireat").await,
-    );
-    assert!(renewals >= 500, "{renewals} renewals");
+    let renewed = async || {
+        let calls = admin.script_calls().await;
+        let renewals = admin.command_calls("pexpireat").await;
+        (renewals >= 500).then_some((calls, renewals))
+    };
+    let (calls, renewals) = eventually(LIMIT, "500 renewals", renewed).await;
     assert!(
         calls * 2 < renewals,
         "{calls} calls for {renewals} renewals"

@@ -8,19 +8,26 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "16e969928f2b2d056f073b51a884f88e53c45def";
+pub const SCRIPT_SHA: &str = "bfbfb48114ea207977b7da99781299f973f8a24a";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),
-    include_str!("lua/line.lua"),
+    include_str!("lua/take.lua"),
+    "local function make_rest()\n",
+    include_str!("lua/rest/call.lua"),
+    include_str!("lua/rest/token.lua"),
+    include_str!("lua/rest/holder.lua"),
+    include_str!("lua/rest/line.lua"),
+    include_str!("lua/rest/acquire.lua"),
+    include_str!("lua/rest/release.lua"),
+    include_str!("lua/rest/force_release.lua"),
+    include_str!("lua/rest/inspect.lua"),
+    include_str!("lua/rest/list.lua"),
+    include_str!("lua/rest/find.lua"),
+    "end\n",
     include_str!("lua/acquire.lua"),
     include_str!("lua/renew.lua"),
     include_str!("lua/release.lua"),
-    "local function seldom()\n",
-    include_str!("lua/force_release.lua"),
-    include_str!("lua/inspect.lua"),
-    include_str!("lua/list.lua"),
-    "return force_release, inspect, list\nend\n",
     include_str!("lua/batch.lua"),
 );
 

@@ -8,40 +8,10 @@
 --        busy, expiry (ms; -1 for none), place in line (0 if it does not wait)
 --        full, how many wait
 local function acquire(k, a)
-  local lock, member, ttl = KEYS[k], ARGV[a], tonumber(ARGV[a + 1])
-  local claim, holder = parse_claim(member, KEYS[k]), holder_of(lock)
-  local takes, first = false, nil
-  if holder and holder.lease == claim.lease then
-    local expires = digits(now_ms + ttl)
-    call('PEXPIREAT', lock, expires)
-    return { 'held', holder.token, expires }
-  elseif holder then
-    local same_owner = claim.kind == 'r' and holder.kind == 'r' and holder.label == claim.label
-    takes = same_owner and holder.client ~= claim.client
-  else
-    first = first_in_line(k)
-    takes = not first or first == member
-  end
-  if takes then
-    local token, expires = take(k, claim, ttl)
-    if holder then
-      publish(holder.client, 'superseded', holder.lease, holder.token)
-    end
-    if holder or first then
-      -- What was taken is told, whatever is in the line's keys.
-      pcall(leave, k, member)
-    end
+  -- Free, and nobody waits: most are.
+  if redis.call('EXISTS', KEYS[k], KEYS[k + 2]) == 0 then
+    local token, expires = take(k, ARGV[a], ARGV[a + 1])
     return { 'held', token, expires }
   end
-  if first then
-    grant(k, first)
-  end
-  local place = 0
-  if ARGV[a + 2] == '1' then
-    place = wait_in_line(k, member, claim.window)
-    if not place then
-      return { 'full', tostring(MAX_WAITERS) }
-    end
-  end
-  return { 'busy', expiry_of(lock), tostring(place) }
+  return rest().acquire(k, a)
 end

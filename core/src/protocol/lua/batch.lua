@@ -1,51 +1,42 @@
 -- The loop over the batch: see the top of the script.
 
--- An operation, and how many keys and arguments it has. The script defines all that it uses anew on
--- each call, so there is no table of them, and what is seldom used is only defined when it is.
-local function find(name)
-  if name == 'renew' then
-    return renew, 1, 3
-  elseif name == 'acquire' then
-    return acquire, 4, 3
-  elseif name == 'release' then
-    return release, 4, 1
-  end
-  local force_release, inspect, list = seldom()
-  if name == 'force_release' then
-    return force_release, 4, 0
-  elseif name == 'inspect' then
-    return inspect, 4, 1
-  elseif name == 'list' then
-    return list, 0, 2
-  end
+local made
+function rest()
+  made = made or make_rest()
+  return made
 end
 
-local function execute(operation, key, arg)
-  if now > tonumber(ARGV[arg + 1]) then
-    return { 'late' }
-  end
-  local done, result = pcall(operation, key, arg + 2)
-  if done then
-    return result
-  end
-  if type(result) ~= 'table' then
-    result = { text = tostring(result) }
-  end
-  return { 'error', result.text or result.err, result.key or KEYS[key] or '' }
-end
-
-local reply = { digits(now) }
+local reply, length = { now_digits }, 1
 local key, arg = 1, 1
-while arg <= #ARGV do
-  local operation, keys, args = find(ARGV[arg])
-  if not operation then
-    return redis.error_reply('ERR leasehold: unknown operation')
+while ARGV[arg] do
+  local name, operation, keys, args = ARGV[arg]
+  if name == 'renew' then
+    operation, keys, args = renew, 1, 3
+  elseif name == 'acquire' then
+    operation, keys, args = acquire, 4, 3
+  elseif name == 'release' then
+    operation, keys, args = release, 4, 1
+  else
+    operation, keys, args = rest().find(name)
+    if not operation then
+      return redis.error_reply('ERR leasehold: unknown operation')
+    end
   end
-  local fields = execute(operation, key, arg)
-  reply[#reply + 1] = tostring(#fields)
-  for i = 1, #fields do
-    reply[#reply + 1] = fields[i]
+  local done, fields
+  if now > tonumber(ARGV[arg + 1]) then
+    fields = { 'late' }
+  else
+    done, fields = pcall(operation, key, arg + 2)
+    if not done then
+      fields = rest().failure(KEYS[key], fields)
+    end
   end
+  local count = #fields
+  reply[length + 1] = tostring(count)
+  for i = 1, count do
+    reply[length + 1 + i] = fields[i]
+  end
+  length = length + 1 + count
   key = key + keys
   arg = arg + 2 + args
 end

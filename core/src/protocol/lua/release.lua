@@ -6,16 +6,13 @@
 --        gone
 --        taken
 local function release(k, a)
-  local member = ARGV[a]
-  local holder = holder_of(KEYS[k])
-  if holder and holder.lease == string.sub(member, 1, 32) then
-    free(k)
+  local lock, claim = KEYS[k], ARGV[a]
+  local value = redis.call('GET', lock)
+  local is_held = value and string.sub(value, 1, 33) == string.sub(claim, 1, 33)
+  -- Nobody waits: most release so.
+  if is_held and redis.call('EXISTS', KEYS[k + 2]) == 0 then
+    redis.call('DEL', lock)
     return { 'released' }
   end
-  leave(k, member)
-  if holder then
-    return { 'taken' }
-  end
-  free(k)
-  return { 'gone' }
+  return rest().release(k, a)
 end

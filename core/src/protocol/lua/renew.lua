@@ -7,16 +7,16 @@
 --        taken
 local function renew(k, a)
   local lock, lease, token = KEYS[k], ARGV[a], ARGV[a + 1]
-  local value = call('GET', lock)
+  local value = redis.call('GET', lock)
   if not value then
     return { 'gone' }
   end
   -- Most operations are renewals: they look only where lease and token must be.
   if string.sub(value, 1, 32) ~= lease or string.sub(value, 51, 51 + #token) ~= token .. ':' then
-    holder_of(lock)
+    rest().holder_of(lock)
     return { 'taken' }
   end
-  local expires = digits(now_ms + tonumber(ARGV[a + 2]))
-  call('PEXPIREAT', lock, expires)
+  local expires = digits(now_ms + ARGV[a + 2])
+  redis.call('PEXPIREAT', lock, expires)
   return { 'renewed', expires }
 end

@@ -1,5 +1,6 @@
 -- The line of those who wait for a lock, and what is published to clients.
 
+local MAX_WAITERS = 65536
 -- The line itself is kept so much longer than the last claim in it counts as alive.
 local LINGER = 60000
 -- No claim holds up the others for longer.
@@ -24,15 +25,6 @@ end
 local function leave(k, ...)
   call('ZREM', KEYS[k + 2], ...)
   call('ZREM', KEYS[k + 3], ...)
-end
-
--- Gives the lock to a claim, for so many milliseconds.
-local function take(k, claim, milliseconds)
-  local token = next_token(KEYS[k + 1], claim.retention)
-  local expires = digits(now_ms + milliseconds)
-  local value = table.concat({ claim.lease, claim.client, token, claim.kind, claim.label }, ':')
-  call('SET', KEYS[k], value, 'PXAT', expires)
-  return token, expires
 end
 
 -- The first in line who is alive, or nil; the dead before it are dropped. Each round but the last
@@ -64,7 +56,7 @@ end
 -- case: subscribers at another server of a group are not counted.
 local function grant(k, member)
   local claim = parse_claim(member, KEYS[k + 2])
-  local token = take(k, claim, claim.window)
+  local token = take(k, member, claim.window)
   leave(k, member)
   local promised = digits(now_ms + math.floor(claim.window / 2))
   local heard = publish(claim.client, 'granted', claim.lease, token, promised, digits(now))

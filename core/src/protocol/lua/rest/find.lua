@@ -1,0 +1,20 @@
+-- An operation that is seldom asked for, and how many keys and arguments it has.
+local function find(name)
+  if name == 'force_release' then
+    return force_release, 4, 0
+  elseif name == 'inspect' then
+    return inspect, 4, 1
+  elseif name == 'list' then
+    return list, 0, 2
+  end
+end
+
+-- What `rest()` gives.
+return {
+  acquire = acquire,
+  failure = failure,
+  find = find,
+  holder_of = holder_of,
+  next_token = next_token,
+  release = release,
+}

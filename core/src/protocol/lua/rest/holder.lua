@@ -1,0 +1,17 @@
+-- The holder of a lock, or nil if it is free.
+local function holder_of(key)
+  local value = call('GET', key)
+  if not value then
+    return nil
+  end
+  local lease, client, token, kind, label = string.match(value, '^(%x+):(%x+):(%d+):([rl]):(.+)$')
+  if not lease or #lease ~= 32 or #client ~= 16 or not is_token(token) then
+    fail('WRONGTYPE the key holds a value that is not a lock', key)
+  end
+  return { lease = lease, client = client, token = token, kind = kind, label = label }
+end
+
+-- When a lock expires, in milliseconds; -1 if somebody took its expiry away.
+local function expiry_of(key)
+  return digits(call('PEXPIRETIME', key))
+end
