@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "bfbfb48114ea207977b7da99781299f973f8a24a";
+pub const SCRIPT_SHA: &str = "313d26895f4f833c0c4fa83737191cf355dd37b5";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),
@@ -19,7 +19,7 @@ const SOURCE: &str = concat!(
     include_str!("lua/rest/holder.lua"),
     include_str!("lua/rest/line.lua"),
     include_str!("lua/rest/acquire.lua"),
-    include_str!("lua/rest/release.lua"),
+    include_str!("lua/rest/leave.lua"),
     include_str!("lua/rest/force_release.lua"),
     include_str!("lua/rest/inspect.lua"),
     include_str!("lua/rest/list.lua"),

@@ -8,11 +8,13 @@
 local function release(k, a)
   local lock, claim = KEYS[k], ARGV[a]
   local value = redis.call('GET', lock)
-  local is_held = value and string.sub(value, 1, 33) == string.sub(claim, 1, 33)
-  -- Nobody waits: most release so.
-  if is_held and redis.call('EXISTS', KEYS[k + 2]) == 0 then
+  if not value or string.sub(value, 1, 33) ~= string.sub(claim, 1, 33) then
+    return rest().leave(k, claim)
+  elseif redis.call('EXISTS', KEYS[k + 2]) == 0 then
+    -- Nobody waits.
     redis.call('DEL', lock)
-    return { 'released' }
+  else
+    rest().free(k)
   end
-  return rest().release(k, a)
+  return { 'released' }
 end

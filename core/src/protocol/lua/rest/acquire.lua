@@ -21,7 +21,7 @@ local function acquire(k, a)
     end
     if holder or first then
       -- What was taken is told, whatever is in the line's keys.
-      pcall(leave, k, member)
+      pcall(leave_line, k, member)
     end
     return { 'held', token, expires }
   end

@@ -14,7 +14,8 @@ return {
   acquire = acquire,
   failure = failure,
   find = find,
+  free = free,
   holder_of = holder_of,
+  leave = leave,
   next_token = next_token,
-  release = release,
 }

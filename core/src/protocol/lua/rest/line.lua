@@ -7,13 +7,12 @@ local LINGER = 60000
 local LONGEST_WINDOW = 60000
 
 local function parse_claim(text, key)
-  local lease, client, window, retention, kind, label =
-    string.match(text, '^(%x+):(%x+):(%d+):(%d+):([rl]):(.+)$')
+  local lease, client, window, kind, label = string.match(text, '^(%x+):(%x+):(%d+):%d+:([rl]):(.+)$')
   if not lease or #lease ~= 32 or #client ~= 16 then
     fail('WRONGTYPE the key holds a value that is not a claim', key)
   end
   window = math.min(tonumber(window), LONGEST_WINDOW)
-  return { lease = lease, client = client, window = window, retention = retention, kind = kind, label = label }
+  return { lease = lease, client = client, window = window, kind = kind, label = label }
 end
 
 -- Tells a client, on the channel that it may have subscribed to; returns how many heard it.
@@ -22,7 +21,7 @@ local function publish(client, ...)
   return type(heard) == 'number' and heard or 0
 end
 
-local function leave(k, ...)
+local function leave_line(k, ...)
   call('ZREM', KEYS[k + 2], ...)
   call('ZREM', KEYS[k + 3], ...)
 end
@@ -42,7 +41,7 @@ local function first_in_line(k)
       first = first + 1
     end
     if first > 1 then
-      leave(k, unpack(members, 1, first - 1))
+      leave_line(k, unpack(members, 1, first - 1))
     end
     if members[first] then
       return members[first]
@@ -57,7 +56,7 @@ end
 local function grant(k, member)
   local claim = parse_claim(member, KEYS[k + 2])
   local token = take(k, member, claim.window)
-  leave(k, member)
+  leave_line(k, member)
   local promised = digits(now_ms + math.floor(claim.window / 2))
   local heard = publish(claim.client, 'granted', claim.lease, token, promised, digits(now))
   if heard == 0 then
@@ -89,7 +88,7 @@ local function wait_in_line(k, member, window)
   if not ahead then
     local dead = call('ZRANGEBYSCORE', alive, '-inf', '(' .. digits(now_ms), 'LIMIT', '0', '100')
     if #dead > 0 then
-      leave(k, unpack(dead))
+      leave_line(k, unpack(dead))
     end
     ahead = call('ZCARD', queue)
     if ahead >= MAX_WAITERS then
