@@ -12,9 +12,10 @@ use super::release::Doubt;
 use super::tenure::Tenure;
 use super::{Engine, Lock, Phase, Whose, line};
 use crate::error::{Error, ErrorKind};
-use crate::event::LeaseEvent;
+use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
 
 /// How many calls may wait for one lock of one owner.
 const MAX_CALLERS: usize = 65_536;
@@ -34,6 +35,8 @@ pub(super) struct Acquiring {
     place: Option<NonZeroU32>,
     /// The server's clock when it last answered that somebody else has the lock.
     pub(super) refused: Option<ServerTime>,
+    /// What was taken away before the answer was here that it was taken.
+    pub(super) taken_away: Option<(FencingToken, LossReason)>,
     /// An ask that was never answered may have taken a place in line.
     lost_ask: bool,
     /// Since when the store has given no answer, and why.
@@ -78,6 +81,7 @@ impl Acquiring {
             asks_again: false,
             place: None,
             refused: None,
+            taken_away: None,
             lost_ask: false,
             silence: None,
             doubt: None,
@@ -341,6 +345,9 @@ impl Engine {
         };
         let spec = spec.clone();
         let callers = std::mem::take(&mut acquiring.callers);
+        let taken_away = acquiring
+            .taken_away
+            .filter(|(token, _)| *token == tenure.token);
         tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         self.line.waiting.take(&tenure.lease);
         // That the lock could be taken proves that the tenure before is over.
@@ -359,6 +366,9 @@ impl Engine {
             lock.phase = Phase::Held(tenure);
         }
         self.want_pushes();
+        if let Some((_, reason)) = taken_away {
+            self.lose(id, reason);
+        }
     }
 
     fn busy(

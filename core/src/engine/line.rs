@@ -167,6 +167,13 @@ impl Engine {
     }
 
     fn taken_away(&mut self, lease: LeaseId, token: FencingToken, reason: LossReason) {
+        // A push may overtake an answer, which comes by another connection.
+        if let Some(id) = self.line.waiting.get(&lease).copied() {
+            if let Some((_, acquiring)) = self.acquiring(id) {
+                acquiring.taken_away = Some((token, reason));
+            }
+            return;
+        }
         let is_it = |phase: &Phase| match phase {
             Phase::Held(tenure) => (tenure.lease, tenure.token) == (lease, token),
             Phase::Idle | Phase::Acquiring(_) => false,

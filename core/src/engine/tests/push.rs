@@ -96,6 +96,33 @@ fn a_loss_is_nothing_to_one_who_waits() {
     host.grant(call);
 }
 
+/// The answer and the push come by two connections. Catches a holder that learns only at its next
+/// renewal, and one that loses a later tenure of the same acquisition.
+#[test]
+fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
+    for regained in [false, true] {
+        let mut host = Host::new();
+        host.net = Net::Hold;
+        let call = host.acquire(LOCK, Wait::Forever);
+        let sent = host.take();
+        let mut reply = host.execute(&sent);
+        host.ask(Command::ForceRelease { key: key(LOCK) });
+        let lease = *host.engine.line.waiting.keys().next().expect("it asks");
+        let token = token(1);
+        host.input(Input::Push(Push::Revoked { lease, token }));
+        assert!(host.is_open(call) && host.events.is_empty());
+        if regained {
+            reply = host.execute(&sent);
+        }
+        host.reply(&sent, Ok(reply));
+        host.grant(call);
+        let lost = ["acquired 1", "lost: the lock was force-released"];
+        let told: &[_] = if regained { &["acquired 2"] } else { &lost };
+        assert_eq!(host.told(), told);
+        assert_eq!(host.is_held(LOCK), regained);
+    }
+}
+
 /// Catches a grant of nobody's that makes something held, or that sends something.
 #[test]
 fn a_grant_to_a_lease_that_does_not_wait_does_nothing() {
