@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, RedisServer, eventually, within};
 
-use crate::{LIMIT, connect, held, in_line, line, lock, millis, subscribed, waiting};
+use crate::{LIMIT, connect, held, in_line, line, lock, millis, served, subscribed, waiting};
 
 /// Far below the 2.4 s and more after which the dead are forgotten.
 const SOON: Duration = Duration::from_secs(2);
@@ -20,8 +20,9 @@ async fn who_gives_up_leaves_the_line_at_once() {
     let holder = held(&lock(&one, "x", "holder")).await;
     let dropped = waiting(&lock(&other, "x", "dropped"));
     in_line(&mut admin, "x", 1).await;
-    let within = lock(&other, "x", "within");
-    let within = tokio::spawn(async move { within.acquire_within(millis(1_500)).await });
+    // It is in line until all are, on a slow machine too.
+    let patient = lock(&other, "x", "within");
+    let patient = tokio::spawn(async move { patient.acquire_within(millis(5_000)).await });
     in_line(&mut admin, "x", 2).await;
     let stays = waiting(&lock(&other, "x", "stays"));
     in_line(&mut admin, "x", 3).await;
@@ -36,15 +37,14 @@ async fn who_gives_up_leaves_the_line_at_once() {
             .any(|who| who == "dropped")
     };
     eventually(millis(1_000), "the dropped call to leave the line", left).await;
-    let in_time = within.await.expect("no panic").expect("an answer");
+    let in_time = within(LIMIT, patient).await.expect("it gives up");
+    let in_time = in_time.expect("no panic").expect("an answer");
     assert!(in_time.is_none(), "it is held");
     let left = async || line(&mut admin, "x").await == ["stays"];
     eventually(SOON, "the timed out call to leave the line", left).await;
 
-    let begin = Instant::now();
     holder.release().await.expect("it is held");
-    let lease = stays.await.expect("no panic");
-    assert!(begin.elapsed() < millis(1_000), "{:?}", begin.elapsed());
+    let lease = served(stays, millis(1_000)).await;
     lease.release().await.expect("it is held");
 }
 
@@ -65,6 +65,12 @@ struct Room {
 }
 
 impl Room {
+    /// Whether enough came to say something.
+    fn is_busy(&self) -> bool {
+        let visits = self.tokens.lock().expect("not poisoned").len();
+        visits > 50 && self.gave_up.load(Ordering::Relaxed) > 50
+    }
+
     async fn visit(&self, locker: &Locker, name: &str, seed: u64) {
         let lock = locker.lock(name).expect("a valid name").ttl(millis(4_000));
         let patience = Duration::from_micros(random(seed, 30_000));
@@ -104,13 +110,14 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let rooms: Arc<[Room; 3]> = Arc::default();
-    let until = Instant::now() + millis(4_000);
+    let (until, at_most) = (Instant::now() + millis(4_000), Instant::now() + LIMIT * 3);
     let mut tasks = Vec::new();
     for task in 0..30_u64 {
         let (locker, rooms) = (connect(&server).await, rooms.clone());
         tasks.push(tokio::spawn(async move {
             let mut seed = task << 32;
-            while Instant::now() < until {
+            let too_few = || !rooms.iter().all(Room::is_busy) && Instant::now() < at_most;
+            while Instant::now() < until || too_few() {
                 let room = usize::try_from(random(seed + 9, 3)).expect("one of three");
                 rooms[room].visit(&locker, NAMES[room], seed).await;
                 seed += 10;
@@ -120,7 +127,7 @@ async fn tasks_that_come_and_go_at_random_leave_nothing() {
     }
     let mut lockers = Vec::new();
     for task in tasks {
-        let task = tokio::time::timeout(LIMIT * 3, task).await;
+        let task = tokio::time::timeout(LIMIT * 6, task).await;
         lockers.push(task.expect("the line goes on").expect("no panic"));
     }
     let empty = async || admin.keys("*}:[lqa]*").await.is_empty();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold_tests::{Admin, RedisServer};
+use leasehold_tests::{Admin, RedisServer, Stopwatch};
 
 use crate::processes::{Granted, Process, Then, by_token, longest_gap, now};
 use crate::{LIMIT, SLACK, connect, held, in_line, line, lock, millis, subscribed};
@@ -29,17 +29,25 @@ async fn the_dead_delay_the_others_by_a_bounded_time() {
     );
 }
 
-/// Says how long a delay was, and that it is within its bound.
-fn bounded(what: &str, delay: Duration, bound: Duration) {
+/// Says how long a delay was, and that it is within its bound, but for a machine that stood still.
+fn bounded(what: &str, delay: Duration, bound: Duration, watch: Stopwatch) {
     println!("{what}: delayed by {delay:.1?}, of {bound:?}");
-    assert!(delay <= bound + SLACK, "{what}: {delay:?}, not {bound:?}");
+    let most = bound + SLACK + watch.stalled();
+    assert!(delay <= most, "{what}: {delay:?}, not {bound:?}");
+}
+
+/// The others follow the first without a delay.
+fn follow(grants: &[Granted], watch: Stopwatch) {
+    let (gap, most) = (longest_gap(grants), millis(1_000) + watch.stalled());
+    assert!(gap < most, "the rest follow at once: {gap:?}");
 }
 
 /// The lock expires with its time to live; then the line goes on.
 async fn a_killed_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let ttl = millis(3_000);
+    // Not lost before the kill to a machine that stands still for two seconds.
+    let ttl = millis(6_000);
     let mut holder = Process::start(&server, 1).await;
     holder.ask("holder", "x", ttl, Then::Hold);
     holder.granted(LIMIT).await;
@@ -49,15 +57,15 @@ async fn a_killed_holder() {
         in_line(&mut admin, "x", i + 1).await;
     }
     let order = line(&mut admin, "x").await;
+    let watch = Stopwatch::start();
     holder.0.kill9();
     let killed = now();
     let mut grants = others.grants(6, LIMIT * 2).await;
     assert_eq!(by_token(&mut grants), order);
     let delay = grants[0].at.saturating_sub(killed);
-    bounded("a killed holder", delay, ttl);
+    bounded("a killed holder", delay, ttl, watch);
     assert!(delay > ttl / 3, "it is not taken from a holder that lives");
-    let gap = longest_gap(&grants);
-    assert!(gap < millis(1_000), "the rest follow at once: {gap:?}");
+    follow(&grants, watch);
 }
 
 async fn a_killed_head() {
@@ -77,16 +85,16 @@ async fn a_killed_head() {
     let order = line(&mut admin, "x").await;
     head.0.kill9();
     subscribed(&mut admin, 3).await;
+    let watch = Stopwatch::start();
     holder.release().await.expect("it is held");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 2).await;
     assert_eq!(by_token(&mut grants), order[1..]);
     let delay = grants[0].at.saturating_sub(released);
     // The next hears nothing of it, and looks when its time is over.
-    bounded("a killed head", delay, UNHEARD);
+    bounded("a killed head", delay, UNHEARD, watch);
     assert!(delay > UNHEARD / 2, "it was given its time: {delay:?}");
-    let gap = longest_gap(&grants);
-    assert!(gap < millis(1_000), "the rest follow at once: {gap:?}");
+    follow(&grants, watch);
 }
 
 /// Every other one of twenty: those who are handed nothing within a window are passed over, and
@@ -103,15 +111,18 @@ async fn a_killed_half(ttl: Duration, window: Duration) {
     }
     subscribed(&mut admin, 21).await;
     processes[0].0.kill9();
+    let watch = Stopwatch::start();
     holder.release().await.expect("it is held");
     let released = now();
     let mut grants = processes[1].grants(10, LIMIT * 4).await;
     let alive: Vec<_> = (1..20).step_by(2).map(|i| format!("w{i}")).collect();
-    assert_eq!(by_token(&mut grants), alive);
+    let order = by_token(&mut grants);
+    // Who stood still with the machine when the lock was handed over is passed over, and right so.
+    assert!(order == alive || watch.stalled() > window / 4, "{order:?}");
     let last = grants.last().expect("there are ten");
     let what = format!("ten of twenty killed, time to live {ttl:?}");
     let delay = last.at.saturating_sub(released);
-    bounded(&what, delay, window + window / 2);
+    bounded(&what, delay, window + window / 2, watch);
 }
 
 /// Its connection is open, so the server believes that it hears.
@@ -130,13 +141,19 @@ async fn a_stopped_head(ttl: Duration, window: Duration) {
     }
     subscribed(&mut admin, 4).await;
     head.0.pause();
+    let watch = Stopwatch::start();
     holder.release().await.expect("it is held");
     let released = now();
     let mut grants = others.grants(4, LIMIT * 3).await;
     let expected: Vec<_> = (0..4).map(|i| format!("w{i}")).collect();
-    assert_eq!(by_token(&mut grants), expected);
+    let order = by_token(&mut grants);
+    assert!(
+        order == expected || watch.stalled() > window / 4,
+        "{order:?}"
+    );
     let what = format!("a stopped head, time to live {ttl:?}");
-    bounded(&what, grants[0].at.saturating_sub(released), window);
+    let delay = grants[0].at.saturating_sub(released);
+    bounded(&what, delay, window, watch);
 
     // It comes back too late for what it was given, and is served anew.
     head.0.resume();

@@ -15,7 +15,8 @@ mod traces;
 use std::time::Duration;
 
 use leasehold::{Lease, Lock, Locker};
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, RedisServer, eventually, within};
+use tokio::task::JoinHandle;
 
 /// Long enough for anything that is to happen soon, short enough to fail in.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -47,9 +48,15 @@ async fn held(lock: &Lock) -> Lease {
 }
 
 /// Waits in line in a task of its own.
-fn waiting(lock: &Lock) -> tokio::task::JoinHandle<Lease> {
+fn waiting(lock: &Lock) -> JoinHandle<Lease> {
     let lock = lock.clone();
     tokio::spawn(async move { lock.acquire().await.expect("its turn comes") })
+}
+
+/// The lease of one whose turn comes within this time.
+async fn served(waiter: JoinHandle<Lease>, limit: Duration) -> Lease {
+    let lease = within(limit, waiter).await;
+    lease.expect("it is served in time").expect("no panic")
 }
 
 fn key(name: &str, what: &str) -> String {

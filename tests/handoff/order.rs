@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use leasehold_tests::{Admin, Monitor, RedisServer, eventually};
+use leasehold_tests::{Admin, Monitor, RedisServer, Stopwatch, eventually};
 
 use crate::processes::{Granted, Process, Then, by_token};
 use crate::script_calls::{Executed, Operation};
-use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, subscribed, waiting};
+use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, served, subscribed, waiting};
 
 const TTL: Duration = Duration::from_secs(30);
 /// A waiter of such a lock confirms its place every 4.25 to 5 s.
 const HEARTBEAT: Duration = Duration::from_millis(4_250);
+/// Who has no answer by then asks again.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Up to here the waiters ask one by one, so that who asked first is known.
 const ONE_BY_ONE: usize = 16;
 
@@ -40,7 +42,7 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
 
     let mut monitor = Monitor::start(&server).await;
     admin.reset_stats().await;
-    let begin = Instant::now();
+    let (begin, watch) = (Instant::now(), Stopwatch::start());
     holder.release().await.expect("it is held");
     let mut grants: Vec<Granted> = Vec::new();
     for (i, process) in processes.iter_mut().enumerate() {
@@ -57,13 +59,11 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
         "served in the order of the line"
     );
     let executed = Executed::read(&mut monitor).await;
-    cost(
-        waiters,
-        took,
-        usize::try_from(calls).expect("fits"),
-        &executed,
-        &grants,
-    );
+    // It says nothing of the lock how often those ask who were left without an answer.
+    if watch.stalled() < COMMAND_TIMEOUT {
+        let calls = usize::try_from(calls).expect("fits");
+        cost(waiters, took, calls, &executed, &grants);
+    }
 }
 
 /// Waits for a moment in which nobody asks.
@@ -74,6 +74,11 @@ async fn quiet(admin: &mut Admin) {
         admin.script_calls().await == before
     };
     eventually(LIMIT * 2, "a quiet moment", is_quiet).await;
+}
+
+/// How often a waiter confirms its place at the most while so much time passes.
+fn beats(time: Duration) -> usize {
+    usize::try_from(time.as_nanos() / HEARTBEAT.as_nanos()).expect("fits") + 1
 }
 
 /// What so many handoffs, one after the other, made the server execute.
@@ -89,7 +94,7 @@ fn cost(waiters: usize, took: Duration, calls: usize, executed: &Executed, grant
         of_holders <= 3 * handoffs + 1,
         "{of_holders} for {handoffs}"
     );
-    let beats = usize::try_from(took.as_nanos() / HEARTBEAT.as_nanos()).expect("fits") + 1;
+    let beats = beats(took);
     assert!(calls <= 3 * handoffs + 1 + waiters * beats, "{calls} calls");
 
     // One message for each handoff, to the one who gets the lock, and nobody else wakes: the
@@ -151,14 +156,16 @@ async fn ten_waiters_do_not_poll() {
     in_line(&mut admin, "x", 10).await;
     subscribed(&mut admin, 3).await;
     quiet(&mut admin).await;
+    let begin = Instant::now();
     let mut monitor = Monitor::start(&server).await;
     tokio::time::sleep(millis(3_000)).await;
     let executed = Executed::read(&mut monitor).await;
+    let beats = beats(begin.elapsed());
     for (operation, count) in executed.operations() {
         assert!(matches!(operation, Operation::Acquire(_)), "{operation:?}");
-        assert_eq!(count, 1, "{operation:?} in 3 s");
+        assert!(count <= beats, "{count} of {operation:?} in 3 s");
     }
-    assert!(executed.calls.len() <= 10, "{:?}", executed.calls);
+    assert!(executed.calls.len() <= 10 * beats, "{:?}", executed.calls);
 }
 
 /// Catches newcomers who take a lock that has become free while others wait for it, here by DEL:
@@ -176,7 +183,6 @@ async fn nobody_overtakes_who_waits_for_a_lock_that_is_free() {
     admin.int(&["DEL", &key("x", "lock")]).await;
     let newcomer = lock(&one, "x", "newcomer").try_acquire().await;
     assert!(newcomer.expect("an answer").is_none(), "it overtook");
-    let lease = tokio::time::timeout(millis(1_000), first).await;
-    let lease = lease.expect("it is handed the lock").expect("no panic");
+    let lease = served(first, millis(1_000)).await;
     assert!(lease.token() > holder.token());
 }

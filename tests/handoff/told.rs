@@ -3,13 +3,13 @@
 use std::time::{Instant, SystemTime};
 
 use leasehold::LeaseEvent;
-use leasehold_tests::{Admin, RedisServer};
+use leasehold_tests::{Admin, RedisServer, eventually, within};
 use tokio_stream::StreamExt;
 
-use crate::{LIMIT, connect, held, in_line, lock, millis, subscribed, waiting};
+use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed, waiting};
 
-/// A place is told when it is taken, and as it changes, at the heartbeats: every second for a
-/// lock of two.
+/// A place is told when it is taken, and as it changes, at the heartbeats: every three seconds for
+/// a lock of six, which is not lost to a machine that stands still for two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn places_count_down() {
     let server = RedisServer::start().await;
@@ -18,15 +18,15 @@ async fn places_count_down() {
     let mut holder = held(&lock(&one, "x", "holder")).await;
     let mut ahead = Vec::new();
     for i in 0..2 {
-        let lock = lock(&one, "x", &format!("w{i}")).ttl(millis(2_000));
+        let lock = lock(&one, "x", &format!("w{i}")).ttl(millis(6_000));
         ahead.push(waiting(&lock));
         in_line(&mut admin, "x", i + 1).await;
     }
-    let last = lock(&other, "x", "last").ttl(millis(2_000));
+    let last = lock(&other, "x", "last").ttl(millis(6_000));
     let mut events = last.events();
     let lease = waiting(&last);
     let mut position = async || {
-        let event = tokio::time::timeout(LIMIT, events.next()).await;
+        let event = within(LIMIT, events.next()).await;
         match event.expect("in time").expect("the lock has handles") {
             LeaseEvent::Waiting { name, position } => {
                 assert_eq!(name.as_str(), "x");
@@ -42,11 +42,11 @@ async fn places_count_down() {
     assert_eq!(position().await, Some(3));
     for (place, next) in [2, 1].into_iter().zip(ahead) {
         holder.release().await.expect("it is held");
-        holder = next.await.expect("no panic");
+        holder = served(next, LIMIT).await;
         assert_eq!(position().await, Some(place));
     }
     holder.release().await.expect("it is held");
-    let lease = lease.await.expect("no panic");
+    let lease = served(lease, LIMIT).await;
     assert_eq!(position().await, None, "the lock is acquired");
     assert!(lease.is_valid());
 }
@@ -66,9 +66,16 @@ async fn a_lease_says_how_long_it_waited_and_when_it_began() {
     in_line(&mut admin, "x", 1).await;
     subscribed(&mut admin, 2).await;
     tokio::time::sleep(millis(700)).await;
+    // When a handoff was is known as well as the quickest answer told the server's clock.
+    let quick = async || {
+        let begin = Instant::now();
+        other.inspect("x").await.expect("an answer");
+        begin.elapsed() < millis(10)
+    };
+    eventually(LIMIT, "a quick answer", quick).await;
     let (waited_at_least, released) = (millis(700), SystemTime::now());
     holder.release().await.expect("it is held");
-    let lease = next.await.expect("no panic");
+    let lease = served(next, LIMIT).await;
     let waited = lease.waited();
     assert!(
         waited >= waited_at_least && waited <= asked.elapsed(),

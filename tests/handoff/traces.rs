@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use leasehold::LossReason;
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, RedisServer, eventually, within};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-use crate::{LIMIT, connect, held, in_line, lock, millis};
+use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed};
 
 type Fields = BTreeMap<&'static str, String>;
 
@@ -92,7 +92,7 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
     let holder = held(&lock(&locker, "x", "holder")).await;
-    let waits = lock(&locker, "x", "waits").ttl(millis(900));
+    let waits = lock(&locker, "x", "waits").ttl(millis(6_000));
     let waiting = crate::waiting(&waits);
     in_line(&mut admin, "x", 1).await;
     let told = async || collector.event("waiting in line");
@@ -101,11 +101,13 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     assert!(waiting_in_line["position"].contains('1'));
     let former = holder.token();
     holder.release().await.expect("it is held");
-    let lease = waiting.await.expect("no panic");
+    let lease = served(waiting, LIMIT).await;
     let renewed = async || collector.event("lease renewed").is_some();
     eventually(LIMIT, "a renewal", renewed).await;
+    subscribed(&mut admin, 1).await;
     locker.force_release("x").await.expect("an answer");
-    assert_eq!(lease.lost().await, LossReason::Revoked);
+    let lost = within(LIMIT, lease.lost()).await;
+    assert_eq!(lost, Some(LossReason::Revoked));
 
     for (message, token) in [
         ("lease acquired", former),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{ErrorKind, Locker};
-use leasehold_tests::{Admin, RedisServer};
+use leasehold_tests::{Admin, RedisServer, eventually, within};
 
-use crate::{connect, millis};
+use crate::{LIMIT, connect, millis};
 
 #[tokio::test]
 async fn names_options_and_settings_are_checked() {
@@ -118,15 +118,12 @@ async fn waiting_for_no_time_and_for_ever_are_no_accidents() {
             .is_none()
     );
     let waiting = tokio::spawn(async move { lock.acquire_within(Duration::MAX).await });
-    tokio::time::sleep(millis(20)).await;
+    let in_line = async || locker.inspect("x").await.expect("an answer").waiting == 1;
+    eventually(LIMIT, "the waiter to be in line", in_line).await;
     held.release().await.expect("it is held");
-    assert!(
-        waiting
-            .await
-            .expect("no panic")
-            .expect("an answer")
-            .is_some()
-    );
+    let waited = within(LIMIT, waiting).await.expect("its turn comes");
+    let lease = waited.expect("no panic").expect("an answer");
+    assert!(lease.is_some());
 }
 
 #[tokio::test]

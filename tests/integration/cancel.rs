@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use leasehold::Locker;
-use leasehold_tests::{Admin, Direction, Mode, Monitor, Proxy, RedisServer, eventually};
+use leasehold::{LeaseEvent, Locker};
+use leasehold_tests::{
+    Admin, Direction, Mode, Monitor, Proxy, RedisServer, eventually, next_event, within,
+};
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
@@ -69,8 +71,9 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
         .await
         .expect("it is free");
     let lock = other.lock("x").expect("a valid name");
+    // Long enough for an answer on a slow machine: without one it would be an error.
     assert!(
-        lock.acquire_within(millis(150))
+        lock.acquire_within(millis(1_000))
             .await
             .expect("the server answers")
             .is_none()
@@ -161,8 +164,9 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
     let taken = async || admin.int(&["EXISTS", &lock_key("x")]).await == 1;
     eventually(LIMIT, "the server to have granted the lock", taken).await;
     proxy.heal();
-    let lease = acquire
+    let lease = within(LIMIT, acquire)
         .await
+        .expect("it is answered in time")
         .expect("it does not panic")
         .expect("it is retried");
     assert_eq!(lease.token().get(), 1);
@@ -180,18 +184,24 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
 async fn a_released_lease_sends_no_further_renewal() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    let ttl = millis(150);
+    // Not lost to a machine that stands still for two seconds.
+    let ttl = millis(3_000);
     let released = locker.lock("released").expect("a valid name").ttl(ttl);
     let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
     let kept = locker.lock("kept").expect("a valid name").ttl(ttl);
     let lease = released.acquire().await.expect("it is free");
     drop(dropped.acquire().await.expect("it is free"));
+    let mut events = kept.events();
     let _kept = kept.acquire().await.expect("it is free");
-    tokio::time::sleep(ttl).await;
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
     lease.release().await.expect("it is held");
 
     let mut monitor = Monitor::start(&server).await;
-    tokio::time::sleep(ttl * 3).await;
+    // Between two renewals of one lease the others would be due too.
+    for _ in 0..2 {
+        next_event(&mut events, LIMIT, renewed).await;
+    }
     assert!(
         !monitor.matching("kept").await.is_empty(),
         "the monitor sees renewals"
@@ -215,14 +225,16 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
         async move { lock.acquire().await }
     });
     tokio::task::yield_now().await;
-    locker.shutdown().await;
+    let shut_down = within(LIMIT * 3, locker.shutdown()).await;
+    shut_down.expect("it ends");
     assert_eq!(
         Admin::connect(&server).await.keys("*:lock").await,
         Vec::<String>::new()
     );
     assert!(leases.iter().all(|lease| !lease.is_valid()));
     assert_eq!(leases[0].lost().await, leasehold::LossReason::Shutdown);
-    let waiting = waiting.await.expect("it does not panic");
+    let waiting = within(LIMIT, waiting).await.expect("it is answered");
+    let waiting = waiting.expect("it does not panic");
     assert_eq!(
         waiting.map(drop).map_err(|error| error.kind()),
         Err(leasehold::ErrorKind::Shutdown)

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use futures::Stream;
 use leasehold::{ErrorKind, Lease, LeaseEvent, LeaseEvents, Locker, LossReason};
-use leasehold_tests::{Admin, Proxy, RedisServer, eventually, next_event, unique_name};
+use leasehold_tests::{
+    Admin, Proxy, RedisServer, Stopwatch, eventually, next_event, unique_name, within,
+};
 use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
@@ -27,15 +29,16 @@ async fn short_waits_do_not_cost_the_link_that_others_use() {
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
     let before = proxy.connections();
-    let begin = Instant::now();
+    let begin = Stopwatch::start();
+    // A machine that stands still costs a lease of two seconds, and a link that does not answer.
+    let disturbed = || begin.stalled() > millis(500);
     while begin.elapsed() < millis(3_000) {
         let hasty = locker.lock("other").expect("valid");
         let _ = hasty.acquire_within(millis(10)).await;
-        assert!(lease.is_valid());
+        assert!(lease.is_valid() || disturbed());
     }
-    assert_eq!(
-        proxy.connections(),
-        before,
+    assert!(
+        proxy.connections() == before || disturbed(),
         "the link answers, if not so fast"
     );
     let patient = locker.lock("third").expect("valid").try_acquire().await;
@@ -195,14 +198,14 @@ async fn a_task_that_dies_with_its_waker_may_own_a_lease() {
 #[tokio::test]
 async fn work_takes_no_step_past_the_deadline() {
     let locker = Locker::in_memory();
-    let lock = locker.lock("x").expect("valid").ttl(millis(60)).fixed();
+    let lock = locker.lock("x").expect("valid").ttl(millis(1_000)).fixed();
     let lease = lock.acquire().await.expect("it is free");
     let steps = AtomicU32::new(0);
     let work = async {
         loop {
             steps.fetch_add(1, Ordering::Relaxed);
             // The whole runtime stands still, and the loss cannot be told.
-            std::thread::sleep(millis(80));
+            std::thread::sleep(millis(1_050));
             tokio::task::yield_now().await;
         }
     };
@@ -248,12 +251,11 @@ async fn a_shutdown_without_a_server_ends_all_the_same() {
     let lease = lock.acquire().await.expect("it is free");
     let mut events = locker.events();
     server.kill();
-    tokio::time::timeout(millis(3_000), locker.shutdown())
-        .await
-        .expect("in time");
+    let shut_down = within(millis(3_000), locker.shutdown()).await;
+    shut_down.expect("in time");
     let lost = |event: &LeaseEvent| matches!(event, LeaseEvent::Lost { .. });
     next_event(&mut events, LIMIT, lost).await;
-    let end = tokio::time::timeout(millis(3_000), events.next()).await;
+    let end = within(LIMIT, events.next()).await;
     assert_eq!(end.expect("in time"), None, "the stream ends");
     assert!(!lease.is_valid());
 }
@@ -283,7 +285,8 @@ async fn futures_that_nobody_polls_hold_up_nobody() {
     let server = RedisServer::start().await;
     let builder = Locker::builder().command_timeout(millis(300));
     let locker = connect_with(builder, &server.url()).await;
-    let lock = locker.lock("kept").expect("valid").ttl(millis(1_500));
+    // Not lost to a machine that stands still for two seconds.
+    let lock = locker.lock("kept").expect("valid").ttl(millis(3_000));
     let lease = lock.acquire().await.expect("it is free");
     let mut parked = Vec::new();
     for number in 0..40 {
@@ -294,7 +297,7 @@ async fn futures_that_nobody_polls_hold_up_nobody() {
         parked.push(acquire);
     }
     let begin = Instant::now();
-    while begin.elapsed() < millis(3_000) {
+    while begin.elapsed() < millis(4_000) {
         assert!(lease.is_valid(), "lost after {:?}", begin.elapsed());
         tokio::time::sleep(millis(20)).await;
     }

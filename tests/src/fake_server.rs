@@ -138,6 +138,8 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::Admin;
 
@@ -163,6 +165,7 @@ mod tests {
         let server = FakeServer::start(|_| String::new()).await;
         let mut admin = Admin::connect_port(server.port()).await;
         drop(server);
-        assert!(admin.next_value().await.is_err());
+        let end = tokio::time::timeout(Duration::from_secs(10), admin.next_value()).await;
+        assert!(end.expect("it ends").is_err());
     }
 }

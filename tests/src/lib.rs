@@ -10,7 +10,8 @@
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
 //! - [`FakeServer`]: answers what the test wants a server to answer
 //! - [`Child`]: a program that can be paused and killed
-//! - [`eventually`], [`next_event`] and [`unique_name`]
+//! - [`eventually`], [`next_event`], [`within`] and [`unique_name`]
+//! - [`Stopwatch`]: measures the time in which the machine ran
 
 mod child;
 mod fake_server;
@@ -19,6 +20,7 @@ mod process;
 mod proxy;
 mod redis_server;
 mod resp;
+mod stopwatch;
 mod wait;
 
 pub use child::Child;
@@ -26,4 +28,5 @@ pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
 pub use redis_server::{RedisConfig, RedisServer};
 pub use resp::{Admin, Monitor, Resp};
+pub use stopwatch::{Stopwatch, stalled_between, within};
 pub use wait::{Condition, eventually, next_event, unique_name};

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use leasehold::{LeaseEvent, LeaseEvents};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 use tokio_stream::StreamExt;
+
+use crate::{Stopwatch, within};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
@@ -37,26 +39,33 @@ impl<T> Condition for Option<T> {
 
 /// Reads events up to the first that is wanted, and returns it.
 ///
-/// Panics with all that came if it does not come within `limit`, or if the stream ends.
+/// Panics with all that came if it does not come within `limit`, or if the stream ends. Time in
+/// which the machine stood still does not count.
 pub async fn next_event(
     events: &mut LeaseEvents,
     limit: Duration,
     wanted: impl Fn(&LeaseEvent) -> bool,
 ) -> LeaseEvent {
-    let until = Instant::now() + limit;
     let mut came = Vec::new();
-    while let Ok(Some(event)) = timeout_at(until, events.next()).await {
-        if wanted(&event) {
-            return event;
+    let found = within(limit, async {
+        while let Some(event) = events.next().await {
+            if wanted(&event) {
+                return Some(event);
+            }
+            came.push(event);
         }
-        came.push(event);
-    }
-    panic!("the event did not come within {limit:?}; what came: {came:?}");
+        None
+    });
+    let Some(Some(event)) = found.await else {
+        panic!("the event did not come within {limit:?}; what came: {came:?}");
+    };
+    event
 }
 
 /// Asks `condition` every few milliseconds until it holds, and returns what it found.
 ///
-/// Panics after `limit`, naming `what`; also if one call of `condition` hangs that long.
+/// Panics after `limit`, naming `what`; also if one call of `condition` hangs that long. Time in
+/// which the machine stood still does not count.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -74,17 +83,19 @@ where
     C: AsyncFnMut() -> R,
     R: Condition,
 {
-    let end = Instant::now() + limit;
+    let watch = Stopwatch::start();
     loop {
-        match timeout_at(end, condition()).await {
-            Err(elapsed) => panic!("not within {limit:?}: {what} (during a check: {elapsed})"),
-            Ok(answer) => {
+        // Whatever came in the last moment is seen by one more look.
+        let is_last = watch.elapsed() >= limit;
+        match within(limit, condition()).await {
+            None => panic!("not within {limit:?}: {what} (during a check)"),
+            Some(answer) => {
                 if let Some(found) = answer.found() {
                     return found;
                 }
             }
         }
-        assert!(Instant::now() < end, "not within {limit:?}: {what}");
+        assert!(!is_last, "not within {limit:?}: {what}");
         sleep(POLL_INTERVAL).await;
     }
 }

@@ -32,6 +32,9 @@ pub trait Db: leasehold::fence::sql::Database {
     const SERIAL: &str;
     /// `BEGIN` for transactions of the program's own.
     const BEGIN: &str;
+    /// Makes a connection look anew which tables there are: SQLite does not before it drops one, and
+    /// refuses if it remembers a view of that name.
+    const LOOK: &str;
     /// After a `SELECT` that must see what was committed last.
     const CURRENT: &str;
 
@@ -51,10 +54,11 @@ pub trait Db: leasehold::fence::sql::Database {
 }
 
 macro_rules! db {
-    ($db:ty, $numbered:expr, $serial:expr, $begin:expr, $current:expr) => {
+    ($db:ty, $numbered:expr, $serial:expr, $begin:expr, $look:expr, $current:expr) => {
         impl Db for $db {
             const SERIAL: &str = $serial;
             const BEGIN: &str = $begin;
+            const LOOK: &str = $look;
             const CURRENT: &str = $current;
 
             async fn run(
@@ -97,12 +101,20 @@ macro_rules! db {
     };
 }
 
-db!(Postgres, true, "BIGSERIAL PRIMARY KEY", "BEGIN", "");
+db!(
+    Postgres,
+    true,
+    "BIGSERIAL PRIMARY KEY",
+    "BEGIN",
+    "SELECT 1",
+    ""
+);
 db!(
     MySql,
     false,
     "BIGINT AUTO_INCREMENT PRIMARY KEY",
     "START TRANSACTION",
+    "SELECT 1",
     " FOR UPDATE"
 );
 db!(
@@ -110,6 +122,7 @@ db!(
     true,
     "INTEGER PRIMARY KEY AUTOINCREMENT",
     "BEGIN IMMEDIATE",
+    "SELECT COUNT(*) FROM sqlite_schema",
     ""
 );
 
@@ -127,8 +140,10 @@ fn placeholders(statement: &str, numbered: bool) -> String {
 /// [`Db::run`] on a connection of the pool, which must succeed.
 pub async fn run<DB: Db>(pool: &Pool<DB>, statement: &str) {
     let mut connection = pool.acquire().await.expect("the pool has a connection");
-    if let Err(error) = DB::run(&mut connection, statement, &[]).await {
-        panic!("{statement}: {error}");
+    for statement in [DB::LOOK, statement] {
+        if let Err(error) = DB::run(&mut connection, statement, &[]).await {
+            panic!("{statement}: {error}");
+        }
     }
 }
 

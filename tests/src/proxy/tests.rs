@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -88,13 +88,17 @@ async fn passes_bytes_and_ends_and_counts() {
     let big = "x".repeat(3 << 20);
     let (mut read, mut write) = stream.split();
     let mut back = Vec::new();
-    let (_, ()) = tokio::join!(read.read_to_end(&mut back), async {
-        write
-            .write_all(big.as_bytes())
-            .await
-            .expect("the connection is open");
-        write.shutdown().await.expect("the connection is open");
-    });
+    let both_ways = async {
+        tokio::join!(read.read_to_end(&mut back), async {
+            write
+                .write_all(big.as_bytes())
+                .await
+                .expect("the connection is open");
+            write.shutdown().await.expect("the connection is open");
+        })
+    };
+    let passed = timeout(LIMIT, both_ways).await.expect("all of it passes");
+    passed.0.expect("the connection is open");
     assert!(back == big.as_bytes());
     eventually(LIMIT, "the end of the connection", async || {
         proxy.open_connections() == 0
@@ -119,7 +123,8 @@ async fn holds_requests_and_delivers_them_in_order() {
     proxy.set(Direction::Up, Mode::Pass);
     expect(&mut stream, "one,two").await;
     expect(&mut later, "three").await;
-    assert_eq!(stream.read(&mut [0]).await.expect("an orderly end"), 0);
+    let end = timeout(LIMIT, stream.read(&mut [0])).await.expect("an end");
+    assert_eq!(end.expect("an orderly end"), 0);
     assert_eq!(proxy.held(Direction::Up), 0);
 }
 
@@ -227,7 +232,12 @@ async fn delays_each_direction() {
 
 #[tokio::test]
 async fn a_dead_target_resets_unless_nothing_passes() {
-    let proxy = Proxy::start(crate::ports::free_port()).await;
+    // Bound, so that no other process takes the port, and not listening.
+    let dead = TcpSocket::new_v4().expect("a socket");
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    dead.bind(any).expect("a free port");
+    let port = dead.local_addr().expect("an address").port();
+    let proxy = Proxy::start(port).await;
     expect_refused(&proxy).await;
     proxy.set_both(Mode::BlackHole);
     let mut stream = connect(&proxy).await;
@@ -253,7 +263,8 @@ async fn holding_too_much_fails_the_test() {
     let proxy = Proxy::start(echo().await).await;
     let mut stream = connect(&proxy).await;
     proxy.set(Direction::Up, Mode::Hold);
-    drop(stream.write_all(&vec![0; 18 << 20]).await);
+    let bytes = vec![0; 18 << 20];
+    drop(timeout(LIMIT, stream.write_all(&bytes)).await);
     eventually(LIMIT, "the proxy's complaint", async || {
         proxy.connections() == 2
     })

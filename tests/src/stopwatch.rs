@@ -1,0 +1,137 @@
+//! Time in which the machine ran.
+//!
+//! A busy or virtual machine stands still for a second now and then: nobody was served meanwhile,
+//! and nothing is proven by that. So what is to come within a time is measured without it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+/// How often a thread that has nothing else to do looks at the clock.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Measures the time in which the machine ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Self {
+        drop(ticks());
+        Self(Instant::now())
+    }
+
+    /// The time since the start, less [`Self::stalled`].
+    pub fn elapsed(&self) -> Duration {
+        let now = Instant::now();
+        let all = now.saturating_duration_since(self.0);
+        all.saturating_sub(stalled_between(self.0, now))
+    }
+
+    /// How much of the time since the start the machine stood still.
+    pub fn stalled(&self) -> Duration {
+        stalled_between(self.0, Instant::now())
+    }
+}
+
+/// How much of the time between two moments the machine stood still. It is known only for the time
+/// since the first [`Stopwatch::start`].
+pub fn stalled_between(from: Instant, to: Instant) -> Duration {
+    let ticks = ticks();
+    let present = ticks.gap(Instant::now());
+    let gaps = ticks.gaps.iter().chain(&present).rev();
+    gaps.take_while(|(_, end)| *end > from)
+        .map(|(begin, end)| end.min(&to).saturating_duration_since(*begin.max(&from)))
+        .sum()
+}
+
+/// As [`tokio::time::timeout`], but time in which the machine stood still does not count.
+pub async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    let watch = Stopwatch::start();
+    let mut work = pin!(work);
+    loop {
+        let left = limit.saturating_sub(watch.elapsed());
+        if let Ok(done) = timeout(left, work.as_mut()).await {
+            return Some(done);
+        }
+        if watch.elapsed() >= limit {
+            return None;
+        }
+    }
+}
+
+/// What the thread saw.
+struct Ticks {
+    last: Instant,
+    /// When it was not woken although it was time.
+    gaps: Vec<(Instant, Instant)>,
+}
+
+impl Ticks {
+    fn gap(&self, now: Instant) -> Option<(Instant, Instant)> {
+        // One tick too many is the timer's own.
+        (now.saturating_duration_since(self.last) > TICK * 2).then(|| (self.last + TICK, now))
+    }
+}
+
+fn ticks() -> MutexGuard<'static, Ticks> {
+    static TICKS: LazyLock<Mutex<Ticks>> = LazyLock::new(|| {
+        // It ends with the process.
+        thread::spawn(|| {
+            loop {
+                thread::sleep(TICK);
+                let mut ticks = ticks();
+                let now = Instant::now();
+                let gap = ticks.gap(now);
+                ticks.gaps.extend(gap);
+                ticks.last = now;
+            }
+        });
+        Mutex::new(Ticks {
+            last: Instant::now(),
+            gaps: Vec::new(),
+        })
+    });
+    TICKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stood_still_is_counted_between_two_moments_only() {
+        let watch = Stopwatch::start();
+        // The thread cannot tick while this has its notes: as if the machine stood still.
+        let held = ticks();
+        thread::sleep(Duration::from_millis(300));
+        drop(held);
+        let (stalled, elapsed) = (watch.stalled(), watch.elapsed());
+        assert!(stalled >= Duration::from_millis(280), "{stalled:?}");
+        assert!(elapsed + stalled >= Duration::from_millis(300));
+        let half = watch.0 + Duration::from_millis(150);
+        let until = stalled_between(watch.0, half);
+        assert!(until <= Duration::from_millis(150), "{until:?}");
+        let after = watch.0 + Duration::from_secs(3_600);
+        assert_eq!(stalled_between(after, after + TICK), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_limit_does_not_count_what_stood_still() {
+        let limit = Duration::from_millis(200);
+        let slow = async {
+            let held = ticks();
+            thread::sleep(limit * 2);
+            drop(held);
+            tokio::time::sleep(limit / 4).await;
+            "done"
+        };
+        assert_eq!(within(limit, slow).await, Some("done"));
+        let never = std::future::pending::<()>();
+        assert_eq!(within(limit / 10, never).await, None);
+    }
+}
