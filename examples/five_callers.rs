@@ -12,13 +12,13 @@ use tokio::time::sleep;
 
 const CALLERS: usize = 5;
 const SERVED: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(6);
 /// Somewhat more than a third of the patience, so that the third still works when the patience of
 /// the fourth ends, however fast the lock goes from one to the next.
-const WORK: Duration = Duration::from_millis(1_050);
+const WORK: Duration = Duration::from_millis(2_100);
 
-/// Lets five callers ask for one lock at once, work for 1.05 s when they have it, and wait in line
-/// for 3 s at most: exactly three get it, one after the other, in the order in which they asked.
+/// Lets five callers ask for one lock at once, work for 2.1 s when they have it, and wait in line
+/// for 6 s at most: exactly three get it, one after the other, in the order in which they asked.
 /// Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const NAME: &str = "leader";
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(5);
 /// For anything that a member is to say.
 const LIMIT: Duration = Duration::from_secs(20);
 

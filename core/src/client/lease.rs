@@ -189,11 +189,11 @@ impl Lease {
     /// # let locker = leasehold::Locker::in_memory();
     /// use std::time::Duration;
     ///
-    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(500)).fixed();
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(30)).fixed();
     /// let lease = lock.acquire().await?;
     /// tokio::time::sleep(Duration::from_millis(200)).await;
     /// lease.renew().await?;
-    /// assert!(lease.remaining() > Duration::from_millis(400));
+    /// assert!(lease.remaining() > Duration::from_secs(20));
     /// # Ok(()) }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
