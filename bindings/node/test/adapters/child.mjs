@@ -23,9 +23,17 @@ async function given() {
 
 const adapter = how.endsWith(":given") ? await given() : await openClient(url, [how.split(":")[1]]);
 let started = false;
+let flickers = what.includes("flicker");
 const link = {
   up: () => console.log("up"),
-  down: (error) => console.log(`down ${error.message}`),
+  down: (error) => {
+    console.log(`down ${error.message}`);
+    // What is held is let go of while the server is away.
+    if (flickers) {
+      flickers = false;
+      setTimeout(() => adapter.keepAlive(false), 500);
+    }
+  },
 };
 const hearing = {
   subscribed: () => started || ((started = true), console.log("subscribed")),
@@ -39,16 +47,17 @@ const unwatch = adapter.watch(link);
 const deaf = what.includes("deaf");
 started = deaf;
 const stop = deaf ? () => {} : adapter.listen("child", hearing);
-adapter.keepAlive(what.includes("alive"));
-if (what.includes("flicker")) {
-  adapter.keepAlive(true);
-  setTimeout(() => adapter.keepAlive(false), 500);
-}
+adapter.keepAlive(what.includes("alive") || flickers);
 if (what.includes("close")) {
-  setTimeout(async () => {
-    stop();
-    unwatch();
-    await adapter.close();
-    console.log("closed");
+  // After half a second, and with a server not before it is subscribed.
+  const lonely = what.includes("lonely");
+  const closing = setInterval(async () => {
+    if (started || lonely) {
+      clearInterval(closing);
+      stop();
+      unwatch();
+      await adapter.close();
+      console.log("closed");
+    }
   }, 500);
 }

@@ -1,9 +1,10 @@
 // Clients of clusters and of sentinels.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { startCluster, startSentinel } from "../support/redis.mjs";
-import { waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, waitFor } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
 import { adapters, hearingLog, linkLog } from "./kinds.mjs";
 
@@ -74,13 +75,13 @@ describe("a cluster", { concurrency: 3 }, () => {
       await waitFor(() => hearing.state === "subscribed");
       const script = `-- ${name}\nredis.call('SET', KEYS[1], ARGV[1]); redis.call('PUBLISH', ARGV[2], KEYS[1]); return { KEYS[1] }`;
       const names = Array.from({ length: 30 }, (_, i) => `${name} ${i}`);
-      const begin = performance.now();
+      const begin = awake();
       const run = async (key, how = "evalsha") => {
         try {
           return await adapter[how](how === "eval" ? script : sha1(script), [key], ["1", `${name} channel`]);
         } catch (error) {
           const { code, reply } = adapters.failure(error);
-          if (code === "unavailable" && performance.now() - begin < 10_000) {
+          if (code === "unavailable" && awake() - begin < 20_000) {
             // Version 4 of node-redis may not have found all nodes yet.
             await new Promise((resolve) => setTimeout(resolve, 50));
             return run(key, how);
@@ -91,7 +92,9 @@ describe("a cluster", { concurrency: 3 }, () => {
       };
       const answers = await Promise.all(names.map((key) => run(key)));
       assert.deepEqual(answers.flat(), names);
-      await waitFor(() => hearing.messages.length === names.length, 10_000, () => hearing.messages.length);
+      // A script whose answer was lost was run twice.
+      const heard = () => new Set(hearing.messages).size;
+      await waitFor(() => heard() === names.length, 10_000, () => `${names.length} messages, not ${heard()}`);
       assert.match(await adapter.info("server"), /^redis_version:7/m);
       assert.match(await adapter.info("replication"), /^role:master/m);
       const refused = await adapter.eval("return {}", ["a", "b"], []).catch((error) => error);
@@ -117,7 +120,7 @@ describe("a node of a cluster that is lost", () => {
   for (const version of ["ioredis", "redis"]) {
     test(`${version}: the subscriber goes to another one`, async (t) => {
       // Catches: a subscriber that tries the same dead node for ever.
-      const cluster = await startCluster({ config: ["cluster-require-full-coverage no"] });
+      const cluster = await startCluster({ config: ["cluster-require-full-coverage no", "cluster-node-timeout 2000"] });
       t.after(() => cluster.stop());
       const module = await import(version);
       const client =
@@ -139,8 +142,11 @@ describe("a node of a cluster that is lost", () => {
       await waitFor(() => hearing.count("unsubscribed") > 0);
       await waitFor(() => hearing.state === "subscribed", 20_000, "subscribed elsewhere");
       const other = cluster.servers[(at + 1) % 3];
-      await other.command("PUBLISH", "c", "still here");
-      await waitFor(() => hearing.messages.includes("still here"));
+      const heard = async () => {
+        await other.command("PUBLISH", "c", "still here");
+        return hearing.messages.includes("still here");
+      };
+      await waitFor(heard, 20_000, "it hears another one");
     });
   }
 });
@@ -184,7 +190,7 @@ describe("a server that sentinels watch", { concurrency: 3 }, () => {
     ]),
   ];
   for (const [name, make] of kinds) {
-    test(`${name}: after a failover link and subscription are at the new primary`, { timeout: 90_000 }, async (t) => {
+    test(`${name}: after a failover link and subscription are at the new primary`, { timeout: 180_000 }, async (t) => {
       // Catches: a waiter that listens at a server where nothing is published any more.
       const watched = await startSentinel();
       t.after(() => watched.stop());
@@ -198,10 +204,8 @@ describe("a server that sentinels watch", { concurrency: 3 }, () => {
       await waitFor(() => hearing.messages.includes("first"));
       assert.match(await adapter.info("replication"), /^role:master/m);
       const ups = link.count("up");
-      await watched.primary.kill();
+      await watched.failover();
       await waitFor(() => hearing.count("unsubscribed") > 0);
-      const leads = async () => /role:master/.test(await watched.replica.info("replication"));
-      await waitFor(leads, 30_000, "the replica leads");
       const writes = () => adapter.eval("return { redis.call('INCR', KEYS[1]) .. '' }", ["n"], []).catch(() => false);
       await waitFor(writes, 30_000, "it writes at the new primary");
       await waitFor(() => link.count("up") > ups && link.state === "up", 30_000, "the link is up again");

@@ -1,10 +1,11 @@
 // One suite for every client of one server. Each test says which bug it is there for.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { startProxy } from "../support/proxy.mjs";
 import { startRedis } from "../support/redis.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { pause, waitFor, within } from "../support/wait.mjs";
 import { adapters, all, hearingLog, linkLog, useKind } from "./kinds.mjs";
 
 const sha1 = (script) => createHash("sha1").update(script).digest("hex");
@@ -72,7 +73,7 @@ function conforms({ name, open, owned }) {
       };
     });
     const stop = adapter.listen(channel, hearing);
-    await published;
+    await within(published, 10_000, "the subscription");
     assert.deepEqual(receivers, [1]);
     await waitFor(() => hearing.messages.length === 1);
     assert.equal(hearing.messages[0], "first \u{1F600}\0");
@@ -95,21 +96,22 @@ function conforms({ name, open, owned }) {
 
   test("a subscriber whose connection is cut says so and is back, again and again", async (t) => {
     // Catches: a subscription that is lost without a word, or not made again.
-    const { adapter } = await use(t);
+    // On a server of its own: all subscribers there are cut.
+    const lone = await startRedis();
+    t.after(() => lone.stop());
+    const { adapter } = await use(t, lone.url);
     const hearing = hearingLog();
     const channel = `${name} cut`;
     adapter.listen(channel, hearing);
     for (let round = 1; round <= 3; round++) {
-      await waitFor(() => hearing.count("subscribed") === round);
-      const clients = await server.clients();
-      for (const { id, sub } of clients.filter(({ sub }) => sub === "1")) {
-        await server.command("CLIENT", "KILL", "ID", id);
-        assert.equal(sub, "1");
-      }
+      await waitFor(() => hearing.count("subscribed") >= round && hearing.state === "subscribed");
+      const subscribers = (await lone.clients()).filter(({ sub }) => sub === "1");
+      assert.equal(subscribers.length, 1);
+      await lone.command("CLIENT", "KILL", "ID", subscribers[0].id);
       await waitFor(() => hearing.count("unsubscribed") >= round);
     }
     await waitFor(() => hearing.state === "subscribed");
-    await server.command("PUBLISH", channel, "again");
+    await lone.command("PUBLISH", channel, "again");
     await waitFor(() => hearing.messages.includes("again"));
   });
 
@@ -121,9 +123,10 @@ function conforms({ name, open, owned }) {
     const { adapter } = await use(t, lone.url.replace("//", "//deaf:pw@"));
     const hearing = hearingLog();
     adapter.listen("forbidden", hearing);
-    await waitFor(() => hearing.count("unsubscribed") === 2);
+    // The pauses are half a second, one, two, four, with a quarter of chance.
+    await waitFor(() => hearing.count("unsubscribed") >= 2);
     await pause(500);
-    assert.ok(hearing.count("unsubscribed") <= 3);
+    assert.ok(hearing.count("unsubscribed") <= 4, `${hearing.count("unsubscribed")} tries`);
     assert.equal(hearing.count("subscribed"), 0);
     assert.match(adapters.failure(hearing.log[0][1]).reply, /^NOPERM/);
     await lone.command("ACL", "SETUSER", "deaf", "allchannels");
@@ -190,7 +193,7 @@ function conforms({ name, open, owned }) {
       proxy.heal();
       await proxy.accept();
     }
-    const error = await lost;
+    const error = await within(lost, 30_000, "the end of the command");
     if (owned || error) {
       assert.equal(adapters.failure(error).code, "unavailable", String(error?.stack));
     }

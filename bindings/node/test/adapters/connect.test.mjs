@@ -1,9 +1,10 @@
 // Connecting by URL, and all that can be wrong with one.
 import assert from "node:assert/strict";
 import net from "node:net";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { freePort, startRedis } from "../support/redis.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, waitFor } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
 import { opened } from "./kinds.mjs";
 
@@ -19,7 +20,7 @@ for (const { name, open: openUrl } of opened) {
     after(() => server.stop());
 
     const fails = async (url, code, message) => {
-      const begin = performance.now();
+      const begin = awake();
       const error = await openUrl(url).then(
         () => assert.fail(`${url} was opened`),
         (error) => error,
@@ -28,7 +29,7 @@ for (const { name, open: openUrl } of opened) {
       assert.equal(error.code, code, error.stack);
       assert.match(error.message, message);
       assert.doesNotMatch(error.message, /s3cret/);
-      return performance.now() - begin;
+      return awake() - begin;
     };
 
     test("user, password and database of a URL are used, over TCP and over a socket", async (t) => {
@@ -68,7 +69,9 @@ for (const { name, open: openUrl } of opened) {
       const took = await fails(`redis://u:s3cret@127.0.0.1:${port}`, "unavailable", /127\.0\.0\.1:\d+: .*ECONNREFUSED/);
       assert.ok(took < 3_000, `after ${took} ms`);
       await fails("unix:///tmp/no/such/socket", "unavailable", /unix:\/\/\/tmp\/no\/such\/socket: .*ENOENT/);
-      await fails(`redis://no-such-host.invalid:${port}`, "unavailable", /no-such-host\.invalid/);
+      // Too long for a name: nobody else's servers are asked for it.
+      const host = `${"x".repeat(64)}.no-such-host.invalid`;
+      await fails(`redis://${host}:${port}`, "unavailable", /no-such-host\.invalid/);
       let tries = 0;
       const late = net.createServer(() => tries++).listen(port, "127.0.0.1");
       t.after(() => late.close());

@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startProxy } from "../support/proxy.mjs";
 import { freePort, startRedis } from "../support/redis.mjs";
-import { atExit, pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { atExit, pause, steady, waitFor, within } from "../support/wait.mjs";
 import { bundleFile } from "./bundle.mjs";
 import { adapters, given, hearingLog, linkLog, opened } from "./kinds.mjs";
 
@@ -76,9 +77,9 @@ for (const { name, make, end } of given) {
       const adapter = adapters.adapt(client);
       const unwatch = adapter.watch(link);
       t.after(unwatch);
-      await waitFor(() => link.state === "down");
-      const [, error] = link.log.find(([, error]) => error && "reply" in adapters.failure(error)) ?? [];
-      assert.match(adapters.failure(error).reply, /^WRONGPASS/, String(link.log.at(-1)[1]?.stack));
+      const refusal = () => link.log.find(([, error]) => error && "reply" in adapters.failure(error));
+      const [, error] = await waitFor(refusal, 10_000, () => `a refusal: ${link.log.at(-1)?.[1]?.stack}`);
+      assert.match(adapters.failure(error).reply, /^WRONGPASS/);
       if (!name.includes("pool")) {
         assert.deepEqual(adapter.secrets, ["s3cret"]);
       }
@@ -158,14 +159,14 @@ describe("a process", { concurrency: 4 }, () => {
       test(`${title}: with nothing held ends by itself, also if the server is gone`, async () => {
         // Catches: a socket or timer of ours that keeps a script from ending.
         const child = await run(server.url);
-        assert.equal(await child.ended, 0, child.output());
+        assert.equal(await child.end(), 0, child.output());
         assert.match(child.output(), /^up\nsubscribed\nexit 0\n$/);
 
         const lone = await startRedis();
         const other = await run(lone.url, "flicker");
         await other.says("subscribed");
         await lone.stop();
-        assert.equal(await other.ended, 0, other.output());
+        assert.equal(await other.end(), 0, other.output());
         assert.match(other.output(), /down/);
       });
 
@@ -196,14 +197,14 @@ describe("a process", { concurrency: 4 }, () => {
         assert.equal(child.exitCode, null, child.output());
         child.kill();
       } else {
-        assert.equal(await child.ended, 0, child.output());
+        assert.equal(await child.end(), 0, child.output());
         assert.match(child.output(), /subscribed\nclosed\n/);
       }
     });
 
     if (typeof how === "string") {
       test(`${title}: no rejection is unhandled while there is no server`, async () => {
-        const child = await run(`redis://127.0.0.1:${await freePort()}`, "close");
+        const child = await run(`redis://127.0.0.1:${await freePort()}`, "close", "lonely");
         await child.says("closed");
         await pause(500);
         assert.doesNotMatch(child.output(), /unhandled/);
@@ -224,17 +225,23 @@ describe("a connection that we made", () => {
       adapter.keepAlive(true);
       const link = linkLog();
       t.after(adapter.watch(link));
-      adapter.suspect();
-      adapter.suspect();
-      await pause(1_300);
-      assert.deepEqual(link.log, [["up"]]);
+      // One that does not answer for 1 s, since the machine stands still, is replaced as well.
+      await steady(t, async () => {
+        await waitFor(() => link.state === "up");
+        link.log.splice(0, link.log.length - 1);
+        adapter.suspect();
+        adapter.suspect();
+        await pause(1_300);
+        assert.deepEqual(link.log, [["up"]]);
+      });
       proxy.freeze();
       const lost = adapter.eval("return {}", [], []).catch((error) => error);
       adapter.suspect();
-      await waitFor(() => link.log.length >= 3 && link.state === "up", 5_000, "a new connection");
-      assert.equal(adapters.failure(await lost).code, "unavailable");
+      await waitFor(() => link.log.length >= 3 && link.state === "up", 10_000, "a new connection");
+      const error = await within(lost, 10_000, "the end of the command");
+      assert.equal(adapters.failure(error).code, "unavailable");
       assert.deepEqual(await adapter.eval("return {'ok'}", [], []), ["ok"]);
-      assert.equal(proxy.connections, 1);
+      await waitFor(() => proxy.connections === 1, 10_000, "the old one is gone");
     });
 
     test(`${name}: is replaced if its server was demoted, though it answers`, async (t) => {
@@ -258,9 +265,11 @@ describe("a connection that we made", () => {
       t.after(() => proxy.close());
       for (let turns = 0; turns < 5; turns++) {
         const adapter = await open(proxy.url);
+        const { joined } = proxy;
         proxy.reset();
-        await waitFor(() => proxy.connections === 0);
-        while (proxy.connections === 0) {
+        const limit = performance.now() + 20_000;
+        while (proxy.joined === joined) {
+          assert.ok(performance.now() < limit, "it does not connect again");
           await new Promise(setImmediate);
         }
         for (let turn = 0; turn < turns; turn++) {
@@ -297,13 +306,16 @@ function start(file, how, url, what) {
   }
   const forget = atExit(() => child.kill("SIGKILL"));
   const closed = new Promise((resolve) => child.once("close", resolve)).finally(forget);
-  const limit = pause(20_000).then(() => child.kill("SIGKILL") && "it did not end");
+  // A test that failed before it ended it does not wait for it.
+  for (const handle of [child, child.stdin, child.stdout, child.stderr]) {
+    handle.unref();
+  }
   return {
     output: () => output,
     get exitCode() {
       return child.exitCode;
     },
-    ended: Promise.race([closed, limit]),
+    end: () => within(closed, 20_000, () => `the end of the program: ${output}`),
     says: (word) => waitFor(() => output.includes(word), 10_000, () => `${word} in ${output}`),
     kill: () => child.kill("SIGKILL"),
   };

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import http from "node:http";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { execFile } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { startRedis } from "../support/redis.mjs";
+import { test } from "../support/test.mjs";
 import { waitFor } from "../support/wait.mjs";
 import { adapters, hearingLog, linkLog } from "./kinds.mjs";
 
@@ -238,9 +239,9 @@ test("failures are told apart by words and properties, also if classes were rena
 
 test("the types of the real clients are accepted, and others are not", async () => {
   const tsc = join(here, "../../node_modules/typescript/bin/tsc");
-  const run = promisify(execFile)(process.execPath, [tsc, "--noEmit", "-p", here]);
-  const { stdout } = await run.catch((error) => error);
-  assert.equal(stdout, "");
+  const run = promisify(execFile)(process.execPath, [tsc, "--noEmit", "-p", here], { timeout: 100_000 });
+  const said = await run.then(({ stdout }) => stdout, (error) => error.stdout || error.message);
+  assert.equal(said, "");
 });
 
 /** Upstash's REST protocol before a redis-server. */

@@ -1,9 +1,8 @@
 // What holds for every database whose calls answer later: the same as tests/guards/tests/sql/checks.rs.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { test } from "node:test";
+import { startProgram } from "../support/program.mjs";
+import { test } from "../support/test.mjs";
 import { pause } from "../support/wait.mjs";
 import { fence, file } from "./bundle.mjs";
 import { conforms, fails, race, refused } from "./conformance.mjs";
@@ -275,23 +274,15 @@ async function badArguments({ pool }) {
 /** Starts writer.mjs, and resolves when it has written. */
 export async function startWriter(...args) {
   const path = fileURLToPath(new URL("writer.mjs", import.meta.url));
-  const child = spawn(process.execPath, [path, file, ...args], { stdio: ["ignore", "pipe", "inherit"] });
-  let said = "";
-  for await (const chunk of child.stdout) {
-    said += chunk;
-    if (said.includes("written")) {
-      break;
-    }
-  }
-  assert.match(said, /written/, "the writer ended before it had written");
+  const child = startProgram(process.execPath, [path, file, ...args]);
+  await child.says("written", 60_000);
   return child;
 }
 
 /** SIGKILL, and waits until it is gone. */
 export async function kill(child) {
-  const gone = once(child, "exit");
   child.kill("SIGKILL");
-  await gone;
+  await child.end();
 }
 
 /**

@@ -1,6 +1,6 @@
 // The guard in memory.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "../support/test.mjs";
 import { fence } from "./bundle.mjs";
 import { conforms, fails, race, refused } from "./conformance.mjs";
 

@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import http from "node:http";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
+import { test } from "../support/test.mjs";
 import { pause, waitFor } from "../support/wait.mjs";
 import { fence } from "./bundle.mjs";
 import { conforms, fails } from "./conformance.mjs";

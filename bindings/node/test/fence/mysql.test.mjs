@@ -1,9 +1,10 @@
 // The guard of MySQL and MariaDB, with mysql2.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { after, before } from "node:test";
 import callbacks from "mysql2";
 import mysql from "mysql2/promise";
 import { startMariaDb } from "../support/mariadb.mjs";
+import { test } from "../support/test.mjs";
 import { pause } from "../support/wait.mjs";
 import { fence } from "./bundle.mjs";
 import { checkAll } from "./checks.mjs";

@@ -1,8 +1,9 @@
 // The guard of Postgres, with pg.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { after, before } from "node:test";
 import pg from "pg";
 import { startPostgres } from "../support/postgres.mjs";
+import { test } from "../support/test.mjs";
 import { fence } from "./bundle.mjs";
 import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";

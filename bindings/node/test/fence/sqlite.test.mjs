@@ -1,13 +1,14 @@
 // The guard of SQLite, with better-sqlite3 and with node:sqlite, which Node has from 22.5 on: for an
 // older one that runs the tests, a newer one is looked for.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
+import { startNode } from "../support/program.mjs";
+import { test } from "../support/test.mjs";
 import { atExit } from "../support/wait.mjs";
 import { fence, file as bundle } from "./bundle.mjs";
 import { kill, startWriter, waits } from "./checks.mjs";
@@ -46,7 +47,7 @@ for (const [kind, load] of Object.entries(kinds)) {
 }
 
 if (!hasOwn && !only) {
-  test("node:sqlite, in a newer Node", (t) => {
+  test("node:sqlite, in a newer Node", { timeout: 400_000 }, (t) => {
     const path = fileURLToPath(new URL("../package/node_modules/node/bin/node", import.meta.url));
     const newer = process.env.LEASEHOLD_NEWER_NODE ?? path;
     if (!existsSync(newer)) {
@@ -55,9 +56,9 @@ if (!hasOwn && !only) {
     }
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const args = ["--test", "--test-reporter=spec", fileURLToPath(import.meta.url)];
-    const options = { env: { ...env, LEASEHOLD_TEST_SQLITE: "node:sqlite" }, encoding: "utf8" };
-    const { status, stdout, stderr } = spawnSync(newer, args, options);
-    assert.equal(status, 0, `${stdout}${stderr}`);
+    const options = { env: { ...env, LEASEHOLD_TEST_SQLITE: "node:sqlite" }, encoding: "utf8", timeout: 300_000 };
+    const { status, signal, stdout, stderr } = spawnSync(newer, args, options);
+    assert.equal(status, 0, `${signal} ${stdout}${stderr}`);
     assert.match(stdout, /pass [1-9]/);
   });
 }
@@ -267,12 +268,7 @@ function ownRow(database) {
 
 /** What the writers in a process of their own were told: pairs of a token and how often it passed. */
 async function spawnRacer(program, args) {
-  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "inherit"] });
-  let said = "";
-  child.stdout.on("data", (data) => {
-    said += data;
-  });
-  const [code] = await once(child, "close");
-  assert.equal(code, 0, "a writer failed");
-  return JSON.parse(said);
+  const child = startNode(program, ...args);
+  assert.equal(await child.end(60_000), 0, child.output());
+  return JSON.parse(child.lines[0]);
 }

@@ -2,16 +2,16 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { test } from "../support/test.mjs";
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
 
 test("clients of others fit, and what is wrong does not", () => {
   const tsc = path("../../node_modules/typescript/bin/tsc");
   const args = [tsc, "--noEmit", "-p", path("types/tsconfig.json")];
-  const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" });
-  assert.equal(status, 0, stdout);
+  const { status, signal, stdout } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 100_000 });
+  assert.equal(status, 0, `${signal} ${stdout}`);
 });
 
 // Catches types that make people install every client there is.

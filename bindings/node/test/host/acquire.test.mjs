@@ -1,22 +1,22 @@
 // Acquiring and releasing: who has a lock has it alone.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { LeaseholdError } from "../../dist/index.js";
 import { aborted, forEachStore } from "../support/stores.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, waitFor } from "../support/wait.mjs";
 
 forEachStore((store) => {
   test("a lease has all that the holder needs", async () => {
     const locker = await store.locker();
     const name = store.name();
     const before = Date.now();
-    const lease = await locker.lock(name, { ttl: 5_000 }).acquire();
+    const lease = await locker.lock(name, { ttl: 20_000 }).acquire();
     assert.equal(lease.name, name);
     assert.ok(Number.isSafeInteger(lease.token) && lease.token > 0);
-    assert.ok(lease.remaining > 3_000 && lease.remaining <= 5_000, String(lease.remaining));
-    assert.ok(lease.waited >= 0 && lease.waited < 2_000, String(lease.waited));
-    // The wall clock and the one that tenures are measured by may differ by a little.
-    assert.ok(lease.began.getTime() + 20 >= before && lease.began.getTime() <= Date.now() + 20);
+    assert.ok(lease.remaining > 10_000 && lease.remaining <= 20_000, String(lease.remaining));
+    assert.ok(lease.waited >= 0 && lease.waited < 10_000, String(lease.waited));
+    // The wall clock and the one that tenures are measured by are not read at the same time.
+    assert.ok(lease.began.getTime() + 500 >= before && lease.began.getTime() <= Date.now() + 500);
     assert.ok(lease.valid && !lease.signal.aborted);
     assert.equal(lease.signal, lease.signal);
     await lease.release();
@@ -57,32 +57,32 @@ forEachStore((store) => {
   });
 
   test("renewals keep a lease beyond its time to live", async () => {
-    const lock = (await store.locker()).lock(store.name(), { ttl: 600 });
+    const lock = (await store.locker()).lock(store.name(), { ttl: 3_000 });
     const lease = await lock.acquire();
-    const until = performance.now() + 1_500;
+    const until = performance.now() + 4_000;
     while (performance.now() < until) {
       assert.ok(lease.valid, "it is renewed in the background");
       await pause(20);
     }
     await lease.renew();
-    assert.ok(lease.remaining > 400, String(lease.remaining));
+    assert.ok(lease.remaining > 2_000, String(lease.remaining));
     await lease.release();
   });
 
   test("a fixed lease ends by itself, unless it is renewed by hand", async () => {
     // Catches: renewals in the background of what is fixed; a renewal by hand that moves no deadline.
     const name = store.name();
-    const lease = await (await store.locker()).lock(name, { ttl: 400, fixed: true }).acquire();
+    const lease = await (await store.locker()).lock(name, { ttl: 3_000, fixed: true }).acquire();
     await pause(200);
     const before = lease.remaining;
     await lease.renew();
     assert.ok(lease.remaining > before, `${lease.remaining} after ${before}`);
     const left = lease.remaining;
-    const begin = performance.now();
+    const begin = awake();
     const { code, reason } = await aborted(lease.signal);
     assert.deepEqual([code, reason], ["lost", "expired"]);
     // Much less than a renewal in the background would give it, and enough for a busy machine.
-    assert.ok(performance.now() - begin <= left + 1_000, "no later than it was said");
+    assert.ok(awake() - begin <= left + 1_000, "no later than it was said");
     await assert.rejects(lease.release(), { code: "notHeld" });
     await store.nothingLeft(name);
   });
@@ -102,14 +102,14 @@ forEachStore((store) => {
     const name = store.name();
     const [former, restarted] = [await store.hearing(), await store.locker({ owner: "job-7" })];
     const old = await former.lock(name, { owner: "job-7" }).acquire();
-    const begin = performance.now();
+    const begin = awake();
     const lost = aborted(old.signal);
     const lease = await restarted.lock(name).acquire();
     assert.ok(lease.token > old.token);
     const { reason } = await lost;
-    const took = performance.now() - begin;
+    const took = awake() - begin;
     assert.equal(reason, "superseded");
-    assert.ok(took < 2_000, `at the push, not at the next renewal after 10 s: ${took} ms`);
+    assert.ok(took < 5_000, `at the push, not at the next renewal after 10 s: ${took} ms`);
     assert.ok(!old.valid);
     await assert.rejects(old.release(), { code: "notHeld" });
     assert.ok(lease.valid);

@@ -1,10 +1,10 @@
 // The engine itself fails: a trap in WebAssembly. Everything that it kept is given up with a clear
 // word, and the locker goes on with a new one.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
 import { aborted, collect, forEachStore } from "../support/stores.mjs";
-import { waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { waitFor, within } from "../support/wait.mjs";
 
 const traps = trappable();
 
@@ -23,7 +23,7 @@ forEachStore((store) => {
       await lock.acquire(),
       await locker.lock(other).acquire(),
       // So that the timer is due soon.
-      await locker.lock(store.name(), { ttl: 900 }).acquire(),
+      await locker.lock(store.name(), { ttl: 3_000 }).acquire(),
     ];
     const events = collect(lock.events());
     const all = collect(locker.events());
@@ -110,7 +110,7 @@ forEachStore((store) => {
 
   test("traps over and over", async () => {
     const locker = await store.locker();
-    const lock = locker.lock(store.name(), { ttl: 1_000 });
+    const lock = locker.lock(store.name(), { ttl: 10_000 });
     for (let i = 0; i < 20; i++) {
       const lease = await lock.acquire();
       traps.next("engine_inspect");
@@ -128,13 +128,13 @@ forEachStore((store) => {
     traps.next("engine_shutdown");
     await locker.shutdown();
     assert.ok(["crashed", "shutdown"].includes((await lost).reason));
-    await events.ended;
+    await within(events.ended, 10_000, "the end of the events");
   });
 
   test("hold goes on with a new tenure", async () => {
     const locker = await store.hearing();
     const name = store.name();
-    const tenures = locker.lock(name, { ttl: 1_000 }).hold();
+    const tenures = locker.lock(name, { ttl: 3_000 }).hold();
     const first = (await tenures.next()).value;
     traps.next("engine_inspect");
     await locker.inspect(name).catch(() => {});

@@ -1,9 +1,10 @@
 // Bad input from plain JavaScript: an error of code `config` that names the culprit, and nothing else
 // changes. An unhandled rejection would fail the file.
 import assert from "node:assert/strict";
-import { before, describe, test } from "node:test";
+import { before, describe } from "node:test";
 import { init, LeaseholdError, Locker } from "../../dist/index.js";
 import { forEachStore } from "../support/stores.mjs";
+import { test } from "../support/test.mjs";
 
 const functions = [() => {}, async () => {}, class {}];
 const texts = ["", "x", "redis", "\u{1f512}"];

@@ -1,9 +1,9 @@
 // Waiting: who asked first is served first, and who gives up is gone.
 import assert from "node:assert/strict";
 import { setImmediate as turn } from "node:timers/promises";
-import { test } from "node:test";
 import { forEachStore, lockerOf } from "../support/stores.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, waitFor } from "../support/wait.mjs";
 
 /** Goes on after so many microtasks, or turns of the event loop. */
 const delays = [
@@ -44,7 +44,7 @@ forEachStore((store) => {
     await store.inLine(name, waiters);
     const { line, waiting } = await store.admin.inspect(name);
     assert.equal(waiting, waiters);
-    const begin = performance.now();
+    const begin = awake();
     await holder.release();
     await Promise.all(all);
     await store.nothingLeft(name, 0);
@@ -52,7 +52,7 @@ forEachStore((store) => {
       line: line.map(({ owner }) => owner.label),
       served: served.map(({ label }) => label),
       tokens: [holder.token, ...served.map(({ token }) => token)],
-      took: performance.now() - begin,
+      took: awake() - begin,
     };
   }
 
@@ -96,15 +96,16 @@ forEachStore((store) => {
     const holder = await store.admin.lock(name).acquire();
     const locker = await store.locker();
     for (const timeout of [0, 150]) {
-      const begin = performance.now();
+      const [begin, beginAwake] = [performance.now(), awake()];
       const failed = locker.lock(name).acquire({ timeout });
       await assert.rejects(failed, { code: "timeout", message: /somebody else held it/ });
-      const took = performance.now() - begin;
-      assert.ok(took >= timeout && took < timeout + 1_000, `${took} ms of ${timeout}`);
+      const [took, tookAwake] = [performance.now() - begin, awake() - beginAwake];
+      // A timer may be a little early by another clock.
+      assert.ok(took > timeout - 2 && tookAwake < timeout + 1_000, `${took} ms of ${timeout}`);
       await store.inLine(name, 0);
     }
     await holder.release();
-    await (await locker.lock(name).acquire({ timeout: 150 })).release();
+    await (await locker.lock(name).acquire({ timeout: 10_000 })).release();
   });
 
   test("a signal that was aborted before asks for nothing", async () => {
@@ -146,11 +147,14 @@ forEachStore((store) => {
     const locker = await store.hearing();
     const stop = new AbortController();
     const gone = assert.rejects(locker.lock(name).acquire({ signal: stop.signal }), { name: "AbortError" });
-    const timed = locker.lock(name).acquire({ signal: AbortSignal.timeout(300) });
+    // As `AbortSignal.timeout` does it, but not before all are in line.
+    const over = new AbortController();
+    const timed = locker.lock(name).acquire({ signal: over.signal });
     const late = assert.rejects(timed, { name: "TimeoutError" });
     const stays = locker.lock(name).acquire();
     await store.inLine(name, 3);
     stop.abort();
+    over.abort(new DOMException("it took too long", "TimeoutError"));
     await gone;
     await late;
     await store.inLine(name, 1);
@@ -164,13 +168,14 @@ forEachStore((store) => {
     const [one, two] = [await store.hearing(), await store.hearing()];
     const name = store.name();
     const outcomes = { granted: 0, aborted: 0 };
-    for (const delay of [...delays, ...delays]) {
+    // The last is surely granted, however busy the machine is.
+    for (const delay of [...delays, ...delays, (granted) => granted]) {
       const holder = await one.lock(name).acquire();
       const stop = new AbortController();
       const waiting = two.lock(name).acquire({ signal: stop.signal }).catch((error) => error);
       await store.inLine(name, 1);
       const released = holder.release();
-      await delay();
+      await delay(waiting);
       stop.abort();
       const lease = await waiting;
       await released;
@@ -217,15 +222,17 @@ forEachStore((store) => {
     const names = [store.name(), store.name()];
     const rooms = new Map(names.map((name) => [name, { inside: 0, tokens: [], gaveUp: 0 }]));
     const until = performance.now() + 1_500;
+    // So long, and until there is enough to look at.
+    const few = () => [...rooms.values()].some(({ tokens, gaveUp }) => tokens.length <= 20 || gaveUp <= 20);
     const visit = async (locker) => {
-      while (performance.now() < until) {
+      while (performance.now() < until || few()) {
         const name = names[Math.floor(Math.random() * names.length)];
         const room = rooms.get(name);
         const how = Math.random() * 3;
         const patience = Math.random() * 30;
         const signal = how < 1 ? AbortSignal.timeout(Math.ceil(patience)) : undefined;
         const timeout = how >= 1 && how < 2 ? patience : undefined;
-        const lease = await locker.lock(name, { ttl: 4_000 }).acquire({ signal, timeout }).catch((error) => {
+        const lease = await locker.lock(name, { ttl: 20_000 }).acquire({ signal, timeout }).catch((error) => {
           assert.ok(error.name === "TimeoutError" || error.code === "timeout", String(error));
         });
         if (lease === undefined) {
@@ -242,9 +249,7 @@ forEachStore((store) => {
     await Promise.all(Array.from({ length: 24 }, (_, i) => visit(lockers[i % lockers.length])));
     for (const name of names) {
       await store.nothingLeft(name);
-      const { tokens, gaveUp } = rooms.get(name);
-      assert.ok(grow(tokens));
-      assert.ok(tokens.length > 20 && gaveUp > 20, `${tokens.length} visits, ${gaveUp} gave up`);
+      assert.ok(grow(rooms.get(name).tokens));
     }
   });
 
@@ -256,7 +261,7 @@ forEachStore((store) => {
     // The negative control of `nothingLeft`: a place of a client that is gone stays for seconds.
     const name = store.name();
     const holder = await store.admin.lock(name).acquire();
-    const settings = { commandTimeout: 200, patience: 300 };
+    const settings = { commandTimeout: 1_000, patience: 3_000 };
     const { locker, end } = await lockerOf(store.kind, store.server.url, settings);
     const waiting = locker.lock(name).acquire().catch(() => {});
     await store.inLine(name, 1);
@@ -289,13 +294,13 @@ forEachStore((store) => {
 
   test("a line goes on after FLUSHALL", async () => {
     const name = store.name();
-    const holder = await store.admin.lock(name, { ttl: 1_000 }).acquire();
-    const waiting = (await store.hearing()).lock(name, { ttl: 1_000 }).acquire();
+    const holder = await store.admin.lock(name, { ttl: 4_000 }).acquire();
+    const waiting = (await store.hearing()).lock(name, { ttl: 4_000 }).acquire();
     await store.inLine(name, 1);
     await store.server.command("FLUSHALL");
     const lease = await waiting;
     assert.ok(lease.token > holder.token);
-    await waitFor(() => !holder.valid, 2_000);
+    await waitFor(() => !holder.valid, 10_000, "the old holder is told");
     await lease.release();
   });
 });

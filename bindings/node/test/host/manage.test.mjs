@@ -1,15 +1,15 @@
 // Looking, freeing by force, and shutting down.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { aborted, collect, forEachStore } from "../support/stores.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, waitFor, within } from "../support/wait.mjs";
 
 forEachStore((store) => {
   test("inspect tells of a free name, of the holder and of the line", async () => {
     const name = store.name();
     const locker = await store.locker();
     assert.deepEqual(await locker.inspect(name), { holder: null, lastToken: null, waiting: 0, line: [] });
-    const holder = await locker.lock(name, { owner: "holder", ttl: 9_000 }).acquire();
+    const holder = await locker.lock(name, { owner: "holder", ttl: 20_000 }).acquire();
     const waiters = [];
     for (const [i, owner] of ["first", "second:with a colon", undefined].entries()) {
       waiters.push(locker.lock(name, { owner }).acquire());
@@ -20,7 +20,7 @@ forEachStore((store) => {
     assert.deepEqual(seen.holder.owner, { label: "holder", reclaimable: true });
     assert.equal(seen.holder.token, holder.token);
     assert.equal(seen.lastToken, holder.token);
-    assert.ok(seen.holder.remaining > 2_000 && seen.holder.remaining <= 9_000);
+    assert.ok(seen.holder.remaining > 5_000 && seen.holder.remaining <= 20_000);
     assert.equal(seen.waiting, 3);
     const [first, second, third] = seen.line;
     assert.deepEqual(first.owner, { label: "first", reclaimable: true });
@@ -28,7 +28,7 @@ forEachStore((store) => {
     assert.match(third.owner.label, new RegExp(`/${process.pid}$`));
     assert.equal(third.owner.reclaimable, false);
     assert.ok(first.waited >= second.waited + 15 && second.waited >= third.waited + 15);
-    assert.ok(first.waited < 5_000);
+    assert.ok(first.waited < 15_000);
     await holder.release();
     for (const waiting of waiters) {
       await (await waiting).release();
@@ -69,7 +69,7 @@ forEachStore((store) => {
     await Promise.all(all.map((lease) => lease.release()));
   });
 
-  test("who is freed by force is told within milliseconds, and the next gets the lock", async () => {
+  test("who is freed by force is told at once, and the next gets the lock", async () => {
     // Catches: a forced release that is not pushed: the holder would hear of it after up to 10 s.
     const name = store.name();
     const [one, two] = [await store.hearing(), await store.hearing()];
@@ -78,15 +78,15 @@ forEachStore((store) => {
     const next = two.lock(name).acquire();
     await store.inLine(name, 1);
     const told = aborted(stuck.signal);
-    const begin = performance.now();
+    const begin = awake();
     const freed = await store.admin.forceRelease(name);
     const reason = await told;
-    const took = performance.now() - begin;
+    const took = awake() - begin;
     assert.deepEqual([freed.token, freed.owner], [stuck.token, { label: "stuck", reclaimable: true }]);
     assert.ok(freed.remaining > 15_000 && freed.remaining <= 30_000);
     assert.deepEqual([reason.name, reason.code, reason.reason], ["LeaseLostError", "lost", "revoked"]);
     assert.deepEqual([reason.lock, reason.token], [name, stuck.token]);
-    assert.ok(took < 500, `${took} ms`);
+    assert.ok(took < 2_000, `${took} ms`);
     assert.ok(!stuck.valid);
     assert.equal(stuck.remaining, 0);
     await assert.rejects(stuck.release(), { code: "notHeld" });
@@ -118,7 +118,7 @@ forEachStore((store) => {
       assert.equal(error.code, "shutdown", String(error));
     }
     assert.deepEqual(await tenure, { done: true, value: undefined });
-    await Promise.all([ofLock.ended, ofAll.ended]);
+    await within(Promise.all([ofLock.ended, ofAll.ended]), 10_000, "the end of the events");
     assert.ok(ofAll.some((event) => event.type === "lost" && event.reason === "shutdown"));
     while (!(await stream.read()).done) {
       // It ends, too.

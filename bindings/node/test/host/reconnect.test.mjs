@@ -1,16 +1,17 @@
 // Servers and connections that fail and come back.
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Locker } from "../../dist/index.js";
 import { startNode } from "../support/program.mjs";
 import { startProxy } from "../support/proxy.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { aborted, clients, collect, heard, key, lockerOf } from "../support/stores.mjs";
-import { pause, waitFor } from "../support/wait.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, waitFor, within } from "../support/wait.mjs";
 
 const child = fileURLToPath(new URL("child.mjs", import.meta.url));
-const settings = { commandTimeout: 300, patience: 5_000 };
+const settings = { commandTimeout: 300, patience: 15_000 };
 
 for (const kind of [...clients, "connect"]) {
   describe(kind, { concurrency: 3 }, () => {
@@ -43,12 +44,12 @@ for (const kind of [...clients, "connect"]) {
       const lease = await one.lock("x", { ttl: 60_000 }).acquire();
       const waiting = two.lock("x").acquire();
       await waits(one, "x", 1);
-      const begin = performance.now();
+      const begin = awake();
       await server.restart();
       const next = await waiting;
       const { reason } = await aborted(lease.signal);
       assert.ok(["deleted", "superseded"].includes(reason), reason);
-      assert.ok(performance.now() - begin < 10_000, "when it is back, and not at the next renewal after 20 s");
+      assert.ok(awake() - begin < 10_000, "when it is back, and not at the next renewal after 20 s");
       assert.ok(next.valid && next.token > lease.token, "tokens grow over the loss of all data");
       await next.release();
     });
@@ -62,7 +63,7 @@ for (const kind of [...clients, "connect"]) {
       const waiting = two.lock("x", { ttl: 2_000 }).acquire();
       await waits(one, "x", 1);
       await server.kill();
-      await waitFor(() => events.some(({ type }) => type === "atRisk"), 5_000, "it is told to be at risk");
+      await waitFor(() => events.some(({ type }) => type === "atRisk"), 10_000, "it is told to be at risk");
       assert.ok(lease.valid);
       await server.start();
       assert.equal(await server.command("EXISTS", key("x")), 1, "this server has kept it");
@@ -77,16 +78,21 @@ for (const kind of [...clients, "connect"]) {
     test("all connections are killed, again and again", async (t) => {
       const server = await started(t);
       const [one, two] = [await from(t, server.url), await from(t, server.url)];
-      const lease = await one.lock("x", { ttl: 3_000 }).acquire();
-      const waiting = two.lock("x", { ttl: 3_000 }).acquire();
+      const lock = one.lock("x", { ttl: 6_000 });
+      const events = collect(lock.events());
+      const lease = await lock.acquire();
+      const waiting = two.lock("x", { ttl: 6_000 }).acquire();
       await waits(one, "x", 1);
       for (let i = 0; i < 4; i++) {
         for (const type of ["normal", "pubsub"]) {
           await server.command("CLIENT", "KILL", "TYPE", type, "SKIPME", "yes");
         }
         await pause(400);
-        assert.ok(lease.valid, "it is renewed over new connections");
+        assert.ok(lease.valid, "it outlives its connections");
       }
+      const told = events.length;
+      await waitFor(() => events.slice(told).some(({ type }) => type === "renewed"), 10_000, "renewed over new ones");
+      assert.ok(lease.valid);
       await lease.release();
       const next = await waiting;
       assert.ok(next.token > lease.token);
@@ -100,11 +106,11 @@ for (const kind of [...clients, "connect"]) {
       const lease = await heard(server, () => one.lock("x").acquire());
       await server.command("CLIENT", "KILL", "TYPE", "pubsub");
       await waitFor(async () => (await server.command("PUBSUB", "CHANNELS", "*")).length > 0);
-      const begin = performance.now();
+      const begin = awake();
       const lost = aborted(lease.signal);
       await two.forceRelease("x");
       assert.equal((await lost).reason, "revoked");
-      assert.ok(performance.now() - begin < 1_000);
+      assert.ok(awake() - begin < 5_000, "at the push, and not at the next renewal after 10 s");
     });
 
     test("a connection that is cut is survived by calls under way", async (t) => {
@@ -113,31 +119,32 @@ for (const kind of [...clients, "connect"]) {
       t.after(() => proxy.close());
       const locker = await from(t, proxy.url);
       await locker.inspect("x");
-      const stop = performance.now() + 1_500;
+      let over = false;
       const visits = Array.from({ length: 8 }, async (_, i) => {
         let count = 0;
-        while (performance.now() < stop) {
-          const lease = await locker.lock(`x${i % 3}`, { ttl: 2_000 }).acquire();
+        while (!over || count <= 3) {
+          const lease = await locker.lock(`x${i % 3}`, { ttl: 10_000 }).acquire();
           await pause(1);
           assert.ok(lease.valid);
           await lease.release();
           count += 1;
         }
-        return count;
       });
       for (const act of ["cut", "reset", "cut", "reset"]) {
         await pause(250);
         // A client of node-redis 5 may be stuck for ever after a reset, also without a locker.
         proxy[kind === "node-redis" ? "cut" : act]();
       }
-      assert.ok((await Promise.all(visits)).every((count) => count > 3));
+      await pause(500);
+      over = true;
+      await within(Promise.all(visits), 60_000, "more than three visits of each");
     });
 
     test("an outage shorter than the lease puts it at risk and no more", async (t) => {
       const server = await started(t);
       const proxy = await startProxy(server.port);
       t.after(() => proxy.close());
-      const lock = (await from(t, proxy.url)).lock("x", { ttl: 6_000 });
+      const lock = (await from(t, proxy.url)).lock("x", { ttl: 9_000 });
       const events = collect(lock.events());
       const lease = await lock.acquire();
       await proxy.refuse();

@@ -4,12 +4,15 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { build } from "esbuild";
 import { chromium } from "playwright-core";
+import { test } from "../support/test.mjs";
 import { BUNDLED_PAGE, HELD, PAGE } from "./programs.mjs";
 import { folderOf, installed, put } from "./support.mjs";
 
+/** Far more than it takes. */
+const LIMIT = 100_000;
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const FLAGS = [
   "--no-sandbox",
@@ -47,7 +50,9 @@ describe("a page takes a lock", () => {
     });
     server = await serve(root);
     const profile = await folderOf();
-    context = await chromium.launchPersistentContext(profile, { executablePath: CHROMIUM, args: FLAGS });
+    const options = { executablePath: CHROMIUM, args: FLAGS, timeout: LIMIT };
+    context = await chromium.launchPersistentContext(profile, options);
+    context.setDefaultTimeout(LIMIT);
     page = await context.newPage();
   });
   after(async () => {

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { before, describe, test } from "node:test";
+import { before, describe } from "node:test";
 import { build, transform } from "esbuild";
+import { test } from "../support/test.mjs";
 import { installed } from "./support.mjs";
 
 /** Two thirds are the two copies of the blob as text, for `import` and for `require`. */

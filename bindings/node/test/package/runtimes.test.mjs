@@ -1,8 +1,9 @@
 // Catches: an entry, condition or file that is missing in the tarball; glue or blob that a runtime
 // does not take; something that keeps the process alive at its end.
 import assert from "node:assert/strict";
-import { before, describe, test } from "node:test";
+import { before, describe } from "node:test";
 import { build } from "esbuild";
+import { test } from "../support/test.mjs";
 import { COMMONJS, HELD, MODULE, SLIM, WORKER } from "./programs.mjs";
 import { folderOf, installed, put, run } from "./support.mjs";
 

@@ -2,7 +2,8 @@
 // that say less than they should. Errors that must be there are marked in the program.
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { before, describe, test } from "node:test";
+import { before, describe } from "node:test";
+import { test } from "../support/test.mjs";
 import { SOURCE, installed, put, run } from "./support.mjs";
 
 const STRICT = {

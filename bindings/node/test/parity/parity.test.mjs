@@ -1,6 +1,6 @@
 // Whatever one language gains, the other gains too, or the table in bindings/README.md says why not.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test } from "../support/test.mjs";
 import { javascriptItems } from "./javascript.mjs";
 import { rustItems, rustSource } from "./rust.mjs";
 import { problems, rows } from "./table.mjs";

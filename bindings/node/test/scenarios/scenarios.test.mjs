@@ -1,7 +1,8 @@
 // The scenarios of tests/vectors, which every host of the engine must pass.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { describe, test } from "node:test";
+import { describe } from "node:test";
+import { test } from "../support/test.mjs";
 import { read, readJson, scenarios, STEPS, VECTORS } from "./format.mjs";
 import { STORES } from "./stores.mjs";
 import { run } from "./world.mjs";

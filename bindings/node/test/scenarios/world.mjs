@@ -1,7 +1,7 @@
 // Runs one scenario on one store.
 import assert from "node:assert/strict";
 import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
-import { pause } from "../support/wait.mjs";
+import { awake, pause, within } from "../support/wait.mjs";
 import { expectReply } from "./reply.mjs";
 import { Kept } from "./text.mjs";
 
@@ -258,26 +258,18 @@ class World {
 
   /** What comes of it, if it comes in time. */
   async within(promise, what, limit = this.#limit) {
-    let timer;
-    const late = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`${what} did not come within ${limit} ms`)), limit);
-    });
-    try {
-      return await Promise.race([promise, late]);
-    } finally {
-      clearTimeout(timer);
-    }
+    return within(promise, limit, what);
   }
 
   /** Asks until what is answered passes the check. */
   async #until(ask) {
-    const end = performance.now() + this.#limit;
+    const end = awake() + this.#limit;
     for (;;) {
       const check = await ask();
       try {
         return check();
       } catch (error) {
-        if (performance.now() >= end) {
+        if (awake() >= end) {
           throw error;
         }
       }
@@ -336,9 +328,9 @@ class World {
   /** The next event; without those that come at any time, unless one is expected. */
   async #nextEvent(name, expected) {
     const reader = this.readers.get(name);
-    const end = performance.now() + this.#limit;
+    const end = awake() + this.#limit;
     for (;;) {
-      const { value } = await this.within(reader.next(), "the next event", end - performance.now());
+      const { value } = await this.within(reader.next(), "the next event", end - awake());
       if (!AT_ANY_TIME.has(value?.type) || value.type === expected) {
         return value;
       }

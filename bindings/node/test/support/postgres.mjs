@@ -22,7 +22,7 @@ export async function startPostgres() {
   const settings = ["listen_addresses=", "fsync=off", "max_connections=100", "shared_buffers=32MB"];
   const options = { host: folder, user: "postgres", password: PASSWORD, database: "postgres" };
   const answers = async () => {
-    const client = new pg.Client(options);
+    const client = new pg.Client({ ...options, connectionTimeoutMillis: 5_000 });
     client.on("error", () => {});
     try {
       await client.connect();

@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
-import { atExit, waitFor } from "./wait.mjs";
+import { atExit, waitFor, within } from "./wait.mjs";
 
 /**
  * Starts a program of its own, whose lines can be waited for. It is gone at the end of the process at
- * the latest.
+ * the latest, and does not keep this one from ending if a test failed before it ended it.
  */
 export function startProgram(command, args, options) {
   const child = spawn(command, args, options);
@@ -19,8 +19,21 @@ export function startProgram(command, args, options) {
     errors += data;
   });
   const forget = atExit(() => child.kill("SIGKILL"));
-  const ended = new Promise((resolve) => child.once("close", (code, signal) => resolve(signal ?? code)));
+  let closed = false;
+  const ended = new Promise((resolve) => {
+    // "exit" may come before the last of the output.
+    child.once("close", (code, signal) => {
+      closed = true;
+      resolve(signal ?? code);
+    });
+    child.once("error", (error) => {
+      errors += error.stack;
+    });
+  });
   void ended.finally(forget);
+  for (const handle of [child, child.stdin, child.stdout, child.stderr]) {
+    handle?.unref();
+  }
   const all = () => `${lines.join("\n")}\n${errors}`;
   let read = 0;
   return {
@@ -34,18 +47,18 @@ export function startProgram(command, args, options) {
     write: (line) => child.stdin.write(`${line}\n`),
     /** Its exit code, or the signal that ended it; it must end by itself within the limit. */
     async end(limit = 10_000) {
-      const over = await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, limit, "none"))]);
-      if (over === "none") {
+      try {
+        return await within(ended, limit, () => `the end of the program: ${all()}`);
+      } catch (error) {
         child.kill("SIGKILL");
-        throw new Error(`the program did not end: ${all()}`);
+        throw error;
       }
-      return over;
     },
     /** The rest of the next line that begins with this. */
     async says(word, limit = 10_000) {
       const find = () => {
         const at = lines.findIndex((line, i) => i >= read && line.startsWith(word));
-        if (at < 0 && !(child.exitCode === null && child.signalCode === null)) {
+        if (at < 0 && closed) {
           throw new Error(`the program ended without ${word}: ${all()}`);
         }
         return at < 0 ? undefined : { at };

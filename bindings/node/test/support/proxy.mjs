@@ -1,10 +1,11 @@
 import net from "node:net";
+import { freePort } from "./redis.mjs";
 import { atExit } from "./wait.mjs";
 
 /** Starts a proxy on a free port before the server on that port, which can fail in many ways. */
 export async function startProxy(target) {
   const proxy = new Proxy(target);
-  await proxy.listen(0);
+  await proxy.listen(await freePort());
   return proxy;
 }
 
@@ -15,6 +16,8 @@ class Proxy {
   #silent = false;
   #frozen = new WeakSet();
   #forget;
+  /** How many connections there ever were. */
+  joined = 0;
 
   constructor(target) {
     this.#target = target;
@@ -100,6 +103,7 @@ class Proxy {
   #join(near) {
     const far = net.connect(this.#target, "127.0.0.1");
     const pair = [near, far];
+    this.joined += 1;
     this.#pairs.add(pair);
     for (const [from, to] of [pair, [far, near]]) {
       from.unref();

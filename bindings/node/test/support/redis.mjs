@@ -32,7 +32,7 @@ export async function startCluster({ config = [] } = {}) {
   const servers = [];
   for (let i = 0; i < 3; i++) {
     const port = await bus();
-    const own = ["cluster-enabled yes", `cluster-port ${port}`, "cluster-node-timeout 2000"];
+    const own = ["cluster-enabled yes", `cluster-port ${port}`, "cluster-node-timeout 15000"];
     servers.push(Object.assign(await startRedis({ config: [...own, ...config] }), { bus: port }));
   }
   const bounds = [0, 5461, 10923, 16384];
@@ -62,7 +62,8 @@ export async function startSentinel() {
     sentinel: true,
     config: [
       `sentinel monitor mymaster 127.0.0.1 ${primary.port} 1`,
-      "sentinel down-after-milliseconds mymaster 500",
+      // Until it is lost on purpose: a machine that stands still is no reason for a failover.
+      "sentinel down-after-milliseconds mymaster 60000",
       "sentinel failover-timeout mymaster 3000",
     ],
   });
@@ -74,6 +75,13 @@ export async function startSentinel() {
     replica,
     sentinel,
     url: `redis-sentinel://127.0.0.1:${sentinel.port}?sentinelServiceName=mymaster`,
+    /** Kills the primary, and waits until the replica leads. */
+    async failover() {
+      await sentinel.command("SENTINEL", "SET", "mymaster", "down-after-milliseconds", 500);
+      await primary.kill();
+      const leads = async () => /role:master/.test(await replica.info("replication"));
+      await waitFor(leads, 30_000, "the replica leads");
+    },
     stop: () => Promise.all(servers.map((server) => server.stop())),
   };
 }
@@ -128,10 +136,16 @@ class RedisServer {
       log += error.message;
     });
     const answers = async () => {
-      if (child.exitCode !== null || child.pid === undefined) {
+      if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) {
         throw new Error(`redis-server did not start: ${log.slice(-500)}`);
       }
-      return this.command("PING").catch(() => false);
+      try {
+        await this.command("PING");
+        // Somebody else's server may have taken the port.
+        return (await this.info("server")).includes(`config_file:${file}\r\n`);
+      } catch {
+        return false;
+      }
     };
     await waitFor(answers, 20_000, "redis-server answers");
   }
@@ -214,14 +228,24 @@ class RedisServer {
   }
 }
 
-/** A port that is free now. */
-export function freePort() {
-  return new Promise((resolve, reject) => {
+/**
+ * A port that is free now: below those that the system gives to connections, or one of them may have
+ * it while a server is down, and a client may even connect to itself.
+ */
+export async function freePort() {
+  for (let tries = 0; tries < 100; tries++) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    if (await isFree(port)) {
+      return port;
+    }
+  }
+  throw new Error("no port is free");
+}
+
+function isFree(port) {
+  return new Promise((resolve) => {
     const server = net.createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
+    server.once("error", () => resolve(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
   });
 }

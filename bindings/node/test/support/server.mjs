@@ -1,7 +1,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, openSync, closeSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { atExit, waitFor } from "./wait.mjs";
+import { atExit, waitFor, within } from "./wait.mjs";
 
 /**
  * A server of a database that refuses to run as root, in a temporary folder, on a Unix socket in it;
@@ -30,7 +30,7 @@ export class DatabaseServer {
   run(program, args, install) {
     const [command, ...rest] = this.#command(program, args);
     try {
-      execFileSync(command, rest, { cwd: "/", stdio: ["ignore", "pipe", "pipe"] });
+      execFileSync(command, rest, { cwd: "/", stdio: ["ignore", "pipe", "pipe"], timeout: 120_000 });
     } catch (error) {
       throw new Error(`${program}: ${error.message} ${error.stderr ?? ""}${error.stdout ?? ""}; ${install}`);
     }
@@ -65,16 +65,21 @@ export class DatabaseServer {
       const gone = new Promise((resolve) => child.once("exit", resolve));
       child.ref();
       child.kill(signal);
-      await gone;
+      // One that is still at work after that is ended as at the end of the process.
+      await within(gone, 30_000, "the end of the server").catch(() => this.#kill());
     }
     this.#forget();
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 
   #remove() {
+    this.#kill();
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  #kill() {
     // Postgres ends its own children at this, even if nobody waits for it.
     this.#child?.kill(this.#user === "postgres" ? "SIGQUIT" : "SIGKILL");
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 3 });
   }
 
   /** As the user if this is root; the process is the program itself, not a shell around it. */

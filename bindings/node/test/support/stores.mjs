@@ -1,7 +1,7 @@
 import { after, before, describe } from "node:test";
 import { Locker } from "../../dist/index.js";
 import { startRedis } from "./redis.mjs";
-import { waitFor } from "./wait.mjs";
+import { waitFor, within } from "./wait.mjs";
 
 /** What a locker runs on that all of them have to run on alike. */
 export const kinds = ["memory", "ioredis", "node-redis"];
@@ -75,7 +75,7 @@ class Store {
   }
 
   /** Waits until nobody has the name, and nobody waits for it: at once, not by its expiry. */
-  async nothingLeft(name, limit = 2_000) {
+  async nothingLeft(name, limit = 5_000) {
     const is = async () => {
       const { holder, waiting } = await this.admin.inspect(name);
       return holder === null && waiting === 0;
@@ -148,9 +148,19 @@ export function collect(events) {
   return told;
 }
 
+/** A lease of a locker with little patience, which a stall of the machine may use up. */
+export function inTheEnd(lock) {
+  let last;
+  const acquire = () =>
+    lock.acquire().catch((error) => {
+      last = error;
+    });
+  return waitFor(acquire, 20_000, () => `a lease: ${last}`);
+}
+
 /** Resolves when the signal is aborted, to the reason. */
 export function aborted(signal) {
-  return new Promise((resolve) => {
+  const reason = new Promise((resolve) => {
     const done = () => resolve(signal.reason);
     if (signal.aborted) {
       done();
@@ -158,4 +168,8 @@ export function aborted(signal) {
       signal.addEventListener("abort", done, { once: true });
     }
   });
+  const told = within(reason, 60_000, "the loss of the lease");
+  // A test that failed before it asked has failed for another reason.
+  told.catch(() => {});
+  return told;
 }
