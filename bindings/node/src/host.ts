@@ -47,6 +47,7 @@ export class Host {
   #alive = false;
   #lingers = false;
   #subscribed = false;
+  #isShutDown = false;
   /** How many inputs were fed since the outputs were taken, and whether they are to be taken soon. */
   #fed = 0;
   #settling = false;
@@ -161,6 +162,9 @@ export class Host {
     await this.call((engine, at, id) => engine.shutdown(at, id)).catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.#store.close(this);
+    // A release that was not confirmed is tried on, if there is still a way; nobody waits for it.
+    this.#isShutDown = true;
+    this.#stayAlive();
   }
 
   connected(): void {
@@ -488,7 +492,7 @@ export class Host {
   }
 
   get #busy(): boolean {
-    return this.#calls.size > 0 || this.#held > 0;
+    return this.#calls.size > 0 || (this.#held > 0 && !this.#isShutDown);
   }
 
   #keepAlive(alive: boolean): void {

@@ -10,7 +10,7 @@ const say = (...words) => process.stdout.write(`${words.join(" ")}\n`);
 process.on("exit", (code) => say("exit", code));
 
 /** Where failures are waited for; elsewhere times are longer than a machine may stand still. */
-const short = what === "ask" || what === "failures";
+const short = ["ask", "failures", "unconfirmed"].includes(what);
 const settings = short ? { commandTimeout: 300, patience: 600 } : { commandTimeout: 2_000, patience: 5_000 };
 const { locker, end } = await make();
 
@@ -59,6 +59,16 @@ const acts = {
   async shutdown() {
     await lock.acquire();
     await locker.shutdown();
+  },
+  /** A lease of a minute is given up, and its release cannot be confirmed. */
+  async unconfirmed() {
+    const lease = await inTheEnd(locker.lock(name, { ttl: 60_000 }));
+    say("held", lease.token);
+    await waitFor(() => locker.inspect(name).then(() => false, () => true), 20_000);
+    await lease.release().catch(({ code }) => say("refused", code));
+    await locker.shutdown();
+    await end();
+    say("done");
   },
   async hold() {
     const lease = await lock.acquire();

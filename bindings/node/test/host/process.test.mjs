@@ -94,6 +94,20 @@ describe("a process", { concurrency: 3 }, () => {
     });
   }
 
+  for (const how of [...clients, ...ours]) {
+    test(`${how}: ends after a shutdown whose release was not confirmed`, async (t) => {
+      // Catches a process that lives on until the lease would have been over.
+      const lone = await startRedis();
+      t.after(() => lone.stop());
+      const program = start(how, "unconfirmed", { url: lone.url, name: "x" });
+      await program.says("held");
+      await lone.kill();
+      await program.says("refused", 30_000);
+      await program.says("done", 30_000);
+      assert.equal(await program.end(), 0, program.output());
+    });
+  }
+
   for (const how of clients) {
     test(`${how}: that exits with a lease leaves it to its time to live`, async () => {
       const program = start(how, "exit");
