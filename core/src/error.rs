@@ -213,7 +213,8 @@ impl Error {
         if (least..=most).contains(&time) {
             return Ok(());
         }
-        let message = format!("{what} is from {least:?} to {most:?}, not {time:?}");
+        let [least, most, time] = [least, most, time].map(in_words);
+        let message = format!("{what} is from {least} to {most}, not {time}");
         Err(Self::new(ErrorKind::Config, message))
     }
 
@@ -227,6 +228,17 @@ impl Error {
 
     pub(crate) fn shutdown() -> Self {
         Self::new(ErrorKind::Shutdown, "the locker was shut down")
+    }
+}
+
+fn in_words(time: Duration) -> String {
+    const DAY: u64 = 86_400;
+    match (time.as_secs(), time.subsec_nanos()) {
+        (0, 0) => "0 ms".to_owned(),
+        (seconds, 0) if seconds % DAY == 0 => format!("{} days", seconds / DAY),
+        (seconds, 0) => format!("{seconds} s"),
+        (_, nanos) if nanos % 1_000_000 == 0 => format!("{} ms", time.as_millis()),
+        _ => format!("{} ns", time.as_nanos()),
     }
 }
 

@@ -40,7 +40,7 @@ async fn names_options_and_settings_are_checked() {
             .await
             .expect_err("a bad time to live");
         assert!(
-            error.is_config() && error.to_string().contains("10ms"),
+            error.is_config() && error.to_string().contains("10 ms to 366 days"),
             "{error}"
         );
     }

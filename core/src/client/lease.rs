@@ -180,8 +180,8 @@ impl Lease {
     }
 
     /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
-    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost;
-    /// after another error the lease may or may not have been extended, and may be renewed again.
+    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost, and
+    /// [`Shutdown`](crate::ErrorKind::Shutdown) if by the locker's shutdown; after another error the lease may or may not have been extended, and may be renewed again.
     /// Joins a renewal that is under way. Dropping the future does not stop it.
     ///
     /// ```

@@ -195,12 +195,16 @@ impl Lock {
     /// 6 s if its connection was closed, and by 12 s at the most (for times to live of less than
     /// 10 s less, down to 2.4 s).
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a bad option, with the
-    /// store's error if that refuses, with the last of them if it gives no answer for the locker's
-    /// [patience](super::Builder::patience), [`Overloaded`](crate::ErrorKind::Overloaded) if
-    /// 65,536 calls wait for this handle already, or so many for this name, and
-    /// [`Shutdown`](crate::ErrorKind::Shutdown). That somebody else holds the lock is not an
-    /// error, however long it takes.
+    /// That somebody else holds the lock is not an error, however long it takes. Fails with
+    ///
+    /// - [`Config`](crate::ErrorKind::Config) for a bad option;
+    /// - the store's error, if it refuses;
+    /// - the last error, mostly [`Timeout`](crate::ErrorKind::Timeout) or
+    ///   [`Unavailable`](crate::ErrorKind::Unavailable), if the store has given no answer for the
+    ///   locker's [patience](super::Builder::patience);
+    /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 calls wait for this handle already,
+    ///   or so many for this name;
+    /// - [`Shutdown`](crate::ErrorKind::Shutdown) once the locker was shut down.
     ///
     /// Cancel-safe: a dropped call leaves the line, and leaves no lock behind; if the store cannot be
     /// reached, its place lasts for the delay above, and a lock for its time to live.

@@ -215,9 +215,10 @@ impl Locker {
 
     /// Ends everything: leases are lost with [`LossReason::Shutdown`](crate::LossReason) and
     /// freed at the store, calls under way but releases fail with
-    /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one. Returns
-    /// when the store has confirmed it, or after the [patience](Builder::patience) for a store
-    /// that does not answer. Dropping the future does not stop the shutdown.
+    /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one, but for a
+    /// release of what is lost: [`NotHeld`](crate::ErrorKind::NotHeld). Returns when the store has
+    /// confirmed it, or after the [patience](Builder::patience), 10 s by default, if it does not
+    /// answer. Dropping the future does not stop the shutdown.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -35,8 +35,15 @@ pub(super) fn parse(text: &str) -> Result<Target, Error> {
         "redis" => redis(&url),
         "unix" => socket(&url),
         "memory" => memory(&url),
+        "rediss" => Err(bad(&unsupported("TLS"))),
+        "redis-sentinel" | "rediss-sentinel" => Err(bad(&unsupported("a sentinel"))),
+        "redis-cluster" | "rediss-cluster" => Err(bad(&unsupported("a cluster"))),
         other => Err(bad(&format!("the URL scheme {other:?} is not known"))),
     }
+}
+
+fn unsupported(what: &str) -> String {
+    format!("the store's URL asks for {what}, which is not supported yet")
 }
 
 fn redis(url: &Url) -> Result<Target, Error> {
@@ -171,6 +178,25 @@ mod tests {
                 path: "/run/redis a.sock".into()
             }
         );
+    }
+
+    #[test]
+    fn what_is_to_come_is_told_from_what_is_wrong() {
+        for (url, what) in [
+            ("rediss://host", "TLS"),
+            ("redis-sentinel://host?sentinelServiceName=a", "a sentinel"),
+            ("rediss-cluster://host", "a cluster"),
+        ] {
+            let Err(error) = parse(url) else {
+                panic!("{url} was taken");
+            };
+            let said =
+                format!("the store's URL asks for {what}, which is not supported yet; it is");
+            assert!(
+                error.is_config() && error.to_string().starts_with(&said),
+                "{error}"
+            );
+        }
     }
 
     #[test]

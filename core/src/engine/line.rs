@@ -8,7 +8,7 @@ use super::io::{LockId, LockSpec, Output};
 use super::pace::jitter_at;
 use super::table::Table;
 use super::tenure::Tenure;
-use super::{Engine, Phase};
+use super::{Engine, Lock, Phase};
 use crate::event::LossReason;
 use crate::protocol::{Claim, ClientId, Held, LeaseId, Push};
 use crate::time::{ServerTime, Timestamp};
@@ -56,10 +56,19 @@ impl LockSpec {
 }
 
 impl Engine {
-    /// The store can be heard, for the first time, or again after something may have been missed.
+    /// The store can be heard, for the first time, or again after something may have been missed:
+    /// waiters ask, and holders look.
     pub(super) fn subscribed(&mut self) {
         self.line.subscribed = true;
         self.ask_again();
+        let now = self.now;
+        let is_older =
+            |lock: &Lock| matches!(&lock.phase, Phase::Held(tenure) if tenure.began < now);
+        let held = self.locks.iter().filter(|(_, lock)| is_older(lock));
+        for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.look(id);
+            self.settle_lock(id);
+        }
     }
 
     /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.

@@ -26,6 +26,10 @@ pub(super) struct Tenure {
     pub(super) pace: Pace,
     /// It was handed over, and the store knows only that it has some time to take the lock up.
     pub(super) unconfirmed: bool,
+    /// What is under way only looks whether the store still has it, and whether that is to be asked
+    /// once more.
+    looks: bool,
+    looks_again: bool,
     rare: Option<Box<Rare>>,
 }
 
@@ -57,6 +61,8 @@ impl Tenure {
             flight: None,
             pace: Pace::due(next_renewal(spec, lease, began)),
             unconfirmed: false,
+            looks: false,
+            looks_again: false,
             rare: None,
         }
     }
@@ -105,11 +111,13 @@ impl Tenure {
     }
 
     fn is_renewed(&self, spec: &LockSpec) -> bool {
-        let asked = self
-            .rare
-            .as_ref()
-            .is_some_and(|rare| !rare.renewals.is_empty());
-        !spec.fixed || self.unconfirmed || asked
+        !spec.fixed || self.unconfirmed || self.is_asked()
+    }
+
+    /// Whether calls wait for a renewal.
+    fn is_asked(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| !rare.renewals.is_empty())
     }
 }
 
@@ -188,6 +196,21 @@ impl Engine {
         }
     }
 
+    /// Renews a lease to learn whether the store still has it. Nobody is told if so, and neither its
+    /// deadline nor its next renewal changes.
+    pub(super) fn look(&mut self, id: LockId) {
+        match self.tenure(id) {
+            Some((spec, _)) if spec.fixed => {}
+            Some((_, tenure)) if tenure.flight.is_some() => tenure.looks_again = true,
+            _ => {
+                self.renew(id);
+                if let Some((_, tenure)) = self.tenure(id) {
+                    tenure.looks = tenure.flight.is_some();
+                }
+            }
+        }
+    }
+
     pub(super) fn renew(&mut self, id: LockId) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_serial();
@@ -201,6 +224,7 @@ impl Engine {
             give_up,
         };
         tenure.flight = Some(flight);
+        (tenure.looks, tenure.looks_again) = (false, false);
         let command = Command::Renew {
             key: spec.key.clone(),
             lease: tenure.lease,
@@ -213,13 +237,26 @@ impl Engine {
     }
 
     fn renewed(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
+        let Some((_, tenure)) = self.tenure(id) else {
+            return;
+        };
+        tenure.flight = None;
+        let looks_again = tenure.looks_again;
+        if !tenure.looks || tenure.unconfirmed || tenure.is_asked() {
+            self.extended(id, flight, expires, time);
+        }
+        if looks_again {
+            self.look(id);
+        }
+    }
+
+    fn extended(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
         let now = self.now;
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
         let expires = expires.min(time + spec.ttl);
         let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
-        tenure.flight = None;
         tenure.unconfirmed = false;
         tenure.deadline = deadline;
         tenure.pace = Pace::due(next_renewal(spec, tenure.lease, flight.sent));

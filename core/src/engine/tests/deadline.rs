@@ -75,6 +75,7 @@ fn each_operation_says_until_when_it_is_wanted() {
         for answer_after in [ms(0), ms(400)] {
             let mut host = Host::new();
             host.net = Net::Hold;
+            host.subscribes = false;
             let first = host.acquire(LOCK, Wait::Never);
             let sent = host.take();
             let reply = host.execute(&sent);

@@ -286,6 +286,7 @@ fn cancelling_what_is_not_known_does_nothing() {
 fn a_slow_answer_does_not_make_the_next_request_come_late() {
     let mut host = Host::new();
     host.net = Net::Hold;
+    host.subscribes = false;
     let slow = host.acquire(LOCK, Wait::Never);
     let sent = host.take();
     let reply = host.execute(&sent);

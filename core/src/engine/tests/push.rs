@@ -1,6 +1,6 @@
 //! What the store tells without being asked: losses, and what is about nobody.
 
-use super::host::{CLIENT, Host, LOCK, Net, Pushes, TTL, ms};
+use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use super::view::key;
 use crate::engine::{Input, LockId, LockSpec, Wait};
@@ -247,6 +247,104 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
             "waiting 1"
         ]
     );
+}
+
+/// The first subscription comes a little after the first acquisition, and each later one after a
+/// gap. Catches a holder that learns at its next renewal of what happened before.
+#[test]
+fn a_holder_looks_at_once_when_it_can_be_told_again() {
+    for (taken, reason) in [
+        (false, "lost: its key was deleted"),
+        (true, "lost: somebody else holds the lock"),
+    ] {
+        let mut host = Host::new();
+        host.subscribes = false;
+        host.hold(LOCK);
+        host.advance(ms(10));
+        host.ask(Command::ForceRelease { key: key(LOCK) });
+        if taken {
+            host.stranger_acquires(LOCK, TTL);
+        }
+        assert!(host.is_held(LOCK), "nobody told it");
+        host.subscribe();
+        assert_eq!(host.told(), ["acquired 1", reason]);
+        assert_eq!(host.ops(), ["acquire", "renew"]);
+    }
+}
+
+#[test]
+fn a_look_that_finds_all_well_changes_nothing_for_the_program() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    host.hold(LOCK);
+    let deadline = host.held_until(LOCK);
+    let next = host.engine.wake_at();
+    host.advance(ms(1_000));
+    host.subscribe();
+    assert_eq!(host.ops(), ["acquire", "renew"]);
+    assert_eq!(host.told(), ["acquired 1"]);
+    assert_eq!(
+        (host.held_until(LOCK), host.engine.wake_at()),
+        (deadline, next)
+    );
+    // As of any renewal, no answer is a risk, and is asked for again.
+    host.net = Net::LoseReplies;
+    host.subscribe();
+    host.advance(TIMEOUT);
+    assert_eq!(host.told(), ["acquired 1", "at risk"]);
+    host.net = Net::Up;
+    host.advance(SOON);
+    assert_eq!(host.told(), ["acquired 1", "at risk", "renewed"]);
+}
+
+/// A renewal by hand that joins a look is one.
+#[test]
+fn a_renewal_that_joins_a_look_extends_the_lease() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    let lease = host.hold(LOCK).lease;
+    let deadline = host.held_until(LOCK);
+    host.advance(ms(1_000));
+    host.net = Net::Hold;
+    host.subscribe();
+    let renewal = host.renew(LOCK, lease);
+    host.answer_next();
+    assert!(host.outcome(renewal).is_ok());
+    assert!(host.held_until(LOCK) > deadline);
+    assert_eq!(host.told(), ["acquired 1", "renewed"]);
+    assert_eq!(host.ops(), ["acquire", "renew"]);
+}
+
+/// What was under way may have been answered before the gap was over.
+#[test]
+fn a_renewal_that_was_under_way_is_followed_by_a_look() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    let lease = host.hold(LOCK).lease;
+    host.advance(ms(1_000));
+    host.net = Net::Hold;
+    host.renew(LOCK, lease);
+    let sent = host.take();
+    let reply = host.execute(&sent);
+    host.ask(Command::ForceRelease { key: key(LOCK) });
+    host.subscribe();
+    host.net = Net::Up;
+    host.reply(&sent, Ok(reply));
+    assert_eq!(
+        host.told(),
+        ["acquired 1", "renewed", "lost: its key was deleted"]
+    );
+}
+
+/// It ends by itself, and a renewal would have others wait for longer.
+#[test]
+fn a_fixed_lease_does_not_look() {
+    let mut host = Host::new();
+    (host.subscribes, host.fixed) = (false, true);
+    host.hold(LOCK);
+    host.advance(ms(10));
+    host.subscribe();
+    assert_eq!(host.ops(), ["acquire"]);
 }
 
 /// A revocation that comes after the lease's own end is no second end.
