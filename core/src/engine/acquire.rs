@@ -4,138 +4,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::acquiring::{Acquiring, Caller};
 use super::clock;
-use super::io::{CallId, Done, Grant, LockId, LockSpec, Wait};
+use super::io::{Done, Grant, LockId, LockSpec, Wait};
 use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
 use super::tenure::Tenure;
-use super::{Engine, Lock, Phase, Whose, line};
+use super::{Engine, Lock, Phase, Whose};
 use crate::error::{Error, ErrorKind};
-use crate::event::{LeaseEvent, LossReason};
+use crate::event::LeaseEvent;
 use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
-use crate::token::FencingToken;
 
 /// How many calls may wait for one lock of one owner.
 const MAX_CALLERS: usize = 65_536;
-
-#[derive(Debug)]
-pub(super) struct Acquiring {
-    pub(super) lease: LeaseId,
-    pub(super) callers: Vec<Caller>,
-    /// The first and the last moment at which a caller stops waiting.
-    soonest: Timestamp,
-    latest: Timestamp,
-    pub(super) flight: Option<Flight>,
-    pub(super) pace: Pace,
-    /// What is under way will have to be asked once more.
-    pub(super) asks_again: bool,
-    /// The place in line as it was told last.
-    place: Option<NonZeroU32>,
-    /// The server's clock when it last answered that somebody else has the lock.
-    pub(super) refused: Option<ServerTime>,
-    /// What was taken away before the answer was here that it was taken.
-    pub(super) taken_away: Option<(FencingToken, LossReason)>,
-    /// An ask that was never answered may have taken a place in line.
-    lost_ask: bool,
-    /// Since when the store has given no answer, and why.
-    silence: Option<(Timestamp, Error)>,
-    /// An attempt whose outcome is unknown may have taken the lock, or may until then.
-    doubt: Option<Timestamp>,
-}
-
-#[derive(Debug)]
-pub(super) struct Caller {
-    pub(super) call: CallId,
-    pub(super) wait: Wait,
-    asked: Timestamp,
-}
-
-impl Caller {
-    pub(super) fn new(call: CallId, wait: Wait, now: Timestamp) -> Self {
-        Self {
-            call,
-            wait,
-            asked: now,
-        }
-    }
-
-    fn until(&self) -> Timestamp {
-        match self.wait {
-            Wait::Until(until) => until,
-            Wait::Never | Wait::Forever => Timestamp::NEVER,
-        }
-    }
-}
-
-impl Acquiring {
-    fn new(lease: LeaseId, now: Timestamp) -> Self {
-        Self {
-            lease,
-            callers: Vec::new(),
-            soonest: Timestamp::NEVER,
-            latest: Timestamp::from_nanos(0),
-            flight: None,
-            pace: Pace::due(now),
-            asks_again: false,
-            place: None,
-            refused: None,
-            taken_away: None,
-            lost_ask: false,
-            silence: None,
-            doubt: None,
-        }
-    }
-
-    pub(super) fn wake_at(&self) -> Timestamp {
-        let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
-        own.min(self.soonest)
-    }
-
-    /// Whether anybody wants a place in line.
-    fn waits(&self) -> bool {
-        self.callers.iter().any(|caller| caller.wait != Wait::Never)
-    }
-
-    /// How long one attempt waits for its answer. A place in line must not be lost meanwhile.
-    fn attempt_time(&self, spec: &LockSpec, timeout: Duration) -> Duration {
-        let heartbeat = self
-            .place
-            .map_or(Duration::MAX, |_| line::heartbeat(spec.ttl));
-        timeout.min(spec.ttl).min(heartbeat)
-    }
-
-    /// The server said at that time that somebody else has the lock, to an attempt of then.
-    fn answered(&mut self, sent: Timestamp, time: ServerTime) {
-        self.flight = None;
-        self.silence = None;
-        self.refused = Some(time);
-        // Attempts that could not take effect any more at that time did not take the lock.
-        self.doubt = self.doubt.filter(|until| *until > sent);
-    }
-
-    fn add(&mut self, caller: Caller) {
-        let until = caller.until();
-        self.soonest = self.soonest.min(until);
-        self.latest = self.latest.max(until);
-        self.callers.push(caller);
-    }
-
-    /// Takes out the callers that a condition holds for.
-    pub(super) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
-        let removed: Vec<_> = self
-            .callers
-            .extract_if(.., |caller| condition(caller))
-            .collect();
-        if !removed.is_empty() {
-            let rest = self.callers.iter().map(Caller::until);
-            self.soonest = rest.clone().min().unwrap_or(Timestamp::NEVER);
-            self.latest = rest.max().unwrap_or(Timestamp::from_nanos(0));
-        }
-        removed
-    }
-}
 
 impl Engine {
     pub(super) fn acquire(
@@ -206,11 +89,26 @@ impl Engine {
             return;
         };
         match acquiring.flight {
-            Some(flight) if flight.give_up <= now => {
-                self.attempt_failed(id, flight, &Error::no_answer());
-            }
+            Some(flight) if flight.give_up <= now => self.attempt_late(id, flight),
             None if acquiring.pace.next <= now => self.attempt(id),
             _ => {}
+        }
+    }
+
+    /// There was no answer in time; perhaps since the attempt has not left yet.
+    fn attempt_late(&mut self, id: LockId, flight: Flight) {
+        let now = self.now;
+        let (timeout, patience) = (self.settings.command_timeout, self.settings.patience);
+        let Some((spec, acquiring)) = self.acquiring(id) else {
+            return;
+        };
+        let longer = (now + acquiring.attempt_time(spec, timeout)).min(acquiring.latest);
+        let give_up = longer.min(flight.sent + patience);
+        let waits = acquiring.waits();
+        let longer = waits.then(|| self.wait_on(flight, give_up)).flatten();
+        match (longer, self.acquiring(id)) {
+            (Some(longer), Some((_, acquiring))) => acquiring.flight = Some(longer),
+            _ => self.attempt_failed(id, flight, &Error::no_answer()),
         }
     }
 
@@ -421,6 +319,12 @@ impl Engine {
         let (now, patience) = (self.now, self.settings.patience);
         let timeout = self.settings.command_timeout;
         let unsent = self.unsend(flight.attempt);
+        let never_left = Error::new(
+            ErrorKind::Timeout,
+            "too much else waits for the store: the request did not leave in time, and did nothing",
+        );
+        let is_late = unsent && error.kind() == ErrorKind::Timeout;
+        let error = if is_late { &never_left } else { error };
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };

@@ -1,9 +1,8 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
-use std::collections::VecDeque;
-
 use super::clock::Anchor;
 use super::io::{LockId, Output, RequestId};
+use super::outbox::{Outbox, Outgoing};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::tenure::Tenure;
 use super::timers::Timed;
@@ -36,9 +35,7 @@ pub(super) struct Link {
     state: State,
     pace: Pace,
     wake: Timestamp,
-    outbox: VecDeque<Outgoing>,
-    /// Before this moment everything in the outbox is still wanted.
-    stale_at: Timestamp,
+    outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
 }
@@ -50,13 +47,6 @@ enum State {
     /// `not_after` either. What is to be sent waits.
     Unanchored,
     Up(Anchor),
-}
-
-#[derive(Debug)]
-struct Outgoing {
-    origin: Origin,
-    command: Command,
-    give_up: Timestamp,
 }
 
 #[derive(Debug)]
@@ -76,8 +66,7 @@ impl Link {
             state: State::Unanchored,
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: Timestamp::NEVER,
-            outbox: VecDeque::new(),
-            stale_at: Timestamp::NEVER,
+            outbox: Outbox::default(),
             requests: Vec::new(),
         }
     }
@@ -98,8 +87,7 @@ impl Engine {
         let Flight {
             attempt, give_up, ..
         } = flight;
-        self.link.stale_at = self.link.stale_at.min(give_up);
-        self.link.outbox.push_back(Outgoing {
+        self.link.outbox.push(Outgoing {
             origin: Origin { whose, attempt },
             command,
             give_up,
@@ -137,9 +125,20 @@ impl Engine {
 
     /// Takes back an operation that has not left yet: one that never acts.
     pub(super) fn unsend(&mut self, attempt: Serial) -> bool {
-        let mut waiting = self.link.outbox.iter();
-        let place = waiting.position(|out| out.origin.attempt == attempt);
-        place.map(|place| self.link.outbox.remove(place)).is_some()
+        self.link.outbox.take_back(attempt).is_some()
+    }
+
+    /// Lets an operation wait on that did not leave in its time since much was before it: it keeps
+    /// its turn. Returns until when; nothing if it left, or does not leave for another reason.
+    pub(super) fn wait_on(&mut self, flight: Flight, give_up: Timestamp) -> Option<Flight> {
+        let may_leave = matches!(self.link.state, State::Up(_)) && give_up > self.now;
+        let out = self
+            .link
+            .outbox
+            .find(flight.attempt)
+            .filter(|_| may_leave)?;
+        out.give_up = give_up;
+        Some(Flight { give_up, ..flight })
     }
 
     pub(super) fn reply(&mut self, request: RequestId, result: Result<BatchReply, Error>) {
@@ -171,7 +170,7 @@ impl Engine {
                             "the server answered less than was asked",
                         ))
                     });
-                    self.deliver(origin, reply.map(|reply| (reply, batch.time)));
+                    self.deliver(origin, Some(sent), reply.map(|reply| (reply, batch.time)));
                 }
             }
             Err(error) if origins.is_empty() => {
@@ -183,7 +182,7 @@ impl Engine {
             }
             Err(error) => {
                 for origin in origins {
-                    self.deliver(origin, Err(error.clone()));
+                    self.deliver(origin, None, Err(error.clone()));
                 }
             }
         }
@@ -200,20 +199,8 @@ impl Engine {
     /// Sends what was queued, if the server's clock is known and not too much is under way.
     pub(super) fn flush(&mut self) {
         let now = self.now;
-        let Link {
-            outbox,
-            stale_at,
-            requests,
-            ..
-        } = &mut self.link;
-        // What nobody waits for any more must not pile up, nor be sent in vain; and a host that
-        // is late with its answers must not hold up the rest.
-        if *stale_at <= now {
-            outbox.retain(|out| out.give_up > now);
-            let wanted = outbox.iter().map(|out| out.give_up);
-            *stale_at = wanted.min().unwrap_or(Timestamp::NEVER);
-        }
-        requests.retain(|request| request.give_up > now);
+        // A host that is late with its answers must not hold up the rest.
+        self.link.requests.retain(|request| request.give_up > now);
         let State::Up(anchor) = self.link.state else {
             return;
         };
@@ -222,18 +209,22 @@ impl Engine {
         } else {
             MAX_IN_FLIGHT
         };
-        while self.link.requests.len() < most && !self.link.outbox.is_empty() {
+        while self.link.requests.len() < most && self.link.outbox.len() > 0 {
             self.send_batch(anchor);
         }
     }
 
     fn send_batch(&mut self, anchor: Anchor) {
         let request = RequestId(self.next_serial().get());
-        let count = batch_len(&self.link.outbox, self.most_at_once());
-        let (mut batch, mut origins) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut give_up = self.now;
-        let outbox = std::iter::from_fn(|| self.link.outbox.pop_front());
-        for out in outbox.take(count) {
+        let most = self.most_at_once().min(self.link.outbox.len());
+        let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (mut give_up, mut bytes) = (self.now, 0);
+        while batch.len() < most {
+            let fits = |out: &Outgoing| bytes + out.command.size() <= MAX_BATCH_BYTES;
+            let Some(out) = self.link.outbox.pop_if(|out| batch.is_empty() || fits(out)) else {
+                break;
+            };
+            bytes += out.command.size();
             give_up = give_up.max(out.give_up);
             origins.push(out.origin);
             batch.push(Op {
@@ -301,34 +292,42 @@ impl Engine {
     fn fail_requests(&mut self, error: &Error) {
         let requests = std::mem::take(&mut self.link.requests);
         for origin in requests.into_iter().flat_map(|request| request.origins) {
-            self.deliver(origin, Err(error.clone()));
+            self.deliver(origin, None, Err(error.clone()));
         }
     }
 
     fn fail_queued(&mut self, error: &Error) {
         // They stay in the outbox meanwhile: what was never sent is in no doubt.
-        let queued: Vec<_> = self.link.outbox.iter().map(|out| out.origin).collect();
+        let queued: Vec<_> = self.link.outbox.origins().collect();
         for origin in queued {
-            self.deliver(origin, Err(error.clone()));
+            self.deliver(origin, None, Err(error.clone()));
             self.unsend(origin.attempt);
         }
     }
 
-    fn deliver(&mut self, origin: Origin, answer: Answer) {
+    /// Tells whoever asked of the answer to what left at that moment, or of its failure.
+    fn deliver(&mut self, origin: Origin, sent: Option<Timestamp>, answer: Answer) {
         match origin.whose {
-            Whose::Lock(lock) => self.lock_answer(lock, origin.attempt, answer),
-            Whose::Release(id) => self.release_answer(id, origin.attempt, answer),
+            Whose::Lock(lock) => self.lock_answer(lock, origin.attempt, sent, answer),
+            Whose::Release(id) => self.release_answer(id, origin.attempt, sent, answer),
             Whose::Query(call) => self.query_answer(call, origin.attempt, answer),
         }
     }
 
-    fn lock_answer(&mut self, id: LockId, attempt: Serial, answer: Answer) {
+    fn lock_answer(
+        &mut self,
+        id: LockId,
+        attempt: Serial,
+        sent: Option<Timestamp>,
+        answer: Answer,
+    ) {
         let (flight, acquires) = match self.locks.get(&id).map(|lock| &lock.phase) {
             Some(Phase::Acquiring(acquiring)) => (acquiring.flight, true),
             Some(Phase::Held(tenure)) => (tenure.flight, false),
             Some(Phase::Idle) | None => (None, false),
         };
-        match flight.filter(|flight| flight.attempt == attempt) {
+        let flight = flight.filter(|flight| flight.attempt == attempt);
+        match flight.map(|flight| flight.left(sent)) {
             Some(flight) if acquires => self.acquiring_answer(id, flight, answer),
             Some(flight) => self.renewal_answer(id, flight, answer),
             None => {
@@ -371,16 +370,6 @@ impl Engine {
             self.retry_query(call);
         }
     }
-}
-
-/// How many of these leave together.
-fn batch_len(outbox: &VecDeque<Outgoing>, most: usize) -> usize {
-    let mut bytes = 0;
-    let fits = |out: &&Outgoing| {
-        bytes += out.command.size();
-        bytes <= MAX_BATCH_BYTES
-    };
-    outbox.iter().take(most).take_while(fits).count().max(1)
 }
 
 pub(super) fn came_late() -> Error {

@@ -46,11 +46,13 @@
 //! ```
 
 mod acquire;
+mod acquiring;
 mod clock;
 mod hub;
 mod io;
 mod line;
 mod link;
+mod outbox;
 mod pace;
 mod query;
 mod release;
@@ -75,7 +77,7 @@ use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{ClientId, Command};
 use crate::time::Timestamp;
-use acquire::Acquiring;
+use acquiring::{Acquiring, Caller};
 use line::Line;
 use link::Link;
 use query::Query;
@@ -250,12 +252,7 @@ impl Engine {
                 lease,
                 wait,
             } => {
-                self.acquire(
-                    lock,
-                    spec,
-                    lease,
-                    acquire::Caller::new(call, wait, self.now),
-                );
+                self.acquire(lock, spec, lease, Caller::new(call, wait, self.now));
             }
             Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
             Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),

@@ -40,13 +40,24 @@ impl Pace {
     }
 }
 
-/// An operation that was sent and not answered yet.
+/// An operation that was asked for and not answered yet.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Flight {
     pub(super) attempt: Serial,
+    /// No later than it left.
     pub(super) sent: Timestamp,
     /// Nobody waits any longer, and the server will not act any more.
     pub(super) give_up: Timestamp,
+}
+
+impl Flight {
+    /// The same, of what is known to have left at that moment.
+    pub(super) fn left(self, sent: Option<Timestamp>) -> Self {
+        Self {
+            sent: sent.unwrap_or(self.sent),
+            ..self
+        }
+    }
 }
 
 /// Between 85 and 100 % of a duration. `round` makes it differ from one time to the next.

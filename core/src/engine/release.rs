@@ -159,10 +159,7 @@ impl Engine {
             return;
         };
         match release.flight {
-            Some(flight) if flight.give_up <= now => {
-                self.release_in_doubt(id, flight.attempt);
-                self.release_failed(id, Error::no_answer());
-            }
+            Some(flight) if flight.give_up <= now => self.release_late(id, flight),
             None if release.pace.next <= now => self.attempt_release(id),
             _ => {}
         }
@@ -179,16 +176,21 @@ impl Engine {
         }
     }
 
-    pub(super) fn release_answer(&mut self, id: Serial, attempt: Serial, answer: Answer) {
+    pub(super) fn release_answer(
+        &mut self,
+        id: Serial,
+        attempt: Serial,
+        sent: Option<Timestamp>,
+        answer: Answer,
+    ) {
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        if release
-            .flight
-            .is_none_or(|flight| flight.attempt != attempt)
-        {
+        let flight = release.flight.as_mut();
+        let Some(flight) = flight.filter(|flight| flight.attempt == attempt) else {
             return;
-        }
+        };
+        *flight = flight.left(sent);
         let unresolved = release.unresolved;
         match answer {
             Ok((Reply::Released, _)) => self.finish_release(id, None),
@@ -282,6 +284,23 @@ impl Engine {
         };
         if let Err(error) = self.send(Whose::Release(id), flight, command) {
             self.release_failed(id, error);
+        }
+    }
+
+    /// There was no answer in time; perhaps since the attempt has not left yet.
+    fn release_late(&mut self, id: Serial, flight: Flight) {
+        let timeout = self.settings.command_timeout;
+        let Some(release) = self.releases.get(&id) else {
+            return;
+        };
+        let give_up = (self.now + timeout).min(release.until);
+        let longer = self.wait_on(flight, give_up);
+        match self.releases.get_mut(&id) {
+            Some(release) if longer.is_some() => release.flight = longer,
+            _ => {
+                self.release_in_doubt(id, flight.attempt);
+                self.release_failed(id, Error::no_answer());
+            }
         }
     }
 

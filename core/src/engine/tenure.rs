@@ -282,13 +282,16 @@ impl Engine {
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
-        tenure.flight = None;
+        let flight = tenure.flight.take();
         let base = (spec.ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
         let most = (spec.ttl / 6).clamp(base, Duration::from_secs(1));
         tenure.pace.back_off(now, base, most, tenure.lease);
         let (name, token) = (spec.name.clone(), tenure.token);
         let calls = tenure.take_renewals();
         let remaining = tenure.deadline.since(now);
+        if let Some(flight) = flight {
+            self.unsend(flight.attempt);
+        }
         for call in calls {
             self.complete(call, Err(error.clone()));
         }

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod bounds;
+mod burst;
 mod cancel;
 mod close;
 mod cluster;

@@ -1,0 +1,199 @@
+//! What waits to leave for the store.
+
+use std::collections::VecDeque;
+
+use super::{Origin, Serial};
+use crate::protocol::Command;
+use crate::time::Timestamp;
+
+/// Up to so many operations that were taken back are kept until their turn would have come.
+const MOST_GAPS: usize = 64;
+
+/// Renewals, since each has a lease to keep, and then all else in the order in which it was asked
+/// for. What it does costs the same however much waits.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    renewals: Queue,
+    others: Queue,
+}
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) origin: Origin,
+    pub(super) command: Command,
+    /// Nobody wants it any more.
+    pub(super) give_up: Timestamp,
+}
+
+/// In the order of attempts, so that one is quickly found; with a gap for each that was taken back.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(Serial, Option<Outgoing>)>,
+    gaps: usize,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, out: Outgoing) {
+        let queue = match out.command {
+            Command::Renew { .. } => &mut self.renewals,
+            _ => &mut self.others,
+        };
+        queue.waiting.push_back((out.origin.attempt, Some(out)));
+    }
+
+    /// The next to leave, if the condition holds for it.
+    pub(super) fn pop_if(&mut self, condition: impl FnOnce(&Outgoing) -> bool) -> Option<Outgoing> {
+        let queue = if self.renewals.len() > 0 {
+            &mut self.renewals
+        } else {
+            &mut self.others
+        };
+        queue.pop_if(condition)
+    }
+
+    /// Takes one back; nothing if it is not there.
+    pub(super) fn take_back(&mut self, attempt: Serial) -> Option<Outgoing> {
+        let renewal = self.renewals.take_back(attempt);
+        renewal.or_else(|| self.others.take_back(attempt))
+    }
+
+    /// One that is there.
+    pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Outgoing> {
+        let renewal = self.renewals.find(attempt);
+        renewal.or_else(|| self.others.find(attempt))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.renewals.len() + self.others.len()
+    }
+
+    pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
+        let waiting = self.renewals.waiting.iter().chain(&self.others.waiting);
+        waiting.filter_map(|(_, out)| Some(out.as_ref()?.origin))
+    }
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.waiting.len() - self.gaps
+    }
+
+    fn pop_if(&mut self, condition: impl FnOnce(&Outgoing) -> bool) -> Option<Outgoing> {
+        while let Some((_, None)) = self.waiting.front() {
+            self.waiting.pop_front();
+            self.gaps -= 1;
+        }
+        let (_, out) = self.waiting.front_mut()?;
+        let out = out.take_if(|out| condition(out))?;
+        self.waiting.pop_front();
+        Some(out)
+    }
+
+    fn take_back(&mut self, attempt: Serial) -> Option<Outgoing> {
+        let place = self.place(attempt)?;
+        let out = self.waiting[place].1.take()?;
+        self.gaps += 1;
+        if self.gaps > MOST_GAPS.max(self.waiting.len() / 2) {
+            self.waiting.retain(|(_, out)| out.is_some());
+            self.gaps = 0;
+        }
+        Some(out)
+    }
+
+    fn find(&mut self, attempt: Serial) -> Option<&mut Outgoing> {
+        let place = self.place(attempt)?;
+        self.waiting[place].1.as_mut()
+    }
+
+    fn place(&self, attempt: Serial) -> Option<usize> {
+        let found = self.waiting.binary_search_by_key(&attempt, |(at, _)| *at);
+        found.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{LockId, Whose};
+    use crate::name::Name;
+    use crate::protocol::{LeaseId, LockKey};
+    use crate::token::FencingToken;
+
+    fn serial(number: u64) -> Serial {
+        Serial::new(number).expect("they begin with 1")
+    }
+
+    fn out(number: u64, renews: bool) -> Outgoing {
+        let (lock, attempt) = (LockId(number), serial(number));
+        let name = Name::new("n").expect("a short name is valid");
+        let key = LockKey::new("ns", &name).expect("a short namespace is valid");
+        let command = if renews {
+            Command::Renew {
+                key,
+                lease: LeaseId(1),
+                token: FencingToken::MAX,
+                ttl: std::time::Duration::from_secs(1),
+            }
+        } else {
+            Command::Inspect { key }
+        };
+        Outgoing {
+            origin: Origin {
+                whose: Whose::Lock(lock),
+                attempt,
+            },
+            command,
+            give_up: Timestamp::NEVER,
+        }
+    }
+
+    fn left(outbox: &mut Outbox) -> Vec<u64> {
+        let all = std::iter::from_fn(|| outbox.pop_if(|_| true));
+        all.map(|out| out.origin.attempt.get()).collect()
+    }
+
+    /// Catches renewals that wait behind a burst of acquisitions until their leases are lost.
+    #[test]
+    fn renewals_go_first_and_all_else_in_order() {
+        let mut outbox = Outbox::default();
+        for number in 1..=6 {
+            outbox.push(out(number, number % 3 == 0));
+        }
+        assert_eq!(outbox.len(), 6);
+        assert!(outbox.pop_if(|_| false).is_none());
+        assert_eq!(left(&mut outbox), [3, 6, 1, 2, 4, 5]);
+        assert_eq!(outbox.len(), 0);
+    }
+
+    #[test]
+    fn what_was_taken_back_does_not_leave() {
+        let mut outbox = Outbox::default();
+        for number in 1..=6 {
+            outbox.push(out(number, number == 2));
+        }
+        for number in [1, 2, 5] {
+            assert!(outbox.take_back(serial(number)).is_some());
+            assert!(outbox.take_back(serial(number)).is_none());
+            assert!(outbox.find(serial(number)).is_none());
+        }
+        assert!(outbox.take_back(serial(7)).is_none() && outbox.find(serial(4)).is_some());
+        assert_eq!(outbox.len(), 3);
+        assert_eq!(outbox.origins().count(), 3);
+        assert_eq!(left(&mut outbox), [3, 4, 6]);
+    }
+
+    /// Catches a search through all that waits for each that is given up: this would take minutes.
+    #[test]
+    fn a_burst_that_is_given_up_costs_little_and_leaves_nothing() {
+        let mut outbox = Outbox::default();
+        for number in 1..=200_000 {
+            outbox.push(out(number, false));
+        }
+        for number in (1..=200_000).rev().chain([1]) {
+            outbox.take_back(serial(number));
+        }
+        assert_eq!(outbox.len(), 0);
+        assert!(outbox.others.waiting.len() <= 2 * MOST_GAPS);
+        assert!(left(&mut outbox).is_empty());
+    }
+}

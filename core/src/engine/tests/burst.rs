@@ -1,0 +1,118 @@
+//! More is asked for at once than the store does in the time that one attempt has.
+
+use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, TTL, ms};
+use crate::engine::link::{MAX_BATCH, MAX_IN_FLIGHT};
+use crate::engine::{CallId, LockId, Wait};
+use crate::error::ErrorKind;
+
+/// The first to ask leave one by one, and the next batches are full.
+const UNDER_WAY: usize = MAX_IN_FLIGHT;
+
+/// So many locks are asked for, of which those that are under way stay there.
+fn burst(host: &mut Host, count: usize, wait: Wait) -> Vec<CallId> {
+    host.net = Net::Hold;
+    host.subscribes = false;
+    let locks = (0..count as u64).map(|number| LockId(1_000 + number));
+    locks.map(|lock| host.acquire(lock, wait)).collect()
+}
+
+/// Catches a queue whose end never comes: who waited in vain for its turn began at the end again.
+#[test]
+fn what_did_not_leave_in_time_keeps_its_turn() {
+    let mut host = Host::new();
+    let calls = burst(&mut host, UNDER_WAY + 12 * MAX_BATCH, Wait::Forever);
+    // What left first is lost, and all else waits for longer than an attempt has.
+    host.advance(TIMEOUT);
+    host.pending.drain(..UNDER_WAY);
+    assert_eq!(host.pending.len(), MAX_IN_FLIGHT, "the next leave at once");
+    host.advance(ms(500));
+    host.answer_all();
+    host.net = Net::Up;
+    host.advance(TIMEOUT);
+    for call in &calls {
+        host.grant(*call);
+    }
+    let again = host.ops().len() - calls.len();
+    assert_eq!(again, UNDER_WAY, "all else was asked for once");
+}
+
+/// Catches leases that are over when they come, since their time began in the queue.
+#[test]
+fn the_time_of_a_lease_begins_when_the_question_leaves() {
+    let mut host = Host::new();
+    host.ttl = ms(1_500);
+    let calls = burst(&mut host, UNDER_WAY + 1, Wait::Forever);
+    host.advance(ms(1_000));
+    host.answer_next();
+    host.answer_all();
+    let last = host.grant(calls[UNDER_WAY]);
+    assert!(last.deadline > host.now + ms(1_400));
+    assert!(host.grant(calls[0]).deadline < host.now + ms(500));
+}
+
+#[test]
+fn a_store_that_says_nothing_is_waited_for_no_longer_than_the_patience() {
+    let mut host = Host::new();
+    let calls = burst(&mut host, UNDER_WAY + 5 * MAX_BATCH, Wait::Forever);
+    host.advance(PATIENCE.saturating_sub(ms(1)));
+    assert!(host.is_open(calls[calls.len() - 1]));
+    host.advance(TIMEOUT + ms(1));
+    for call in &calls {
+        assert_eq!(host.error(*call), ErrorKind::Timeout);
+    }
+}
+
+/// What does not wait has its answer in the time of one attempt; and what never left is in no doubt.
+#[test]
+fn a_try_that_did_not_leave_fails_after_one_attempt_and_did_nothing() {
+    let mut host = Host::new();
+    let calls = burst(&mut host, UNDER_WAY + 2, Wait::Never);
+    host.advance(TIMEOUT);
+    let last = calls[UNDER_WAY + 1];
+    assert_eq!(host.error(last), ErrorKind::Timeout);
+    let error = host
+        .outcome(last)
+        .as_ref()
+        .expect_err("it failed")
+        .to_string();
+    assert!(error.contains("did nothing"), "{error}");
+    host.net = Net::Up;
+    host.forget();
+    host.advance(TTL);
+    assert!(
+        host.ops().len() <= UNDER_WAY,
+        "nothing is given back that never left"
+    );
+}
+
+/// Catches leases that are lost since their renewals stand behind a burst of acquisitions.
+#[test]
+fn a_renewal_goes_before_what_was_asked_for_earlier() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    burst(&mut host, UNDER_WAY + 4 * MAX_BATCH, Wait::Forever);
+    let renewal = host.renew(LOCK, lease);
+    host.answer_next();
+    let next = host.pending.pop_back().expect("a batch left");
+    let reply = host.execute(&next);
+    host.reply(&next, Ok(reply));
+    assert!(host.outcome(renewal).is_ok());
+}
+
+/// A release waits for its turn as well, and tells no error of it.
+#[test]
+fn a_release_that_did_not_leave_in_time_keeps_its_turn() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    burst(&mut host, UNDER_WAY, Wait::Forever);
+    let release = host.release(LOCK, lease);
+    for _ in 0..2 {
+        host.advance(ms(1_900));
+        assert!(host.is_open(release));
+    }
+    host.net = Net::Up;
+    host.answer_all();
+    host.advance(TIMEOUT);
+    assert!(host.outcome(release).is_ok());
+    assert_eq!(host.ops().iter().filter(|op| **op == "release").count(), 1);
+}
