@@ -37,7 +37,7 @@ pub enum ErrorKind {
     StaleToken,
     /// A bound was reached: too many calls are waiting.
     Overloaded,
-    /// The locker was shut down.
+    /// The locker was shut down, or the tokio runtime on which it was made has ended.
     Shutdown,
 }
 

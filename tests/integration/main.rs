@@ -7,7 +7,9 @@ mod faults;
 mod hostile;
 mod memory;
 mod refusals;
+mod rights;
 mod round_trips;
+mod runtimes;
 mod tokens;
 
 use std::time::Duration;

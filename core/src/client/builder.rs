@@ -99,8 +99,14 @@ impl Builder {
     /// cannot be reached, [`Auth`](crate::ErrorKind::Auth) if it refuses the user,
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, and
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
-    /// connection, and 3 s for each of three first questions. Must be called on a tokio runtime
-    /// with time and I/O enabled; the locker's background task runs on it.
+    /// connection, and 3 s for each of three first questions.
+    ///
+    /// Must be called on a tokio runtime with time and I/O enabled. The locker's connections and its
+    /// background task run on it, so it may be used from other runtimes, but lives only as long as
+    /// that one. When that one ends, leases are lost as by
+    /// [`shutdown`](Locker::shutdown), but stay at the store until their time to live, and calls
+    /// under way and later ones fail with [`Shutdown`](crate::ErrorKind::Shutdown). So do not keep a
+    /// locker in a `static` that several `#[tokio::test]`s use: each has a runtime of its own.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::connect(url.as_ref()).await?;
@@ -111,7 +117,8 @@ impl Builder {
     /// settings and its connection stay the program's: give it a reconnection policy, and an
     /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
     /// has gone silent. For pushes a second connection is made with the same configuration after the
-    /// first acquisition; it ends with the locker. Errors as of [`connect`](Self::connect);
+    /// first acquisition; it ends with the locker. Errors and the runtime as of
+    /// [`connect`](Self::connect);
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if the client is of a cluster.
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
@@ -121,7 +128,7 @@ impl Builder {
 
     /// A locker on a store of its own in this process. Nothing else sees its locks.
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime with
-    /// time enabled.
+    /// time enabled; the locker lives as long as that, as of [`connect`](Self::connect).
     pub fn in_memory(self) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let (locker, clock) = self.start(owner, Store::in_memory())?;

@@ -204,7 +204,8 @@ impl Lock {
     ///   locker's [patience](super::Builder::patience);
     /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 calls wait for this handle already,
     ///   or so many for this name;
-    /// - [`Shutdown`](crate::ErrorKind::Shutdown) once the locker was shut down.
+    /// - [`Shutdown`](crate::ErrorKind::Shutdown) once the locker was shut down, or its tokio runtime
+    ///   has ended.
     ///
     /// Cancel-safe: a dropped call leaves the line, and leaves no lock behind; if the store cannot be
     /// reached, its place lasts for the delay above, and a lock for its time to live.
@@ -240,6 +241,10 @@ impl Lock {
 
     /// Waits so long for the lock; `None` if somebody else held it all the time. An error as of
     /// [`acquire`](Self::acquire) if the store gave no answer in the end. Cancel-safe.
+    ///
+    /// With a time of zero it asks once, as [`try_acquire`](Self::try_acquire). A time that is
+    /// shorter than a round trip to the store may end before the answer: that is
+    /// [`Timeout`](crate::ErrorKind::Timeout), even if the lock is free.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

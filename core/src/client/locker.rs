@@ -32,7 +32,8 @@ pub struct Locker {
 
 impl Locker {
     /// Connects to the store that a URL names, with default settings: see [`Builder::connect`]
-    /// for the forms and the errors.
+    /// for the forms and the errors. The locker lives as long as the tokio runtime that this is
+    /// called on: see there.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), leasehold::Error> {
@@ -43,7 +44,8 @@ impl Locker {
         Self::builder().connect(url).await
     }
 
-    /// Uses a fred client that the program has: see [`Builder::with_fred`].
+    /// Uses a fred client that the program has: see [`Builder::with_fred`]. The locker lives as long
+    /// as the tokio runtime that this is called on: see [`Builder::connect`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,7 +63,8 @@ impl Locker {
     }
 
     /// A locker on a store of its own in this process: for tests, and for programs that run
-    /// alone. Panics outside of a tokio runtime with time enabled.
+    /// alone. Panics outside of a tokio runtime with time enabled. The locker lives as long as that
+    /// runtime: see [`Builder::connect`].
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -108,6 +108,13 @@ impl Calls {
         });
         Some(Delivery(sender, answer))
     }
+
+    /// The same error to everyone.
+    pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
+        let calls = std::mem::take(&mut self.0).into_values();
+        let failed = calls.map(|(sender, _)| Delivery(sender, Err(error.clone())));
+        failed.collect()
+    }
 }
 
 impl Shared {

@@ -238,8 +238,7 @@ impl FredStore {
         }
         let (client, suspect) = (self.client.clone(), self.suspect.clone());
         self.runtime.spawn(async move {
-            let ping = client.with_options(&options(PING_TIMEOUT));
-            if !unless_it_answers || ping.ping::<String>(None).await.is_err() {
+            if !unless_it_answers || !answers(&client).await {
                 tracing::debug!("replacing the connection");
                 let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
             }
@@ -286,6 +285,22 @@ pub(crate) async fn send_script<R: FromValue>(
     let options = options(left.max(Duration::from_millis(1)));
     let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
     client.with_options(&options).custom(command, args).await
+}
+
+/// Whether a PING is answered in whatever way.
+async fn answers(client: &Client) -> bool {
+    let client = client.with_options(&options(PING_TIMEOUT));
+    match client.ping::<Value>(None).await {
+        Ok(_) => true,
+        Err(error) => is_answer(&error),
+    }
+}
+
+/// Whether a server said this, which proves the link: all its errors begin with a code such as
+/// `NOPERM`, and none of fred's own does.
+pub(super) fn is_answer(error: &FredError) -> bool {
+    let code = error.details().split(' ').next().unwrap_or_default();
+    !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 fn options(timeout: Duration) -> Options {
@@ -335,7 +350,9 @@ impl Secrets {
 
     pub(crate) fn convert(&self, error: &FredError) -> Error {
         let details = plain(error.details());
-        if self.hide(error) {
+        if let Some(refusal) = credentials_refused(details) {
+            Error::new(ErrorKind::Auth, refusal)
+        } else if self.hide(error) {
             convert(
                 error,
                 "(its message has the password in it and is not shown)",
@@ -352,6 +369,21 @@ impl Secrets {
             return error;
         }
         Error::new(ErrorKind::Unavailable, error.to_string())
+    }
+}
+
+/// What is said of refused credentials, in words that are not the server's: those would be hidden
+/// from whoever has the password `user`.
+fn credentials_refused(details: &str) -> Option<&'static str> {
+    match details.split(' ').next() {
+        Some("WRONGPASS") => Some(
+            "the server refused the user or password (WRONGPASS); check the user and password in \
+             the URL",
+        ),
+        Some("NOAUTH") => {
+            Some("the server asks for a password (NOAUTH); give the user and password in the URL")
+        }
+        _ => None,
     }
 }
 
@@ -400,5 +432,57 @@ mod tests {
         let debug = "Custom { kind: Uncategorized, error: \"failed to lookup\" }";
         assert_eq!(plain(debug), "failed to lookup");
         assert_eq!(plain("Unexpected EOF"), "Unexpected EOF");
+    }
+
+    fn said(details: &'static str) -> FredError {
+        FredError::new(FredErrorKind::Unknown, details)
+    }
+
+    #[test]
+    fn whatever_a_server_says_is_an_answer_and_nothing_else_is() {
+        for details in [
+            "NOPERM User poor has no permissions to run the 'ping' command",
+            "BUSY Redis is busy running a script",
+            "ERR unknown command 'PING'",
+        ] {
+            assert!(is_answer(&said(details)), "{details}");
+        }
+        for details in [
+            "",
+            "Request timed out.",
+            "Canceled",
+            "Os { code: 104, kind: ConnectionReset, message: \"Connection reset by peer\" }",
+            "Failed to send command",
+        ] {
+            assert!(!is_answer(&said(details)), "{details}");
+        }
+    }
+
+    /// Catches a reason that is hidden since a word of it is the password.
+    #[test]
+    fn refused_credentials_are_told_in_our_own_words() {
+        let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
+        for password in ["password", "pass", "user", "invalid", "a"] {
+            let secrets = Secrets(Some(password.to_owned()));
+            let error = secrets.convert(&said(wrong));
+            assert_eq!(error.kind(), ErrorKind::Auth);
+            assert_eq!(
+                error.to_string(),
+                "the server refused the user or password (WRONGPASS); check the user and password \
+                 in the URL"
+            );
+            let error = secrets.convert(&said("NOAUTH Authentication required."));
+            assert!(is_unauthenticated(&error), "{error}");
+            let error = secrets.convert(&said(
+                "ERR unknown command 'AUTH' 'password' 'user' 'invalid'",
+            ));
+            assert!(error.to_string().contains("is not shown"), "{error}");
+        }
+        let echoed = said("WRONGPASS s3cret is not the password");
+        let error = Secrets(None).convert(&echoed).to_string();
+        assert!(
+            !error.contains("s3cret"),
+            "nothing of the server's is shown: {error}"
+        );
     }
 }

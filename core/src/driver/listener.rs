@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::fred::quit;
+use super::fred::{is_answer, quit};
 use super::{Input, Shared};
 use crate::protocol;
 
@@ -143,10 +143,7 @@ impl Listener {
                 },
             };
             match news {
-                News::None => client
-                    .ping::<()>(None)
-                    .await
-                    .map_err(|error| (true, error))?,
+                News::None => self.check(channel).await.map_err(|error| (true, error))?,
                 News::Missed => feed(shared, Input::Subscribed),
                 News::Up => {
                     self.subscribe(channel)
@@ -171,6 +168,19 @@ impl Listener {
         self.client.subscribe(channel).await?;
         // `subscribe` returns before the server has it, and even if it refuses; what is answered
         // after it proves it.
+        self.hears(channel).await
+    }
+
+    /// Asks nothing that a user who may subscribe may not ask. Whatever is answered proves the
+    /// link.
+    async fn check(&self, channel: &str) -> Result<(), FredError> {
+        match self.hears(channel).await {
+            Err(error) if is_answer(&error) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    async fn hears(&self, channel: &str) -> Result<(), FredError> {
         let (_, heard): (String, u64) = self.client.pubsub_numsub(channel).await?;
         if heard > 0 {
             return Ok(());

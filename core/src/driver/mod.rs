@@ -6,6 +6,7 @@
 
 mod calls;
 mod fred;
+mod life;
 mod listener;
 mod memory;
 mod store;
@@ -29,11 +30,13 @@ pub(crate) use store::Store;
 use crate::engine::{
     CallId, Done, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, Settings,
 };
+use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{ClientId, Op};
 use crate::rt;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
+use life::Life;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
 /// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
@@ -60,6 +63,8 @@ struct State {
     armed: Timestamp,
     /// Since when the program has had no handle left, or has shut down.
     closing: Option<Timestamp>,
+    /// Why nothing is sent or timed any more, if the background task ended before its time.
+    dead: Option<Error>,
 }
 
 /// A batch that is to be sent.
@@ -100,6 +105,7 @@ impl Shared {
                 hub: Hub::default(),
                 armed: Timestamp::NEVER,
                 closing: None,
+                dead: None,
             }),
             store,
             runtime: Handle::current(),
@@ -107,7 +113,7 @@ impl Shared {
             last_id: AtomicU64::new(0),
         });
         let sends = shared.step(Input::Connected);
-        shared.runtime.spawn(shared.clone().keep_time());
+        shared.runtime.spawn(keep_time(Life::of(&shared)));
         shared.store.watch_link(&shared);
         let started = shared.clone();
         let ask_for_clock = async move {
@@ -185,6 +191,7 @@ impl Shared {
             while let Some(output) = state.engine.poll() {
                 self.apply(state, output, &mut effects);
             }
+            state.refuse_if_dead(&mut effects);
             let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
             wake < state.armed || (state.closing.is_some() && state.engine.is_idle())
         };
@@ -218,6 +225,7 @@ impl Shared {
                 if matches!(result, Ok(Done::ShutDown)) {
                     state.closing.get_or_insert_with(rt::now);
                 }
+                let result = result.map_err(|error| state.reason_of(error));
                 let State { calls, holds, .. } = state;
                 effects
                     .deliveries
@@ -273,32 +281,53 @@ impl Shared {
             }
         }
     }
+}
 
-    /// The background task.
-    async fn keep_time(self: Arc<Self>) {
-        loop {
-            let now = rt::now();
-            let wake = {
-                let state = &mut *self.state();
-                let end = state.closing.map(|since| since + self.patience);
-                if end.is_some_and(|end| state.engine.is_idle() || end <= now) {
-                    break;
-                }
-                let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
-                state.armed = wake.min(end.unwrap_or(wake));
-                state.armed
-            };
-            if wake <= now {
-                self.feed(Input::Tick);
-            } else if wake == Timestamp::NEVER {
-                self.rearm.notified().await;
-            } else {
-                let nap = wake.since(now).min(LONGEST_NAP);
-                let _ = tokio::time::timeout(nap, self.rearm.notified()).await;
-            }
+impl State {
+    /// What a dead locker did not answer at once it never would.
+    fn refuse_if_dead(&mut self, effects: &mut Effects) {
+        if let Some(error) = &self.dead {
+            effects.sends.clear();
+            effects.subscribes = false;
+            effects.deliveries.extend(self.calls.fail_all(error));
         }
-        let wakers = self.state().hub.end_all();
-        wakers.into_iter().for_each(Waker::wake);
-        self.store.close(self.client).await;
     }
+
+    /// The engine of a dead locker was shut down; the reason says more.
+    fn reason_of(&self, error: Error) -> Error {
+        match &self.dead {
+            Some(reason) if error.kind() == ErrorKind::Shutdown => reason.clone(),
+            _ => error,
+        }
+    }
+}
+
+/// The background task.
+async fn keep_time(mut life: Life) {
+    let shared = life.shared.clone();
+    loop {
+        let now = rt::now();
+        let wake = {
+            let state = &mut *shared.state();
+            let end = state.closing.map(|since| since + shared.patience);
+            if end.is_some_and(|end| state.engine.is_idle() || end <= now) {
+                break;
+            }
+            let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
+            state.armed = wake.min(end.unwrap_or(wake));
+            state.armed
+        };
+        if wake <= now {
+            shared.feed(Input::Tick);
+        } else if wake == Timestamp::NEVER {
+            shared.rearm.notified().await;
+        } else {
+            let nap = wake.since(now).min(LONGEST_NAP);
+            let _ = tokio::time::timeout(nap, shared.rearm.notified()).await;
+        }
+    }
+    let wakers = shared.state().hub.end_all();
+    wakers.into_iter().for_each(Waker::wake);
+    life.end();
+    shared.store.close(shared.client).await;
 }

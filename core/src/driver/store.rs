@@ -73,6 +73,14 @@ impl Store {
         }
     }
 
+    /// To be called instead of `close` once the runtime is gone, and the connections with it.
+    pub(super) fn abandon(&self, client: ClientId) {
+        match self {
+            Self::Fred(_) => {}
+            Self::Memory(store) => store.unsubscribe(client),
+        }
+    }
+
     pub(super) async fn close(&self, client: ClientId) {
         match self {
             Self::Fred(store) => store.close().await,

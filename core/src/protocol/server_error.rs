@@ -5,6 +5,11 @@ use crate::error::{Error, ErrorKind};
 /// The oldest Redis with all the commands of the script.
 const OLDEST: u32 = 7;
 
+/// What a user of the server has to be allowed.
+const RIGHTS: &str = "; the lock script needs +@scripting +@read +@write +time on its namespace's \
+                      keys, to hear of grants +@pubsub on the channels leasehold:*, and for a \
+                      database in the URL +select";
+
 /// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
 /// key that it is about, where that is known.
 ///
@@ -83,14 +88,14 @@ fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
         ),
         "NOAUTH" => (ErrorKind::Auth, "; give the user and password in the URL"),
         "WRONGPASS" => (ErrorKind::Auth, "; check the user and password in the URL"),
-        "NOPERM" => (
-            ErrorKind::Auth,
-            "; the lock script needs +@scripting +@read +@write +time on its namespace's keys, \
-             and to hear of grants +@pubsub on the channels leasehold:*",
-        ),
+        "NOPERM" => (ErrorKind::Auth, RIGHTS),
         "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"
         | "MISCONF" => (ErrorKind::Unavailable, ""),
+        // Of a command inside the script: before Redis 7.2, and after.
+        _ if has("The user executing the script can't") || has("ACL failure in script") => {
+            (ErrorKind::Auth, RIGHTS)
+        }
         _ if has("max number of clients") => (ErrorKind::Unavailable, ""),
         _ if has("DB index is out of range") => (
             ErrorKind::Config,
@@ -128,12 +133,31 @@ mod tests {
                 ErrorKind::WrongType,
             ),
             ("OOM command not allowed", ErrorKind::Unavailable),
+            ("NOPERM this user has no permissions", ErrorKind::Auth),
             ("ERR max number of clients reached", ErrorKind::Unavailable),
             ("ERR something else", ErrorKind::Store),
             ("", ErrorKind::Store),
         ];
         for (text, kind) in cases {
             assert_eq!(server_error(text, None).kind(), kind, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_right_that_is_missing_inside_the_script_is_named() {
+        let texts = [
+            "ERR The user executing the script can't run this command or subcommand script: 1f, \
+             on @user_script:1.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in \
+             the command arguments script: 1f, on @user_script:1.",
+            "NOPERM ACL failure in script: User poor has no permissions to run the 'set' command \
+             script: 1f, on @user_script:1.",
+            "ERR ACL failure in script: No permissions to access a key",
+        ];
+        for text in texts {
+            let error = server_error(text, None);
+            assert_eq!(error.kind(), ErrorKind::Auth, "{text:?}");
+            assert!(error.to_string().contains("+@write"), "{error}");
         }
     }
 

@@ -52,7 +52,7 @@ impl Fenced {
             }
             // The advice that comes with these is for a lock's keys.
             ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
-            ErrorKind::Auth if said.starts_with("NOPERM") => {
+            ErrorKind::Auth if !said.starts_with("WRONGPASS") && !said.starts_with("NOAUTH") => {
                 failed(ErrorKind::Auth, printable(said))
             }
             kind => failed(kind, told.to_string()),

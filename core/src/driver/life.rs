@@ -1,0 +1,64 @@
+//! The end of a locker whose runtime ended under it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::calls::Delivery;
+use super::{CallId, Input, Shared};
+use crate::error::{Error, ErrorKind};
+
+/// What the background task owns. Without that task nothing has a time limit any more, so if it is
+/// dropped before its end, everyone who waits is told.
+pub(super) struct Life {
+    pub(super) shared: Arc<Shared>,
+    ended: bool,
+}
+
+impl Life {
+    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: shared.clone(),
+            ended: false,
+        }
+    }
+
+    /// The task came to its own end.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let why = if std::thread::panicking() {
+            "the locker's background task panicked"
+        } else {
+            "the tokio runtime on which the locker was made has ended"
+        };
+        // Wakers are the program's code. If one of them panicked, another one must not abort.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.shared.die(why)));
+    }
+}
+
+impl Shared {
+    /// Ends everything at once and asks the store for nothing: its client lived on that runtime.
+    fn die(self: &Arc<Self>, why: &str) {
+        let error = Error::new(ErrorKind::Shutdown, why);
+        let failed = {
+            let state = &mut *self.state();
+            state.dead = Some(error.clone());
+            state.calls.fail_all(&error)
+        };
+        failed.into_iter().for_each(Delivery::deliver);
+        // Every lease is lost by it, which wakes its holders and is told to the readers.
+        let call = CallId(self.next_id());
+        self.step(Input::Shutdown { call });
+        let wakers = self.state().hub.end_all();
+        wakers.into_iter().for_each(Waker::wake);
+        self.store.abandon(self.client);
+    }
+}

@@ -1,0 +1,259 @@
+//! Lockers whose tokio runtime ends before them: nothing may wait for ever.
+
+use std::sync::Arc;
+use std::task::{Context, Wake};
+use std::time::Duration;
+
+use futures::StreamExt;
+use leasehold::{Error, ErrorKind, Lease, LeaseEvent, LeaseEvents, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, eventually, unique_name, within};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use crate::{LIMIT, connect_with};
+
+/// What is left of a locker when its runtime is gone, with a lease, a reader, and calls under way.
+struct Left {
+    locker: Locker,
+    lease: Lease,
+    events: LeaseEvents,
+    /// Another one holds this lock.
+    taken: String,
+}
+
+impl Left {
+    async fn of(locker: Locker) -> Self {
+        let taken = unique_name("taken");
+        let events = locker.events();
+        let lock = locker.lock(&taken).expect("valid");
+        let lease = lock.acquire().await.expect("it is free");
+        Self {
+            locker,
+            lease,
+            events,
+            taken,
+        }
+    }
+}
+
+fn one_thread() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
+}
+
+fn two_threads() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let answer = within(Duration::from_secs(3), future).await;
+    answer.unwrap_or_else(|| panic!("{what} waits for ever"))
+}
+
+fn says_why(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Shutdown, "{error:?}");
+    let why = "the tokio runtime on which the locker was made has ended";
+    assert!(error.to_string().contains(why), "{error}");
+}
+
+/// Everything that may be asked of a locker whose runtime is gone.
+async fn everything_ends(left: Left) {
+    let Left {
+        locker,
+        lease,
+        mut events,
+        taken,
+    } = left;
+    assert_eq!(soon("lost", lease.lost()).await, LossReason::Shutdown);
+    assert!(!lease.is_valid() && lease.remaining().is_zero());
+    let mut lost = 0;
+    while let Some(event) = soon("the stream of events", events.next()).await {
+        lost += u32::from(matches!(
+            event,
+            LeaseEvent::Lost {
+                reason: LossReason::Shutdown,
+                ..
+            }
+        ));
+    }
+    assert_eq!(lost, 1);
+    let lock = locker.lock(taken).expect("valid");
+    says_why(&soon("acquire", lock.acquire()).await.expect_err("it ended"));
+    let tried = soon("try_acquire", lock.try_acquire()).await;
+    says_why(&tried.expect_err("it ended"));
+    let within = soon("acquire_within", lock.acquire_within(LIMIT)).await;
+    says_why(&within.expect_err("it ended"));
+    says_why(
+        &soon("inspect", locker.inspect("x"))
+            .await
+            .expect_err("it ended"),
+    );
+    let listed = soon("list", locker.list("*").next()).await;
+    says_why(&listed.expect("an answer").expect_err("it ended"));
+    says_why(&soon("renew", lease.renew()).await.expect_err("it ended"));
+    let tenure = soon("hold", lock.hold().next()).await;
+    assert!(tenure.is_none());
+    let later = soon("events of a later reader", locker.events().next()).await;
+    assert_eq!(later, None);
+    let released = soon("release", lease.release()).await;
+    assert!(released.expect_err("it is lost").is_not_held());
+    soon("shutdown", locker.shutdown()).await;
+}
+
+/// Makes a locker on the first runtime, ends that while the second one has a call under way, and
+/// looks at what is left.
+fn ends(first: Runtime, second: &Runtime, locker: impl AsyncFnOnce() -> Locker + Send + 'static) {
+    let (made, left) = oneshot::channel();
+    let (end, ending) = oneshot::channel::<()>();
+    let life = std::thread::spawn(move || {
+        let left = first.block_on(async { Left::of(locker().await).await });
+        made.send(left).ok().expect("somebody waits for it");
+        first.block_on(ending).expect("the test has come so far");
+        drop(first);
+    });
+    second.block_on(async {
+        let left = left.await.expect("it is made");
+        let lock = left.locker.lock(&left.taken).expect("valid");
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        let waits = async || {
+            let inspection = left.locker.inspect(&left.taken).await;
+            inspection.expect("an answer").waiting == 1
+        };
+        eventually(LIMIT, "the call under way", waits).await;
+        end.send(()).expect("it lives");
+        let waited = soon("a call under way", waiting).await.expect("no panic");
+        says_why(&waited.expect_err("it ended"));
+        everything_ends(left).await;
+    });
+    life.join().expect("no panic as the runtime ends");
+}
+
+#[test]
+fn on_redis_everything_ends_with_the_runtime() {
+    for (first, second) in [
+        (one_thread(), one_thread()),
+        (two_threads(), one_thread()),
+        (one_thread(), two_threads()),
+    ] {
+        let server = second.block_on(RedisServer::start());
+        let url = server.url();
+        ends(first, &second, async move || {
+            connect_with(Locker::builder(), &url).await
+        });
+        second.block_on(async {
+            let mut admin = Admin::connect(&server).await;
+            let alone =
+                async || admin.info("clients", "connected_clients").await.as_deref() == Some("1");
+            eventually(LIMIT, "the connections to be closed", alone).await;
+        });
+    }
+}
+
+#[test]
+fn in_memory_everything_ends_with_the_runtime() {
+    for (first, second) in [(one_thread(), one_thread()), (two_threads(), two_threads())] {
+        ends(first, &second, async || Locker::in_memory());
+    }
+}
+
+/// The program's client lives on, and a new locker can be made of it.
+#[test]
+fn with_a_client_of_another_runtime_everything_ends_with_the_locker_s() {
+    let (clients, lockers, others) = (two_threads(), one_thread(), one_thread());
+    let server = clients.block_on(RedisServer::start());
+    let client = clients.block_on(async {
+        use fred::prelude::*;
+        let config = Config::from_url(&server.url()).expect("a valid URL");
+        let client = Builder::from_config(config).build().expect("valid");
+        client.init().await.expect("it is there");
+        client
+    });
+    let with_fred = |client| async { Locker::with_fred(client).await.expect("it is connected") };
+    let same = client.clone();
+    ends(lockers, &others, async move || with_fred(same).await);
+    others.block_on(async {
+        let locker = with_fred(client).await;
+        let lock = locker.lock("new").expect("valid");
+        assert!(lock.try_acquire().await.expect("an answer").is_some());
+    });
+}
+
+/// A store in memory that others share outlives the locker; so do its leases, to their end.
+#[test]
+fn others_are_served_on_a_shared_store_in_memory() {
+    let (first, second) = (one_thread(), one_thread());
+    let url = format!("memory://{}", unique_name("store"));
+    let made = async || Locker::connect(&url).await.expect("in memory");
+    let (lease, name) = first.block_on(async {
+        let lock = made().await.lock("x").expect("valid");
+        let lock = lock.ttl(Duration::from_secs(2));
+        let lease = lock.acquire().await.expect("it is free");
+        (lease, lock.name().clone())
+    });
+    let other = second.block_on(made());
+    drop(first);
+    second.block_on(async {
+        assert!(!lease.is_valid());
+        let lock = other.lock(name.as_str()).expect("valid");
+        let next = soon("the next holder", lock.acquire()).await;
+        assert!(next.expect("it expired").token() > lease.token());
+    });
+}
+
+/// Catches a background task that takes its own end for that of the runtime.
+#[test]
+fn a_locker_that_was_shut_down_says_so_after_its_runtime_too() {
+    let (first, second) = (one_thread(), one_thread());
+    let locker = first.block_on(async {
+        let locker = Locker::in_memory();
+        locker.shutdown().await;
+        // It is the background task that ends the streams, as the last that it does.
+        assert_eq!(soon("the end", locker.events().next()).await, None);
+        locker
+    });
+    drop(first);
+    second.block_on(async {
+        let lock = locker.lock("x").expect("valid");
+        let error = soon("acquire", lock.acquire()).await.expect_err("it ended");
+        assert!(error.to_string().contains("was shut down"), "{error}");
+    });
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("on purpose");
+    }
+}
+
+/// Catches a background task that goes with nobody told, and a panic in the course of a panic.
+#[test]
+fn wakers_that_panic_end_the_locker_and_not_the_process() {
+    let runtime = two_threads();
+    runtime.block_on(async {
+        let locker = Locker::in_memory();
+        let lock = locker.lock("x").expect("valid");
+        let short = lock.ttl(Duration::from_millis(100)).fixed();
+        let other = locker.lock("y").expect("valid");
+        let _expires = short.acquire().await.expect("it is free");
+        let lease = other.acquire().await.expect("it is free");
+        let waker = Arc::new(Panics).into();
+        let mut readers = [short.events(), other.events()];
+        for events in &mut readers {
+            let mut context = Context::from_waker(&waker);
+            assert!(events.poll_next_unpin(&mut context).is_ready());
+            assert!(events.poll_next_unpin(&mut context).is_pending());
+        }
+        assert_eq!(soon("lost", lease.lost()).await, LossReason::Shutdown);
+        let error = soon("acquire", other.acquire()).await;
+        let error = error.expect_err("it ended");
+        assert_eq!(error.kind(), ErrorKind::Shutdown);
+        assert!(error.to_string().contains("task panicked"), "{error}");
+    });
+}
