@@ -1,6 +1,6 @@
 // Makes dist/ of src/: what is in the package. `cargo xtask package` runs it, after it has made
 // src/generated/ of the Rust crate leasehold-wasm.
-import { cp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { rollup } from "rollup";
@@ -36,8 +36,18 @@ const resolve = (source, extension, { connects }) => ({
   },
 });
 
-const bundle = (entries, source, extension, { connects = true } = {}) =>
-  build({
+/**
+ * esbuild writes a class that mentions itself as `var Name = class _Name`, and that is what consoles
+ * show of it. Its `keepNames` would mend this, too, but no bundler could leave such a class out.
+ */
+const keepClassNames = (code) =>
+  [...code.matchAll(/^var (\w+) = class _\1\b/gm)].reduce(
+    (text, [, name]) => text.replace(new RegExp(`\\b_${name}\\b`, "g"), name),
+    code,
+  );
+
+async function bundle(entries, source, extension, { connects = true } = {}) {
+  const { outputFiles } = await build({
     entryPoints: entries,
     outdir: OUT,
     outExtension: { ".js": extension },
@@ -51,7 +61,10 @@ const bundle = (entries, source, extension, { connects = true } = {}) =>
     loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects })],
     logLevel: "warning",
+    write: false,
   });
+  await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, keepClassNames(text))));
+}
 
 /** Types in one file for each entry, and once more for CommonJS. */
 async function types(entries) {
@@ -79,6 +92,7 @@ async function types(entries) {
 }
 
 await rm(OUT, { recursive: true, force: true });
+await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
     bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }, "inline", extension),

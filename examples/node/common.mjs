@@ -1,6 +1,8 @@
 // What the examples share: the command line, the signals, and promises that are checked.
 import { parseArgs } from "node:util";
 
+const FIRST = "\n\nBefore the first run: npm install, in the folder of the examples.";
+
 /** Reads the arguments; prints the help and ends if that is asked for, or if they are wrong. */
 export function readArgs(help, options) {
   try {
@@ -8,12 +10,24 @@ export function readArgs(help, options) {
     if (!values.help) {
       return values;
     }
-    console.log(help);
+    console.log(help + FIRST);
   } catch (error) {
-    console.error(`${error.message}\n\n${help}`);
-    process.exit(2);
+    wrongUse(error.message, help);
   }
   process.exit(0);
+}
+
+/** Says what is wrong with the arguments, and ends. */
+export function wrongUse(why, help) {
+  console.error(`${why}\n\n${help}${FIRST}`);
+  process.exit(2);
+}
+
+/** Ends unless a URL, if there is one, is of one of these schemes. It may have a password in it: it is not shown. */
+export function checkScheme(url, schemes, help) {
+  if (url !== undefined && !schemes.some((scheme) => url.toLowerCase().startsWith(`${scheme}://`))) {
+    wrongUse(`--url is a URL that begins with ${schemes.map((scheme) => `${scheme}://`).join(" or ")}`, help);
+  }
 }
 
 /** Frees everything at Ctrl-C and SIGTERM, so that nobody has to wait for a lease to end. */
@@ -37,8 +51,8 @@ export function promise(kept, what) {
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** An error as a user should see it. */
-export function fail(error) {
-  console.error(error?.code === undefined ? error : `error (${error.code}): ${error.message}`);
+/** An error as a user should see it: clients keep the commands in theirs, and passwords in those. */
+export function fail({ code, message }) {
+  console.error(code === undefined ? `error: ${message}` : `error (${code}): ${message}`);
   process.exit(1);
 }

@@ -1,10 +1,10 @@
 // What happens to a lock, while its lease lives, is renewed, is lost, and is held again.
 import { Locker } from "leasehold";
-import { fail, promise, readArgs, shutdownAtSignals, sleep } from "./common.mjs";
+import { fail, promise, readArgs, shutdownAtSignals, sleep, wrongUse } from "./common.mjs";
 
 const HELP = `Holds a lock and prints its events, while a second locker takes it away by force.
 
-  node events.mjs                                  in memory, nothing to install
+  node events.mjs                                  in memory, without a server
   node events.mjs --url redis://127.0.0.1:6379     on a server
   node events.mjs --url … --watch [--seconds 30]   hold it, and take it again whenever it is lost,
                                                    while you delete its key or stop the server
@@ -19,6 +19,15 @@ const args = readArgs(HELP, {
   seconds: { type: "string" },
   json: { type: "boolean", default: false },
 });
+/** More than a timer takes otherwise. */
+const MOST_SECONDS = 2_000_000;
+const seconds = Number(args.seconds ?? MOST_SECONDS);
+if (args.seconds !== undefined && !args.watch) {
+  wrongUse("--seconds is for --watch", HELP);
+}
+if (!(seconds > 0 && seconds <= MOST_SECONDS)) {
+  wrongUse(`--seconds is a number above 0, and ${MOST_SECONDS} at the most`, HELP);
+}
 
 try {
   const locker = await Locker.connect(args.url);
@@ -59,7 +68,7 @@ async function story(lock, operator) {
 }
 
 async function watch(locker, lock) {
-  const stop = AbortSignal.timeout(args.seconds === undefined ? 2 ** 31 - 1 : Number(args.seconds) * 1_000);
+  const stop = AbortSignal.timeout(Math.ceil(seconds * 1_000));
   say(`holding ${JSON.stringify(lock.name)}; its key is {leasehold:${lock.name}}:lock`);
   for await (const lease of lock.hold({ signal: stop })) {
     say(`held with token ${lease.token}`);

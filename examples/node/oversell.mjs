@@ -1,6 +1,6 @@
 // Eight buyers, five articles: without a lock, with one, and with a buyer that was paused.
 import { Locker } from "leasehold";
-import { fail, promise, readArgs, shutdownAtSignals, sleep } from "./common.mjs";
+import { checkScheme, fail, promise, readArgs, shutdownAtSignals, sleep } from "./common.mjs";
 import { TTL, buy, isRefused } from "./oversell/buyer.mjs";
 import { startBuyer } from "./oversell/process.mjs";
 import { MemoryShop, RedisShop, STOCK } from "./oversell/shop.mjs";
@@ -13,8 +13,9 @@ that was paused past its lease is refused by the token that the shop checks.
 
 const BUYERS = 8;
 const { url } = readArgs(HELP, { url: { type: "string" } });
-/** Of the tasks; processes have their own. */
-const locker = Locker.inMemory();
+checkScheme(url, ["redis", "rediss"], HELP);
+/** Of the tasks. Processes have their own: then this one tells at once whether the server can be used. */
+const locker = url === undefined ? Locker.inMemory() : await Locker.connect(url).catch(fail);
 const shops = [];
 shutdownAtSignals(locker);
 

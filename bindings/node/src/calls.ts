@@ -1,4 +1,5 @@
-import type { LockState } from "./tenure.js";
+import { LeaseholdError } from "./errors.js";
+import type { LockState, Tenure } from "./tenure.js";
 
 /** A call that waits for the engine's answer. */
 export interface Call {
@@ -8,6 +9,13 @@ export interface Call {
   readonly reject: (error: unknown) => void;
   /** Undoes what the call set up. */
   readonly clean: () => void;
+}
+
+/** What an acquisition got. */
+export interface Acquired {
+  readonly tenure: Tenure;
+  /** Milliseconds that the call waited. */
+  readonly waited: number;
 }
 
 /** The calls that wait, by the numbers that the engine answers to. */
@@ -28,6 +36,15 @@ export class Calls {
     this.#waiting.delete(id);
     call?.clean();
     return call;
+  }
+
+  /** Ends a call in vain; the error names its lock. */
+  fail(id: number, error: LeaseholdError): void {
+    const call = this.take(id);
+    const { code, message } = error;
+    const name = call?.lock?.name;
+    const about = `lock ${JSON.stringify(name)}: `;
+    call?.reject(name === undefined ? error : new LeaseholdError(code, about + message));
   }
 
   takeAll(): Call[] {

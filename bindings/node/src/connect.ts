@@ -1,10 +1,10 @@
 import type { Adapter } from "./adapters/adapter.js";
-import { failure } from "./adapters/failure.js";
 import { openIoredis } from "./adapters/own-ioredis.js";
 import { openNodeRedis } from "./adapters/own-node-redis.js";
-import { holdsSecret } from "./adapters/shared.js";
-import { parseUrl, type Target } from "./adapters/url.js";
-import { type ErrorCode, LeaseholdError } from "./errors.js";
+import { secretsOf } from "./adapters/shared.js";
+import { parseUrl } from "./adapters/url.js";
+import { LeaseholdError } from "./errors.js";
+import { explained, named } from "./explain.js";
 
 /** The packages that can carry a connection, the one that is preferred first. */
 export type Package = "ioredis" | "redis";
@@ -24,6 +24,7 @@ export async function openClient(
   packages: readonly Package[] = ["ioredis", "redis"],
 ): Promise<Adapter> {
   const target = parseUrl(url);
+  const { shown } = target;
   const usable =
     target.kind === "server" || target.kind === "socket"
       ? packages
@@ -35,11 +36,16 @@ export async function openClient(
     });
     if (module) {
       const open = name === "ioredis" ? openIoredis : openNodeRedis;
-      return open(module, target).catch((error) => Promise.reject(explained(error, target)));
+      try {
+        return { ...(await open(module, target)), shown };
+      } catch (error) {
+        const secrets = secretsOf(target.password, target.sentinelPassword);
+        throw named(explained(error, { secrets, shown }), { shown });
+      }
     }
   }
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
-  throw new LeaseholdError("config", `no client for ${target.shown} is installed; ${advice}`, {
+  throw new LeaseholdError("config", `no client for ${shown} is installed; ${advice}`, {
     cause: causes[0],
   });
 }
@@ -56,34 +62,4 @@ async function load(name: Package): Promise<object> {
   } catch (cause) {
     throw new Error(`the package ${name} could not be loaded`, { cause });
   }
-}
-
-function explained(error: unknown, target: Target): LeaseholdError {
-  if (error instanceof LeaseholdError) {
-    return error;
-  }
-  const found = failure(error);
-  const said = "reply" in found ? found.reply : found.message;
-  const secrets = [target.password, target.sentinelPassword];
-  const shown = holdsSecret(said, secrets)
-    ? "(its message has the password in it and is not shown)"
-    : said;
-  const [code, what] =
-    "reply" in found
-      ? ([refusal(found.reply), `the server answered: ${shown}`] as const)
-      : found.code === "unavailable"
-        ? ([found.code, `the store cannot be reached: ${shown}`] as const)
-        : ([found.code, shown] as const);
-  return new LeaseholdError(code, `${target.shown}: ${what}`);
-}
-
-/** Of the refusals that a server greets with; those of scripts are the engine's to tell apart. */
-function refusal(reply: string): ErrorCode {
-  if (/^(NOAUTH|WRONGPASS|NOPERM)|invalid password|AUTH <password>/.test(reply)) {
-    return "auth";
-  }
-  if (/DB index is out of range/.test(reply)) {
-    return "config";
-  }
-  return /^(LOADING|BUSY|MASTERDOWN|CLUSTERDOWN)|max number of clients/.test(reply) ? "unavailable" : "store";
 }

@@ -1,21 +1,18 @@
 import { Alarm } from "./alarm.js";
-import { Calls } from "./calls.js";
+import { type Acquired, Calls } from "./calls.js";
+import { type Effects, noEffects } from "./effects.js";
 import { LeaseholdError } from "./errors.js";
 import { Reader } from "./events.js";
 import { Locks } from "./locks.js";
 import { now, random, startPulse, startTimer } from "./platform.js";
+import { onAbort } from "./signals.js";
 import type { Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
 import type { LossReason } from "./types.js";
 import { Unanswered } from "./unanswered.js";
 import { newEngine, parsed, thrown, type Engine, type Settings } from "./wasm.js";
 
-/** What an acquisition got. */
-export interface Acquired {
-  readonly tenure: Tenure;
-  /** Milliseconds that the call waited. */
-  readonly waited: number;
-}
+export type { Acquired } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
 
@@ -89,11 +86,11 @@ export class Host {
   ): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       const id = (this.#lastId += 1);
-      const abort = () => this.#cancel(id, lock, signal);
+      const stopListening = signal && onAbort(signal, () => this.#cancel(id, lock, signal));
       const stopPulse = startPulse(() => this.tick());
       const clean = () => {
         stopPulse();
-        signal?.removeEventListener("abort", abort);
+        stopListening?.();
         if (lock !== undefined) {
           lock.uses -= 1;
         }
@@ -102,7 +99,6 @@ export class Host {
         lock.uses += 1;
       }
       this.#calls.add(id, { lock, resolve: resolve as (answer: unknown) => void, reject, clean });
-      signal?.addEventListener("abort", abort, { once: true });
       try {
         this.#stepSoon((engine, at) => begin(engine, at, id));
       } catch (error) {
@@ -123,6 +119,13 @@ export class Host {
     const begin = (engine: Engine, at: number, id: number) =>
       engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
     const acquired = await this.call<Acquired | undefined>(begin, lock, signal);
+    if (signal?.aborted === true && acquired !== undefined) {
+      // The answer came just before: nobody will have the lease, so it goes back.
+      const { token } = acquired.tenure;
+      acquired.tenure.giveUp();
+      this.call((engine, at, id) => engine.release(at, id, lock.id, token), lock).catch(() => {});
+      throw signal.reason;
+    }
     acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
     return acquired;
   }
@@ -259,7 +262,7 @@ export class Host {
   }
 
   #settle(): void {
-    const effects: Effects = { sends: [], losses: [], wakes: [], subscribes: false };
+    const effects = noEffects();
     this.#fed = 0;
     const engine = this.#use((used) => {
       this.#drain(used, effects);
@@ -357,7 +360,7 @@ export class Host {
           this.#calls.take(id)?.resolve(JSON.parse(engine.takeText()));
           break;
         case 6:
-          this.#failed(id, engine.takeText());
+          this.#calls.fail(id, parsed(engine.takeText()));
           break;
         case 7:
           this.#renewed(id, engine.token, engine.deadline);
@@ -421,15 +424,6 @@ export class Host {
     call.resolve(acquired);
   }
 
-  #failed(id: number, json: string): void {
-    const call = this.#calls.take(id);
-    if (call !== undefined) {
-      const error = parsed(json);
-      const about = call.lock === undefined ? "" : `lock ${JSON.stringify(call.lock.name)}: `;
-      call.reject(about === "" ? error : new LeaseholdError(error.code, about + error.message));
-    }
-  }
-
   #renewed(id: number, token: number, deadline: number): void {
     const tenure = this.#locks.get(id)?.tenure;
     if (tenure?.token === token) {
@@ -449,12 +443,11 @@ export class Host {
     }
   }
 
-  #cancel(id: number, lock: LockState | undefined, signal: AbortSignal | undefined): void {
-    const call = this.#calls.take(id);
-    if (call !== undefined) {
-      this.step((engine, at) => engine.cancel(at, id, lock?.id));
-      call.reject(signal?.reason);
-    }
+  #cancel(id: number, lock: LockState | undefined, { reason }: AbortSignal): void {
+    // Together with what was fed before, and the call still there: it may have its answer by that.
+    this.#feed((engine, at) => engine.cancel(at, id, lock?.id));
+    this.#settle();
+    this.#calls.take(id)?.reject(reason);
   }
 
   /** Time passed. */
@@ -500,13 +493,4 @@ export class Host {
     this.#alarm.keepAlive(alive);
     this.#store.keepAlive(alive);
   }
-}
-
-/** What is to be done once the engine is at rest. */
-interface Effects {
-  /** Requests and their deadlines. */
-  readonly sends: [request: number, deadline: number][];
-  readonly losses: [tenure: Tenure, reason: LossReason][];
-  readonly wakes: number[];
-  subscribes: boolean;
 }

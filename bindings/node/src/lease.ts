@@ -2,6 +2,7 @@ import { LeaseholdError } from "./errors.js";
 import type { Acquired, Host } from "./host.js";
 import { checkFunction } from "./options.js";
 import { now } from "./platform.js";
+import { onAbort } from "./signals.js";
 import type { Tenure } from "./tenure.js";
 
 /**
@@ -9,7 +10,8 @@ import type { Tenure } from "./tenure.js";
  * the background until it is released or lost. It can be lost at any time, so let the storage that
  * you write to check its `token`: a program that was paused cannot know that its lease is over.
  *
- * A lease has to be released; one that is forgotten is renewed until the process ends.
+ * A lease has to be released: one that is forgotten is renewed until the process ends, and as long as
+ * it is held it keeps the process from ending by itself.
  */
 export class Lease {
   readonly #host: Host;
@@ -63,20 +65,22 @@ export class Lease {
    * Does work under the lease: rejects with a `LeaseLostError` at the moment of its loss. The work
    * gets the `signal` and should end by it, since nothing else can stop it. The lease is still held
    * afterwards if the work came to its end.
+   *
+   * @throws what the work throws; `LeaseLostError` at the loss, or if the lease was lost before;
+   * LeaseholdError `notHeld` if it was released before
    */
   async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     checkFunction("run: the work", work);
     const { signal } = this;
-    let stop!: () => void;
+    let stopListening!: () => void;
     const lost = new Promise<never>((_, reject) => {
-      stop = () => reject(this.#lossError());
-      signal.addEventListener("abort", stop, { once: true });
+      stopListening = onAbort(signal, () => reject(this.#lossError()));
     });
     try {
       this.#check();
       return await Promise.race([lost, work(signal)]);
     } finally {
-      signal.removeEventListener("abort", stop);
+      stopListening();
     }
   }
 

@@ -36,9 +36,10 @@ export class Lock {
   /**
    * Waits in line until the lock is held. Those who are alive get it in the order in which they asked.
    *
-   * @throws LeaseholdError `timeout` if somebody else held it for all of `timeout`, or the store gave
-   * no answer; `config`, `overloaded`, `shutdown`, or what the store refused with. The signal's reason
-   * if that is aborted: the call then has left the line, and leaves no lock behind.
+   * @throws LeaseholdError `timeout` if somebody else held it for all of `timeout`, or if the store gave
+   * no answer, which the message tells apart; `unavailable`, `config`, `overloaded`, `shutdown`, or what
+   * the store refused with: `auth`, `readOnly`, `wrongType`, `store`. The signal's reason if that is
+   * aborted: the call then has left the line, and leaves no lock behind.
    */
   async acquire(options?: AcquireOptions): Promise<Lease> {
     checkOptions("the options of acquire", options, ACQUIRE_OPTIONS);
@@ -51,16 +52,25 @@ export class Lock {
     return lease;
   }
 
-  /** Takes the lock if it is free and nobody waits for it; else `undefined`. One round trip. */
-  async tryAcquire(): Promise<Lease | undefined> {
-    return this.#ask(0, undefined);
+  /**
+   * Takes the lock if it is free and nobody waits for it; else `undefined`. One round trip, which is
+   * not tried again.
+   *
+   * @throws LeaseholdError `timeout` or `unavailable` if the store gave no answer; else as `acquire`
+   */
+  async tryAcquire(options?: {
+    readonly signal?: AbortSignal | undefined;
+  }): Promise<Lease | undefined> {
+    checkOptions("the options of tryAcquire", options, { signal: "signal" });
+    return this.#ask(0, options?.signal);
   }
 
   /**
    * Acquires the lock, does the work, and releases it, whatever the work does. The work gets the
    * lease and its `signal`, and should end when that is aborted: `using` waits for it.
    *
-   * @throws what the work throws; else `LeaseLostError` if the lease was lost before the work ended
+   * @throws what `acquire` throws, and then no work is done; what the work throws; else `LeaseLostError`
+   * if the lease was lost before the work ended, or what `release` throws
    */
   async using<T>(
     work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,

@@ -4,6 +4,7 @@ import { LeaseEvents } from "./events.js";
 import { Host } from "./host.js";
 import { Lock } from "./lock.js";
 import { MemoryStore } from "./memory.js";
+import { memoryName } from "./memory-url.js";
 import {
   checkOptions,
   checkText,
@@ -48,17 +49,19 @@ export class Locker {
   /**
    * Connects to the store that a URL names: `redis://`, `rediss://` or `unix://` through `ioredis` or
    * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
-   * `memory://name` for a store in this process that all lockers share that name it.
+   * `memory://name` for a store in this process that all lockers share that name it. It tries once:
+   * it gives up after 6 seconds without a connection, and after 3 for each of three first questions.
    *
-   * @throws LeaseholdError `config` for a bad setting or URL, or if neither package is installed;
-   * `unavailable`, `timeout`, `auth`, `unsupported` for a server older than 7.0, `readOnly` for a
-   * replica
+   * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
+   * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
+   * user; `unsupported` for a server older than 7.0; `readOnly` for a replica
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
     const settings = checked(options);
-    if (url.startsWith("memory://")) {
-      return Locker.#on(MemoryStore.named(url.slice("memory://".length)), settings, options);
+    const name = memoryName(url);
+    if (name !== undefined) {
+      return Locker.#on(MemoryStore.named(name), settings, options);
     }
     const adapter = await openClient(url);
     const store = new RedisStore(adapter);
@@ -128,7 +131,12 @@ export class Locker {
     return new LeaseEvents(this.#host.addReader());
   }
 
-  /** Asks the store who holds a name and who waits for it. */
+  /**
+   * Asks the store who holds a name and who waits for it.
+   *
+   * @throws LeaseholdError `config` for a bad name; `timeout` or `unavailable` if the store gave no
+   * answer for the `patience`; `auth`, `wrongType`, `store`, `overloaded`, `shutdown`
+   */
   async inspect(name: string): Promise<Inspection> {
     checkText("a lock's name", name);
     return this.#host.call((engine, at, id) => engine.inspect(at, id, name));
@@ -137,7 +145,9 @@ export class Locker {
   /**
    * The names that are held, of those that a pattern means: `*` in it stands for any characters, and
    * all else for itself. The walk takes steps that do not keep the server from other work; a name may
-   * come twice, and one that is held all the while comes for sure. Not on a cluster.
+   * come twice, and one that is held all the while comes for sure.
+   *
+   * @throws LeaseholdError `unsupported` on a cluster; else as `inspect`, at the first step or a later one
    */
   async *list(pattern: string): AsyncGenerator<string, void, undefined> {
     checkText("a pattern", pattern);
@@ -156,6 +166,8 @@ export class Locker {
   /**
    * Frees a name whoever holds it, and tells who that was; `undefined` if it was free. The first in
    * line gets the lock. An answer that does not come is an error at once: the call may have acted.
+   *
+   * @throws LeaseholdError as `inspect`, and `readOnly` for a replica
    */
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkText("a lock's name", name);
@@ -168,7 +180,8 @@ export class Locker {
   /**
    * Ends everything: leases are lost with the reason `shutdown` and freed at the store, calls under
    * way fail with the code `shutdown`, and so does every later one. Resolves when the store has
-   * confirmed it, or after the patience. Never rejects. A client given to `Locker.from` stays open.
+   * confirmed it; in an outage after the `patience` at the latest, which is 10 seconds by default.
+   * Never rejects. A client given to `Locker.from` stays open.
    */
   async shutdown(): Promise<void> {
     await this.#host.shutdown();

@@ -5,9 +5,11 @@ const MOST_UNUSED = 1_024;
 /** How many are looked at for each that is added. */
 const LOOKS = 4;
 
-/** The locks that the engine knows, the longest unused first. */
+/** The locks that the engine knows. Those that nobody uses are found by going round and round. */
 export class Locks {
   readonly #known = new Map<number, LockState>();
+  #round = this.#known.values();
+  #newest = 0;
 
   get(id: number): LockState | undefined {
     return this.#known.get(id);
@@ -19,24 +21,21 @@ export class Locks {
 
   add(id: number, lock: LockState): void {
     lock.id = id;
+    this.#newest = id;
     this.#known.set(id, lock);
   }
 
-  /** Takes some that nobody uses, if there are too many. */
+  /** Takes some that nobody uses, if there are too many; not the newest, which is about to be used. */
   takeUnused(): number[] {
     const unused: number[] = [];
-    let looks = this.#known.size > MOST_UNUSED ? LOOKS : 0;
-    for (const [id, lock] of this.#known) {
-      if (looks === 0) {
-        break;
-      }
-      looks -= 1;
-      this.#known.delete(id);
-      if (lock.uses > 0 || lock.tenure !== undefined) {
-        this.#known.set(id, lock);
-      } else {
+    for (let looks = this.#known.size > MOST_UNUSED ? LOOKS : 0; looks > 0; looks -= 1) {
+      const { value: lock } = this.#round.next();
+      if (lock === undefined || lock.id === this.#newest) {
+        this.#round = this.#known.values();
+      } else if (lock.uses === 0 && lock.tenure === undefined) {
+        this.#known.delete(lock.id);
+        unused.push(lock.id);
         lock.id = 0;
-        unused.push(id);
       }
     }
     return unused;
@@ -49,5 +48,6 @@ export class Locks {
       lock.tenure = undefined;
     }
     this.#known.clear();
+    this.#round = this.#known.values();
   }
 }

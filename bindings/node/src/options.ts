@@ -2,25 +2,39 @@ import { LeaseholdError } from "./errors.js";
 
 /** Settings of a locker. */
 export interface LockerOptions {
-  /** What its names are apart by from those of others on the same server; `"leasehold"`. */
+  /**
+   * What its names are apart by from those of others on the same server: 1 to 128 bytes;
+   * `"leasehold"` by default.
+   */
   readonly namespace?: string | undefined;
   /**
-   * The owner of all locks that have none of their own: a reclaimable identity, which no two lockers
-   * that run at the same time should share. By default locks show the machine and the process, and
-   * nobody reclaims them.
+   * The owner of all locks that have none of their own: a reclaimable identity, 1 to 128 bytes, which
+   * no two lockers that run at the same time should share. By default locks show the machine and the
+   * process, and nobody reclaims them.
    */
   readonly owner?: string | undefined;
-  /** Milliseconds that one attempt waits for the store's answer: 1 to 60,000; 2,000. */
+  /**
+   * Milliseconds that one attempt waits for the store's answer: 1 to 60,000; 2,000 by default. An
+   * acquisition waits its lease's time to live, and a renewal a third of it, if that is less.
+   */
   readonly commandTimeout?: number | undefined;
-  /** Milliseconds that a call goes on trying while the store gives no answer; 10,000. */
+  /**
+   * Milliseconds that a call goes on trying while the store gives no answer, before it fails with the
+   * last error: up to 3,600,000 (an hour), and one `commandTimeout` at least; 10,000 by default.
+   * Waiting for a lock that somebody else holds does not count: there the store does answer.
+   */
   readonly patience?: number | undefined;
-  /** Milliseconds that the store remembers the last token of an unused name; 7 days. */
+  /**
+   * Milliseconds that the store remembers the last token of an unused name: 1,000 to 31,622,400,000
+   * (366 days); 604,800,000 (7 days) by default. Tokens grow even past it, as long as the server's
+   * clock does.
+   */
   readonly tokenRetention?: number | undefined;
 }
 
 /** What a lock is. */
 export interface LockOptions {
-  /** Milliseconds that a lease lives unless it is renewed: 10 to 366 days; 30,000. */
+  /** Milliseconds that a lease lives unless it is renewed: 10 ms to 366 days; 30,000 by default. */
   readonly ttl?: number | undefined;
   /** Leases end by themselves after the `ttl`, unless `lease.renew()` is called. */
   readonly fixed?: boolean | undefined;
@@ -38,7 +52,11 @@ export interface LockOptions {
 export interface AcquireOptions {
   /** Gives up when it is aborted, with its reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds to wait in line at the most. */
+  /**
+   * Milliseconds to wait in line at the most. 0 takes the lock only if it is free and nobody waits for
+   * it; `Infinity`, the default, is no limit. What then comes is of the code `timeout`, as it is if the
+   * store gave no answer; the message tells which.
+   */
   readonly timeout?: number | undefined;
 }
 
@@ -76,7 +94,7 @@ export function checkOptions(
 }
 
 /** What a value may be. */
-export type Kind = "string" | "number" | "boolean" | "signal";
+export type Kind = "string" | "number" | "limit" | "boolean" | "signal";
 
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   namespace: "string",
@@ -95,7 +113,7 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
 
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {
   signal: "signal",
-  timeout: "number",
+  timeout: "limit",
 };
 
 /** A text, with nothing in it that UTF-8 cannot carry. */
@@ -125,8 +143,13 @@ const LONE_SURROGATE = /\p{Surrogate}/u;
 const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   string: checkText,
   number(what, value) {
-    if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
+    if (!isTime(value) || value === Infinity) {
       throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
+    }
+  },
+  limit(what, value) {
+    if (!isTime(value)) {
+      throw config(`${what} is a number of milliseconds from 0 up, or Infinity, not ${shown(value)}`);
     }
   },
   boolean(what, value) {
@@ -141,6 +164,10 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
     }
   },
 };
+
+function isTime(value: unknown): value is number {
+  return typeof value === "number" && value >= 0;
+}
 
 /** A value as messages show it: short, and never what is in an object. */
 function shown(value: unknown): string {

@@ -1,6 +1,7 @@
-import { failure, type Adapter } from "./adapters/index.js";
-import { holdsSecret } from "./adapters/shared.js";
+import type { Adapter } from "./adapters/index.js";
+import { within } from "./adapters/shared.js";
 import { LeaseholdError } from "./errors.js";
+import { explained, named } from "./explain.js";
 import type { Host } from "./host.js";
 import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
 
@@ -29,6 +30,9 @@ export interface Store {
   close(host: Host): Promise<void>;
 }
 
+/** Milliseconds for each of the first questions. */
+const CHECK_LIMIT = 3_000;
+
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
   readonly clustered: boolean;
@@ -53,7 +57,7 @@ export class RedisStore implements Store {
     this.#unwatch?.();
     this.#unwatch = this.#adapter.watch({
       up: () => host.connected(),
-      down: (error) => host.disconnected(this.#error(error, true)),
+      down: (error) => host.disconnected(this.#linkError(error)),
     });
   }
 
@@ -63,12 +67,13 @@ export class RedisStore implements Store {
     this.keepAlive(true);
     try {
       for (const section of ["server", "replication"] as const) {
-        const info = await this.#info(section);
+        const info = await inTime(this.#info(section));
         stateless().checkServer(info);
       }
-      await this.#run([], []);
+      await inTime(this.#run([], []));
     } catch (error) {
-      throw typeof error === "string" ? parsed(error) : this.#error(error, false);
+      const told = typeof error === "string" ? parsed(error) : this.#error(error);
+      throw named(told, this.#adapter);
     }
   }
 
@@ -85,7 +90,7 @@ export class RedisStore implements Store {
     }
     this.#run(keys, args).then(
       (answer) => host.replied(engine, request, fields(answer)),
-      (error: unknown) => host.replyFailed(engine, request, this.#error(error, false)),
+      (error: unknown) => host.replyFailed(engine, request, this.#error(error)),
     );
   }
 
@@ -125,7 +130,7 @@ export class RedisStore implements Store {
       return (await this.#adapter.info?.(section)) ?? "";
     } catch (error) {
       // Who may not look may still lock; the script itself finds out the rest.
-      if (this.#error(error, false).code === "auth" && !String(error).includes("NOAUTH")) {
+      if (this.#error(error).code === "auth" && !String(error).includes("NOAUTH")) {
         return "";
       }
       throw error;
@@ -149,18 +154,20 @@ export class RedisStore implements Store {
     }
   }
 
-  /** What a client's error means. One that ended the link may always be mended by a new one. */
-  #error(error: unknown, ofLink: boolean): LeaseholdError {
-    const failed = failure(error);
-    const cause = "reply" in failed ? parsed(stateless().serverError(failed.reply)) : failed;
-    const mended = !ofLink || cause.code === "auth" ? cause.code : "unavailable";
-    return new LeaseholdError(mended, this.#hidden(cause.message));
+  #error(error: unknown): LeaseholdError {
+    return explained(error, this.#adapter);
   }
 
-  #hidden(message: string): string {
-    const shows = holdsSecret(message, this.#adapter.secrets);
-    return shows ? "the server refused (its message has the password in it and is not shown)" : message;
+  /** Of an error that ended the link: whatever it was, a new one may always mend it. */
+  #linkError(error: unknown): LeaseholdError {
+    const told = this.#error(error);
+    return told.code === "auth" ? told : new LeaseholdError("unavailable", told.message);
   }
+}
+
+/** Of a first question, which the engine does not watch over. */
+function inTime<T>(answer: Promise<T>): Promise<T> {
+  return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
 /** A script's answer as the engine takes it: each string's length, a colon, the string. */

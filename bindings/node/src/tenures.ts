@@ -1,6 +1,7 @@
 import { LeaseholdError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { startTimer, type Timer } from "./platform.js";
+import { onAbort } from "./signals.js";
 
 /** Milliseconds between two tries while the store gives no answer. */
 const PAUSE = 1_000;
@@ -37,8 +38,9 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     );
     if (signal?.aborted === true) {
       this.#end();
-    } else {
-      signal?.addEventListener("abort", () => this.#end(), { once: true, signal: this.#stop.signal });
+    } else if (signal !== undefined) {
+      const stopListening = onAbort(signal, () => this.#end());
+      this.#stop.signal.addEventListener("abort", stopListening, { once: true });
     }
   }
 

@@ -86,5 +86,12 @@ export function thrown(error: unknown): unknown {
 /** The error that an engine threw, or told, as JSON. */
 export function parsed(json: string): LeaseholdError {
   const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
-  return new LeaseholdError(code, message);
+  return new LeaseholdError(code, code === "config" ? withOurNames(message) : message);
+}
+
+/** A message that begins with an option calls it as Rust does: `command_timeout`. */
+function withOurNames(message: string): string {
+  return message.replace(/^[a-z]+(?:_[a-z]+)+(?= )/, (option) =>
+    option.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),
+  );
 }

@@ -3,14 +3,16 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Locker } from "leasehold";
-import { shutdownAtSignals } from "../common.mjs";
+import { fail, shutdownAtSignals } from "../common.mjs";
 import { buy, isRefused } from "./buyer.mjs";
 import { RedisShop } from "./shop.mjs";
 
 const FILE = fileURLToPath(import.meta.url);
+/** The URL comes in the environment: everybody may read the arguments of a process. */
+const URL_VARIABLE = "OVERSELL_URL";
 
 export function startBuyer(act, url, shop) {
-  const child = fork(FILE, [act, url, shop]);
+  const child = fork(FILE, [act, shop], { env: { ...process.env, [URL_VARIABLE]: url } });
   const message = async (kind) => {
     for (;;) {
       const [told] = await Promise.race([once(child, "message"), once(child, "exit").then(died)]);
@@ -32,7 +34,8 @@ function died([code, signal]) {
   throw new Error(`a buyer's process ended with ${code ?? signal}`);
 }
 
-async function main([act, url, name]) {
+async function main(act, name) {
+  const url = process.env[URL_VARIABLE];
   const shop = new RedisShop(url, name);
   const locker = await Locker.connect(url, { namespace: name });
   shutdownAtSignals(locker);
@@ -46,5 +49,5 @@ async function main([act, url, name]) {
 }
 
 if (process.argv[1] === FILE) {
-  await main(process.argv.slice(2));
+  await main(...process.argv.slice(2)).catch(fail);
 }

@@ -32,6 +32,8 @@ export class RedisShop {
   constructor(url, name) {
     this.name = name;
     this.#redis = new Redis(url);
+    // Without a listener each would be printed; a command that fails says so by itself.
+    this.#redis.on("error", () => {});
     this.#key = `{${name}}:stock`;
   }
 

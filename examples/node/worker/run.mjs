@@ -4,14 +4,19 @@ import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { Miniflare } from "miniflare";
-import { fail, promise, readArgs } from "../common.mjs";
+import { checkScheme, fail, promise, readArgs, wrongUse } from "../common.mjs";
 
 const HELP = `Runs worker.mjs on workerd and visits it ten times at once.
 
   node worker/run.mjs                                       the locks are in the isolate's memory
   node worker/run.mjs --url https://….upstash.io --token …  the locks are in Redis, over HTTP`;
 
-const args = readArgs(HELP, { url: { type: "string" }, token: { type: "string", default: "" } });
+const args = readArgs(HELP, { url: { type: "string" }, token: { type: "string" } });
+// The worker has HTTP and no sockets.
+checkScheme(args.url, ["https", "http"], HELP);
+if ((args.url === undefined) !== (args.token === undefined)) {
+  wrongUse("--url and --token go together", HELP);
+}
 
 try {
   // What `wrangler` does for a real one: a bundle, and the engine as a module beside it.
@@ -36,6 +41,10 @@ try {
   await workerd.ready;
   const visits = Array.from({ length: 10 }, async () => (await workerd.dispatchFetch("http://worker/")).json());
   const answers = await Promise.all(visits);
+  const failed = answers.find(({ code }) => code !== undefined);
+  if (failed !== undefined) {
+    throw failed;
+  }
   answers.sort((a, b) => a.token - b.token);
   console.table(answers);
   promise(

@@ -7,6 +7,8 @@ export interface Adapter {
   readonly client: string;
   /** Whether it is of a cluster: keys on several nodes, each with a clock of its own. */
   readonly clustered: boolean;
+  /** The server as messages may show it; absent unless the client was made of a URL here. */
+  readonly shown?: string;
   /** What must not be shown: passwords that a server may echo. */
   readonly secrets: readonly string[];
   /**

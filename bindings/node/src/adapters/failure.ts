@@ -32,6 +32,27 @@ export function failure(error: unknown): Failure {
   return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
+/** Resolves if the server answers: who is refused a PING has a connection all the same. */
+export async function answered(reply: Promise<unknown>): Promise<void> {
+  await unless(reply, /^/);
+}
+
+/** The same of a first PING: a refusal of more than that command rejects, such as of the user. */
+export async function admitted(reply: Promise<unknown>): Promise<void> {
+  await unless(reply, /^NOPERM|^ERR unknown command/);
+}
+
+async function unless(reply: Promise<unknown>, refusal: RegExp): Promise<void> {
+  try {
+    await reply;
+  } catch (error) {
+    const failed = failure(error);
+    if (!("reply" in failed && refusal.test(failed.reply))) {
+      throw error;
+    }
+  }
+}
+
 /** ioredis; node-redis from 4 to 6; Upstash. */
 const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError", "UpstashError"]);
 

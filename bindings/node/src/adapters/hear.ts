@@ -1,12 +1,12 @@
 import type { Hearing } from "./adapter.js";
-import { failure } from "./failure.js";
+import { answered, failure } from "./failure.js";
 import { errorOf, grown, keepTimer, later, type Timer, within } from "./shared.js";
 
 /** A connection of ours that hears one channel, and is thrown away when it breaks. */
 export interface Ear {
   /** Resolves once the server has confirmed the subscription. */
   readonly ready: Promise<unknown>;
-  /** Asks the server for anything; resolves if it answers. */
+  /** Asks the server for anything; a refusal is an answer, too. */
   check(): Promise<unknown>;
   keepAlive(alive: boolean): void;
   close(): void;
@@ -125,7 +125,8 @@ class Listener {
   async #check(): Promise<void> {
     const ear = this.#ear;
     try {
-      await within(CHECK_LIMIT, ear?.check() ?? Promise.resolve(), "the subscriber's connection did not answer");
+      const answer = answered(ear?.check() ?? Promise.resolve());
+      await within(CHECK_LIMIT, answer, "the subscriber's connection did not answer");
       if (ear === this.#ear && !this.#stopped) {
         this.#checkLater();
       }

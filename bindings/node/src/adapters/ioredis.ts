@@ -22,6 +22,7 @@ export interface IoredisClient extends Emitter {
 
 /** A connection to one server. */
 export interface IoredisConnection extends IoredisClient {
+  readonly options?: Options;
   readonly stream?: { ref?(): unknown; unref?(): unknown; destroy?(): unknown };
   duplicate(options?: object): IoredisConnection;
   subscribe(channel: string): Promise<unknown>;
@@ -38,6 +39,7 @@ interface Options {
   readonly keyPrefix?: unknown;
   readonly password?: unknown;
   readonly sentinelPassword?: unknown;
+  readonly sentinels?: unknown;
   readonly redisOptions?: Options;
 }
 
@@ -157,6 +159,12 @@ const FOR_AN_EAR = {
   himportFieldsets: undefined,
 };
 
+function duplicateOf(server: IoredisConnection): IoredisConnection {
+  // The check asks for INFO, and prints a warning if that is refused; only a sentinel's server needs it.
+  const checked = server.options?.sentinels ? {} : { enableReadyCheck: false };
+  return server.duplicate({ ...FOR_AN_EAR, ...checked });
+}
+
 function openEar(
   server: () => IoredisConnection,
   channel: string,
@@ -165,7 +173,7 @@ function openEar(
 ): Ear {
   let own: IoredisConnection;
   try {
-    own = server().duplicate(FOR_AN_EAR);
+    own = duplicateOf(server());
   } catch (error) {
     return { ready: Promise.reject(error), check: async () => {}, keepAlive: nothing, close: nothing };
   }

@@ -1,4 +1,5 @@
 import type { Adapter } from "./adapter.js";
+import { admitted, answered, failure } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
 import { grown, keepTimer, later, type Timer, within } from "./shared.js";
 import type { Target } from "./url.js";
@@ -6,6 +7,10 @@ import type { Target } from "./url.js";
 export const OPEN_LIMIT = 6_000;
 export const CONNECT_LIMIT = 3_000;
 export const PING_LIMIT = 1_000;
+
+/** The client says nothing of why it asks again and again whether the cluster is up. */
+const LATE_CLUSTER =
+  "the cluster was not up, or did not let this user ask it (+cluster|slots +cluster|info),";
 
 /** What the package has that is needed here. */
 interface Module {
@@ -33,18 +38,28 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
   const open = async () => {
     await client.connect();
     // A failed AUTH or SELECT does not keep every version from being ready.
-    await client.ping();
+    await admitted(client.ping());
     if (first !== undefined) {
       throw first;
     }
   };
   try {
-    await within(OPEN_LIMIT, open(), "the server did not answer", true);
+    await within(OPEN_LIMIT, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
   } catch (error) {
     await own.close();
-    throw first ?? error;
+    throw exact(first ?? error, target);
   }
   return own;
+}
+
+/** Of a cluster whose nodes cannot be reached ioredis only says that a connection is closed. */
+function exact(error: unknown, { kind, nodes }: Target): unknown {
+  const failed = failure(error);
+  if (kind !== "cluster" || !("message" in failed) || failed.message !== "Connection is closed.") {
+    return error;
+  }
+  const tried = nodes.map(({ host, port }) => `${host}:${port}`).join(", ");
+  return new Error(`no node of the cluster could be connected to (${tried})`);
 }
 
 function make({ Redis, Cluster }: Module, target: Target): Own {
@@ -109,7 +124,7 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
     }
   });
   const check = async (connection: IoredisConnection) => {
-    const answer = within(PING_LIMIT, connection.ping(), "the connection did not answer");
+    const answer = within(PING_LIMIT, answered(connection.ping()), "the connection did not answer");
     await answer.catch(() => breakConnection(connection));
   };
   return {

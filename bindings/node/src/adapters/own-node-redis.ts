@@ -1,4 +1,5 @@
 import type { Adapter } from "./adapter.js";
+import { admitted, answered } from "./failure.js";
 import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
 import { CONNECT_LIMIT, OPEN_LIMIT, PING_LIMIT } from "./own-ioredis.js";
 import { grown, keepTimer, later, nothing, type Timer, within } from "./shared.js";
@@ -25,7 +26,7 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
   const adapter = nodeRedis(client);
   const open = async () => {
     await client.connect();
-    await client.sendCommand(["PING"]);
+    await admitted(client.sendCommand(["PING"]));
   };
   try {
     await within(OPEN_LIMIT, open(), "the server did not answer", true);
@@ -76,7 +77,7 @@ function owned(
     }
   };
   const check = async () => {
-    const answer = client.sendCommand(["PING"]);
+    const answer = answered(client.sendCommand(["PING"]));
     await within(PING_LIMIT, answer, "the connection did not answer").catch(replace);
     suspected = false;
   };

@@ -2,9 +2,11 @@
 // ends with 1 if it came otherwise.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { startRedis } from "../support/redis.mjs";
+import { freePort, startRedis } from "../support/redis.mjs";
+import { startProgram } from "../support/program.mjs";
 import { test } from "../support/test.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../../../examples/node", import.meta.url));
@@ -64,7 +66,78 @@ test("wrong arguments are named, and help is given", async () => {
     assert.equal(failed.code, 2);
     assert.match(failed.stderr, /nonsense/);
   }
-  const failed = await run("events.mjs", "--url", "redis://127.0.0.1:1").catch((error) => error);
-  assert.equal(failed.code, 1);
-  assert.match(failed.stderr, /error \(unavailable\)/);
+});
+
+test("arguments that mean nothing are refused, and none of them is shown that may be secret", async () => {
+  const cases = [
+    [["events.mjs", "--seconds", "3"], /--seconds is for --watch/],
+    ...["abc", "0", "-1", "1e9", ""].map((seconds) => [
+      ["events.mjs", "--watch", `--seconds=${seconds}`],
+      /--seconds is a number above 0/,
+    ]),
+    [["oversell.mjs", "--url", "unix:///s3cret"], /--url .* redis:\/\/ or rediss:\/\//],
+    [["worker/run.mjs", "--url", "redis://:s3cret@127.0.0.1"], /--url .* https:\/\/ or http:\/\//],
+    [["worker/run.mjs", "--url", "https://s3cret.invalid"], /--url and --token go together/],
+  ];
+  for (const [args, why] of cases) {
+    const failed = await run(...args).catch((error) => error);
+    assert.equal(failed.code, 2, args.join(" "));
+    assert.match(failed.stderr.split("\n")[0], why);
+    assert.doesNotMatch(failed.stdout + failed.stderr, /s3cret|Upstash Redis client|\n {4}at /);
+  }
+});
+
+test("a server that cannot be used is one line, without the password", async (t) => {
+  const server = await startRedis({ password: "s3cret" });
+  t.after(() => server.stop());
+  const port = await freePort();
+  const cases = [
+    [`redis://:wr0ng@127.0.0.1:${server.port}`, /^error \(auth\): redis:\/\/127\.0\.0\.1:\d+: .*WRONGPASS.*\n$/],
+    [`redis://127.0.0.1:${server.port}`, /^error \(auth\): .*NOAUTH.*\n$/],
+    [`redis://:s3cret@127.0.0.1:${port}`, /^error \(unavailable\): redis:\/\/127\.0\.0\.1:\d+: .*ECONNREFUSED.*\n$/],
+  ];
+  for (const program of ["events.mjs", "oversell.mjs"]) {
+    for (const [url, line] of cases) {
+      await failsInOneLine(line, program, "--url", url);
+    }
+  }
+  const token = ["--token", "s3cret"];
+  await failsInOneLine(/^error \(\w+\): .*\n$/, "worker/run.mjs", "--url", `http://127.0.0.1:${port}`, ...token);
+});
+
+async function failsInOneLine(line, ...args) {
+  const failed = await run(...args).catch((error) => error);
+  assert.equal(failed.code, 1, failed.stderr);
+  assert.match(failed.stderr, line);
+  assert.doesNotMatch(failed.stdout + failed.stderr, /s3cret|wr0ng/);
+}
+
+test("the buyers' processes have no password among their arguments", async (t) => {
+  const server = await startRedis({ password: "s3cret" });
+  t.after(() => server.stop());
+  const program = startProgram(process.execPath, ["oversell.mjs", "--url", server.url], { cwd: FOLDER });
+  const seen = new Set();
+  while (program.running) {
+    const { stdout } = await promisify(execFile)("ps", ["-eo", "ppid=,args="]);
+    const lines = stdout.split("\n").filter((line) => line.trim().startsWith(`${program.pid} `));
+    lines.forEach((line) => seen.add(line));
+  }
+  assert.equal(await program.end(), 0, program.output());
+  const buyers = [...seen].filter((line) => line.includes("process.mjs"));
+  assert.ok(buyers.length > 0, "they are seen");
+  assert.deepEqual(buyers.filter((line) => line.includes("s3cret")), []);
+  assert.ok(!program.output().includes("s3cret"));
+});
+
+test("the lock file of the examples knows what the package asks for", async () => {
+  // Else `npm install` there changes it.
+  const read = async (file) => JSON.parse(await readFile(`${FOLDER}/${file}`, "utf8"));
+  const { dependencies, devDependencies, peerDependencies, peerDependenciesMeta, engines, license, version } = await read(
+    "../../bindings/node/package.json",
+  );
+  const asked = { devDependencies, engines, license, peerDependencies, peerDependenciesMeta, version };
+  const { packages } = await read("package-lock.json");
+  const { name: _, ...locked } = packages["../../bindings/node"];
+  assert.equal(dependencies, undefined);
+  assert.deepEqual(locked, asked);
 });

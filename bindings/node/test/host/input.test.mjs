@@ -35,7 +35,7 @@ const ofLock = {
   denseTokens: badBooleans,
   owner: badOwners,
 };
-const ofAcquire = { signal: badSignals, timeout: badNumbers };
+const ofAcquire = { signal: badSignals, timeout: badNumbers.filter((value) => value !== Infinity) };
 
 /** All objects of options that have one bad one, and what else is none. */
 function* badOptions(table) {
@@ -107,9 +107,11 @@ forEachStore(
       await eachRefused("list", badPatterns, (pattern) => locker.list(pattern));
     });
 
-    test("lock.acquire, using and hold", async () => {
+    test("lock.acquire, tryAcquire, using and hold", async () => {
       const free = locker.lock(store.name());
       await eachRefused("acquire", badOptions(ofAcquire), (options) => free.acquire(options));
+      const badSignalOptions = [...badOptions({ signal: badSignals }), { timeout: 5 }];
+      await eachRefused("tryAcquire", badSignalOptions, (options) => free.tryAcquire(options));
       await eachRefused("using options", badOptions(ofAcquire), (options) => free.using(assert.fail, options));
       await eachRefused("using", except("function"), (work) => free.using(work));
       await eachRefused("hold", badOptions({ signal: badSignals }), (options) => free.hold(options));
@@ -123,7 +125,7 @@ forEachStore(
     test("methods take no notice of what they do not take", async () => {
       const free = locker.lock(store.name());
       for (const value of all) {
-        await (await free.tryAcquire(value)).release(value);
+        await (await free.tryAcquire()).release(value);
         await free.events(value).return(value);
         await locker.events(value).return(value);
       }
@@ -132,7 +134,7 @@ forEachStore(
     test("what is extreme but valid", async () => {
       // Catches: sums that overflow in the engine.
       const free = locker.lock(store.name());
-      for (const timeout of [1e9, 1e12, 1e15, 1e18, 1e20, 1e25, Number.MAX_VALUE, undefined]) {
+      for (const timeout of [1e9, 1e12, 1e15, 1e18, 1e20, 1e25, Number.MAX_VALUE, Infinity, undefined]) {
         await (await free.acquire({ timeout, signal: undefined })).release();
       }
       for (const timeout of [5e-324, 1e-9, 0.5, -0]) {
@@ -173,6 +175,10 @@ describe("making a locker", () => {
       await eachRefused(`inMemory ${option}`, wrongTypes, (value) => Locker.inMemory({ [option]: value }), [option]);
     }
     await refused(() => Locker.inMemory({ tll: 1 }), "a slip", ['"tll"', "patience"]);
+    // The engine's bounds, under the names that the options have here.
+    await refused(() => Locker.inMemory({ commandTimeout: 0 }), "too short", ["commandTimeout is from 1", "60"]);
+    await refused(() => Locker.inMemory({ tokenRetention: 999 }), "too short", ["tokenRetention is from 1"]);
+    await refused(() => Locker.inMemory({ patience: 4e6 }), "too long", ["patience is from 0"]);
   });
 
   test("Locker.from", async () => {
@@ -181,7 +187,7 @@ describe("making a locker", () => {
   });
 
   test("Locker.connect", async () => {
-    const urls = ["http://x", "redis://", "redis://h:0x", "redis://h:70000", "redis//x", "memory:/x", "//x", "x"];
+    const urls = ["http://x", "redis://", "redis://h:0x", "redis://h:70000", "redis//x", "memory//x", "//x", "x"];
     await eachRefused("connect", [...except("string"), "", "half \ud800", ...urls], (url) => Locker.connect(url));
     const error = await Locker.connect("redis://:s3cret@h:70000").catch((error) => error);
     assert.ok(!`${error} ${error.stack} ${error.cause}`.includes("s3cret"), String(error));

@@ -119,6 +119,30 @@ forEachStore((store) => {
     await assert.rejects(lock.using(work, { signal: AbortSignal.abort(reason) }), reason);
   });
 
+  test("tryAcquire has a signal, too", async () => {
+    const lock = (await store.locker()).lock(store.name());
+    const [stop, reason] = [new AbortController(), new Error("not any more")];
+    await assert.rejects(lock.tryAcquire({ signal: AbortSignal.abort(reason) }), reason);
+    const failed = assert.rejects(lock.tryAcquire({ signal: stop.signal }), reason);
+    stop.abort(reason);
+    await failed;
+    await store.nothingLeft(lock.name);
+    // The control: one that is not aborted changes nothing.
+    await (await lock.tryAcquire({ signal: new AbortController().signal })).release();
+  });
+
+  test("an infinite timeout is none", async () => {
+    const locker = await store.locker();
+    const name = store.name();
+    const held = await locker.lock(name).acquire({ timeout: Infinity });
+    const waiting = locker.lock(name).acquire({ timeout: Infinity });
+    await store.inLine(name, 1);
+    // The control: a timeout that is a number ends.
+    await assert.rejects(locker.lock(name).acquire({ timeout: 20 }), { code: "timeout" });
+    await held.release();
+    await (await waiting).release();
+  });
+
   test("an acquisition that is aborted after any time leaves no lock behind", async () => {
     // Catches: a lock that is granted to a call that nobody waits for any more, for 30 s.
     const locker = await store.locker();

@@ -93,13 +93,20 @@ class Store {
   }
 }
 
-/** Waits until a client more is subscribed after the act than before. */
+/**
+ * Waits until a client more is subscribed after the act than before; and if the act resolves to a lease,
+ * until its holder has looked whether it missed anything before.
+ */
 export async function heard(server, act) {
   const channels = () => server.command("PUBSUB", "CHANNELS", "*");
-  const before = new Set(await channels());
+  const renewals = async () => (await server.commandStats()).pexpireat ?? 0;
+  const [before, renewed] = [new Set(await channels()), await renewals()];
   const result = await act();
   const more = async () => (await channels()).some((channel) => !before.has(channel));
   await waitFor(more, 10_000, "the subscription");
+  if (result !== undefined) {
+    await waitFor(async () => (await renewals()) > renewed, 10_000, "a look");
+  }
   return result;
 }
 

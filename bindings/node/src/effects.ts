@@ -1,0 +1,15 @@
+import type { Tenure } from "./tenure.js";
+import type { LossReason } from "./types.js";
+
+/** What the engine's outputs ask for, to be done once the engine is at rest. */
+export interface Effects {
+  /** Requests and their deadlines. */
+  readonly sends: [request: number, deadline: number][];
+  readonly losses: [tenure: Tenure, reason: LossReason][];
+  readonly wakes: number[];
+  subscribes: boolean;
+}
+
+export function noEffects(): Effects {
+  return { sends: [], losses: [], wakes: [], subscribes: false };
+}

@@ -1,0 +1,54 @@
+import type { Adapter } from "./adapters/adapter.js";
+import { failure } from "./adapters/failure.js";
+import { holdsSecret } from "./adapters/shared.js";
+import { LeaseholdError } from "./errors.js";
+import { parsed, stateless } from "./wasm.js";
+
+/** Of whom the error tells. */
+type Source = Pick<Adapter, "secrets" | "shown">;
+
+/** What a client's error means, with the engine's advice, and without what must not be shown. */
+export function explained(error: unknown, { secrets, shown }: Source): LeaseholdError {
+  if (error instanceof LeaseholdError) {
+    return error;
+  }
+  const failed = failure(error);
+  const said = "reply" in failed ? failed.reply : failed.message;
+  const hidden = holdsSecret(said, secrets);
+  if ("reply" in failed) {
+    const { code, message } = parsed(stateless().serverError(said));
+    const plain = credentialsRefused(said) ?? (hidden ? `the server refused ${HIDDEN}` : message);
+    return new LeaseholdError(code, shown === undefined ? ofClient(plain) : plain);
+  }
+  return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : said));
+}
+
+/** The same of a first attempt: it begins with the server, if a URL named that. */
+export function named(error: LeaseholdError, { shown }: Pick<Adapter, "shown">): LeaseholdError {
+  return shown === undefined ? error : new LeaseholdError(error.code, `${shown}: ${error.message}`);
+}
+
+const HIDDEN = "(its message has the password in it and is not shown)";
+
+/** In words that are not the server's: those would be hidden from whoever has the password `user`. */
+function credentialsRefused(reply: string): string | undefined {
+  return reply.startsWith("WRONGPASS ")
+    ? "the server refused the user or password (WRONGPASS); check the user and password in the URL"
+    : reply.startsWith("NOAUTH ")
+      ? "the server asks for a password (NOAUTH); give the user and password in the URL"
+      : undefined;
+}
+
+const LEADS = {
+  unavailable: "the store cannot be reached: ",
+  overloaded: "too many commands wait for the connection: ",
+  timeout: "",
+  store: "",
+} as const;
+
+/** Such advice is of a URL; the client of a program need not have one. */
+function ofClient(message: string): string {
+  return message
+    .replace(/; (give|check) the user and password in the URL$/, "; check the client's user and password, or its token")
+    .replace(/; the database in the URL /, "; the client's database ");
+}

@@ -1,0 +1,149 @@
+// A user of the server that has the rights which the README asks for, and no others: not even PING.
+import assert from "node:assert/strict";
+import { after, before, describe } from "node:test";
+import { startCluster, startRedis } from "../support/redis.mjs";
+import { test } from "../support/test.mjs";
+import { awake, pause, steady, waitFor, within } from "../support/wait.mjs";
+import { bundle } from "./bundle.mjs";
+import { adapters, given, opened, useKind } from "./kinds.mjs";
+
+const RIGHTS = "~{leasehold:* &leasehold:* -@all +@scripting +@read +@write +time +@pubsub".split(" ");
+const PASSWORD = "pw";
+
+let users = 0;
+
+/** A user of its own for each attempt, by whom its connections are told from those of others. */
+async function newUser(server) {
+  const name = `readme-${(users += 1)}`;
+  await server.command("ACL", "SETUSER", name, "on", `>${PASSWORD}`, ...RIGHTS);
+  const own = async () => (await server.clients()).filter(({ user }) => user === name);
+  return {
+    name,
+    url: server.url.replace("://", `://${name}:${PASSWORD}@`),
+    connections: async () => (await own()).map(({ id }) => id).sort(),
+    subscribers: async () => (await own()).filter(({ sub }) => sub === "1").length,
+    /** How often it was refused a PING. */
+    async pings() {
+      const entries = (await server.command("ACL", "LOG", 1_000)).map(fieldsOf);
+      const refused = entries.filter(({ username, object }) => username === name && object === "ping");
+      return refused.reduce((sum, { count }) => sum + Number(count), 0);
+    },
+  };
+}
+
+const fieldsOf = (list) => Object.fromEntries(list.flatMap((_, at) => (at % 2 ? [] : [list.slice(at, at + 2)])));
+
+/** Lockers of every client, of the program's and of those that `Locker.connect` makes. */
+const lockers = [
+  ...given.map(({ name, make, end }) => ({
+    name: `Locker.from with ${name}`,
+    async start(url) {
+      const client = await make(url);
+      return { locker: adapters.Locker.from(client), end: () => end(client) };
+    },
+  })),
+  ...opened.map(({ name, versions, package: used }) => ({
+    name: name.replace("openClient", "Locker.connect"),
+    async start(url) {
+      const others = used === "redis" ? { ioredis: "no-such-ioredis" } : {};
+      const { Locker } = await bundle({ ...versions, ...others });
+      return { locker: await Locker.connect(url), end: () => {} };
+    },
+  })),
+];
+
+describe("the documented rights are enough", { concurrency: lockers.length + 2 * opened.length }, () => {
+  let server;
+  let admin;
+  before(async () => {
+    server = await startRedis({ config: ["acllog-max-len 1000"] });
+    admin = await adapters.Locker.connect(server.url);
+  });
+  after(async () => {
+    await admin.shutdown();
+    await server.stop();
+  });
+
+  for (const { name, start } of lockers) {
+    test(`${name}: locks, hears what is pushed, and keeps its connections`, { timeout: 300_000 }, async (t) => {
+      // Catches: a PING that is refused and taken for no answer, so that a locker cannot be made, or
+      // its connection for pushes is replaced at each check.
+      await steady(t, async () => {
+        const user = await newUser(server);
+        const { locker, end } = await start(user.url);
+        t.after(async () => {
+          await locker.shutdown();
+          await end();
+        });
+        const lease = await locker.lock(name, { ttl: 60_000 }).acquire();
+        await waitFor(async () => (await user.subscribers()) === 1, 10_000, "the subscription");
+        const [ids, pings] = [await user.connections(), await user.pings()];
+
+        const begin = awake();
+        const lost = new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
+        await admin.forceRelease(name);
+        await within(lost, 30_000, "the loss");
+        // Without a push the next renewal would tell, 20 s after the last.
+        assert.ok(awake() - begin < 5_000, `told after ${awake() - begin} ms`);
+
+        await waitFor(async () => (await user.pings()) >= pings + 2, 60_000, "two checks, and both refused");
+        await pause(500);
+        assert.deepEqual(await user.connections(), ids);
+        await locker.lock(name).using(() => {});
+      });
+    });
+  }
+
+  for (const kind of opened) {
+    test(`${kind.name}: a database that the user may not choose is told of`, async () => {
+      // Catches: locks in another database than that of the URL, since only PING may be refused.
+      const user = await newUser(server);
+      await assert.rejects(kind.open(`${user.url}/3`), { code: "auth", message: /NOPERM .*select/ });
+      await waitFor(async () => (await user.connections()).length === 0, 10_000, "no connection is left");
+      await server.command("ACL", "SETUSER", user.name, "+select");
+      await (await kind.open(`${user.url}/3`)).close();
+    });
+
+    test(`${kind.name}: a connection under suspicion that refuses a PING is kept`, async (t) => {
+      // Catches: a refusal that is taken for a half-open connection.
+      await steady(t, async () => {
+        const user = await newUser(server);
+        const { adapter, link } = await useKind(t, { open: async () => opens(await kind.open(user.url)) }, user.url);
+        const [ids, pings] = [await user.connections(), await user.pings()];
+        adapter.suspect();
+        await waitFor(async () => (await user.pings()) === pings + 1, 10_000, "the question");
+        await pause(300);
+        assert.deepEqual(await user.connections(), ids);
+        assert.deepEqual(link.log, [["up"]]);
+        assert.deepEqual(await adapter.eval("return { '1' }", [], []), ["1"]);
+        // The negative control: a server that was demoted is left.
+        adapter.suspect(true);
+        await waitFor(async () => !(await user.connections()).includes(ids[0]), 10_000, "another connection");
+      });
+    });
+  }
+});
+
+const opens = (adapter) => ({ adapter, end: () => adapter.close() });
+
+test("a cluster's client needs more rights, and says which", async (t) => {
+  // Catches: a limit that passes without a word of what the client asked for in vain.
+  const cluster = await startCluster();
+  t.after(() => cluster.stop());
+  const grant = (...rights) =>
+    Promise.all(cluster.servers.map((server) => server.command("ACL", "SETUSER", "readme", ...rights)));
+  const url = cluster.url.replace("://", `://readme:${PASSWORD}@`);
+  const kinds = opened.filter((kind) => kind.package === "ioredis");
+  const each = (check) => Promise.all(kinds.map(({ open }) => check(() => open(url))));
+
+  await grant("on", `>${PASSWORD}`, ...RIGHTS);
+  await each((open) => assert.rejects(open(), { code: "auth", message: /cluster\|slots/ }));
+  await grant("+cluster|slots");
+  await each((open) => assert.rejects(open(), { code: "timeout", message: /\+cluster\|info.* within 6000 ms$/ }));
+  await grant("+cluster|info");
+  await each(async (open) => {
+    const adapter = await open();
+    t.after(() => adapter.close());
+    assert.deepEqual(await adapter.eval("return { '1' }", ["{leasehold:a}:lock"], []), ["1"]);
+  });
+});

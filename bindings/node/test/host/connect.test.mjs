@@ -1,0 +1,142 @@
+// What Locker.connect says of a server that cannot be used, and what it takes for a store in memory.
+import assert from "node:assert/strict";
+import net from "node:net";
+import { describe } from "node:test";
+import { LeaseholdError, Locker } from "../../dist/index.js";
+import { freePort, startCluster, startRedis } from "../support/redis.mjs";
+import { clients, lockerOf } from "../support/stores.mjs";
+import { test } from "../support/test.mjs";
+import { awake, waitFor } from "../support/wait.mjs";
+
+const SECRET = /s3cret|wr0ng/;
+
+async function started(t, options) {
+  const server = await startRedis(options);
+  t.after(() => server.stop());
+  return server;
+}
+
+/** The error of a URL that must not be taken: it begins with the server, and has no secret in it. */
+async function refused(url, code, begin, advice) {
+  const error = await Locker.connect(url).then(() => assert.fail(`${url} was taken`), (error) => error);
+  assert.ok(error instanceof LeaseholdError, error.stack);
+  assert.equal(error.code, code, error.stack);
+  assert.ok(error.message.startsWith(begin), error.message);
+  assert.match(error.message, advice);
+  assert.doesNotMatch(`${error.message} ${error.stack} ${error.cause?.stack}`, SECRET);
+}
+
+describe("Locker.connect names the server and says what to do", { concurrency: 3 }, () => {
+  test("credentials and rights", async (t) => {
+    const server = await started(t, { password: "s3cret" });
+    const at = `127.0.0.1:${server.port}`;
+    const begin = `redis://${at}: the server `;
+    await refused(`redis://:wr0ng@${at}`, "auth", begin, /WRONGPASS.*; check the user and password in the URL$/);
+    await refused(`redis://${at}`, "auth", begin, /NOAUTH.*; give the user and password in the URL$/);
+    const noDatabase = /; the database in the URL does not exist on this server$/;
+    await refused(`redis://:s3cret@${at}/99`, "config", begin, noDatabase);
+    await server.command("ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "&*", "+@all", "-@scripting");
+    await refused(`redis://poor:s3cret@${at}`, "auth", begin, /NOPERM.*; the lock script needs \+@scripting/);
+  });
+
+  test("a password that is a word of the server's own does not hide what is wrong", async (t) => {
+    const { port } = await started(t, { password: "s3cret" });
+    const said = await Locker.connect(`redis://:user@127.0.0.1:${port}`).catch(({ message }) => message);
+    assert.match(said, /WRONGPASS.*; check the user and password in the URL$/);
+  });
+
+  test("a replica", async (t) => {
+    const primary = await started(t);
+    const replica = await started(t, { config: [`replicaof 127.0.0.1 ${primary.port}`] });
+    await waitFor(async () => /master_link_status:up/.test(await replica.info("replication")));
+    await refused(replica.url, "readOnly", `${replica.url}: the server is a`, /connect to the primary$/);
+  });
+
+  test("a server and a cluster that are not there", async (t) => {
+    const [port, other] = [await freePort(), await freePort()];
+    const server = `redis://127.0.0.1:${port}`;
+    await refused(`redis://:s3cret@127.0.0.1:${port}`, "unavailable", `${server}: the store cannot be`, /ECONNREFUSED/);
+    const cluster = `redis-cluster://127.0.0.1:${port}`;
+    const nodes = new RegExp(`no node of the cluster .*127\\.0\\.0\\.1:${port}, 127\\.0\\.0\\.1:${other}`);
+    const begin = `${cluster}: the store cannot be reached: `;
+    await refused(`${cluster}?node=127.0.0.1:${other}`, "unavailable", begin, nodes);
+    const { url, stop } = await startCluster();
+    t.after(stop);
+    // The control: one that is there is taken.
+    await (await Locker.connect(url)).shutdown();
+  });
+
+  test("a server that falls silent after the first answer is given up on in 3 seconds", async (t) => {
+    // Catches a connect that never ends: nothing else watches over its first questions.
+    const sockets = new Set();
+    const silent = net.createServer((socket) => {
+      sockets.add(socket.on("close", () => sockets.delete(socket)).on("error", () => {}));
+      const answer = (data) => (/info/i.test(data) ? 0 : data.match(/^\*\d/gm).length);
+      socket.on("data", (data) => socket.write("+PONG\r\n".repeat(answer(String(data)))));
+    });
+    await new Promise((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    t.after(() => silent.close());
+    const url = `redis://127.0.0.1:${silent.address().port}`;
+    const begin = awake();
+    await refused(url, "timeout", `${url}: the server did not answer`, /3000 ms/);
+    assert.ok(awake() - begin < 8_000, `${awake() - begin} ms`);
+    await waitFor(() => sockets.size === 0, 5_000, "no connection is left");
+  });
+});
+
+for (const kind of clients) {
+  test(`a client of the program's has no URL that errors could speak of, ${kind}`, async (t) => {
+    const server = await started(t);
+    const { locker, end } = await lockerOf(kind, server.url, { patience: 5_000 });
+    t.after(async () => {
+      await locker.shutdown();
+      await end();
+    });
+    await server.command("CONFIG", "SET", "requirepass", "s3cret");
+    await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
+    const asked = () => locker.inspect("x").then(() => undefined, (error) => error);
+    const error = await waitFor(async () => {
+      const failed = await asked();
+      return failed?.code === "auth" && failed;
+    }, 10_000, "the server refuses");
+    assert.match(error.message, /NOAUTH.*; check the client's user and password/);
+    assert.doesNotMatch(error.message, /URL/);
+  });
+}
+
+describe("URLs of stores in memory are read as in Rust", () => {
+  /** Whether two of these mean one store: one has the lock, and the other does not get it. */
+  async function isOne(first, second) {
+    const [one, two] = await Promise.all([Locker.connect(first), Locker.connect(second)]);
+    try {
+      await one.lock("x").acquire();
+      return (await two.lock("x").tryAcquire()) === undefined;
+    } finally {
+      await Promise.all([one.shutdown(), two.shutdown()]);
+    }
+  }
+
+  test("what is one name", async () => {
+    for (const [first, second] of [
+      ["memory://one", "MEMORY://one"],
+      ["memory://one", " memory://one\n"],
+      ["memory://", "memory:"],
+      ["memory://one/a b", "memory://one/a%20b"],
+    ]) {
+      assert.ok(await isOne(first, second), `${first} ${second}`);
+    }
+    // The control.
+    for (const [first, second] of [["memory://one", "memory://One"], ["memory://one", "memory://one/"]]) {
+      assert.ok(!(await isOne(first, second)), `${first} ${second}`);
+    }
+  });
+
+  test("what is none is refused, and leaks nothing", async () => {
+    const takesNothing = /takes nothing but a name; it is of the form memory:\/\/\[name\]$/;
+    await refused("memory://u:s3cret@a?x=1", "config", "", takesNothing);
+    await refused("memory://s3cret@a", "config", "", takesNothing);
+    await refused("memory://a?", "config", "", takesNothing);
+    await refused("memory://a#s3cret", "config", "", /has a fragment/);
+    await refused("Memory://s3cret b", "config", "", /cannot be read/);
+  });
+});
