@@ -15,7 +15,7 @@ use leasehold_tests::{
 };
 use tokio_stream::StreamExt;
 
-use crate::{LIMIT, connect, connect_with, lock_key, millis};
+use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
 
 /// Catches a link that is replaced since callers were in a hurry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,13 +109,7 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
     };
     let (clients, lockers) = (runtime(), runtime());
     let server = clients.block_on(RedisServer::start());
-    let client = clients.block_on(async {
-        use fred::prelude::*;
-        let config = Config::from_url(&server.url()).expect("a valid URL");
-        let client = Builder::from_config(config).build().expect("valid");
-        client.init().await.expect("it is there");
-        client
-    });
+    let client = clients.block_on(own_client(&server));
     let leases = lockers.block_on(async {
         let mut leases = Vec::new();
         for locker in [

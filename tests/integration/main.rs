@@ -14,6 +14,9 @@ mod tokens;
 
 use std::time::Duration;
 
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::types::config::Config;
 use leasehold::{Builder, Locker};
 use leasehold_tests::RedisServer;
 
@@ -33,6 +36,16 @@ async fn connect_with(builder: Builder, url: &str) -> Locker {
         .connect(url)
         .await
         .expect("the server can be reached")
+}
+
+/// A client of the program's own, on the runtime that this is called on.
+async fn own_client(server: &RedisServer) -> Client {
+    let config = Config::from_url(&server.url()).expect("a valid URL");
+    let client = fred::types::Builder::from_config(config)
+        .build()
+        .expect("valid settings");
+    client.init().await.expect("it is there");
+    client
 }
 
 /// The key of a lock in the default namespace.

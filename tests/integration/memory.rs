@@ -63,11 +63,7 @@ async fn a_unix_socket_serves() {
 #[tokio::test]
 async fn a_client_that_exists_serves_and_outlives_the_locker() {
     let server = RedisServer::start().await;
-    let config = fred::types::config::Config::from_url(&server.url()).expect("a valid URL");
-    let client = fred::types::Builder::from_config(config)
-        .build()
-        .expect("valid");
-    client.init().await.expect("it is there");
+    let client = crate::own_client(&server).await;
     let locker = Locker::with_fred(client.clone())
         .await
         .expect("it is connected");

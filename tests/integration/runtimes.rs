@@ -10,7 +10,7 @@ use leasehold_tests::{Admin, RedisServer, eventually, unique_name, within};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::{LIMIT, connect_with};
+use crate::{LIMIT, connect_with, own_client};
 
 /// What is left of a locker when its runtime is gone, with a lease, a reader, and calls under way.
 struct Left {
@@ -166,13 +166,7 @@ fn in_memory_everything_ends_with_the_runtime() {
 fn with_a_client_of_another_runtime_everything_ends_with_the_locker_s() {
     let (clients, lockers, others) = (two_threads(), one_thread(), one_thread());
     let server = clients.block_on(RedisServer::start());
-    let client = clients.block_on(async {
-        use fred::prelude::*;
-        let config = Config::from_url(&server.url()).expect("a valid URL");
-        let client = Builder::from_config(config).build().expect("valid");
-        client.init().await.expect("it is there");
-        client
-    });
+    let client = clients.block_on(own_client(&server));
     let with_fred = |client| async { Locker::with_fred(client).await.expect("it is connected") };
     let same = client.clone();
     ends(lockers, &others, async move || with_fred(same).await);

@@ -6,23 +6,9 @@ import { startCluster, startSentinel } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
 import { awake, waitFor } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
-import { adapters, hearingLog, linkLog } from "./kinds.mjs";
+import { adapters, hearingLog, linkLog, useAdapter } from "./kinds.mjs";
 
 const sha1 = (script) => createHash("sha1").update(script).digest("hex");
-
-/** An adapter that is closed with the test, once its link is up. */
-async function use(t, adapter, end) {
-  adapter.keepAlive(true);
-  const link = linkLog();
-  const unwatch = adapter.watch(link);
-  t.after(async () => {
-    unwatch();
-    await adapter.close();
-    await end?.();
-  });
-  await waitFor(() => link.state === "up", 10_000, "the link is up");
-  return { adapter, link };
-}
 
 describe("a cluster", { concurrency: 3 }, () => {
   let cluster;
@@ -68,7 +54,7 @@ describe("a cluster", { concurrency: 3 }, () => {
       // Catches: a script that is sent where its hash lies and not its keys; a subscriber that hears
       // only what its own node publishes.
       const { adapter: made, client, end } = await make();
-      const { adapter } = await use(t, made, end);
+      const { adapter } = await useAdapter(t, made, end);
       assert.equal(adapter.clustered, true);
       const hearing = hearingLog();
       adapter.listen(`${name} channel`, hearing);
@@ -128,7 +114,7 @@ describe("a node of a cluster that is lost", () => {
           ? new module.Cluster(cluster.nodes)
           : module.createCluster({ rootNodes: cluster.nodes.map((socket) => ({ socket })) });
       client.on("error", () => {});
-      const { adapter } = await use(t, adapters.adapt(client), () =>
+      const { adapter } = await useAdapter(t, adapters.adapt(client), () =>
         client.destroy ? client.destroy() : client.disconnect(),
       );
       const hearing = hearingLog();
@@ -195,7 +181,7 @@ describe("a server that sentinels watch", { concurrency: 3 }, () => {
       const watched = await startSentinel();
       t.after(() => watched.stop());
       const { adapter: made, end } = await make(watched);
-      const { adapter, link } = await use(t, made, end);
+      const { adapter, link } = await useAdapter(t, made, end);
       assert.equal(adapter.clustered, false);
       const hearing = hearingLog();
       adapter.listen("s", hearing);

@@ -105,16 +105,21 @@ function pool(name, version) {
 /** An adapter whose link is up, and that is closed with the test. */
 export async function useKind(t, kind, url) {
   const { adapter, client, end } = await kind.open(url);
+  return { client, ...(await useAdapter(t, adapter, end)) };
+}
+
+/** The same of one that is there; `end` is what comes after it is closed. */
+export async function useAdapter(t, adapter, end) {
   adapter.keepAlive(true);
   const link = linkLog();
   const unwatch = adapter.watch(link);
   t.after(async () => {
     unwatch();
     await adapter.close();
-    await end();
+    await end?.();
   });
   await waitFor(() => link.state === "up", 10_000, "the link is up");
-  return { adapter, client, link };
+  return { adapter, link };
 }
 
 /** Notes what it is told of the link. */
