@@ -17,7 +17,7 @@ export function explained(error: unknown, { secrets, shown }: Source): Leasehold
   const hidden = holdsSecret(said, secrets);
   if ("reply" in failed) {
     const { code, message } = parsed(stateless().serverError(said));
-    const plain = credentialsRefused(said) ?? (hidden ? `the server refused ${HIDDEN}` : message);
+    const plain = hidden && !REFUSED_CREDENTIALS.test(said) ? `the server refused ${HIDDEN}` : message;
     return new LeaseholdError(code, shown === undefined ? ofClient(plain) : plain);
   }
   return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : said));
@@ -30,14 +30,8 @@ export function named(error: LeaseholdError, { shown }: Pick<Adapter, "shown">):
 
 const HIDDEN = "(its message has the password in it and is not shown)";
 
-/** In words that are not the server's: those would be hidden from whoever has the password `user`. */
-function credentialsRefused(reply: string): string | undefined {
-  return reply.startsWith("WRONGPASS ")
-    ? "the server refused the user or password (WRONGPASS); check the user and password in the URL"
-    : reply.startsWith("NOAUTH ")
-      ? "the server asks for a password (NOAUTH); give the user and password in the URL"
-      : undefined;
-}
+/** The engine tells of these in words that are not the server's, so that no password is in them. */
+const REFUSED_CREDENTIALS = /^(WRONGPASS|NOAUTH) /;
 
 const LEADS = {
   unavailable: "the store cannot be reached: ",

@@ -350,7 +350,7 @@ impl Secrets {
 
     pub(crate) fn convert(&self, error: &FredError) -> Error {
         let details = plain(error.details());
-        if let Some(refusal) = credentials_refused(details) {
+        if let Some(refusal) = protocol::credentials_refused(details) {
             Error::new(ErrorKind::Auth, refusal)
         } else if self.hide(error) {
             convert(
@@ -369,21 +369,6 @@ impl Secrets {
             return error;
         }
         Error::new(ErrorKind::Unavailable, error.to_string())
-    }
-}
-
-/// What is said of refused credentials, in words that are not the server's: those would be hidden
-/// from whoever has the password `user`.
-fn credentials_refused(details: &str) -> Option<&'static str> {
-    match details.split(' ').next() {
-        Some("WRONGPASS") => Some(
-            "the server refused the user or password (WRONGPASS); check the user and password in \
-             the URL",
-        ),
-        Some("NOAUTH") => {
-            Some("the server asks for a password (NOAUTH); give the user and password in the URL")
-        }
-        _ => None,
     }
 }
 

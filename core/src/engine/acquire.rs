@@ -319,12 +319,13 @@ impl Engine {
         let (now, patience) = (self.now, self.settings.patience);
         let timeout = self.settings.command_timeout;
         let unsent = self.unsend(flight.attempt);
-        let never_left = Error::new(
-            ErrorKind::Timeout,
-            "too much else waits for the store: the request did not leave in time, and did nothing",
-        );
-        let is_late = unsent && error.kind() == ErrorKind::Timeout;
-        let error = if is_late { &never_left } else { error };
+        let late;
+        let error = if unsent && error.kind() == ErrorKind::Timeout {
+            late = never_left();
+            &late
+        } else {
+            error
+        };
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
@@ -398,6 +399,13 @@ impl Engine {
             Phase::Idle | Phase::Held(_) => None,
         }
     }
+}
+
+fn never_left() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "too much else waits for the store: the request did not leave in time, and did nothing",
+    )
 }
 
 impl Tenure {

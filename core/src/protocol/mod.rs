@@ -39,6 +39,6 @@ pub use key::LockKey;
 pub use pattern::Pattern;
 pub use push::{channel, decode_push};
 pub use script::{SCRIPT, SCRIPT_SHA};
-#[cfg(feature = "native")]
-pub(crate) use server_error::printable;
 pub use server_error::{check_server, server_error};
+#[cfg(feature = "native")]
+pub(crate) use server_error::{credentials_refused, printable};

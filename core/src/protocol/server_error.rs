@@ -20,6 +20,9 @@ const RIGHTS: &str = "; the lock script needs +@scripting +@read +@write +time o
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
+    if let Some(refusal) = credentials_refused(text) {
+        return Error::new(ErrorKind::Auth, refusal);
+    }
     let text = printable(text);
     let code = text.split(' ').next().unwrap_or_default();
     let (kind, advice) = meaning(code, &text);
@@ -28,6 +31,21 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
         .map(|key| format!(" about the key \"{}\"", printable(key)))
         .unwrap_or_default();
     Error::new(kind, format!("the server answered{about}: {text}{advice}"))
+}
+
+/// What is said of refused credentials, in words that are not the server's: those would be hidden
+/// from whoever has the password `user`.
+pub(crate) fn credentials_refused(text: &str) -> Option<&'static str> {
+    match text.split(' ').next() {
+        Some("WRONGPASS") => Some(
+            "the server refused the user or password (WRONGPASS); check the user and password in \
+             the URL",
+        ),
+        Some("NOAUTH") => {
+            Some("the server asks for a password (NOAUTH); give the user and password in the URL")
+        }
+        _ => None,
+    }
 }
 
 /// Whether a server can keep locks, from sections of its `INFO`: [`ErrorKind::Unsupported`] if it is
@@ -86,8 +104,6 @@ fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
             ErrorKind::WrongType,
             "; something other than leasehold wrote that key: use another name or namespace",
         ),
-        "NOAUTH" => (ErrorKind::Auth, "; give the user and password in the URL"),
-        "WRONGPASS" => (ErrorKind::Auth, "; check the user and password in the URL"),
         "NOPERM" => (ErrorKind::Auth, RIGHTS),
         "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"

@@ -6,7 +6,7 @@ use super::Fenced;
 use crate::driver::Secrets;
 use crate::error::{Error, ErrorKind};
 use crate::fence::stale;
-use crate::protocol::printable;
+use crate::protocol::{credentials_refused, printable};
 use crate::token::FencingToken;
 
 impl Fenced {
@@ -52,7 +52,7 @@ impl Fenced {
             }
             // The advice that comes with these is for a lock's keys.
             ErrorKind::WrongType => failed(ErrorKind::WrongType, printable(said)),
-            ErrorKind::Auth if !said.starts_with("WRONGPASS") && !said.starts_with("NOAUTH") => {
+            ErrorKind::Auth if credentials_refused(said).is_none() => {
                 failed(ErrorKind::Auth, printable(said))
             }
             kind => failed(kind, told.to_string()),
