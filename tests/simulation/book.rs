@@ -17,8 +17,11 @@ pub(crate) struct Tenure {
     pub(crate) leases: u32,
 }
 
+/// A handle; and of a handle that is not re-entrant also each of its acquisitions, as a lock of its
+/// own: no two of them may ever be held at once.
 #[derive(Debug)]
 pub(crate) struct LockState {
+    pub(crate) handle: LockId,
     pub(crate) spec: Arc<LockSpec>,
     pub(crate) held: Option<Tenure>,
     /// Given up by the program, and not yet confirmed.
@@ -38,8 +41,15 @@ pub(crate) struct Attempt {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
-    Acquire { lock: LockId, wait: Wait },
-    Renew { lock: LockId },
+    Acquire {
+        lock: LockId,
+        wait: Wait,
+        lease: LeaseId,
+    },
+    Renew {
+        lock: LockId,
+        lease: LeaseId,
+    },
     Release,
     Query,
     Shutdown,
@@ -49,6 +59,15 @@ pub(crate) enum Call {
 pub(crate) struct Pending {
     pub(crate) call: Call,
     pub(crate) since: Timestamp,
+}
+
+impl Pending {
+    fn lock(&self) -> Option<LockId> {
+        match self.call {
+            Call::Acquire { lock, .. } | Call::Renew { lock, .. } => Some(lock),
+            Call::Release | Call::Query | Call::Shutdown => None,
+        }
+    }
 }
 
 /// The moment at which a host looks.
@@ -75,6 +94,23 @@ pub(crate) struct Book {
     pub(crate) shutdown: bool,
 }
 
+impl LockState {
+    pub(crate) fn new(handle: LockId, spec: Arc<LockSpec>) -> Self {
+        Self {
+            handle,
+            spec,
+            held: None,
+            releasing: None,
+            closing: false,
+            attempt: None,
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.held.is_none() && self.releasing.is_none()
+    }
+}
+
 /// What the program does.
 impl Book {
     pub(crate) fn new(host: usize, limit: Duration) -> Self {
@@ -96,13 +132,49 @@ impl Book {
     }
 
     /// The calls that a program may give up.
-    pub(crate) fn cancellable(&self) -> Vec<(CallId, Option<LockId>)> {
-        let lock = |(id, pending): (&CallId, &Pending)| match pending.call {
-            Call::Acquire { lock, .. } | Call::Renew { lock } => Some((*id, Some(lock))),
-            Call::Query => Some((*id, None)),
-            Call::Release | Call::Shutdown => None,
+    pub(crate) fn cancellable(&self) -> Vec<CallId> {
+        let calls = self.calls.iter();
+        let may =
+            |(_, pending): &(_, &Pending)| !matches!(pending.call, Call::Release | Call::Shutdown);
+        calls.filter(may).map(|(id, _)| *id).collect()
+    }
+
+    /// The handle and the lease id that a call was made with, if it acquires or renews.
+    pub(crate) fn made_with(&self, call: CallId) -> Option<(LockId, LeaseId)> {
+        match self.calls.get(&call)?.call {
+            Call::Acquire { lock, lease, .. } | Call::Renew { lock, lease } => {
+                Some((self.locks.get(&lock)?.handle, lease))
+            }
+            Call::Query | Call::Release | Call::Shutdown => None,
+        }
+    }
+
+    /// Begins an acquisition of a handle; returns the lock that it is of.
+    pub(crate) fn contend(&mut self, handle: LockId, own: LockId) -> LockId {
+        let Some(spec) = self.locks.get(&handle).map(|lock| lock.spec.clone()) else {
+            return handle;
         };
-        self.calls.iter().filter_map(lock).collect()
+        if spec.reentrant {
+            return handle;
+        }
+        let calls: BTreeSet<_> = self.calls.values().filter_map(Pending::lock).collect();
+        self.locks.retain(|id, lock| {
+            *id == lock.handle || !lock.is_over() || lock.closing || calls.contains(id)
+        });
+        self.locks.insert(own, LockState::new(handle, spec));
+        own
+    }
+
+    /// The program has dropped a handle.
+    pub(crate) fn close(&mut self, handle: LockId) {
+        let of = self.locks.values_mut().filter(|lock| lock.handle == handle);
+        of.for_each(|lock| lock.closing = true);
+    }
+
+    /// The lock that an event of a handle is about.
+    pub(crate) fn lock_of(&self, handle: LockId, lease: LeaseId) -> LockId {
+        let attempt = self.attempts.get(&lease);
+        attempt.map_or(handle, |attempt| attempt.lock)
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) {
@@ -158,7 +230,7 @@ impl Book {
     pub(crate) fn acquire(&mut self, id: LockId, lease: LeaseId, wait: Wait, now: Timestamp) {
         // The engine looks at what is over before it takes in the new call.
         let of = |pending: &Pending| match pending.call {
-            Call::Acquire { lock, wait } if lock == id => match wait {
+            Call::Acquire { lock, wait, .. } if lock == id => match wait {
                 Wait::Until(until) => until > now,
                 Wait::Never | Wait::Forever => true,
             },

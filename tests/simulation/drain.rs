@@ -267,7 +267,7 @@ impl crate::book::Book {
     /// The locks that a call waits for, with what they are.
     pub(crate) fn waiting(&self) -> Vec<(LockId, &leasehold::engine::LockSpec)> {
         let waits = |call: &Call| match call {
-            Call::Acquire { lock, wait } if *wait != Wait::Never => Some(*lock),
+            Call::Acquire { lock, wait, .. } if *wait != Wait::Never => Some(*lock),
             _ => None,
         };
         let locks = self

@@ -249,13 +249,17 @@ impl Plan {
         Arc::new(LockSpec {
             name: name.clone(),
             key: LockKey::new("sim", name).expect("the namespace is short"),
-            ttl: random
-                .pick(&self.ttls)
-                .expect("every plan has times to live"),
+            ttl: self.ttl(random),
             fixed: random.chance(20),
+            reentrant: random.chance(50),
             owner: owner.expect("the label is short"),
             counter: self.counter,
         })
+    }
+
+    pub(crate) fn ttl(&self, random: &mut Random) -> Duration {
+        let ttl = random.pick(&self.ttls);
+        ttl.expect("every plan has times to live")
     }
 
     pub(crate) fn longest_ttl(&self) -> Duration {

@@ -40,8 +40,8 @@ impl World {
         if self.random.chance(40) {
             self.shut_down(host);
         }
-        for (call, lock) in self.hosts[host].book.cancellable() {
-            self.cancel_call(host, call, lock);
+        for call in self.hosts[host].book.cancellable() {
+            self.cancel_call(host, call);
         }
         for lock in self.hosts[host].book.held() {
             while self.hosts[host]
@@ -63,9 +63,10 @@ impl World {
         id
     }
 
-    fn lock(&mut self, host: usize) -> LockId {
+    fn handle(&mut self, host: usize) -> LockId {
         let book = &self.hosts[host].book;
         let open = book.locks.iter().filter(|(_, lock)| !lock.closing);
+        let open = open.filter(|(id, lock)| **id == lock.handle);
         let open: Vec<_> = open.map(|(id, _)| *id).collect();
         let wanted = usize::try_from(self.plan.locks_per_host).unwrap_or(1);
         if open.len() >= wanted
@@ -76,13 +77,7 @@ impl World {
         self.last_id += 1;
         let id = LockId(self.last_id);
         let spec = self.plan.spec(&mut self.random, host);
-        let state = LockState {
-            spec,
-            held: None,
-            releasing: None,
-            closing: false,
-            attempt: None,
-        };
+        let state = LockState::new(id, spec);
         self.hosts[host].book.locks.insert(id, state);
         id
     }
@@ -98,11 +93,14 @@ impl World {
     }
 
     pub(crate) fn acquire_now(&mut self, host: usize, wait: Wait) {
-        let lock = self.lock(host);
+        let handle = self.handle(host);
+        self.last_id += 1;
+        let own = LockId(self.last_id);
+        let lock = self.hosts[host].book.contend(handle, own);
         let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
         let now = self.hosts[host].clock.at(self.now);
         self.hosts[host].book.acquire(lock, lease, wait, now);
-        let call = self.new_call(host, Call::Acquire { lock, wait });
+        let call = self.new_call(host, Call::Acquire { lock, wait, lease });
         let Some(state) = self.hosts[host].book.locks.get(&lock) else {
             return;
         };
@@ -111,7 +109,7 @@ impl World {
             host,
             Input::Acquire {
                 call,
-                lock,
+                lock: handle,
                 spec,
                 lease,
                 wait,
@@ -121,19 +119,20 @@ impl World {
 
     fn cancel(&mut self, host: usize) {
         let calls = self.hosts[host].book.cancellable();
-        if let Some((call, lock)) = self.random.pick(&calls) {
-            self.cancel_call(host, call, lock);
+        if let Some(call) = self.random.pick(&calls) {
+            self.cancel_call(host, call);
         }
     }
 
-    fn cancel_call(&mut self, host: usize, call: CallId, lock: Option<LockId>) {
+    fn cancel_call(&mut self, host: usize, call: CallId) {
         // What the time says comes first, as it does natively: the call may be over by now.
         self.tick(host);
         if !self.hosts[host].book.is_pending(call) {
             return;
         }
+        let of = self.hosts[host].book.made_with(call);
         self.hosts[host].book.cancel(call);
-        self.input(host, Input::Cancel { lock, call });
+        self.input(host, Input::Cancel { call, of });
         self.checks.saw("cancelled");
     }
 
@@ -154,8 +153,12 @@ impl World {
         let Some(lease) = held.map(|held| held.lease) else {
             return;
         };
-        let call = self.new_call(host, Call::Renew { lock });
-        self.input(host, Input::Renew { call, lock, lease });
+        let call = self.new_call(host, Call::Renew { lock, lease });
+        let ttl = self
+            .random
+            .chance(30)
+            .then(|| self.plan.ttl(&mut self.random));
+        self.input(host, Input::Renew { call, lease, ttl });
     }
 
     fn release_one(&mut self, host: usize) {
@@ -170,7 +173,7 @@ impl World {
         };
         let waits = self.random.chance(70);
         let call = waits.then(|| self.new_call(host, Call::Release));
-        self.input(host, Input::Release { call, lock, lease });
+        self.input(host, Input::Release { call, lease });
     }
 
     fn query(&mut self, host: usize, force: bool) {
@@ -196,14 +199,11 @@ impl World {
     }
 
     fn close(&mut self, host: usize) {
-        let locks: Vec<_> = self.hosts[host].book.locks.keys().copied().collect();
-        let Some(lock) = self.random.pick(&locks) else {
-            return;
-        };
-        if let Some(state) = self.hosts[host].book.locks.get_mut(&lock)
-            && !state.closing
-        {
-            state.closing = true;
+        let book = &mut self.hosts[host].book;
+        let open = book.locks.iter().filter(|(_, lock)| !lock.closing);
+        let open: Vec<_> = open.map(|(_, lock)| lock.handle).collect();
+        if let Some(lock) = self.random.pick(&open) {
+            book.close(lock);
             self.input(host, Input::Close { lock });
         }
     }

@@ -39,7 +39,7 @@ impl Book {
                 Wait::Until(until) => until <= at.now,
                 Wait::Forever => false,
             },
-            (Call::Renew { lock }, Ok(Done::Renewed)) => self
+            (Call::Renew { lock, .. }, Ok(Done::Renewed)) => self
                 .locks
                 .get(&lock)
                 .is_some_and(|lock| lock.held.is_some()),
@@ -71,11 +71,15 @@ impl Book {
         &mut self,
         checks: &mut Checks,
         at: Look,
-        id: LockId,
+        (handle, lease): (LockId, LeaseId),
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
     ) {
-        let host = self.host;
+        let (host, id) = (self.host, self.lock_of(handle, lease));
+        let of_handle = self.locks.get(&id).is_none_or(|lock| lock.handle == handle);
+        checks.ensure("calls", of_handle, || {
+            format!("host {host}: told {handle:?} what is of {id:?}: {event:?}")
+        });
         let Some(lock) = self.locks.get_mut(&id) else {
             let message = || format!("host {host}: {id:?} was closed, and then {event:?}");
             return checks.ensure("I5", false, message);
@@ -213,10 +217,11 @@ impl Book {
 
     pub(crate) fn closed(&mut self, checks: &mut Checks, id: LockId) {
         let host = self.host;
-        let lock = self.locks.remove(&id);
-        let over =
-            |lock: LockState| lock.closing && lock.held.is_none() && lock.releasing.is_none();
-        checks.ensure("calls", lock.is_some_and(over), || {
+        let of = self.locks.iter().filter(|(_, lock)| lock.handle == id);
+        let of: Vec<_> = of.map(|(id, _)| *id).collect();
+        let of: Vec<_> = of.iter().filter_map(|id| self.locks.remove(id)).collect();
+        let over = |lock: &LockState| lock.closing && lock.is_over();
+        checks.ensure("calls", !of.is_empty() && of.iter().all(over), || {
             format!("host {host}: {id:?} was closed too early, twice or unasked")
         });
     }
@@ -227,7 +232,9 @@ impl Book {
         let wake = engine.wake_at().unwrap_or(Timestamp::NEVER);
         for (id, lock) in &self.locks {
             let deadline = lock.held.as_ref().map(|held| held.deadline);
-            let known = engine.held(now, *id).is_some() == deadline.is_some();
+            let mut known = engine.held(now, lock.handle);
+            let known = known.any(|(lease, _)| self.lock_of(lock.handle, lease) == *id);
+            let known = known == deadline.is_some();
             checks.ensure("I4", known, || {
                 format!("host {host}: the engine and the events differ on {id:?}")
             });

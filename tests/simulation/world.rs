@@ -308,10 +308,12 @@ impl World {
                 }
                 Output::Event {
                     lock,
+                    lease,
                     event,
                     deadline,
                 } => {
-                    book.event(&mut self.checks, look, lock, &event, deadline);
+                    let of = (lock, lease);
+                    book.event(&mut self.checks, look, of, &event, deadline);
                 }
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
                 Output::Subscribe => self.subscribe(id),

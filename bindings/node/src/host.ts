@@ -15,6 +15,7 @@ import { newEngine, parsed, thrown, type Engine, type Settings } from "./wasm.js
 export type { Acquired } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
+type CallInput = (engine: Engine, at: number, id: number) => void;
 
 /** Milliseconds for which a process without leases and calls is kept alive in vain at the most. */
 const LINGER = 20;
@@ -35,10 +36,11 @@ export class Host {
   readonly #calls = new Calls();
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
+  /** What is held, by the engine's numbers. */
+  readonly #tenures = new Map<number, Tenure>();
   readonly #unanswered = new Unanswered();
   readonly #alarm = new Alarm(() => this.tick());
   #timeouts = 0;
-  #held = 0;
   #engine: Engine;
   #lastId = 0;
   #alive = false;
@@ -58,10 +60,8 @@ export class Host {
   }
 
   /** What a lock is, checked. */
-  newLock(options: Omit<LockState, "id" | "uses" | "tenure">): LockState {
-    const { name, ttl, fixed, owner, reclaimable, dense } = options;
-    // Spelled out, since it is made for each acquisition.
-    const lock = { name, ttl, fixed, owner, reclaimable, dense, id: 0, uses: 0, tenure: undefined };
+  newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
+    const lock = { ...options, id: 0, uses: 0, tenures: new Set<Tenure>() };
     this.#define(lock);
     return lock;
   }
@@ -78,15 +78,16 @@ export class Host {
     }
   }
 
-  /** Makes a call; `begin` tells the engine of it. */
+  /** Makes a call; `begin` tells the engine of it, and `cancel` that `signal` was aborted. */
   call<Answer>(
-    begin: (engine: Engine, at: number, id: number) => void,
+    begin: CallInput,
     lock?: LockState,
     signal?: AbortSignal,
+    cancel?: CallInput,
   ): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       const id = (this.#lastId += 1);
-      const stopListening = signal && onAbort(signal, () => this.#cancel(id, lock, signal));
+      const stopListening = signal && onAbort(signal, () => this.#cancel(id, signal, cancel));
       const stopPulse = startPulse(() => this.tick());
       const clean = () => {
         stopPulse();
@@ -116,18 +117,29 @@ export class Host {
     signal?.throwIfAborted();
     this.#define(lock);
     const [r0, r1, r2, r3] = random();
-    const begin = (engine: Engine, at: number, id: number) =>
+    const begin: CallInput = (engine, at, id) =>
       engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
-    const acquired = await this.call<Acquired | undefined>(begin, lock, signal);
+    const cancel: CallInput = (engine, at, id) =>
+      engine.cancel(at, id, lock.id, r0, r1, r2, r3);
+    const acquired = await this.call<Acquired | undefined>(begin, lock, signal, cancel);
     if (signal?.aborted === true && acquired !== undefined) {
       // The answer came just before: nobody will have the lease, so it goes back.
-      const { token } = acquired.tenure;
-      acquired.tenure.giveUp();
-      this.call((engine, at, id) => engine.release(at, id, lock.id, token), lock).catch(() => {});
+      this.release(acquired.tenure).catch(() => {});
       throw signal.reason;
     }
     acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
     return acquired;
+  }
+
+  /** Gives up one lease of a tenure. */
+  release(tenure: Tenure): Promise<void> {
+    tenure.giveUp();
+    return this.call((engine, at, id) => engine.release(at, id, tenure.id), tenure.lock);
+  }
+
+  /** Extends a tenure; by so many milliseconds from now on, if they are given. */
+  renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
+    return this.call((engine, at, id) => engine.renew(at, id, tenure.id, ttl), tenure.lock);
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -291,7 +303,7 @@ export class Host {
 
   /** The engine failed: everything that it kept is lost, and a new one takes its place. */
   restart(cause: unknown): void {
-    const tenures = this.#locks.all().flatMap(({ tenure }) => tenure ?? []);
+    const tenures = [...this.#tenures.values()];
     const calls = this.#calls.takeAll();
     this.#forgetAll();
     for (const reader of this.#readers.values()) {
@@ -315,9 +327,9 @@ export class Host {
   #forgetAll(): void {
     this.#store.unsubscribe(this);
     this.#locks.clear();
+    this.#tenures.clear();
     this.#unanswered.clear();
     this.#fed = 0;
-    this.#held = 0;
     this.#subscribed = false;
   }
 
@@ -334,8 +346,10 @@ export class Host {
       return;
     }
     const id = (this.#lastId += 1);
-    const { name, ttl, fixed, owner, reclaimable, dense } = lock;
-    this.#use((engine) => engine.define(id, name, ttl, fixed, owner, reclaimable, dense));
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = lock;
+    this.#use((engine) =>
+      engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense),
+    );
     this.#locks.add(id, lock);
     for (const unused of this.#locks.takeUnused()) {
       this.#use((engine) => engine.forget(unused));
@@ -363,13 +377,13 @@ export class Host {
           this.#calls.fail(id, parsed(engine.takeText()));
           break;
         case 7:
-          this.#renewed(id, engine.token, engine.deadline);
+          this.#renewed(id, engine.deadline);
           break;
         case 8:
-          this.#ended(id, engine.token, engine.takeText() as LossReason, effects);
+          this.#ended(id, engine.takeText() as LossReason, effects);
           break;
         case 9:
-          this.#ended(id, engine.token, undefined, effects);
+          this.#ended(id, undefined, effects);
           break;
         case 10:
           effects.subscribes = true;
@@ -411,41 +425,39 @@ export class Host {
     if (call === undefined || lock === undefined) {
       return;
     }
-    const { token } = engine;
-    engine.hold(lock.id);
-    let { tenure } = lock;
-    if (tenure?.token !== token) {
-      this.#held += tenure === undefined ? 1 : 0;
-      tenure = new Tenure(lock, token, engine.began, engine.deadline);
-      lock.tenure = tenure;
+    const number = engine.tenure;
+    let tenure = this.#tenures.get(number);
+    if (tenure === undefined) {
+      tenure = new Tenure(number, lock, engine.token, engine.began, engine.deadline);
+      this.#tenures.set(number, tenure);
+      lock.tenures.add(tenure);
     }
     tenure.leases += 1;
     const acquired: Acquired = { tenure, waited: engine.waited };
     call.resolve(acquired);
   }
 
-  #renewed(id: number, token: number, deadline: number): void {
-    const tenure = this.#locks.get(id)?.tenure;
-    if (tenure?.token === token) {
+  #renewed(id: number, deadline: number): void {
+    const tenure = this.#tenures.get(id);
+    if (tenure !== undefined) {
       tenure.deadline = Math.max(tenure.deadline, deadline);
     }
   }
 
-  #ended(id: number, token: number, reason: LossReason | undefined, effects: Effects): void {
-    const lock = this.#locks.get(id);
-    const tenure = lock?.tenure;
-    if (lock !== undefined && tenure?.token === token) {
-      lock.tenure = undefined;
-      this.#held -= 1;
+  #ended(id: number, reason: LossReason | undefined, effects: Effects): void {
+    const tenure = this.#tenures.get(id);
+    if (tenure !== undefined) {
+      this.#tenures.delete(id);
+      tenure.lock.tenures.delete(tenure);
       if (reason !== undefined) {
         effects.losses.push([tenure, reason]);
       }
     }
   }
 
-  #cancel(id: number, lock: LockState | undefined, { reason }: AbortSignal): void {
+  #cancel(id: number, { reason }: AbortSignal, cancel?: CallInput): void {
     // Together with what was fed before, and the call still there: it may have its answer by that.
-    this.#feed((engine, at) => engine.cancel(at, id, lock?.id));
+    this.#feed((engine, at) => cancel?.(engine, at, id));
     this.#settle();
     this.#calls.take(id)?.reject(reason);
   }
@@ -485,7 +497,7 @@ export class Host {
   }
 
   get #busy(): boolean {
-    return this.#calls.size > 0 || (this.#held > 0 && !this.#isShutDown);
+    return this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown);
   }
 
   #keepAlive(alive: boolean): void {

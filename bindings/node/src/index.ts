@@ -9,7 +9,7 @@ export type { LeaseEvents } from "./events.js";
 export type { Lease } from "./lease.js";
 export type { Lock } from "./lock.js";
 export { Locker } from "./locker.js";
-export type { AcquireOptions, LockerOptions, LockOptions } from "./options.js";
+export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./options.js";
 export type { Tenures } from "./tenures.js";
 export type {
   HolderInfo,

@@ -1,6 +1,6 @@
 import { LeaseholdError } from "./errors.js";
 import type { Acquired, Host } from "./host.js";
-import { checkFunction } from "./options.js";
+import { checkFunction, checkOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "./platform.js";
 import { onAbort } from "./signals.js";
 import type { Tenure } from "./tenure.js";
@@ -40,6 +40,14 @@ export class Lease {
   /** When the tenure began, or a little before. */
   get began(): Date {
     return new Date(Date.now() - (now() - this.#tenure.began));
+  }
+
+  /**
+   * How many leases share the tenure, this one among them: 1, unless the lock is re-entrant. Those that
+   * were released do not count.
+   */
+  get holdCount(): number {
+    return this.#tenure.leases;
   }
 
   /** Milliseconds until the deadline; 0 once the lease is lost or released. No I/O. */
@@ -86,22 +94,24 @@ export class Lease {
 
   /**
    * Extends the lease by its time to live from now; for fixed leases, since others are renewed by
-   * themselves.
+   * themselves. With `{ ttl }` by another time to live: for this renewal and for those that follow, of
+   * this lease and of those that share its tenure. What is left is never cut short: less than
+   * `remaining` takes effect with the renewals after it.
    *
-   * @throws LeaseholdError `notHeld` if it was lost; after another code it may or may not have been
+   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost; after another code it may or may not have been
    * extended, and may be renewed again
    */
-  async renew(): Promise<void> {
+  async renew(options?: RenewOptions): Promise<void> {
+    checkOptions("the options of renew", options, RENEW_OPTIONS);
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    const { lock, token } = this.#tenure;
-    await this.#host.call((engine, at, id) => engine.renew(at, id, lock.id, token), lock);
+    await this.#host.renew(this.#tenure, options?.ttl);
   }
 
   /**
-   * Gives the lease up and waits until the store has freed the lock; at once if other leases of the
-   * same `Lock` are still there. Calling it again does nothing.
+   * Gives the lease up and waits until the store has freed the lock; at once if other leases of a
+   * re-entrant `Lock` still share it. Calling it again does nothing.
    *
    * @throws LeaseholdError `notHeld` if it had been lost: then somebody else may have held the lock
    * while you worked. After another code the store has not confirmed; the release is tried on in the
@@ -112,9 +122,7 @@ export class Lease {
       return;
     }
     this.#released = true;
-    const { lock, token } = this.#tenure;
-    this.#tenure.giveUp();
-    await this.#host.call((engine, at, id) => engine.release(at, id, lock.id, token), lock);
+    await this.#host.release(this.#tenure);
   }
 
   /** Resolves when it is over in whatever way. @internal */

@@ -14,9 +14,9 @@ import type { LockState } from "./tenure.js";
 /**
  * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.
  *
- * It is one owner: while it holds the lock, a further `acquire` of the same handle returns at once
- * with another lease of the same tenure and token, and the lock is freed when the last of these goes.
- * To exclude each other, callers need handles of their own.
+ * Every acquisition excludes every other one, also by the same handle: keep one in a module and share
+ * it, as you would a mutex. So whoever acquires a lock again while it has it waits for itself. Where a
+ * lease is to be shared instead, ask for `{ reentrant: true }`.
  */
 export class Lock {
   readonly #host: Host;
@@ -31,6 +31,14 @@ export class Lock {
   /** What is locked. */
   get name(): string {
     return this.#state.name;
+  }
+
+  /**
+   * Whether an acquisition by this handle has the lock, as far as can be known here. No I/O; it may be
+   * out of date by the time it is looked at. Who else has it is told by `locker.inspect(name)`.
+   */
+  get held(): boolean {
+    return [...this.#state.tenures].some(({ lost, leases }) => lost === undefined && leases > 0);
   }
 
   /**
@@ -96,7 +104,10 @@ export class Lock {
     return new Tenures((signal) => this.acquire({ signal }), options?.signal);
   }
 
-  /** What happens to this lock, beginning with what is now. */
+  /**
+   * What happens to the acquisitions by this handle, beginning with what is now; the tokens tell them
+   * apart.
+   */
   events(): LeaseEvents {
     return new LeaseEvents(this.#host.addReader(this.#state));
   }

@@ -111,6 +111,7 @@ export class Locker {
         name,
         ttl: options?.ttl ?? DEFAULT_TTL,
         fixed: options?.fixed ?? false,
+        reentrant: options?.reentrant ?? false,
         owner: owner ?? defaultLabel(),
         reclaimable: owner !== undefined,
         dense: options?.denseTokens ?? false,

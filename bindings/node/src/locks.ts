@@ -11,14 +11,6 @@ export class Locks {
   #round = this.#known.values();
   #newest = 0;
 
-  get(id: number): LockState | undefined {
-    return this.#known.get(id);
-  }
-
-  all(): LockState[] {
-    return [...this.#known.values()];
-  }
-
   add(id: number, lock: LockState): void {
     lock.id = id;
     this.#newest = id;
@@ -32,7 +24,7 @@ export class Locks {
       const { value: lock } = this.#round.next();
       if (lock === undefined || lock.id === this.#newest) {
         this.#round = this.#known.values();
-      } else if (lock.uses === 0 && lock.tenure === undefined) {
+      } else if (lock.uses === 0 && lock.tenures.size === 0) {
         this.#known.delete(lock.id);
         unused.push(lock.id);
         lock.id = 0;
@@ -45,7 +37,7 @@ export class Locks {
   clear(): void {
     for (const lock of this.#known.values()) {
       lock.id = 0;
-      lock.tenure = undefined;
+      lock.tenures.clear();
     }
     this.#known.clear();
     this.#round = this.#known.values();

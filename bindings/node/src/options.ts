@@ -44,6 +44,12 @@ export interface LockOptions {
    * same time.
    */
   readonly owner?: string | undefined;
+  /**
+   * Acquisitions by this handle share one tenure and token: while one has the lock, the next `acquire`
+   * returns at once, and the lock is freed when the last of their leases is released. By default each
+   * acquisition excludes every other one, also by the same handle.
+   */
+  readonly reentrant?: boolean | undefined;
   /** Tokens count 1, 2, 3, … They fall back if the store loses its data. */
   readonly denseTokens?: boolean | undefined;
 }
@@ -58,6 +64,15 @@ export interface AcquireOptions {
    * store gave no answer; the message tells which.
    */
   readonly timeout?: number | undefined;
+}
+
+/** How a lease is extended. */
+export interface RenewOptions {
+  /**
+   * Another time to live in milliseconds, 10 ms to 366 days, for this renewal and for those that follow,
+   * also in the background. What is left of the lease is never cut short.
+   */
+  readonly ttl?: number | undefined;
 }
 
 export const LOCKER_DEFAULTS = {
@@ -107,6 +122,7 @@ export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
 export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
   ttl: "number",
   fixed: "boolean",
+  reentrant: "boolean",
   owner: "string",
   denseTokens: "boolean",
 };
@@ -114,6 +130,10 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {
   signal: "signal",
   timeout: "limit",
+};
+
+export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, Kind>> = {
+  ttl: "number",
 };
 
 /** A text, with nothing in it that UTF-8 cannot carry. */

@@ -7,6 +7,7 @@ export interface LockState {
   readonly name: string;
   readonly ttl: number;
   readonly fixed: boolean;
+  readonly reentrant: boolean;
   readonly owner: string;
   readonly reclaimable: boolean;
   readonly dense: boolean;
@@ -14,11 +15,14 @@ export interface LockState {
   id: number;
   /** How many calls and readers there are for it. */
   uses: number;
-  tenure: Tenure | undefined;
+  /** What is held of it: one, unless the store forgot who had the lock. */
+  readonly tenures: Set<Tenure>;
 }
 
 /** From one acquisition to its release or loss; shared by its leases. */
 export class Tenure {
+  /** The engine's number of it. */
+  readonly id: number;
   readonly lock: LockState;
   readonly token: number;
   readonly began: number;
@@ -30,7 +34,8 @@ export class Tenure {
   #over: (() => void)[] = [];
   #stopPulse: (() => void) | undefined;
 
-  constructor(lock: LockState, token: number, began: number, deadline: number) {
+  constructor(id: number, lock: LockState, token: number, began: number, deadline: number) {
+    this.id = id;
     this.lock = lock;
     this.token = token;
     this.began = began;

@@ -69,7 +69,7 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   try {
     if (owner !== undefined) {
       // Any other options will do: this is for the owner.
-      engine.define(1, "n", DEFAULT_TTL, false, owner, true, false);
+      engine.define(1, "n", DEFAULT_TTL, false, false, owner, true, false);
     }
   } catch (error) {
     throw thrown(error);

@@ -1,4 +1,5 @@
 mod output;
+mod tenures;
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,13 +10,14 @@ use leasehold::engine::{
 use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Pattern, Push,
 };
-use leasehold::{Error, ErrorKind, FencingToken, Name, Owner};
+use leasehold::{Error, ErrorKind, Name, Owner};
 use rustc_hash::FxHashMap;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
 use crate::{Thrown, json, text, thrown};
 use output::Current;
+use tenures::Tenures;
 
 /// One locker's engine.
 #[wasm_bindgen]
@@ -25,24 +27,17 @@ pub struct Engine {
     counter: Counter,
     inner: leasehold::engine::Engine,
     hub: Hub<ReaderId>,
-    locks: FxHashMap<LockId, Lock>,
+    locks: FxHashMap<LockId, Arc<LockSpec>>,
+    tenures: Tenures,
     /// What was sent and not answered yet: few batches.
     batches: Vec<(RequestId, Vec<Op>)>,
     awake: Vec<ReaderId>,
     current: Current,
 }
 
-/// A lock that the host defined.
-struct Lock {
-    spec: Arc<LockSpec>,
-    held: Option<Held>,
-}
-
-/// A tenure.
-#[derive(Copy, Clone)]
-struct Held {
-    token: FencingToken,
-    lease: LeaseId,
+fn lease_id(random: [u32; 4]) -> LeaseId {
+    let bits = random.iter();
+    LeaseId(bits.fold(0, |bits, part| bits << 32 | u128::from(*part)))
 }
 
 /// Settings, and the locks that the host defines.
@@ -84,6 +79,7 @@ impl Engine {
             inner: leasehold::engine::Engine::new(settings),
             hub: Hub::default(),
             locks: FxHashMap::default(),
+            tenures: Tenures::default(),
             batches: Vec::new(),
             awake: Vec::new(),
             current: Current::default(),
@@ -97,13 +93,14 @@ impl Engine {
 
     /// Tells what a lock is, before it is acquired. The time to live is in milliseconds.
     // An object would cost more across the border.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     pub fn define(
         &mut self,
         lock: f64,
         name: &str,
         ttl: f64,
         fixed: bool,
+        reentrant: bool,
         owner: &str,
         reclaimable: bool,
         dense: bool,
@@ -123,14 +120,14 @@ impl Engine {
                 key,
                 ttl,
                 fixed,
+                reentrant,
                 owner,
                 counter,
             };
             spec.check().map(|()| spec)
         };
         let spec = Arc::new(spec().map_err(|error| thrown(&error))?);
-        let held = None;
-        self.locks.insert(LockId(number(lock)), Lock { spec, held });
+        self.locks.insert(LockId(number(lock)), spec);
         Ok(())
     }
 
@@ -172,56 +169,56 @@ impl Engine {
         r3: u32,
     ) -> Result<(), Thrown> {
         let lock = LockId(number(lock));
-        let Some(spec) = self.locks.get(&lock).map(|lock| lock.spec.clone()) else {
+        let Some(spec) = self.locks.get(&lock).cloned() else {
             let message = "a lock was acquired that was not defined";
             return Err(thrown(&Error::new(ErrorKind::Config, message)));
         };
-        let random = [r0, r1, r2, r3];
-        let bits = random
-            .iter()
-            .fold(0, |bits, part| bits << 32 | u128::from(*part));
+        let (call, lease) = (CallId(number(call)), lease_id([r0, r1, r2, r3]));
         let wait = match span(wait) {
             Some(wait) if wait.is_zero() => Wait::Never,
             Some(wait) => Wait::Until(timestamp(now) + wait),
             None => Wait::Forever,
         };
         let input = Input::Acquire {
-            call: CallId(number(call)),
+            call,
             lock,
             spec,
-            lease: LeaseId(bits),
+            lease,
             wait,
         };
         self.handle(now, input);
         Ok(())
     }
 
-    /// The call that was polled last acquired this lock.
-    pub fn hold(&mut self, lock: f64) {
-        if let Some(lock) = self.locks.get_mut(&LockId(number(lock))) {
-            lock.held = self.current.acquired.take();
-        }
-    }
-
-    /// A call was given up; `lock` if it acquires or renews.
-    pub fn cancel(&mut self, now: f64, call: f64, lock: Option<f64>) {
-        let lock = lock.map(|lock| LockId(number(lock)));
+    /// A call was given up that acquires this lock, with these random bits.
+    #[allow(clippy::too_many_arguments)]
+    pub fn cancel(&mut self, now: f64, call: f64, lock: f64, r0: u32, r1: u32, r2: u32, r3: u32) {
         let call = CallId(number(call));
-        self.handle(now, Input::Cancel { lock, call });
+        let of = Some((LockId(number(lock)), lease_id([r0, r1, r2, r3])));
+        self.handle(now, Input::Cancel { call, of });
     }
 
-    /// A call that extends the lease with this token.
-    pub fn renew(&mut self, now: f64, call: f64, lock: f64, token: f64) {
+    /// A call that extends a lease; by so many milliseconds from now on, if they are given.
+    pub fn renew(
+        &mut self,
+        now: f64,
+        call: f64,
+        tenure: f64,
+        ttl: Option<f64>,
+    ) -> Result<(), Thrown> {
+        let ttl = ttl.map(|ttl| duration("a lease's time to live", ttl));
+        let ttl = ttl.transpose().map_err(|error| thrown(&error))?;
         let call = CallId(number(call));
-        let (lock, lease) = self.tenure(lock, token);
-        self.handle(now, Input::Renew { call, lock, lease });
+        let lease = self.tenures.lease(tenure);
+        self.handle(now, Input::Renew { call, lease, ttl });
+        Ok(())
     }
 
-    /// A call that gives up the lease with this token.
-    pub fn release(&mut self, now: f64, call: f64, lock: f64, token: f64) {
+    /// A call that gives up a lease.
+    pub fn release(&mut self, now: f64, call: f64, tenure: f64) {
         let call = Some(CallId(number(call)));
-        let (lock, lease) = self.tenure(lock, token);
-        self.handle(now, Input::Release { call, lock, lease });
+        let lease = self.tenures.lease(tenure);
+        self.handle(now, Input::Release { call, lease });
     }
 
     /// A call that asks who has a lock.
@@ -397,14 +394,6 @@ impl Engine {
     fn key(&self, name: &str) -> Result<LockKey, Thrown> {
         let key = Name::new(name).and_then(|name| LockKey::new(&self.namespace, &name));
         key.map_err(|error| thrown(&error))
-    }
-
-    /// The tenure with this token. One that is over has an id that no tenure ever has.
-    fn tenure(&self, lock: f64, token: f64) -> (LockId, LeaseId) {
-        let lock = LockId(number(lock));
-        let held = self.locks.get(&lock).and_then(|lock| lock.held);
-        let held = held.filter(|held| held.token.get() == number(token));
-        (lock, held.map_or(LeaseId(0), |held| held.lease))
     }
 
     /// The batch of a request that nobody waits for any more.

@@ -102,6 +102,23 @@ impl Lease {
             .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
+    /// How many leases share the tenure, this one among them: one, unless the lock is
+    /// [re-entrant](Lock::reentrant). Those that were released or dropped do not count.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?.reentrant();
+    /// let (lease, more) = (lock.acquire().await?, lock.acquire().await?);
+    /// assert_eq!(lease.hold_count(), 2);
+    /// drop(more);
+    /// assert_eq!(lease.hold_count(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn hold_count(&self) -> u32 {
+        self.hold.state.leases()
+    }
+
     /// The time until the deadline; zero once the lease is lost. No I/O.
     ///
     /// ```
@@ -181,8 +198,9 @@ impl Lease {
 
     /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
     /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost, and
-    /// [`Shutdown`](crate::ErrorKind::Shutdown) if by the locker's shutdown; after another error the lease may or may not have been extended, and may be renewed again.
-    /// Joins a renewal that is under way. Dropping the future does not stop it.
+    /// [`Shutdown`](crate::ErrorKind::Shutdown) if by the locker's shutdown; after another error the
+    /// lease may or may not have been extended, and may be renewed again. Joins a renewal that is
+    /// under way. Dropping the future does not stop it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -197,12 +215,39 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn renew(&self) -> Result<(), Error> {
-        let renewed = self.hold.renew().await;
+        self.renew_with(None).await
+    }
+
+    /// As [`renew`](Self::renew), with another time to live: for this renewal and for those that
+    /// follow, whether by hand or in the background. It is of this lease and those that share its
+    /// tenure; later acquisitions have the lock's own. 10 ms to a year, else
+    /// [`Config`](crate::ErrorKind::Config).
+    ///
+    /// What is left of the lease is never cut short: a time that is less than
+    /// [`remaining`](Self::remaining) takes effect with the renewals after it.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let lock = locker.lock("orders/42")?.ttl(Duration::from_secs(5)).fixed();
+    /// let lease = lock.acquire().await?;
+    /// lease.renew_for(Duration::from_secs(60)).await?;
+    /// assert!(lease.remaining() > Duration::from_secs(50));
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew_for(&self, ttl: Duration) -> Result<(), Error> {
+        self.renew_with(Some(ttl)).await
+    }
+
+    async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
+        let renewed = self.hold.renew(ttl).await;
         renewed.map(drop).map_err(|error| error.about(self.name()))
     }
 
     /// Gives the lease up and waits until the store has freed the lock, one round trip; at once
-    /// if other leases of this owner are still there.
+    /// if other leases of a [re-entrant](Lock::reentrant) handle still share it.
     ///
     /// [`NotHeld`](crate::ErrorKind::NotHeld) if it had been lost: then somebody else may have
     /// held the lock while you worked. After another error the store has not confirmed; the

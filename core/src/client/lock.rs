@@ -13,12 +13,12 @@ use crate::protocol::{Counter, LeaseId, LockKey};
 use crate::rt;
 
 /// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
-/// owner: clones, leases and event streams that were made before stay with the old one.
+/// handle: clones, leases and event streams that were made before stay with the old one.
 ///
-/// Clones are one owner: while one of them holds the lock, another one's acquire returns at once
-/// with a further [`Lease`] of the same tenure and token, and the lock is freed when the last of
-/// these leases goes. To exclude each other, callers need handles of their own from
-/// [`Locker::lock`](super::Locker::lock).
+/// Every acquisition excludes every other one, also those by the same handle or its clones: keep one
+/// handle and share it among tasks, as you would a mutex. So a task that acquires a lock again while
+/// it has it waits for itself. Where a lease is to be shared instead, ask for
+/// [`reentrant`](Self::reentrant).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -37,7 +37,7 @@ pub struct Lock {
     handle: Arc<Handle>,
 }
 
-/// One owner of one name, shared by its clones, and by its leases.
+/// Shared by the clones of a lock, and by its leases.
 struct Handle {
     id: LockId,
     core: Arc<Core>,
@@ -62,6 +62,7 @@ impl Lock {
             key,
             ttl: Self::DEFAULT_TTL,
             fixed: false,
+            reentrant: false,
             owner: core.owner.clone(),
             counter: Counter::ClockFloor {
                 retention: core.token_retention,
@@ -136,8 +137,8 @@ impl Lock {
     /// superseded: told so at once if it is connected, else at its next renewal. Until then it
     /// believes that it holds the lock, so check tokens; and never give one owner to two lockers
     /// that run at the same time, since each would take the lock from the other. 1 to 128 bytes,
-    /// else [`ErrorKind::Config`](crate::ErrorKind::Config) from [`acquire`](Self::acquire). Within one locker handles with the same owner still exclude
-    /// each other.
+    /// else [`ErrorKind::Config`](crate::ErrorKind::Config) from [`acquire`](Self::acquire). Within
+    /// one locker acquisitions with the same owner still exclude each other.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -156,6 +157,32 @@ impl Lock {
     pub fn owner(self, owner: impl AsRef<str>) -> Self {
         self.with(|spec| {
             spec.owner = Owner::reclaimable(owner.as_ref())?;
+            Ok(())
+        })
+    }
+
+    /// Acquisitions by this handle and its clones share one tenure: while one has the lock, another
+    /// one's acquire returns at once, without asking the store, with a further [`Lease`] of the same
+    /// token. The lock is freed when the last of these leases goes. It is shared by whoever has the
+    /// handle, and not by task: hand it only to those who may work side by side.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?.reentrant();
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.clone().acquire().await?;
+    /// assert_eq!(inner.token(), outer.token());
+    /// assert_eq!(outer.hold_count(), 2);
+    ///
+    /// let another = locker.lock("orders/42")?.reentrant();
+    /// assert!(another.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reentrant(self) -> Self {
+        self.with(|spec| {
+            spec.reentrant = true;
             Ok(())
         })
     }
@@ -190,6 +217,24 @@ impl Lock {
         &self.handle.spec.name
     }
 
+    /// Whether an acquisition by this handle or its clones has the lock, as far as can be known here.
+    /// No I/O; it may be out of date by the time it is looked at. Who else has it is told by
+    /// [`Locker::inspect`](super::Locker::inspect).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?;
+    /// let lease = lock.acquire().await?;
+    /// assert!(lock.is_held() && !locker.lock("orders/42")?.is_held());
+    /// lease.release().await?;
+    /// assert!(!lock.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_held(&self) -> bool {
+        self.handle.core.shared.is_held(self.handle.id)
+    }
+
     /// Waits in line until the lock is held. Those who are alive get it in the order in which they
     /// asked, each as soon as the one before releases it. One who died in line delays the others by
     /// 6 s if its connection was closed, and by 12 s at the most (for times to live of less than
@@ -202,8 +247,8 @@ impl Lock {
     /// - the last error, mostly [`Timeout`](crate::ErrorKind::Timeout) or
     ///   [`Unavailable`](crate::ErrorKind::Unavailable), if the store has given no answer for the
     ///   locker's [patience](super::Builder::patience);
-    /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 calls wait for this handle already,
-    ///   or so many for this name;
+    /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 wait for this name already, or so many
+    ///   calls for this [re-entrant](Self::reentrant) handle;
     /// - [`Shutdown`](crate::ErrorKind::Shutdown) once the locker was shut down, or its tokio runtime
     ///   has ended.
     ///
@@ -281,8 +326,9 @@ impl Lock {
         Tenures::new(self.clone())
     }
 
-    /// What happens to this lock, beginning with what is now: see [`LeaseEvents`]. It spans
-    /// tenures and ends when the lock's last handle and lease are gone.
+    /// What happens to the acquisitions by this handle and its clones, beginning with what is now: see
+    /// [`LeaseEvents`]. It spans tenures, which are told apart by their tokens, and ends when the
+    /// last clone and lease are gone.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -319,7 +365,7 @@ impl Lock {
         let span =
             tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
         // Whatever happens at once belongs to it too.
-        let call = span.in_scope(|| shared.call(Some(lock), input));
+        let call = span.in_scope(|| shared.call(Some((lock, lease)), input));
         let answer = call.instrument(span.clone()).await;
         match answer.map_err(|error| error.about(self.name()))? {
             Answer::Acquired(hold) => {
@@ -347,7 +393,10 @@ impl fmt::Debug for Lock {
         let Handle { spec, error, .. } = &*self.handle;
         debug.field("name", &spec.name);
         match error {
-            None => debug.field("ttl", &spec.ttl).field("fixed", &spec.fixed),
+            None => debug
+                .field("ttl", &spec.ttl)
+                .field("fixed", &spec.fixed)
+                .field("reentrant", &spec.reentrant),
             Some(error) => debug.field("error", error),
         };
         debug.finish_non_exhaustive()

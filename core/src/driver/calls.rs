@@ -64,7 +64,7 @@ const REASONS: [LossReason; 5] = [
 type Sender = oneshot::Sender<Result<Answer, Error>>;
 
 #[derive(Default)]
-pub(super) struct Calls(BTreeMap<CallId, (Sender, Option<LockId>)>);
+pub(super) struct Calls(BTreeMap<CallId, Sender>);
 
 /// An answer on its way. It is delivered with nothing locked: if nobody waits for it any more, a
 /// lease in it is given up, and that locks.
@@ -81,22 +81,22 @@ impl Calls {
         &mut self,
         call: CallId,
         result: Result<Done, Error>,
-        holds: &mut BTreeMap<LockId, Arc<HoldState>>,
+        holds: &mut BTreeMap<LeaseId, Arc<HoldState>>,
         shared: &Arc<Shared>,
     ) -> Option<Delivery> {
-        let (sender, lock) = self.0.remove(&call)?;
+        let sender = self.0.remove(&call)?;
         let answer = result.map(|done| match done {
             Done::Acquired(grant) => {
-                let lock = lock.expect("a call that acquires is made for a lock");
-                let state = HoldState::of(grant, holds.get(&lock));
+                let state = holds
+                    .entry(grant.lease)
+                    .or_insert_with(|| HoldState::of(grant))
+                    .clone();
                 state.leases.fetch_add(1, Ordering::AcqRel);
-                holds.insert(lock, state.clone());
-                let shared = shared.clone();
                 Answer::Acquired(Hold {
                     state,
                     waited: grant.waited,
-                    shared,
-                    lock,
+                    shared: shared.clone(),
+                    lock: grant.lock,
                     given_up: false,
                 })
             }
@@ -112,7 +112,7 @@ impl Calls {
     /// The same error to everyone.
     pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
         let calls = std::mem::take(&mut self.0).into_values();
-        let failed = calls.map(|(sender, _)| Delivery(sender, Err(error.clone())));
+        let failed = calls.map(|sender| Delivery(sender, Err(error.clone())));
         failed.collect()
     }
 }
@@ -121,14 +121,14 @@ impl Shared {
     /// Makes a call and waits for its answer. Dropping the future cancels the call.
     pub(crate) fn call(
         self: &Arc<Self>,
-        lock: Option<LockId>,
+        of: Option<(LockId, LeaseId)>,
         input: impl FnOnce(CallId) -> Input,
     ) -> Pending {
         let (sender, receiver) = oneshot::channel();
         let call = CallId(self.next_id());
         let input = input(call);
         let mut sends = self.step_with(|state| {
-            state.calls.0.insert(call, (sender, lock));
+            state.calls.0.insert(call, sender);
             input
         });
         // What concerns others too must not wait for this caller to poll.
@@ -138,7 +138,7 @@ impl Shared {
         let own = own.map(|outgoing| -> Execution { Box::pin(self.execute(outgoing)) });
         Pending {
             shared: self.clone(),
-            lock,
+            of,
             call,
             own,
             receiver: Some(receiver),
@@ -151,7 +151,8 @@ type Execution = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The future of a call.
 pub(crate) struct Pending {
     shared: Arc<Shared>,
-    lock: Option<LockId>,
+    /// What it acquires or renews.
+    of: Option<(LockId, LeaseId)>,
     call: CallId,
     /// The batch that this call's own task sends.
     own: Option<Execution>,
@@ -188,11 +189,11 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(receiver) = self.receiver.take() {
-            let (lock, call) = (self.lock, self.call);
+            let (of, call) = (self.of, self.call);
             let mut sender = None;
             let sends = self.shared.step_with(|state| {
                 sender = state.calls.0.remove(&call);
-                Input::Cancel { lock, call }
+                Input::Cancel { call, of }
             });
             self.shared.spawn_all(sends);
             // Only now, with nothing locked: both may run the program's code, and a lease that is
@@ -211,20 +212,19 @@ impl Hold {
     pub(crate) fn release(mut self) -> Pending {
         self.given_up = true;
         self.state.give_up();
-        let (lock, lease) = (self.lock, self.state.lease);
+        let lease = self.state.lease;
         let input = move |call| Input::Release {
             call: Some(call),
-            lock,
             lease,
         };
-        self.shared.call(Some(lock), input)
+        self.shared.call(Some((self.lock, lease)), input)
     }
 
-    /// Extends the lease now.
-    pub(crate) fn renew(&self) -> Pending {
-        let (lock, lease) = (self.lock, self.state.lease);
-        self.shared
-            .call(Some(lock), move |call| Input::Renew { call, lock, lease })
+    /// Extends the lease now; by another time to live from now on, if one is given.
+    pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending {
+        let lease = self.state.lease;
+        let input = move |call| Input::Renew { call, lease, ttl };
+        self.shared.call(Some((self.lock, lease)), input)
     }
 }
 
@@ -232,31 +232,28 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if !self.given_up {
             self.state.give_up();
-            let (lock, lease) = (self.lock, self.state.lease);
-            self.shared.feed(Input::Release {
-                call: None,
-                lock,
-                lease,
-            });
+            let lease = self.state.lease;
+            self.shared.feed(Input::Release { call: None, lease });
         }
     }
 }
 
 impl HoldState {
-    /// The tenure's state: the one that its other leases have, or a new one.
-    fn of(grant: Grant, known: Option<&Arc<HoldState>>) -> Arc<Self> {
-        match known {
-            Some(known) if known.lease == grant.lease => known.clone(),
-            _ => Arc::new(Self {
-                lease: grant.lease,
-                token: grant.token,
-                began: grant.began,
-                deadline: AtomicU64::new(grant.deadline.as_nanos()),
-                lost: AtomicU8::new(0),
-                leases: AtomicU32::new(0),
-                changed: Notify::new(),
-            }),
-        }
+    fn of(grant: Grant) -> Arc<Self> {
+        Arc::new(Self {
+            lease: grant.lease,
+            token: grant.token,
+            began: grant.began,
+            deadline: AtomicU64::new(grant.deadline.as_nanos()),
+            lost: AtomicU8::new(0),
+            leases: AtomicU32::new(0),
+            changed: Notify::new(),
+        })
+    }
+
+    /// How many leases share the tenure that were not given up.
+    pub(crate) fn leases(&self) -> u32 {
+        self.leases.load(Ordering::Acquire)
     }
 
     /// Why the lease is over, if it is: as the engine said, or because the clock says so.
@@ -277,7 +274,7 @@ impl HoldState {
     /// Waits until the lease is lost, or all that share the tenure were given up.
     pub(crate) async fn until_over(&self) {
         let over = |state: &Self| {
-            let given_up = state.leases.load(Ordering::Acquire) == 0;
+            let given_up = state.leases() == 0;
             (given_up || state.lost().is_some()).then_some(())
         };
         self.until(over).await;
@@ -310,13 +307,12 @@ impl HoldState {
     /// Keeps the tenures up to date with what the engine says happened. Returns one that was
     /// lost: who waits for that is to be woken with nothing locked.
     pub(super) fn follow(
-        holds: &mut BTreeMap<LockId, Arc<HoldState>>,
-        lock: LockId,
+        holds: &mut BTreeMap<LeaseId, Arc<HoldState>>,
+        lease: LeaseId,
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
     ) -> Option<Arc<Self>> {
-        let own = |hold: &&Arc<Self>| Some(hold.token) == event.token();
-        let hold = holds.get(&lock).filter(own)?;
+        let hold = holds.get(&lease)?;
         match event {
             LeaseEvent::Renewed { .. } => {
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
@@ -329,9 +325,9 @@ impl HoldState {
                     .unwrap_or(0);
                 hold.lost
                     .store(u8::try_from(index + 1).unwrap_or(1), Ordering::Release);
-                return holds.remove(&lock);
+                return holds.remove(&lease);
             }
-            LeaseEvent::Released { .. } => drop(holds.remove(&lock)),
+            LeaseEvent::Released { .. } => drop(holds.remove(&lease)),
             _ => {}
         }
         None

@@ -32,7 +32,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{ClientId, Op};
+use crate::protocol::{ClientId, LeaseId, Op};
 use crate::rt;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
 struct State {
     engine: Engine,
     calls: Calls,
-    holds: BTreeMap<LockId, Arc<HoldState>>,
+    holds: BTreeMap<LeaseId, Arc<HoldState>>,
     hub: Hub<Waker>,
     /// What the background task sleeps until.
     armed: Timestamp,
@@ -140,6 +140,12 @@ impl Shared {
     pub(crate) fn close(&self) {
         self.state().closing.get_or_insert_with(rt::now);
         self.rearm.notify_one();
+    }
+
+    /// Whether a lease of this handle is held now.
+    pub(crate) fn is_held(&self, lock: LockId) -> bool {
+        let state = self.state();
+        state.engine.held(rt::now(), lock).next().is_some()
     }
 
     /// A new reader of the events of one lock, or of all.
@@ -233,13 +239,16 @@ impl Shared {
             }
             Output::Event {
                 lock,
+                lease,
                 event,
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                let over = HoldState::follow(&mut state.holds, lock, &event, deadline);
+                let over = HoldState::follow(&mut state.holds, lease, &event, deadline);
                 effects.over.extend(over);
-                effects.wakers.extend(state.hub.publish(lock, &event));
+                effects
+                    .wakers
+                    .extend(state.hub.publish(lock, lease, &event));
             }
             Output::Subscribe => effects.subscribes = true,
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),

@@ -6,39 +6,56 @@ use std::time::Duration;
 
 use super::acquiring::{Acquiring, Caller};
 use super::clock;
+use super::contender::{Contender, Phase};
 use super::io::{Done, Grant, LockId, LockSpec, Wait};
 use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
+use super::table::Short;
 use super::tenure::Tenure;
-use super::{Engine, Lock, Phase, Whose};
+use super::{Engine, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
-use crate::time::{ServerTime, Timestamp};
+use crate::time::ServerTime;
 
-/// How many calls may wait for one lock of one owner.
+/// How many calls may share one acquisition.
 const MAX_CALLERS: usize = 65_536;
 
 impl Engine {
     pub(super) fn acquire(
         &mut self,
-        id: LockId,
+        lock: LockId,
         spec: Arc<LockSpec>,
         lease: LeaseId,
         caller: Caller,
     ) {
+        let shared = self.locks.get(&lock).and_then(|lock| lock.shared);
+        if let Some(id) = shared {
+            return self.join(id, caller);
+        }
+        if caller.until() <= self.now {
+            return self.complete(caller.call, Err(no_time()));
+        }
+        let id = Short::of(lease);
+        if self.contenders.contains_key(&id) || self.releases.contains_key(&id) {
+            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            return self.complete(caller.call, Err(error));
+        }
+        let mut acquiring = Acquiring::new(lease, self.now);
+        acquiring.add(caller);
+        self.add_contender(id, Contender::new(lock, spec, acquiring));
+        self.attempt(id);
+        self.settle(id);
+    }
+
+    /// A further call through a re-entrant handle that has the lock or acquires it.
+    fn join(&mut self, id: Short, caller: Caller) {
         let now = self.now;
-        let lock = self.locks.entry(id).or_insert_with(|| {
-            Box::new(Lock {
-                spec,
-                phase: Phase::Idle,
-                releasing: None,
-                closed: false,
-                wake: Timestamp::NEVER,
-            })
-        });
-        match &mut lock.phase {
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        match &mut contender.phase {
             Phase::Held(tenure) if tenure.leases == u32::MAX => {
                 let message = "4,294,967,295 leases share this tenure already";
                 let error = Error::new(ErrorKind::Overloaded, message);
@@ -46,15 +63,11 @@ impl Engine {
             }
             Phase::Held(tenure) => {
                 tenure.leases += 1;
-                let grant = tenure.grant(Duration::ZERO);
+                let grant = tenure.grant(contender.lock, Duration::ZERO);
                 self.complete(caller.call, Ok(Done::Acquired(grant)));
             }
-            _ if caller.until() <= now => {
-                let error = Error::new(
-                    ErrorKind::Timeout,
-                    "there was no time left to ask the store",
-                );
-                self.complete(caller.call, Err(error));
+            Phase::Acquiring(_) if caller.until() <= now => {
+                self.complete(caller.call, Err(no_time()));
             }
             Phase::Acquiring(acquiring) if acquiring.callers.len() >= MAX_CALLERS => {
                 let message = format!("{MAX_CALLERS} calls wait for this lock already");
@@ -71,18 +84,11 @@ impl Engine {
                     self.attempt(id);
                 }
             }
-            Phase::Idle => {
-                let mut acquiring = Acquiring::new(lease, now);
-                acquiring.add(caller);
-                lock.phase = Phase::Acquiring(Box::new(acquiring));
-                self.line.waiting.insert(lease, id);
-                self.attempt(id);
-            }
         }
-        self.settle_lock(id);
+        self.settle(id);
     }
 
-    pub(super) fn acquiring_time(&mut self, id: LockId) {
+    pub(super) fn acquiring_time(&mut self, id: Short) {
         self.dismiss_callers(id);
         let now = self.now;
         let Some((_, acquiring)) = self.acquiring(id) else {
@@ -96,7 +102,7 @@ impl Engine {
     }
 
     /// There was no answer in time; perhaps since the attempt has not left yet.
-    fn attempt_late(&mut self, id: LockId, flight: Flight) {
+    fn attempt_late(&mut self, id: Short, flight: Flight) {
         let now = self.now;
         let (timeout, patience) = (self.settings.command_timeout, self.settings.patience);
         let Some((spec, acquiring)) = self.acquiring(id) else {
@@ -112,7 +118,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn acquiring_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
+    pub(super) fn acquiring_answer(&mut self, id: Short, flight: Flight, answer: Answer) {
         match answer {
             Ok((Reply::Held(held), time)) => self.acquired(id, flight, held, time),
             Ok((Reply::Busy { expires, place }, time)) => {
@@ -127,7 +133,7 @@ impl Engine {
 
     /// The server did nothing. Its clock was not where the anchor said; by this reply it is known
     /// anew, so asking again at once may succeed.
-    fn came_late(&mut self, id: LockId, flight: Flight) {
+    fn came_late(&mut self, id: Short, flight: Flight) {
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
         };
@@ -139,7 +145,7 @@ impl Engine {
     }
 
     /// Ends the acquisition with this error for everyone who waits.
-    pub(super) fn fail_acquiring(&mut self, id: LockId, error: &Error) {
+    pub(super) fn fail_acquiring(&mut self, id: Short, error: &Error) {
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
         };
@@ -151,29 +157,30 @@ impl Engine {
 
     /// Nobody wants the lock any more. If it may have been taken all the same, it is given back;
     /// and its place in line is given up.
-    pub(super) fn end_acquiring(&mut self, id: LockId) {
+    pub(super) fn end_acquiring(&mut self, id: Short) {
         let doubt = self.doubt_of_acquiring(id);
-        let Some(lock) = self.locks.get_mut(&id) else {
+        if self.acquiring(id).is_none() {
             return;
-        };
-        let Phase::Acquiring(acquiring) = &lock.phase else {
-            return;
-        };
-        let (lease, in_line) = (
-            acquiring.lease,
-            acquiring.place.is_some() || acquiring.lost_ask,
-        );
-        let spec = lock.spec.clone();
-        lock.phase = Phase::Idle;
-        self.line.waiting.take(&lease);
-        if doubt.is_some() || in_line {
-            self.give_back(id, &spec, lease, doubt);
         }
+        let Some(Contender {
+            lock,
+            spec,
+            phase: Phase::Acquiring(acquiring),
+            ..
+        }) = self.take_contender(id)
+        else {
+            return;
+        };
+        let in_line = acquiring.place.is_some() || acquiring.lost_ask;
+        if doubt.is_some() || in_line {
+            self.give_back(&spec, acquiring.lease, doubt, spec.ttl);
+        }
+        self.leave(lock);
     }
 
     /// Which attempts may still do something: the last, if it is under way, and those before it
     /// that were never answered.
-    pub(super) fn doubt_of_acquiring(&mut self, id: LockId) -> Option<Doubt> {
+    pub(super) fn doubt_of_acquiring(&mut self, id: Short) -> Option<Doubt> {
         let (_, acquiring) = self.acquiring(id)?;
         let (flight, earlier) = (acquiring.flight, acquiring.doubt);
         let under_way = flight.filter(|flight| !self.unsend(flight.attempt));
@@ -185,7 +192,7 @@ impl Engine {
         Some(Doubt { attempt, until })
     }
 
-    fn attempt(&mut self, id: LockId) {
+    fn attempt(&mut self, id: Short) {
         let (now, client) = (self.now, self.settings.client);
         let timeout = self.settings.command_timeout;
         let attempt = self.next_serial();
@@ -206,7 +213,7 @@ impl Engine {
             ttl: spec.ttl,
             waits: acquiring.waits(),
         });
-        if let Err(error) = self.send(Whose::Lock(id), flight, command) {
+        if let Err(error) = self.send(Whose::Contender(id), flight, command) {
             // Nothing was sent, so nothing is in doubt.
             let never_sent = Flight {
                 give_up: now,
@@ -216,7 +223,7 @@ impl Engine {
         }
     }
 
-    fn acquired(&mut self, id: LockId, flight: Flight, held: Held, time: ServerTime) {
+    fn acquired(&mut self, id: Short, flight: Flight, held: Held, time: ServerTime) {
         let now = self.now;
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
@@ -236,33 +243,33 @@ impl Engine {
     }
 
     /// The lock is held, by all who called for it.
-    pub(super) fn start_tenure(&mut self, id: LockId, mut tenure: Tenure) {
+    pub(super) fn start_tenure(&mut self, id: Short, mut tenure: Tenure) {
         let now = self.now;
-        let Some((spec, acquiring)) = self.acquiring(id) else {
+        let Some(contender) = self.contenders.get_mut(&id) else {
             return;
         };
-        let spec = spec.clone();
+        let Phase::Acquiring(acquiring) = &mut contender.phase else {
+            return;
+        };
+        let (lock, name) = (contender.lock, contender.spec.name.clone());
         let callers = std::mem::take(&mut acquiring.callers);
         let taken_away = acquiring
             .taken_away
             .filter(|(token, _)| *token == tenure.token);
         tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
-        self.line.waiting.take(&tenure.lease);
         // That the lock could be taken proves that the tenure before is over.
-        self.confirm_release(id);
+        self.confirm_release(lock, tenure.token);
         let event = LeaseEvent::Acquired {
-            name: spec.name.clone(),
+            name,
             token: tenure.token,
             remaining: tenure.deadline.since(now),
         };
-        self.emit(id, event, Some(tenure.deadline));
+        self.emit((lock, tenure.lease), event, Some(tenure.deadline));
         for caller in callers {
-            let grant = tenure.grant(now.since(caller.asked));
+            let grant = tenure.grant(lock, now.since(caller.asked));
             self.complete(caller.call, Ok(Done::Acquired(grant)));
         }
-        if let Some(lock) = self.locks.get_mut(&id) {
-            lock.phase = Phase::Held(tenure);
-        }
+        self.hold(id, tenure);
         self.want_pushes();
         if let Some((_, reason)) = taken_away {
             self.lose(id, reason);
@@ -271,19 +278,23 @@ impl Engine {
 
     fn busy(
         &mut self,
-        id: LockId,
+        id: Short,
         flight: Flight,
         (expires, place): (Option<ServerTime>, Option<NonZeroU32>),
         time: ServerTime,
     ) {
         let now = self.now;
-        let Some((spec, acquiring)) = self.acquiring(id) else {
+        let Some(contender) = self.contenders.get_mut(&id) else {
             return;
         };
+        let Phase::Acquiring(acquiring) = &mut contender.phase else {
+            return;
+        };
+        let (lock, spec) = (contender.lock, contender.spec.clone());
         let moved = place.is_some() && acquiring.place != place;
         acquiring.answered(flight.sent, time);
         acquiring.place = place.or(acquiring.place);
-        let (spec, lease, asks_again) = (spec.clone(), acquiring.lease, acquiring.asks_again);
+        let (lease, asks_again) = (acquiring.lease, acquiring.asks_again);
         // Redis lets a key live through the millisecond it expires in.
         let at_expiry = expires
             .filter(|at| at.millis() >= time.millis())
@@ -299,13 +310,13 @@ impl Engine {
         self.dismiss_callers(id);
         if moved && self.acquiring(id).is_some() {
             let (name, position) = (spec.name.clone(), place.map(NonZeroU32::get));
-            self.emit(id, LeaseEvent::Waiting { name, position }, None);
+            self.emit((lock, lease), LeaseEvent::Waiting { name, position }, None);
             self.want_pushes();
         }
     }
 
     /// Those who do not wait have their answer, and the others an error.
-    fn line_full(&mut self, id: LockId, flight: Flight, waiting: u32, time: ServerTime) {
+    fn line_full(&mut self, id: Short, flight: Flight, waiting: u32, time: ServerTime) {
         if let Some((_, acquiring)) = self.acquiring(id) {
             acquiring.answered(flight.sent, time);
             acquiring.place = None;
@@ -315,7 +326,7 @@ impl Engine {
         self.fail_acquiring(id, &Error::new(ErrorKind::Overloaded, message));
     }
 
-    fn attempt_failed(&mut self, id: LockId, flight: Flight, error: &Error) {
+    fn attempt_failed(&mut self, id: Short, flight: Flight, error: &Error) {
         let (now, patience) = (self.now, self.settings.patience);
         let timeout = self.settings.command_timeout;
         let unsent = self.unsend(flight.attempt);
@@ -364,7 +375,7 @@ impl Engine {
     }
 
     /// Answers the callers whose time to wait is over, and ends the acquisition if it was all.
-    fn dismiss_callers(&mut self, id: LockId) {
+    fn dismiss_callers(&mut self, id: Short) {
         let now = self.now;
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
@@ -391,14 +402,13 @@ impl Engine {
             self.end_acquiring(id);
         }
     }
+}
 
-    pub(super) fn acquiring(&mut self, id: LockId) -> Option<(&Arc<LockSpec>, &mut Acquiring)> {
-        let lock = self.locks.get_mut(&id)?;
-        match &mut lock.phase {
-            Phase::Acquiring(acquiring) => Some((&lock.spec, acquiring)),
-            Phase::Idle | Phase::Held(_) => None,
-        }
-    }
+fn no_time() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "there was no time left to ask the store",
+    )
 }
 
 fn never_left() -> Error {
@@ -410,8 +420,9 @@ fn never_left() -> Error {
 
 impl Tenure {
     /// What a caller gets who waited so long.
-    fn grant(&self, waited: Duration) -> Grant {
+    fn grant(&self, lock: LockId, waited: Duration) -> Grant {
         Grant {
+            lock,
             lease: self.lease,
             token: self.token,
             deadline: self.deadline,

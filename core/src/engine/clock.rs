@@ -24,6 +24,15 @@ pub(super) fn deadline(sent: Timestamp, time: ServerTime, expires: ServerTime) -
     sent + left.saturating_sub(drift(left))
 }
 
+/// The time to live that is wanted, or a longer one where that could be over by the server's clock
+/// before so much time as is left has passed here.
+pub(super) fn covering(left: Duration, wanted: Duration) -> Duration {
+    if wanted.saturating_sub(drift(wanted)) >= left {
+        return wanted;
+    }
+    left + drift(left) * 2 + Duration::from_millis(1)
+}
+
 /// What is known of a server's clock: bounds from both sides, each at some moment.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Anchor {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::task::Poll;
 
-use super::table::Table;
+use super::table::{Short, Table};
 use super::{Engine, LockId};
 use crate::event::LeaseEvent;
+use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
-/// How many events one reader may leave unread, besides the state that it was told.
+/// How many events one reader may leave unread, besides one for each lease that was held meanwhile.
 const CAPACITY: usize = 1_024;
 
 /// One stream of events. The host chooses it, and never again for another one.
@@ -17,14 +18,16 @@ pub struct ReaderId(pub u64);
 
 /// The readers of events, each with a bounded queue. `W` is what the host wakes a reader with.
 ///
-/// A new reader first sees the current state. `Renewed`s of a lock that were not read yet merge
-/// into the newest. A reader that leaves 1,024 events unread gets `Lagged` in their stead, and then
-/// the state; a `Lost` is the last to be given up.
+/// A new reader first sees the current state. `Renewed`s of a lease that were not read yet merge
+/// into the newest. A reader that leaves more than 1,024 events unread, and one for each lease that
+/// was held since it had read all, gets `Lagged` in their stead, and then the state. Of a `Lost`
+/// there is always room for one for each of these leases: a reader that keeps up misses none,
+/// however many leases are lost at once.
 ///
 /// ```
 /// use std::task::Poll;
 /// use leasehold::engine::{Engine, Hub, LockId, Output, ReaderId, Settings};
-/// use leasehold::protocol::ClientId;
+/// use leasehold::protocol::{ClientId, LeaseId};
 /// use leasehold::time::Timestamp;
 /// use leasehold::{FencingToken, LeaseEvent, Name};
 ///
@@ -34,7 +37,7 @@ pub struct ReaderId(pub u64);
 /// hub.subscribe(reader, Some(lock), &engine, now);
 /// assert!(hub.poll(reader, &engine, now, &mut Some("wake me")).is_pending());
 /// let event = LeaseEvent::Released { name: Name::new("n")?, token: FencingToken::new(1)? };
-/// assert_eq!(hub.publish(lock, &event), ["wake me"]);
+/// assert_eq!(hub.publish(lock, LeaseId(7), &event), ["wake me"]);
 /// assert_eq!(hub.poll(reader, &engine, now, &mut None), Poll::Ready(Some(event)));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
@@ -60,14 +63,15 @@ impl<W> Default for Hub<W> {
 #[derive(Debug)]
 struct Reader<W> {
     scope: Option<LockId>,
-    queue: VecDeque<(LockId, LeaseEvent)>,
+    queue: VecDeque<(Short, LeaseEvent)>,
     /// The place of the queue's first event among all that were ever queued.
     first: u64,
-    /// Where each lock's unread `Renewed` is, while it is the last that the lock has queued.
-    renewed: Table<LockId, u64>,
+    /// Where each lease's unread `Renewed` is, while it is the last that the lease has queued.
+    renewed: Table<Short, u64>,
     missed: u64,
-    /// How long the queue may get.
-    limit: usize,
+    /// How many leases are held by what was queued so far, and the most since all was read.
+    held: usize,
+    most_held: usize,
     ended: bool,
     waker: Option<W>,
 }
@@ -91,7 +95,8 @@ impl<W> Hub<W> {
             first: 0,
             renewed: Table::default(),
             missed: 0,
-            limit: CAPACITY,
+            held: 0,
+            most_held: 0,
             ended: self.ended,
             waker: None,
         };
@@ -115,12 +120,12 @@ impl<W> Hub<W> {
     }
 
     /// Queues an event for everyone whom it concerns; returns who is to be woken.
-    pub fn publish(&mut self, lock: LockId, event: &LeaseEvent) -> Vec<W> {
+    pub fn publish(&mut self, lock: LockId, lease: LeaseId, event: &LeaseEvent) -> Vec<W> {
         let of_lock = self.of_lock.get(&lock).into_iter().flatten();
         let mut wakers = Vec::new();
         for id in of_lock.chain(&self.of_all) {
             if let Some(reader) = self.readers.get_mut(id) {
-                reader.push(lock, event.clone());
+                reader.push(Short::of(lease), event.clone());
                 wakers.extend(reader.waker.take());
             }
         }
@@ -171,7 +176,14 @@ impl<W> Reader<W> {
         self.waker.take()
     }
 
-    fn push(&mut self, lock: LockId, event: LeaseEvent) {
+    fn push(&mut self, lease: Short, event: LeaseEvent) {
+        match event {
+            LeaseEvent::Acquired { .. } => self.count_held(1),
+            LeaseEvent::Lost { .. } | LeaseEvent::Released { .. } => {
+                self.held = self.held.saturating_sub(1);
+            }
+            _ => {}
+        }
         let is_loss = matches!(event, LeaseEvent::Lost { .. });
         if self.missed > 0 && !is_loss {
             // The state that follows `Lagged` will tell it.
@@ -180,19 +192,24 @@ impl<W> Reader<W> {
         }
         if matches!(event, LeaseEvent::Renewed { .. }) {
             let end = self.first + self.queue.len() as u64;
-            let place = *self.renewed.entry(lock).or_insert(end);
+            let place = *self.renewed.entry(lease).or_insert(end);
             let index = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX);
             if let Some(unread) = self.queue.get_mut(index) {
-                *unread = (lock, event);
+                *unread = (lease, event);
                 return;
             }
         } else {
-            self.renewed.take(&lock);
+            self.renewed.take(&lease);
         }
-        self.queue.push_back((lock, event));
-        if self.queue.len() > self.limit {
+        self.queue.push_back((lease, event));
+        if self.queue.len() > CAPACITY + self.most_held {
             self.lag();
         }
+    }
+
+    fn count_held(&mut self, more: usize) {
+        self.held += more;
+        self.most_held = self.most_held.max(self.held);
     }
 
     /// Gives up what the coming state says again, and keeps the latest losses.
@@ -200,13 +217,13 @@ impl<W> Reader<W> {
         let queued = self.queue.len();
         self.queue
             .retain(|(_, event)| matches!(event, LeaseEvent::Lost { .. }));
-        while self.queue.len() > CAPACITY / 2 {
+        let most = self.most_held.max(CAPACITY / 2);
+        while self.queue.len() > most {
             self.queue.pop_front();
         }
         self.first += queued as u64;
         self.renewed = Table::default();
         self.missed += (queued - self.queue.len()) as u64;
-        self.limit = CAPACITY;
     }
 
     fn next(&mut self, engine: &Engine, now: Timestamp) -> Option<LeaseEvent> {
@@ -215,25 +232,31 @@ impl<W> Reader<W> {
             self.queue_state(engine, now);
             return Some(LeaseEvent::Lagged { missed });
         }
-        let (lock, event) = self.queue.pop_front()?;
-        if self.renewed.get(&lock) == Some(&self.first) {
-            self.renewed.take(&lock);
+        let Some((lease, event)) = self.queue.pop_front() else {
+            self.most_held = self.held;
+            return None;
+        };
+        if self.renewed.get(&lease) == Some(&self.first) {
+            self.renewed.take(&lease);
         }
         self.first += 1;
         Some(event)
     }
 
-    /// Says of each lock that is held now that it is.
+    /// Says of each lease that is held now that it is.
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
         let unread = self.queue.len();
         match self.scope {
-            Some(lock) => {
-                let held = engine.held(now, lock);
-                self.queue.extend(held.map(|event| (lock, event)));
-            }
-            None => self.queue.extend(engine.all_held(now)),
+            Some(lock) => self.queue_held(engine.held(now, lock)),
+            None => self.queue_held(engine.all_held(now)),
         }
-        self.limit = CAPACITY + self.queue.len() - unread;
+        self.held = 0;
+        self.count_held(self.queue.len() - unread);
+    }
+
+    fn queue_held(&mut self, held: impl Iterator<Item = (LeaseId, LeaseEvent)>) {
+        let held = held.map(|(lease, event)| (Short::of(lease), event));
+        self.queue.extend(held);
     }
 }
 
@@ -261,8 +284,10 @@ mod tests {
             Self(hub, engine)
         }
 
+        /// As if each lock had one lease.
         fn publish(&mut self, lock: LockId, event: &LeaseEvent) {
-            self.0.publish(lock, event);
+            let lease = LeaseId(u128::from(lock.0) << 64);
+            self.0.publish(lock, lease, event);
         }
 
         fn read(&mut self) -> Vec<LeaseEvent> {
@@ -297,6 +322,15 @@ mod tests {
             name: name(),
             token: token(t),
             remaining,
+        }
+    }
+
+    fn at_risk(t: u64) -> LeaseEvent {
+        LeaseEvent::AtRisk {
+            name: name(),
+            token: token(t),
+            remaining: Duration::ZERO,
+            error: crate::Error::no_answer(),
         }
     }
 
@@ -401,6 +435,60 @@ mod tests {
         let events = reading.read();
         assert!(events.len() <= CAPACITY + 1);
         assert_eq!(events.last(), Some(&lost(10_000)));
+    }
+
+    /// Catches a bound on losses that does not grow with the leases: an outage takes all at once.
+    #[test]
+    fn a_reader_that_keeps_up_is_told_of_every_loss_of_a_large_locker() {
+        let (mut reading, leases) = (Reading::new(None), 5_000);
+        for lock in 1..=leases {
+            reading.publish(LockId(lock), &acquired(lock));
+            reading.read();
+        }
+        for _ in 0..2 {
+            for lock in 1..=leases {
+                reading.publish(LockId(lock), &at_risk(lock));
+            }
+            assert_eq!(reading.read().len() as u64, leases);
+        }
+        for lock in 1..=leases {
+            reading.publish(LockId(lock), &lost(lock));
+        }
+        let events = reading.read();
+        assert!((1..=leases).map(lost).eq(events));
+    }
+
+    /// What it did not read of before may go; of the leases that were held it misses no loss.
+    #[test]
+    fn a_slow_reader_is_told_of_every_loss_of_a_large_locker() {
+        let (mut reading, leases) = (Reading::new(None), 5_000);
+        for lock in 1..=leases {
+            reading.publish(LockId(lock), &acquired(lock));
+        }
+        for lock in 1..=leases {
+            reading.publish(LockId(lock), &at_risk(lock));
+            reading.publish(LockId(lock), &lost(lock));
+        }
+        let losses = reading.read();
+        let losses = losses
+            .iter()
+            .filter(|event| matches!(event, LeaseEvent::Lost { .. }));
+        assert!((1..=leases).map(lost).eq(losses.cloned()));
+    }
+
+    /// Catches a bound that a burst raises for good.
+    #[test]
+    fn the_bound_falls_again_with_the_leases() {
+        let mut reading = Reading::new(None);
+        for lock in 1..=5_000 {
+            reading.publish(LockId(lock), &acquired(lock));
+            reading.publish(LockId(lock), &released(lock));
+            reading.read();
+        }
+        for t in 1..=5_000 {
+            reading.publish(LOCK, &lost(t));
+        }
+        assert!(reading.0.readers[&READER].queue.len() <= CAPACITY);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op, Pattern, Push};
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
-/// One owner's handle on a name. The host chooses it, and never again for something else.
+/// A handle on a name, which any number of acquisitions go through. The host chooses it, and never
+/// again for something else.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockId(pub u64);
 
@@ -35,6 +36,8 @@ pub struct LockSpec {
     pub ttl: Duration,
     /// Whether leases end by themselves, without renewal.
     pub fixed: bool,
+    /// Whether all acquisitions through one handle share a tenure. Else each excludes every other.
+    pub reentrant: bool,
     /// The holder as others see it.
     pub owner: Owner,
     /// How tokens are made.
@@ -49,9 +52,14 @@ impl LockSpec {
 
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds.
     pub fn check(&self) -> Result<(), Error> {
-        let what = "a lease's time to live";
-        Error::check_range(what, self.ttl, Self::MIN_TTL, Self::MAX_TTL)?;
+        Self::check_ttl(self.ttl)?;
         self.counter.check()
+    }
+
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if it is no time to live.
+    pub fn check_ttl(ttl: Duration) -> Result<(), Error> {
+        let what = "a lease's time to live";
+        Error::check_range(what, ttl, Self::MIN_TTL, Self::MAX_TTL)
     }
 }
 
@@ -81,9 +89,9 @@ pub enum Input {
     Acquire {
         /// The call to answer.
         call: CallId,
-        /// Whose acquisition it is: while this owner holds the lock it gets the same tenure.
+        /// The handle. If that is re-entrant and has the lock, the call gets a share of its tenure.
         lock: LockId,
-        /// What to acquire.
+        /// What to acquire: the same for all acquisitions through one handle.
         spec: Arc<LockSpec>,
         /// 128 fresh random bits: the engine's only source of randomness.
         lease: LeaseId,
@@ -92,27 +100,26 @@ pub enum Input {
     },
     /// The program gave up a call; a lock that it was to get is given back.
     Cancel {
-        /// The lock, where the call is an acquisition or a renewal.
-        lock: Option<LockId>,
         /// The call.
         call: CallId,
+        /// The handle and the lease id that it was made with, if it acquires or renews.
+        of: Option<(LockId, LeaseId)>,
     },
     /// Extend a lease now. Answered by [`Done::Renewed`].
     Renew {
         /// The call to answer.
         call: CallId,
-        /// The lock.
-        lock: LockId,
         /// The tenure.
         lease: LeaseId,
+        /// Its time to live from now on, if that changes. What is left of the lease is never cut
+        /// short.
+        ttl: Option<Duration>,
     },
     /// One of the tenure's leases is given up; the last one frees the lock. Answered by
     /// [`Done::Released`].
     Release {
         /// The call to answer, if somebody waits.
         call: Option<CallId>,
-        /// The lock.
-        lock: LockId,
         /// The tenure.
         lease: LeaseId,
     },
@@ -140,10 +147,9 @@ pub enum Input {
         /// The lock's keys.
         key: LockKey,
     },
-    /// The program has no handle on the lock any more; [`Output::Closed`] follows when its
-    /// last tenure is over.
+    /// The program has dropped the handle; [`Output::Closed`] follows when its last tenure is over.
     Close {
-        /// The lock.
+        /// The handle.
         lock: LockId,
     },
     /// The answer to [`Output::Send`], or why there is none.
@@ -196,16 +202,18 @@ pub enum Output {
     },
     /// Something happened to a lock.
     Event {
-        /// The lock.
+        /// The handle.
         lock: LockId,
+        /// The acquisition through it, or its tenure.
+        lease: LeaseId,
         /// What happened.
         event: LeaseEvent,
         /// The lease's deadline after it, where there is one.
         deadline: Option<Timestamp>,
     },
-    /// Nothing more will happen to a lock that was closed.
+    /// No event of a handle that was closed will follow.
     Closed {
-        /// The lock.
+        /// The handle.
         lock: LockId,
     },
 }
@@ -239,6 +247,8 @@ pub enum Done {
 /// A tenure.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
+    /// Through which handle.
+    pub lock: LockId,
     /// Which one.
     pub lease: LeaseId,
     /// Its token.

@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::Engine;
 use super::clock;
-use super::io::{LockId, LockSpec, Output};
+use super::contender::Phase;
+use super::io::{LockSpec, Output};
 use super::pace::jitter_at;
-use super::table::Table;
+use super::table::Short;
 use super::tenure::Tenure;
-use super::{Engine, Lock, Phase};
 use crate::event::LossReason;
 use crate::protocol::{Claim, ClientId, Held, LeaseId, Push};
 use crate::time::{ServerTime, Timestamp};
@@ -29,7 +30,6 @@ pub(super) struct Line {
     subscribed: bool,
     /// Whether the host was told to subscribe.
     wanted: bool,
-    pub(super) waiting: Table<LeaseId, LockId>,
 }
 
 pub(super) fn heartbeat(ttl: Duration) -> Duration {
@@ -62,12 +62,10 @@ impl Engine {
         self.line.subscribed = true;
         self.ask_again();
         let now = self.now;
-        let is_older =
-            |lock: &Lock| matches!(&lock.phase, Phase::Held(tenure) if tenure.began < now);
-        let held = self.locks.iter().filter(|(_, lock)| is_older(lock));
-        for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let is_older = |phase: &Phase| matches!(phase, Phase::Held(tenure) if tenure.began < now);
+        for id in self.contenders_that(is_older) {
             self.look(id);
-            self.settle_lock(id);
+            self.settle(id);
         }
     }
 
@@ -77,12 +75,11 @@ impl Engine {
             return;
         }
         let soon = self.now + FASTEST_HEARTBEAT;
-        let waiting: Vec<_> = self.line.waiting.values().copied().collect();
-        for id in waiting {
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Acquiring(_))) {
             if let Some((_, acquiring)) = self.acquiring(id) {
                 acquiring.pace.next = acquiring.pace.next.min(soon);
             }
-            self.settle_lock(id);
+            self.settle(id);
         }
     }
 
@@ -95,11 +92,16 @@ impl Engine {
 
     pub(super) fn pushed(&mut self, push: Push) {
         match push {
-            Push::Granted { lease, held, time } => match self.line.waiting.get(&lease) {
-                Some(id) => self.granted(*id, held, time),
-                // It was cancelled, and a late attempt of it was handed the lock.
-                None => self.hasten_release(lease),
-            },
+            Push::Granted { lease, held, time } => {
+                let id = Short::of(lease);
+                match self.acquiring(id) {
+                    Some((_, acquiring)) if acquiring.lease == lease => {
+                        self.granted(id, held, time);
+                    }
+                    // It was cancelled, and a late attempt of it was handed the lock.
+                    _ => self.hasten_release(lease),
+                }
+            }
             Push::Revoked { lease, token } => self.taken_away(lease, token, LossReason::Revoked),
             Push::Superseded { lease, token } => {
                 self.taken_away(lease, token, LossReason::Superseded);
@@ -109,8 +111,7 @@ impl Engine {
 
     /// Everyone who wants a lock asks now.
     pub(super) fn ask_again(&mut self) {
-        let waiting: Vec<_> = self.line.waiting.values().copied().collect();
-        for id in waiting {
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Acquiring(_))) {
             self.ask_now(id);
         }
     }
@@ -136,7 +137,7 @@ impl Engine {
 
     /// The lock was handed to this waiter, which need not ask any more: the clocks tell its
     /// deadline. It renews at once, since the store gave it only the time to take the lock up.
-    fn granted(&mut self, id: LockId, held: Held, time: ServerTime) {
+    fn granted(&mut self, id: Short, held: Held, time: ServerTime) {
         // Another server's clock says nothing of the time of this one's grant.
         let anchor = self.anchor().filter(|_| !self.settings.clustered);
         let now = self.now;
@@ -161,10 +162,10 @@ impl Engine {
         tenure.set_doubt(self.doubt_of_acquiring(id));
         self.start_tenure(id, tenure);
         self.renew(id);
-        self.settle_lock(id);
+        self.settle(id);
     }
 
-    fn ask_now(&mut self, id: LockId) {
+    fn ask_now(&mut self, id: Short) {
         let now = self.now;
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
@@ -172,26 +173,23 @@ impl Engine {
         // What is under way may have been answered before whatever happened now.
         acquiring.asks_again = acquiring.flight.is_some();
         acquiring.pace.next = now;
-        self.lock_time(id);
+        self.contender_time(id);
     }
 
     fn taken_away(&mut self, lease: LeaseId, token: FencingToken, reason: LossReason) {
-        // A push may overtake an answer, which comes by another connection.
-        if let Some(id) = self.line.waiting.get(&lease).copied() {
-            if let Some((_, acquiring)) = self.acquiring(id) {
+        let id = Short::of(lease);
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        match &mut contender.phase {
+            // A push may overtake an answer, which comes by another connection.
+            Phase::Acquiring(acquiring) if acquiring.lease == lease => {
                 acquiring.taken_away = Some((token, reason));
             }
-            return;
-        }
-        let is_it = |phase: &Phase| match phase {
-            Phase::Held(tenure) => (tenure.lease, tenure.token) == (lease, token),
-            Phase::Idle | Phase::Acquiring(_) => false,
-        };
-        // Rare enough to look through all locks.
-        let found = self.locks.iter().find(|(_, lock)| is_it(&lock.phase));
-        if let Some(id) = found.map(|(id, _)| *id) {
-            self.lose(id, reason);
-            self.settle_lock(id);
+            Phase::Held(tenure) if (tenure.lease, tenure.token) == (lease, token) => {
+                self.lose(id, reason);
+            }
+            _ => {}
         }
     }
 }

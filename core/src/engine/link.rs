@@ -1,12 +1,14 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
 use super::clock::Anchor;
-use super::io::{LockId, Output, RequestId};
+use super::contender::Phase;
+use super::io::{Output, RequestId};
 use super::outbox::{Outbox, Outgoing};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
+use super::table::Short;
 use super::tenure::Tenure;
 use super::timers::Timed;
-use super::{Engine, Origin, Phase, Serial, Settings, Whose};
+use super::{Engine, Origin, Serial, Settings, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
@@ -308,23 +310,23 @@ impl Engine {
     /// Tells whoever asked of the answer to what left at that moment, or of its failure.
     fn deliver(&mut self, origin: Origin, sent: Option<Timestamp>, answer: Answer) {
         match origin.whose {
-            Whose::Lock(lock) => self.lock_answer(lock, origin.attempt, sent, answer),
+            Whose::Contender(id) => self.contender_answer(id, origin.attempt, sent, answer),
             Whose::Release(id) => self.release_answer(id, origin.attempt, sent, answer),
             Whose::Query(call) => self.query_answer(call, origin.attempt, answer),
         }
     }
 
-    fn lock_answer(
+    fn contender_answer(
         &mut self,
-        id: LockId,
+        id: Short,
         attempt: Serial,
         sent: Option<Timestamp>,
         answer: Answer,
     ) {
-        let (flight, acquires) = match self.locks.get(&id).map(|lock| &lock.phase) {
+        let (flight, acquires) = match self.contenders.get(&id).map(|found| &found.phase) {
             Some(Phase::Acquiring(acquiring)) => (acquiring.flight, true),
             Some(Phase::Held(tenure)) => (tenure.flight, false),
-            Some(Phase::Idle) | None => (None, false),
+            None => (None, false),
         };
         let flight = flight.filter(|flight| flight.attempt == attempt);
         match flight.map(|flight| flight.left(sent)) {
@@ -336,22 +338,16 @@ impl Engine {
                 }
             }
         }
-        self.settle_lock(id);
+        self.settle(id);
     }
 
     fn renew_now(&mut self, which: impl Fn(&Tenure) -> bool) {
         let now = self.now;
-        let mut held = Vec::new();
-        for (id, lock) in self.locks.iter_mut() {
-            if let Phase::Held(tenure) = &mut lock.phase
-                && which(tenure)
-            {
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Held(held) if which(held))) {
+            if let Some((_, tenure)) = self.tenure(id) {
                 tenure.pace.next = now;
-                held.push(*id);
             }
-        }
-        for id in held {
-            self.lock_time(id);
+            self.contender_time(id);
         }
     }
 

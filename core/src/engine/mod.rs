@@ -22,6 +22,7 @@
 //!     name,
 //!     ttl: Duration::from_secs(30),
 //!     fixed: false,
+//!     reentrant: false,
 //!     owner: Owner::labelled("docs")?,
 //!     counter: Counter::Dense,
 //! });
@@ -48,6 +49,7 @@
 mod acquire;
 mod acquiring;
 mod clock;
+mod contender;
 mod hub;
 mod io;
 mod line;
@@ -64,7 +66,6 @@ mod timers;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use hub::{Hub, ReaderId};
@@ -75,15 +76,15 @@ pub use io::{
 
 use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{ClientId, Command};
+use crate::protocol::{ClientId, Command, LeaseId};
 use crate::time::Timestamp;
-use acquiring::{Acquiring, Caller};
+use acquiring::Caller;
+use contender::{Contender, Lock, Phase};
 use line::Line;
 use link::Link;
 use query::Query;
 use release::Release;
-use table::Table;
-use tenure::Tenure;
+use table::{Short, Table};
 use timers::{Timed, Timers};
 
 /// What holds for the whole locker.
@@ -144,11 +145,12 @@ pub struct Engine {
     now: Timestamp,
     link: Link,
     line: Line,
+    locks: Table<LockId, Lock>,
     /// In boxes: much of a table is empty.
-    locks: Table<LockId, Box<Lock>>,
-    releases: Table<Serial, Box<Release>>,
+    contenders: Table<Short, Box<Contender>>,
+    releases: Table<Short, Box<Release>>,
     /// Attempts whose answer a release would like to know.
-    doubted: Table<Serial, Serial>,
+    doubted: Table<Serial, Short>,
     queries: Table<CallId, Query>,
     timers: Timers,
     shutdown: Option<Shutdown>,
@@ -159,24 +161,6 @@ pub struct Engine {
 /// Tells attempts, releases and requests apart; never used twice.
 type Serial = NonZeroU64;
 
-#[derive(Debug)]
-struct Lock {
-    spec: Arc<LockSpec>,
-    phase: Phase,
-    /// The release of its last tenure, while that is not confirmed.
-    releasing: Option<Serial>,
-    closed: bool,
-    wake: Timestamp,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Idle,
-    /// In a box, since most locks of a large locker are held.
-    Acquiring(Box<Acquiring>),
-    Held(Tenure),
-}
-
 /// Whose operation an answer belongs to, and which attempt of it.
 #[derive(Copy, Clone, Debug)]
 struct Origin {
@@ -186,8 +170,8 @@ struct Origin {
 
 #[derive(Copy, Clone, Debug)]
 enum Whose {
-    Lock(LockId),
-    Release(Serial),
+    Contender(Short),
+    Release(Short),
     Query(CallId),
 }
 
@@ -209,6 +193,7 @@ impl Engine {
             link: Link::new(),
             line: Line::default(),
             locks: Table::default(),
+            contenders: Table::default(),
             releases: Table::default(),
             doubted: Table::default(),
             queries: Table::default(),
@@ -232,8 +217,16 @@ impl Engine {
             Input::Subscribed => self.subscribed(),
             Input::Unsubscribed => self.unsubscribed(),
             Input::Tick => {}
-            Input::Cancel { lock, call } => self.cancel(lock, call),
-            Input::Release { call, lock, lease } => self.release(call, lock, lease),
+            Input::Cancel { call, of: None } => self.end_query(call),
+            Input::Cancel {
+                call,
+                of: Some((lock, lease)),
+            } => {
+                if let Some(id) = self.contender_of(lock, lease) {
+                    self.cancel(id, call);
+                }
+            }
+            Input::Release { call, lease } => self.release(call, lease),
             Input::Close { lock } => self.close(lock),
             Input::Shutdown { call } => self.shut_down(call),
             Input::Acquire { call, .. }
@@ -254,7 +247,7 @@ impl Engine {
             } => {
                 self.acquire(lock, spec, lease, Caller::new(call, wait, self.now));
             }
-            Input::Renew { call, lock, lease } => self.renew_by_hand(call, lock, lease),
+            Input::Renew { call, lease, ttl } => self.renew_by_hand(call, lease, ttl),
             Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),
             Input::ForceRelease { call, key } => self.query(call, Command::ForceRelease { key }),
             Input::List {
@@ -282,32 +275,7 @@ impl Engine {
 
     /// Whether nothing is held, under way or waiting for an answer.
     pub fn is_idle(&self) -> bool {
-        self.releases.is_empty() && self.queries.is_empty() && self.locks.is_empty()
-    }
-
-    /// The locks that are held now, in no order, each with an `Acquired` event that says so; for
-    /// readers that begin or that missed something.
-    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LockId, LeaseEvent)> {
-        let locks = self.locks.iter();
-        locks.filter_map(move |(id, lock)| Some((*id, lock.held(now)?)))
-    }
-
-    /// Whether this lock is held now; as [`all_held`](Self::all_held), of one.
-    pub fn held(&self, now: Timestamp, lock: LockId) -> Option<LeaseEvent> {
-        self.locks.get(&lock)?.held(now)
-    }
-}
-
-impl Lock {
-    fn held(&self, now: Timestamp) -> Option<LeaseEvent> {
-        match &self.phase {
-            Phase::Held(tenure) if !tenure.is_over(&self.spec, now) => Some(LeaseEvent::Acquired {
-                name: self.spec.name.clone(),
-                token: tenure.token,
-                remaining: tenure.deadline.since(now),
-            }),
-            _ => None,
-        }
+        self.releases.is_empty() && self.queries.is_empty() && self.contenders.is_empty()
     }
 }
 
@@ -322,9 +290,15 @@ impl Engine {
         self.outputs.push_back(Output::Complete { call, result });
     }
 
-    fn emit(&mut self, lock: LockId, event: LeaseEvent, deadline: Option<Timestamp>) {
+    fn emit(
+        &mut self,
+        (lock, lease): (LockId, LeaseId),
+        event: LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
         self.outputs.push_back(Output::Event {
             lock,
+            lease,
             event,
             deadline,
         });
@@ -334,67 +308,12 @@ impl Engine {
         while let Some(what) = self.timers.due(self.now) {
             match what {
                 Timed::Link => self.link_time(),
-                Timed::Lock(lock) => self.lock_time(lock),
+                Timed::Contender(id) => self.contender_time(id),
                 Timed::Release(id) => self.release_time(id),
                 Timed::Query(call) => self.query_time(call),
                 Timed::Shutdown => self.end_shutdown(),
             }
         }
-    }
-
-    fn lock_time(&mut self, id: LockId) {
-        match self.locks.get(&id).map(|lock| &lock.phase) {
-            Some(Phase::Acquiring(_)) => self.acquiring_time(id),
-            Some(Phase::Held(_)) => self.tenure_time(id),
-            Some(Phase::Idle) | None => {}
-        }
-        self.settle_lock(id);
-    }
-
-    /// Sets a lock's timer to what its phase needs; forgets the lock if it needs nothing.
-    fn settle_lock(&mut self, id: LockId) {
-        let Some(lock) = self.locks.get_mut(&id) else {
-            return;
-        };
-        let at = match &lock.phase {
-            Phase::Idle => Timestamp::NEVER,
-            Phase::Acquiring(acquiring) => acquiring.wake_at(),
-            Phase::Held(tenure) => tenure.wake_at(&lock.spec),
-        };
-        self.timers.set(Timed::Lock(id), &mut lock.wake, at);
-        if matches!(lock.phase, Phase::Idle) && lock.releasing.is_none() {
-            if lock.closed {
-                self.outputs.push_back(Output::Closed { lock: id });
-            }
-            self.locks.take(&id);
-        }
-    }
-
-    fn close(&mut self, id: LockId) {
-        match self.locks.get_mut(&id) {
-            Some(lock) => {
-                lock.closed = true;
-                self.settle_lock(id);
-            }
-            None => self.outputs.push_back(Output::Closed { lock: id }),
-        }
-    }
-
-    fn cancel(&mut self, lock: Option<LockId>, call: CallId) {
-        let Some(id) = lock else {
-            return self.end_query(call);
-        };
-        match self.locks.get_mut(&id).map(|lock| &mut lock.phase) {
-            Some(Phase::Acquiring(acquiring)) => {
-                acquiring.remove(|caller| caller.call == call);
-                if acquiring.callers.is_empty() {
-                    self.end_acquiring(id);
-                }
-            }
-            Some(Phase::Held(tenure)) => tenure.forget_renewal(call),
-            Some(Phase::Idle) | None => {}
-        }
-        self.settle_lock(id);
     }
 }
 
@@ -414,14 +333,11 @@ impl Engine {
         let until = self.now + self.settings.patience;
         self.timers.set(Timed::Shutdown, &mut shutdown.wake, until);
         self.shutdown = Some(shutdown);
-        let locks: Vec<_> = self.locks.keys().copied().collect();
-        for id in locks {
-            match self.locks.get(&id).map(|lock| &lock.phase) {
-                Some(Phase::Acquiring(_)) => self.fail_acquiring(id, &Error::shutdown()),
-                Some(Phase::Held(_)) => self.lose(id, LossReason::Shutdown),
-                Some(Phase::Idle) | None => {}
-            }
-            self.settle_lock(id);
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Acquiring(_))) {
+            self.fail_acquiring(id, &Error::shutdown());
+        }
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Held(_))) {
+            self.lose(id, LossReason::Shutdown);
         }
         let queries: Vec<_> = self.queries.keys().copied().collect();
         for call in queries {

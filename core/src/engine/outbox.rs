@@ -114,7 +114,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{LockId, Whose};
+    use crate::engine::Whose;
+    use crate::engine::table::Short;
     use crate::name::Name;
     use crate::protocol::{LeaseId, LockKey};
     use crate::token::FencingToken;
@@ -124,7 +125,7 @@ mod tests {
     }
 
     fn out(number: u64, renews: bool) -> Outgoing {
-        let (lock, attempt) = (LockId(number), serial(number));
+        let attempt = serial(number);
         let name = Name::new("n").expect("a short name is valid");
         let key = LockKey::new("ns", &name).expect("a short namespace is valid");
         let command = if renews {
@@ -139,7 +140,7 @@ mod tests {
         };
         Outgoing {
             origin: Origin {
-                whose: Whose::Lock(lock),
+                whose: Whose::Contender(Short::of(LeaseId(1))),
                 attempt,
             },
             command,

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
+use super::table::Short;
 use super::tenure::{lost, not_held};
 use super::timers::Timed;
-use super::{Engine, Phase, Serial, Whose};
+use super::{Engine, Serial, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
@@ -18,11 +19,10 @@ use crate::token::FencingToken;
 /// A release that is under way. It is tried until the store confirms it or the lock expires.
 #[derive(Debug)]
 pub(super) struct Release {
-    lock: LockId,
     key: LockKey,
     claim: Claim,
-    /// What the events are to say; nothing after an acquisition that never was a tenure.
-    tenure: Option<(Name, FencingToken)>,
+    /// What ends by it; nothing after an acquisition that never was a tenure.
+    tenure: Option<Ended>,
     /// Who waits for it, and until when.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
@@ -34,6 +34,15 @@ pub(super) struct Release {
     flight: Option<Flight>,
     pace: Pace,
     wake: Timestamp,
+}
+
+/// A tenure whose end is still to be told. Its handle waits for that.
+#[derive(Debug)]
+struct Ended {
+    lock: LockId,
+    lease: LeaseId,
+    name: Name,
+    token: FencingToken,
 }
 
 /// An acquisition whose answer is not known: until then it may still take effect, so the release
@@ -57,9 +66,8 @@ impl Doubt {
 
 impl Release {
     /// One that nobody waits for and that says nothing.
-    fn new(lock: LockId, spec: &LockSpec, claim: Claim, until: Timestamp, now: Timestamp) -> Self {
+    fn new(spec: &LockSpec, claim: Claim, until: Timestamp, now: Timestamp) -> Self {
         Self {
-            lock,
             key: spec.key.clone(),
             claim,
             tenure: None,
@@ -90,60 +98,57 @@ impl Release {
 
 impl Engine {
     /// One lease of a tenure is given up by its holder.
-    pub(super) fn release(&mut self, call: Option<CallId>, id: LockId, lease: LeaseId) {
-        let lock = self.locks.get_mut(&id);
-        let Some((lock, leases)) = lock.and_then(|lock| match &mut lock.phase {
-            Phase::Held(tenure) if tenure.lease == lease => {
-                tenure.leases = tenure.leases.saturating_sub(1);
-                let leases = tenure.leases;
-                Some((lock, leases))
-            }
-            _ => None,
-        }) else {
+    pub(super) fn release(&mut self, call: Option<CallId>, lease: LeaseId) {
+        let id = Short::of(lease);
+        let Some((_, tenure)) = self.tenure(id).filter(|(_, held)| held.lease == lease) else {
             return self.answer(call, Err(not_held()));
         };
-        if leases > 0 {
+        tenure.leases = tenure.leases.saturating_sub(1);
+        if tenure.leases > 0 {
             return self.answer(call, Ok(Done::Released));
         }
-        let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
-        let Phase::Held(mut tenure) = phase else {
+        let Some((lock, spec, mut tenure)) = self.end_tenure(id) else {
             return;
         };
-        let spec = lock.spec.clone();
         let claim = spec.claim(self.settings.client, lease);
         let release = Release {
-            tenure: Some((spec.name.clone(), tenure.token)),
+            tenure: Some(Ended {
+                lock,
+                lease,
+                name: spec.name.clone(),
+                token: tenure.token,
+            }),
             call: call.map(|call| (call, self.now + self.settings.patience)),
+            ttl: tenure.longest_ttl(&spec),
             doubt: tenure.doubt(),
-            ..Release::new(id, &spec, claim, tenure.loss_at(&spec), self.now)
+            ..Release::new(&spec, claim, tenure.loss_at(&spec), self.now)
         };
         for call in tenure.take_renewals() {
             self.complete(call, Err(not_held()));
         }
-        let release = self.start_release(release);
-        if let Some(lock) = self.locks.get_mut(&id) {
-            lock.releasing = release;
-        }
-        self.settle_lock(id);
+        self.await_release(lock, id);
+        self.start_release(id, release);
+        self.leave(lock);
     }
 
-    /// Frees whatever this lease may have in the store, and tells nobody.
+    /// Frees whatever this lease may have in the store, for up to so long, and tells nobody.
     pub(super) fn give_back(
         &mut self,
-        lock: LockId,
         spec: &LockSpec,
         lease: LeaseId,
         doubt: Option<Doubt>,
+        ttl: Duration,
     ) {
         let last = doubt.map_or(self.now, |doubt| doubt.until).max(self.now);
         let claim = spec.claim(self.settings.client, lease);
-        let mut release = Release::new(lock, spec, claim, last, self.now);
+        let mut release = Release::new(spec, claim, last, self.now);
+        release.ttl = ttl;
         release.until = last + release.lasts();
         release.doubt = doubt;
-        self.start_release(release);
+        self.start_release(Short::of(lease), release);
     }
 
-    pub(super) fn release_time(&mut self, id: Serial) {
+    pub(super) fn release_time(&mut self, id: Short) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -166,7 +171,7 @@ impl Engine {
         self.settle_release(id);
     }
 
-    pub(super) fn retry_release(&mut self, id: Serial) {
+    pub(super) fn retry_release(&mut self, id: Short) {
         let now = self.now;
         if let Some(release) = self.releases.get_mut(&id)
             && release.pace.failures > 0
@@ -178,7 +183,7 @@ impl Engine {
 
     pub(super) fn release_answer(
         &mut self,
-        id: Serial,
+        id: Short,
         attempt: Serial,
         sent: Option<Timestamp>,
         answer: Answer,
@@ -215,20 +220,19 @@ impl Engine {
 
     /// A lease that nobody wants any more was handed the lock: it goes on to the next.
     pub(super) fn hasten_release(&mut self, lease: LeaseId) {
-        let mut releases = self.releases.iter_mut();
-        let found = releases.find(|(_, release)| release.claim.lease == lease);
-        if let Some((id, release)) = found {
-            let id = *id;
+        let id = Short::of(lease);
+        let release = self.releases.get_mut(&id);
+        if let Some(release) = release.filter(|release| release.claim.lease == lease) {
             release.pace.next = self.now;
             self.release_time(id);
         }
     }
 
     /// The answer to an attempt to take this lock has come that was in doubt.
-    pub(super) fn resolve_doubt(&mut self, lock: LockId, attempt: Serial, reply: &Reply) {
+    pub(super) fn resolve_doubt(&mut self, contender: Short, attempt: Serial, reply: &Reply) {
         let now = self.now;
         let is_it = |doubt: &Doubt| doubt.attempt == Some(attempt);
-        if let Some(Phase::Held(tenure)) = self.locks.get_mut(&lock).map(|lock| &mut lock.phase)
+        if let Some((_, tenure)) = self.tenure(contender)
             && tenure.doubt().is_some_and(|doubt| is_it(&doubt))
         {
             let same = matches!(reply, Reply::Held(held) if held.token == tenure.token);
@@ -247,25 +251,27 @@ impl Engine {
         }
     }
 
-    /// Something proves that the lock's last tenure is over in the store.
-    pub(super) fn confirm_release(&mut self, lock: LockId) {
-        if let Some(id) = self.locks.get(&lock).and_then(|lock| lock.releasing) {
+    /// The lock was taken with this token, which proves that the tenure before is over in the store.
+    pub(super) fn confirm_release(&mut self, lock: LockId, taken: FencingToken) {
+        let Some(id) = self.locks.get(&lock).and_then(|lock| lock.releasing) else {
+            return;
+        };
+        let ended = self.releases.get(&id).and_then(|it| it.tenure.as_ref());
+        if ended.is_some_and(|ended| ended.token < taken) {
             self.finish_release(id, None);
         }
     }
 
-    fn start_release(&mut self, release: Release) -> Option<Serial> {
-        let id = self.next_serial();
+    fn start_release(&mut self, id: Short, release: Release) {
         if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
             self.doubted.insert(attempt, id);
         }
         self.releases.insert(id, Box::new(release));
         self.attempt_release(id);
         self.settle_release(id);
-        self.releases.contains_key(&id).then_some(id)
     }
 
-    fn attempt_release(&mut self, id: Serial) {
+    fn attempt_release(&mut self, id: Short) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_serial();
         let Some(release) = self.releases.get_mut(&id) else {
@@ -288,7 +294,7 @@ impl Engine {
     }
 
     /// There was no answer in time; perhaps since the attempt has not left yet.
-    fn release_late(&mut self, id: Serial, flight: Flight) {
+    fn release_late(&mut self, id: Short, flight: Flight) {
         let timeout = self.settings.command_timeout;
         let Some(release) = self.releases.get(&id) else {
             return;
@@ -305,14 +311,14 @@ impl Engine {
     }
 
     /// An attempt that was sent may have freed the lock.
-    fn release_in_doubt(&mut self, id: Serial, attempt: Serial) {
+    fn release_in_doubt(&mut self, id: Short, attempt: Serial) {
         let unsent = self.unsend(attempt);
         if let Some(release) = self.releases.get_mut(&id) {
             release.unresolved |= !unsent;
         }
     }
 
-    fn release_failed(&mut self, id: Serial, error: Error) {
+    fn release_failed(&mut self, id: Short, error: Error) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -330,7 +336,7 @@ impl Engine {
     }
 
     /// The store answered; `lost` if the lease had been lost before.
-    fn finish_release(&mut self, id: Serial, lost_by: Option<LossReason>) {
+    fn finish_release(&mut self, id: Short, lost_by: Option<LossReason>) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
@@ -338,63 +344,65 @@ impl Engine {
         // What the server could still do after it was asked, it may do after it answered.
         let sent = release.flight.take().map_or(now, |flight| flight.sent);
         let doubt = release.doubt.filter(|doubt| doubt.until > sent);
-        let (lock, tenure, call) = (release.lock, release.tenure.take(), release.call.take());
+        let (tenure, call) = (release.tenure.take(), release.call.take());
         if let Some(doubt) = doubt {
             release.pace = Pace::due(doubt.until);
             release.until = doubt.until + release.lasts();
-            self.unlink_release(id);
         } else {
             self.end_release(id);
         }
-        if let Some((name, token)) = tenure {
-            let event = match lost_by {
-                Some(reason) => LeaseEvent::Lost {
-                    name,
-                    token,
-                    reason,
-                },
-                None => LeaseEvent::Released { name, token },
-            };
-            self.emit(lock, event, None);
-        }
         let result = lost_by.map_or(Ok(Done::Released), |reason| Err(lost(reason)));
+        self.tell_end(id, tenure, lost_by);
         self.answer(call.map(|(call, _)| call), result);
         self.settle_release(id);
-        self.settle_lock(lock);
     }
 
     /// The lease is over, and the store has not confirmed its release.
-    fn release_expired(&mut self, id: Serial) {
+    fn release_expired(&mut self, id: Short) {
         let now = self.now;
         let Some(release) = self.releases.get_mut(&id) else {
             return;
         };
-        let Some((name, token)) = release.tenure.take() else {
+        let Some(tenure) = release.tenure.take() else {
             self.end_release(id);
             return;
         };
-        let (lock, call) = (release.lock, release.call.take());
+        let call = release.call.take();
         let error = release.error.clone().unwrap_or_else(Error::no_answer);
         // A renewal that was under way may have lengthened what the store has.
         release.until = now + release.ttl;
-        self.unlink_release(id);
-        let reason = LossReason::Expired;
-        self.emit(
+        self.tell_end(id, Some(tenure), Some(LossReason::Expired));
+        self.answer(call.map(|(call, _)| call), Err(error));
+        self.settle_release(id);
+    }
+
+    /// Tells the end of a tenure, whose handle does not wait for this release any more.
+    fn tell_end(&mut self, id: Short, tenure: Option<Ended>, lost_by: Option<LossReason>) {
+        let Some(Ended {
             lock,
-            LeaseEvent::Lost {
+            lease,
+            name,
+            token,
+        }) = tenure
+        else {
+            return;
+        };
+        let event = match lost_by {
+            Some(reason) => LeaseEvent::Lost {
                 name,
                 token,
                 reason,
             },
-            None,
-        );
-        self.answer(call.map(|(call, _)| call), Err(error));
-        self.settle_release(id);
-        self.settle_lock(lock);
+            None => LeaseEvent::Released { name, token },
+        };
+        self.emit((lock, lease), event, None);
+        if let Some(lock) = self.locks.get_mut(&lock) {
+            lock.releasing.take_if(|releasing| *releasing == id);
+        }
+        self.leave(lock);
     }
 
-    fn end_release(&mut self, id: Serial) {
-        self.unlink_release(id);
+    fn end_release(&mut self, id: Short) {
         if let Some(mut release) = self.releases.take(&id) {
             if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
                 self.doubted.take(&attempt);
@@ -404,15 +412,7 @@ impl Engine {
         }
     }
 
-    /// The lock does not wait for this release any more.
-    fn unlink_release(&mut self, id: Serial) {
-        let lock = self.releases.get(&id).map(|release| release.lock);
-        if let Some(lock) = lock.and_then(|lock| self.locks.get_mut(&lock)) {
-            lock.releasing.take_if(|releasing| *releasing == id);
-        }
-    }
-
-    fn settle_release(&mut self, id: Serial) {
+    fn settle_release(&mut self, id: Short) {
         if let Some(release) = self.releases.get_mut(&id) {
             let at = release.wake_at();
             self.timers.set(Timed::Release(id), &mut release.wake, at);

@@ -1,12 +1,27 @@
 //! A hash map of ids.
 
 use std::hash::Hash;
+use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 
 use rustc_hash::FxHashMap;
 
+use crate::protocol::LeaseId;
+
 /// Up to this capacity no memory is given back.
 const SMALL: usize = 64;
+
+/// The first half of a lease id: by chance no two of one locker are alike, and if they are, the
+/// second is refused.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Short(NonZeroU64);
+
+impl Short {
+    pub(super) fn of(lease: LeaseId) -> Self {
+        let half = u64::try_from(lease.0 >> 64).unwrap_or(0);
+        Self(NonZeroU64::new(half).unwrap_or(NonZeroU64::MIN))
+    }
+}
 
 /// A hash map that gives its memory back after a burst. Its hash is a quick one: keys are ids that
 /// the engine or its host counts, or random bits, so that nobody can choose them to collide. It

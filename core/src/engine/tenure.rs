@@ -1,13 +1,16 @@
 //! A held lock: its renewals, and its loss.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock;
+use super::contender::{Contender, Phase};
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::{Answer, came_late, mismatch};
 use super::pace::{Flight, Pace, jitter_at};
 use super::release::Doubt;
-use super::{Engine, Phase, Whose};
+use super::table::Short;
+use super::{Engine, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Command, LeaseId, Reply};
@@ -41,6 +44,13 @@ struct Rare {
     doubt: Option<Doubt>,
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
+    /// Calls that wait for the one after it, since they changed the time to live meanwhile.
+    later: Vec<CallId>,
+    /// The time to live that the program asked for by hand, and the one that it has got.
+    wanted: Option<Duration>,
+    ttl: Option<Duration>,
+    /// The longest that the store was ever asked for by hand.
+    longest: Duration,
 }
 
 impl Tenure {
@@ -59,7 +69,7 @@ impl Tenure {
             began,
             leases: 0,
             flight: None,
-            pace: Pace::due(next_renewal(spec, lease, began)),
+            pace: Pace::due(next_renewal(spec.ttl, lease, began)),
             unconfirmed: false,
             looks: false,
             looks_again: false,
@@ -81,20 +91,59 @@ impl Tenure {
     pub(super) fn forget_renewal(&mut self, call: CallId) {
         if let Some(rare) = &mut self.rare {
             rare.renewals.retain(|renewal| *renewal != call);
+            rare.later.retain(|renewal| *renewal != call);
         }
     }
 
-    /// Those who wait for a renewal, which they are answered now.
+    /// All who wait for a renewal, which are answered now.
     pub(super) fn take_renewals(&mut self) -> Vec<CallId> {
+        let mut calls = self.take_renewals_under_way();
+        if let Some(rare) = &mut self.rare {
+            calls.append(&mut rare.later);
+        }
+        calls
+    }
+
+    fn take_renewals_under_way(&mut self) -> Vec<CallId> {
         let rare = self.rare.as_mut();
         rare.map(|rare| std::mem::take(&mut rare.renewals))
             .unwrap_or_default()
     }
 
+    /// The time to live that the store gave it last.
+    fn ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.ttl);
+        changed.unwrap_or(spec.ttl)
+    }
+
+    /// The time to live that renewals ask for.
+    fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.wanted);
+        changed.unwrap_or(spec.ttl)
+    }
+
+    /// The longest time to live that the store may have given it.
+    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().map(|rare| rare.longest);
+        changed.unwrap_or_default().max(spec.ttl)
+    }
+
+    /// What the store is asked for now. A shorter time to live than before must not cut short what
+    /// the holder was promised: the store may act on it while the holder still counts on the rest.
+    fn ask(&mut self, spec: &LockSpec, now: Timestamp) -> Duration {
+        let wanted = self.wanted_ttl(spec);
+        let Some(rare) = &mut self.rare else {
+            return wanted;
+        };
+        let asked = clock::covering(self.deadline.since(now), wanted);
+        rare.longest = rare.longest.max(asked);
+        asked
+    }
+
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
     /// still tells it in time.
     pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
-        self.deadline - (spec.ttl / 10).min(Duration::from_millis(50))
+        self.deadline - (self.ttl(spec) / 10).min(Duration::from_millis(50))
     }
 
     pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
@@ -117,12 +166,12 @@ impl Tenure {
     /// Whether calls wait for a renewal.
     fn is_asked(&self) -> bool {
         let rare = self.rare.as_ref();
-        rare.is_some_and(|rare| !rare.renewals.is_empty())
+        rare.is_some_and(|rare| !rare.renewals.is_empty() || !rare.later.is_empty())
     }
 }
 
 impl Engine {
-    pub(super) fn tenure_time(&mut self, id: LockId) {
+    pub(super) fn tenure_time(&mut self, id: Short) {
         let now = self.now;
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
@@ -137,20 +186,28 @@ impl Engine {
         }
     }
 
-    pub(super) fn renew_by_hand(&mut self, call: CallId, id: LockId, lease: LeaseId) {
-        match self.tenure(id) {
-            Some((_, tenure)) if tenure.lease == lease => {
-                tenure.rare.get_or_insert_default().renewals.push(call);
-                if tenure.flight.is_none() {
-                    self.renew(id);
-                }
-                self.settle_lock(id);
-            }
-            _ => self.complete(call, Err(not_held())),
+    pub(super) fn renew_by_hand(&mut self, call: CallId, lease: LeaseId, ttl: Option<Duration>) {
+        if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
+            return self.complete(call, Err(error));
         }
+        let id = Short::of(lease);
+        let Some((_, tenure)) = self.tenure(id).filter(|(_, held)| held.lease == lease) else {
+            return self.complete(call, Err(not_held()));
+        };
+        let under_way = tenure.flight.is_some();
+        let rare = tenure.rare.get_or_insert_default();
+        rare.wanted = ttl.or(rare.wanted);
+        match ttl {
+            Some(_) if under_way => rare.later.push(call),
+            _ => rare.renewals.push(call),
+        }
+        if !under_way {
+            self.renew(id);
+        }
+        self.settle(id);
     }
 
-    pub(super) fn renewal_answer(&mut self, id: LockId, flight: Flight, answer: Answer) {
+    pub(super) fn renewal_answer(&mut self, id: Short, flight: Flight, answer: Answer) {
         match answer {
             Ok((Reply::Renewed { expires }, time)) => self.renewed(id, flight, expires, time),
             Ok((Reply::Gone, _)) => self.lose(id, LossReason::Deleted),
@@ -166,39 +223,43 @@ impl Engine {
     }
 
     /// Ends the tenure without a release by its holder.
-    pub(super) fn lose(&mut self, id: LockId, reason: LossReason) {
-        let Some(lock) = self.locks.get_mut(&id) else {
+    pub(super) fn lose(&mut self, id: Short, reason: LossReason) {
+        let Some((lock, spec, mut tenure)) = self.end_tenure(id) else {
             return;
         };
-        let phase = std::mem::replace(&mut lock.phase, Phase::Idle);
-        let Phase::Held(mut tenure) = phase else {
-            lock.phase = phase;
-            return;
-        };
-        let spec = lock.spec.clone();
         let (name, token) = (spec.name.clone(), tenure.token);
-        self.emit(
-            id,
-            LeaseEvent::Lost {
-                name,
-                token,
-                reason,
-            },
-            None,
-        );
+        let event = LeaseEvent::Lost {
+            name,
+            token,
+            reason,
+        };
+        self.emit((lock, tenure.lease), event, None);
         for call in tenure.take_renewals() {
             self.complete(call, Err(lost(reason)));
         }
         let doubt = tenure.doubt();
         if doubt.is_some() || matches!(reason, LossReason::Expired | LossReason::Shutdown) {
             // The store may still have it for a while; others need not wait that long.
-            self.give_back(id, &spec, tenure.lease, doubt);
+            self.give_back(&spec, tenure.lease, doubt, tenure.longest_ttl(&spec));
+        }
+        self.leave(lock);
+    }
+
+    /// Takes out a contender that holds its lock.
+    pub(super) fn end_tenure(&mut self, id: Short) -> Option<(LockId, Arc<LockSpec>, Tenure)> {
+        self.tenure(id)?;
+        let Contender {
+            lock, spec, phase, ..
+        } = self.take_contender(id)?;
+        match phase {
+            Phase::Held(tenure) => Some((lock, spec, tenure)),
+            Phase::Acquiring(_) => None,
         }
     }
 
     /// Renews a lease to learn whether the store still has it. Nobody is told if so, and neither its
     /// deadline nor its next renewal changes.
-    pub(super) fn look(&mut self, id: LockId) {
+    pub(super) fn look(&mut self, id: Short) {
         match self.tenure(id) {
             Some((spec, _)) if spec.fixed => {}
             Some((_, tenure)) if tenure.flight.is_some() => tenure.looks_again = true,
@@ -211,13 +272,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn renew(&mut self, id: LockId) {
+    pub(super) fn renew(&mut self, id: Short) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
         let attempt = self.next_serial();
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
-        let give_up = (now + timeout.min(spec.ttl / 3)).min(tenure.loss_at(spec));
+        let third = tenure.ttl(spec) / 3;
+        let give_up = (now + timeout.min(third)).min(tenure.loss_at(spec));
         let flight = Flight {
             attempt,
             sent: now,
@@ -229,14 +291,14 @@ impl Engine {
             key: spec.key.clone(),
             lease: tenure.lease,
             token: tenure.token,
-            ttl: spec.ttl,
+            ttl: tenure.ask(spec, now),
         };
-        if let Err(error) = self.send(Whose::Lock(id), flight, command) {
+        if let Err(error) = self.send(Whose::Contender(id), flight, command) {
             self.renewal_failed(id, error);
         }
     }
 
-    fn renewed(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
+    fn renewed(&mut self, id: Short, flight: Flight, expires: ServerTime, time: ServerTime) {
         let Some((_, tenure)) = self.tenure(id) else {
             return;
         };
@@ -250,44 +312,48 @@ impl Engine {
         }
     }
 
-    fn extended(&mut self, id: LockId, flight: Flight, expires: ServerTime, time: ServerTime) {
+    fn extended(&mut self, id: Short, flight: Flight, expires: ServerTime, time: ServerTime) {
         let now = self.now;
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
-        let expires = expires.min(time + spec.ttl);
+        let expires = expires.min(time + tenure.longest_ttl(spec));
         let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
         tenure.unconfirmed = false;
         tenure.deadline = deadline;
-        tenure.pace = Pace::due(next_renewal(spec, tenure.lease, flight.sent));
+        let ttl = tenure.wanted_ttl(spec);
+        if let Some(rare) = &mut tenure.rare
+            && rare.later.is_empty()
+        {
+            rare.ttl = rare.wanted;
+        }
+        tenure.pace = Pace::due(next_renewal(ttl, tenure.lease, flight.sent));
         let (name, token) = (spec.name.clone(), tenure.token);
-        let calls = tenure.take_renewals();
-        let remaining = deadline.since(now);
-        self.emit(
-            id,
-            LeaseEvent::Renewed {
-                name,
-                token,
-                remaining,
-            },
-            Some(deadline),
-        );
+        let (lease, calls) = (tenure.lease, tenure.take_renewals_under_way());
+        let event = LeaseEvent::Renewed {
+            name,
+            token,
+            remaining: deadline.since(now),
+        };
+        self.tell(id, lease, event, Some(deadline));
         for call in calls {
             self.complete(call, Ok(Done::Renewed));
         }
+        self.renew_later(id);
     }
 
-    fn renewal_failed(&mut self, id: LockId, error: Error) {
+    fn renewal_failed(&mut self, id: Short, error: Error) {
         let now = self.now;
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
         let flight = tenure.flight.take();
-        let base = (spec.ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let most = (spec.ttl / 6).clamp(base, Duration::from_secs(1));
+        let ttl = tenure.ttl(spec);
+        let base = (ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let most = (ttl / 6).clamp(base, Duration::from_secs(1));
         tenure.pace.back_off(now, base, most, tenure.lease);
         let (name, token) = (spec.name.clone(), tenure.token);
-        let calls = tenure.take_renewals();
+        let (lease, calls) = (tenure.lease, tenure.take_renewals_under_way());
         let remaining = tenure.deadline.since(now);
         if let Some(flight) = flight {
             self.unsend(flight.attempt);
@@ -295,32 +361,40 @@ impl Engine {
         for call in calls {
             self.complete(call, Err(error.clone()));
         }
-        self.emit(
-            id,
-            LeaseEvent::AtRisk {
-                name,
-                token,
-                remaining,
-                error,
-            },
-            None,
-        );
+        let event = LeaseEvent::AtRisk {
+            name,
+            token,
+            remaining,
+            error,
+        };
+        self.tell(id, lease, event, None);
+        self.renew_later(id);
     }
 
-    fn tenure(&mut self, id: LockId) -> Option<(&LockSpec, &mut Tenure)> {
-        let lock = self.locks.get_mut(&id)?;
-        match &mut lock.phase {
-            Phase::Held(tenure) => Some((&lock.spec, tenure)),
-            Phase::Idle | Phase::Acquiring(_) => None,
+    /// Begins the renewal that waited for the one before, which asked for another time to live.
+    fn renew_later(&mut self, id: Short) {
+        let Some((_, tenure)) = self.tenure(id) else {
+            return;
+        };
+        let rare = tenure.rare.as_mut();
+        if let Some(rare) = rare.filter(|rare| !rare.later.is_empty()) {
+            rare.renewals = std::mem::take(&mut rare.later);
+            self.renew(id);
+        }
+    }
+
+    fn tell(&mut self, id: Short, lease: LeaseId, event: LeaseEvent, deadline: Option<Timestamp>) {
+        if let Some(lock) = self.contenders.get(&id).map(|contender| contender.lock) {
+            self.emit((lock, lease), event, deadline);
         }
     }
 }
 
 /// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
 /// one locker's leases leave together.
-fn next_renewal(spec: &LockSpec, lease: LeaseId, sent: Timestamp) -> Timestamp {
-    let next = sent + jitter_at(spec.ttl / 3, lease, sent);
-    let grid = u64::try_from(spec.ttl.as_nanos() / 64).unwrap_or(u64::MAX);
+fn next_renewal(ttl: Duration, lease: LeaseId, sent: Timestamp) -> Timestamp {
+    let next = sent + jitter_at(ttl / 3, lease, sent);
+    let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);
     Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::Serial;
-use super::io::{CallId, LockId};
+use super::io::CallId;
+use super::table::Short;
 use crate::time::Timestamp;
 
 /// What a timer is of.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timed {
     Link,
-    Lock(LockId),
-    Release(Serial),
+    Contender(Short),
+    Release(Short),
     Query(CallId),
     Shutdown,
 }

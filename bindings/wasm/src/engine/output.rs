@@ -1,12 +1,12 @@
 //! What the engine wants of its host, one thing at a time.
 
-use leasehold::engine::{Done, Grant, LockId, Output, RequestId};
-use leasehold::protocol;
+use leasehold::LeaseEvent;
+use leasehold::engine::{CallId, Done, Output, RequestId};
+use leasehold::protocol::{self, LeaseId};
 use leasehold::time::Timestamp;
-use leasehold::{FencingToken, LeaseEvent};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Engine, Held};
+use super::Engine;
 use crate::convert::{id, millis, number};
 use crate::{json, text};
 
@@ -19,14 +19,14 @@ impl Engine {
     /// |---|---|---|
     /// | 0 | nothing more | |
     /// | 1 | execute a batch until the deadline: keys and arguments are parts of the text | id, deadline, text, ends, keys |
-    /// | 2 | a call acquired the lock | id, token, deadline, began, waited |
+    /// | 2 | a call acquired the lock | id, tenure, token, deadline, began, waited |
     /// | 3 | a call ended | id |
     /// | 4 | an acquisition did not get the lock | id |
     /// | 5 | a call is answered by JSON | id, text |
     /// | 6 | a call failed with an error in JSON | id, text |
-    /// | 7 | a lock's lease was extended | id, token, deadline |
-    /// | 8 | a lock's lease was lost for a reason | id, token, text |
-    /// | 9 | a lock's lease was given up | id, token |
+    /// | 7 | a tenure was extended | id, deadline |
+    /// | 8 | a tenure was lost for a reason | id, text |
+    /// | 9 | a tenure was given up | id |
     /// | 10 | subscribe to the channel | |
     /// | 11 | there is something for a reader | id |
     pub fn poll(&mut self) -> u32 {
@@ -46,10 +46,16 @@ impl Engine {
         task::NOTHING
     }
 
-    /// The call, lock, request or reader that it is about.
+    /// The call, tenure, request or reader that it is about.
     #[wasm_bindgen(getter)]
     pub fn id(&self) -> f64 {
         self.current.id
+    }
+
+    /// The number of the tenure that a call got: the same for all calls that share it.
+    #[wasm_bindgen(getter)]
+    pub fn tenure(&self) -> f64 {
+        self.current.tenure
     }
 
     /// The tenure's token.
@@ -115,9 +121,8 @@ impl Engine {
 /// The fields of the output that was polled last.
 #[derive(Default)]
 pub(super) struct Current {
-    /// The tenure that a call acquired.
-    pub(super) acquired: Option<Held>,
     id: f64,
+    tenure: f64,
     token: f64,
     deadline: f64,
     began: f64,
@@ -159,7 +164,7 @@ impl Engine {
             Output::Complete { call, result } => {
                 self.current.id = id(call.0);
                 match result {
-                    Ok(done) => self.done(done),
+                    Ok(done) => self.done(call, done),
                     Err(error) => {
                         self.current.text = json(&error);
                         task::FAILED
@@ -168,25 +173,25 @@ impl Engine {
             }
             Output::Event {
                 lock,
+                lease,
                 event,
                 deadline,
             } => {
-                let woken = self.hub.publish(lock, &event);
+                let woken = self.hub.publish(lock, lease, &event);
                 self.awake.extend(woken);
-                self.changed(lock, &event, deadline)
+                self.changed(lease, &event, deadline)
             }
             Output::Subscribe => task::SUBSCRIBE,
             Output::Closed { .. } => task::NOTHING,
         }
     }
 
-    fn done(&mut self, done: Done) -> u32 {
+    fn done(&mut self, call: CallId, done: Done) -> u32 {
         let answer = match done {
             Done::Acquired(grant) => {
-                let Grant { token, lease, .. } = grant;
                 let current = &mut self.current;
-                current.acquired = Some(Held { token, lease });
-                current.token = id(token.get());
+                current.tenure = self.tenures.acquired(call, &grant);
+                current.token = id(grant.token.get());
                 current.deadline = millis(grant.deadline);
                 current.began = millis(grant.began);
                 current.waited = grant.waited.as_secs_f64() * 1_000.0;
@@ -204,33 +209,23 @@ impl Engine {
         task::ANSWER
     }
 
-    fn changed(&mut self, lock: LockId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {
-        let Some(token) = event.token() else {
-            return task::NOTHING;
-        };
-        self.current.id = id(lock.0);
-        self.current.token = id(token.get());
-        match event {
+    fn changed(&mut self, lease: LeaseId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {
+        let (tenure, task) = match event {
             LeaseEvent::Renewed { .. } => {
                 self.current.deadline = deadline.map_or(0.0, millis);
-                task::RENEWED
+                (self.tenures.number(lease), task::RENEWED)
             }
             LeaseEvent::Lost { reason, .. } => {
-                self.ended(lock, token);
                 reason.code().clone_into(&mut self.current.text);
-                task::LOST
+                (self.tenures.ended(lease), task::LOST)
             }
-            LeaseEvent::Released { .. } => {
-                self.ended(lock, token);
-                task::RELEASED
-            }
-            _ => task::NOTHING,
-        }
-    }
-
-    fn ended(&mut self, lock: LockId, token: FencingToken) {
-        if let Some(lock) = self.locks.get_mut(&lock) {
-            lock.held.take_if(|held| held.token == token);
-        }
+            LeaseEvent::Released { .. } => (self.tenures.ended(lease), task::RELEASED),
+            _ => (None, task::NOTHING),
+        };
+        let Some(tenure) = tenure else {
+            return task::NOTHING;
+        };
+        self.current.id = tenure;
+        task
     }
 }

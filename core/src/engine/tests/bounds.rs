@@ -116,7 +116,7 @@ fn whatever_the_network_does_time_alone_makes_progress() {
             host.hold(LOCK);
             let released = host.hold(LockId(2)).lease;
             host.net = net;
-            host.release(LockId(2), released);
+            host.release(released);
             host.acquire(LockId(3), Wait::Until(host.now + ms(3_333)));
             host.acquire(LockId(4), Wait::Forever);
             host.inspect(LOCK);

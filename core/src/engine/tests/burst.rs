@@ -91,7 +91,7 @@ fn a_renewal_goes_before_what_was_asked_for_earlier() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     burst(&mut host, UNDER_WAY + 4 * MAX_BATCH, Wait::Forever);
-    let renewal = host.renew(LOCK, lease);
+    let renewal = host.renew(lease);
     host.answer_next();
     let next = host.pending.pop_back().expect("a batch left");
     let reply = host.execute(&next);
@@ -105,7 +105,7 @@ fn a_release_that_did_not_leave_in_time_keeps_its_turn() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     burst(&mut host, UNDER_WAY, Wait::Forever);
-    let release = host.release(LOCK, lease);
+    let release = host.release(lease);
     for _ in 0..2 {
         host.advance(ms(1_900));
         assert!(host.is_open(release));

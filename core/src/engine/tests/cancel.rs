@@ -123,7 +123,7 @@ fn the_other_callers_of_a_cancelled_one_go_on() {
     let lease = host.grant(second).lease;
     assert_eq!(host.ops(), ["acquire"]);
     host.net = Net::Up;
-    host.release(LOCK, lease);
+    host.release(lease);
     assert!(!host.is_taken(LOCK), "the cancelled one has no share in it");
 }
 
@@ -147,7 +147,7 @@ fn a_cancelled_renewal_changes_nothing_but_that_nobody_is_answered() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    let call = host.renew(LOCK, lease);
+    let call = host.renew(lease);
     host.cancel(call);
     host.answer_all();
     assert!(host.is_open(call) && host.is_held(LOCK));
@@ -181,7 +181,7 @@ fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
 fn an_attempt_that_outlives_its_tenure_is_given_back_too() {
     let mut host = Host::new();
     let (ghost, lease) = with_a_ghost(&mut host);
-    host.release(LOCK, lease);
+    host.release(lease);
     host.execute(&ghost);
     assert!(host.is_taken(LOCK));
     host.advance(TIMEOUT + SOON);

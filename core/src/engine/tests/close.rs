@@ -17,7 +17,7 @@ fn a_held_lock_closes_when_its_release_is_confirmed() {
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.net = Net::Hold;
-    host.release(LOCK, lease);
+    host.release(lease);
     assert!(host.closed.is_empty());
     host.answer_next();
     assert_eq!(host.closed, [LOCK]);
@@ -39,7 +39,7 @@ fn a_release_without_an_answer_closes_the_lock_at_the_deadline() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.net = Net::LoseRequests;
-    host.release(LOCK, grant.lease);
+    host.release(grant.lease);
     host.close(LOCK);
     host.advance_to(grant.deadline - LEAD - ms(1));
     assert!(host.closed.is_empty());
@@ -73,13 +73,13 @@ fn a_lock_that_is_acquired_again_stays_open_over_the_release_before() {
     let mut host = Host::new();
     let first = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    host.release(LOCK, first);
+    host.release(first);
     let call = host.acquire(LOCK, Wait::Forever);
     host.close(LOCK);
     host.answer_all();
     assert!(host.closed.is_empty(), "a lease is held");
     let second = host.grant(call).lease;
-    host.release(LOCK, second);
+    host.release(second);
     host.answer_all();
     assert_eq!(host.closed, [LOCK]);
 }
@@ -100,7 +100,7 @@ fn an_engine_is_idle_between_tenures_and_never_during_one() {
     assert!(host.engine.is_idle());
     let lease = host.hold(LOCK).lease;
     assert!(!host.engine.is_idle());
-    host.release(LOCK, lease);
+    host.release(lease);
     assert!(host.engine.is_idle());
     host.net = Net::Hold;
     host.inspect(LOCK);

@@ -32,7 +32,7 @@ fn a_renewed_deadline_counts_from_before_the_renewal() {
     host.net = Net::Hold;
     host.advance(ms(1_000));
     let sent_at = host.now;
-    let call = host.renew(LOCK, grant.lease);
+    let call = host.renew(grant.lease);
     host.advance(ms(700));
     host.answer_next();
     assert_eq!(host.outcome(call), &Ok(Done::Renewed));
@@ -66,8 +66,8 @@ fn each_operation_says_until_when_it_is_wanted() {
             |host, _| host.acquire(LockId(3), Wait::Until(host.now + ms(300))),
             ms(300),
         ),
-        (|host, lease| host.renew(LOCK, lease), TIMEOUT),
-        (|host, lease| host.release(LOCK, lease), TIMEOUT),
+        (|host, lease| host.renew(lease), TIMEOUT),
+        (|host, lease| host.release(lease), TIMEOUT),
         (|host, _| host.inspect(LOCK), TIMEOUT),
         (|host, _| host.force_release(LOCK), TIMEOUT),
     ];
@@ -124,7 +124,7 @@ fn a_renewal_that_is_delayed_past_its_time_extends_nothing() {
     let grant = host.hold(LOCK);
     let expires = host.expiry(LOCK);
     host.net = Net::Hold;
-    host.renew(LOCK, grant.lease);
+    host.renew(grant.lease);
     let sent = host.take();
     host.advance(TIMEOUT);
     assert_eq!(host.execute(&sent).replies, [Ok(Reply::Late)]);
@@ -145,7 +145,7 @@ fn a_clock_that_goes_back_is_harmless() {
         deadline >= latest + TTL - TTL / 500,
         "it counts from the latest time that was seen"
     );
-    assert!(host.engine.held(host.now, LOCK).is_some());
+    assert!(host.is_held(LOCK));
     host.now = latest;
     host.net = Net::LoseRequests;
     host.disconnect();

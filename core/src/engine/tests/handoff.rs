@@ -14,7 +14,7 @@ pub(super) const PROMISE: Duration = Duration::from_secs(6);
 
 /// The waiter's lease.
 pub(super) fn lease(host: &Host) -> LeaseId {
-    *host.engine.line.waiting.keys().next().expect("one waits")
+    host.acquiring().expect("one waits")
 }
 
 /// A waiter's question is under way, unexecuted; it was in line before.
@@ -207,7 +207,7 @@ fn the_late_answer_to_a_question_from_before_the_grant_changes_nothing() {
         assert_eq!((host.held_until(LOCK), host.told()), before);
         host.net = Net::Up;
         host.answer_all();
-        host.release(LOCK, grant.lease);
+        host.release(grant.lease);
         host.advance(TTL);
         let ops = host.ops();
         assert_eq!(ops, ["acquire", "renew", "release"], "nothing was in doubt");
@@ -225,7 +225,7 @@ fn a_question_that_outlives_the_tenure_leaves_no_ghost_in_the_line() {
         host.net = Net::Up;
         host.stranger_releases(LOCK);
         let lease = host.grant(call).lease;
-        host.release(LOCK, lease);
+        host.release(lease);
         if next {
             host.stranger_acquires(LOCK, TTL);
         }
@@ -303,7 +303,7 @@ fn each_caller_is_told_how_long_it_waited_itself() {
     let began = [first, second, late].map(|call| host.grant(call).began);
     assert!(began.iter().all(|one| one == &began[0]));
     assert!(began[0] <= host.now && began[0] > start + ms(3_900));
-    host.release(LOCK, host.grant(first).lease);
+    host.release(host.grant(first).lease);
     assert!(host.is_taken(LOCK), "three leases share it");
 }
 
@@ -331,7 +331,7 @@ fn a_grant_that_is_told_twice_counts_once() {
     host.input(Input::Push(push));
     host.input(Input::Push(push));
     let lease = host.grant(call).lease;
-    host.release(LOCK, lease);
+    host.release(lease);
     host.input(Input::Push(push));
     assert_eq!(host.told(), ["acquired 2", "renewed", "released 2"]);
     assert_eq!(host.ops(), ["renew", "release"]);
@@ -346,7 +346,7 @@ fn a_release_that_is_unconfirmed_is_confirmed_by_the_next_grant() {
     let first = host.hold(LOCK);
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.net = Net::LoseReplies;
-    let release = host.release(LOCK, first.lease);
+    let release = host.release(first.lease);
     let lease = host.grant(other).lease;
     host.net = Net::Up;
     host.advance(TIMEOUT + SOON);
@@ -356,7 +356,7 @@ fn a_release_that_is_unconfirmed_is_confirmed_by_the_next_grant() {
         "its retry finds it taken"
     );
     assert!(host.is_held(LockId(2)));
-    host.release(LockId(2), lease);
+    host.release(lease);
     assert!(!host.is_taken(LOCK));
 }
 

@@ -192,7 +192,7 @@ impl Host {
     pub(super) fn acquire_spec(&mut self, lock: LockId, spec: LockSpec, wait: Wait) -> CallId {
         let call = self.next_call();
         let spec = Arc::new(spec);
-        let lease = LeaseId(u128::from(call.0));
+        let lease = lease_of(call);
         self.input(Input::Acquire {
             call,
             lock,
@@ -209,27 +209,37 @@ impl Host {
         self.grant(call)
     }
 
-    pub(super) fn release(&mut self, lock: LockId, lease: LeaseId) -> CallId {
+    pub(super) fn release(&mut self, lease: LeaseId) -> CallId {
         let call = self.next_call();
         self.input(Input::Release {
             call: Some(call),
-            lock,
             lease,
         });
         call
     }
 
-    pub(super) fn renew(&mut self, lock: LockId, lease: LeaseId) -> CallId {
+    pub(super) fn renew(&mut self, lease: LeaseId) -> CallId {
+        self.renew_with(lease, None)
+    }
+
+    pub(super) fn renew_for(&mut self, lease: LeaseId, ttl: Duration) -> CallId {
+        self.renew_with(lease, Some(ttl))
+    }
+
+    fn renew_with(&mut self, lease: LeaseId, ttl: Option<Duration>) -> CallId {
         let call = self.next_call();
-        self.input(Input::Renew { call, lock, lease });
+        self.input(Input::Renew { call, lease, ttl });
         call
     }
 
+    /// Gives up a call that acquires through `LOCK`.
     pub(super) fn cancel(&mut self, call: CallId) {
-        self.input(Input::Cancel {
-            lock: Some(LOCK),
-            call,
-        });
+        self.cancel_of(call, lease_of(call));
+    }
+
+    pub(super) fn cancel_of(&mut self, call: CallId, lease: LeaseId) {
+        let of = Some((LOCK, lease));
+        self.input(Input::Cancel { call, of });
     }
 
     pub(super) fn close(&mut self, lock: LockId) {
@@ -260,6 +270,7 @@ impl Host {
         call
     }
 
+    /// Its handles are re-entrant, so that one of them is one owner.
     pub(super) fn spec(&self, lock: LockId) -> LockSpec {
         let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
         LockSpec {
@@ -267,8 +278,14 @@ impl Host {
             name,
             ttl: self.ttl,
             fixed: self.fixed,
+            reentrant: true,
             owner: Owner::labelled("host").expect("a short label is valid"),
             counter: Counter::Dense,
         }
     }
+}
+
+/// The lease id that a call acquires with.
+pub(super) fn lease_of(call: CallId) -> LeaseId {
+    LeaseId(u128::from(call.0) << 64)
 }

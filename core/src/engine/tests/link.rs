@@ -98,7 +98,7 @@ fn a_disconnect_ends_every_attempt_at_once_and_sends_nothing() {
     host.net = Net::Hold;
     let never = host.acquire(LockId(2), Wait::Never);
     let forever = host.acquire(LockId(3), Wait::Forever);
-    let renewal = host.renew(LOCK, held.lease);
+    let renewal = host.renew(held.lease);
     host.forget();
     host.disconnect();
     assert_eq!(host.error(never), ErrorKind::Unavailable);
@@ -115,9 +115,9 @@ fn after_a_reconnect_everything_is_tried_again_at_once() {
     let held = host.hold(LOCK);
     let released = host.hold(LockId(2));
     host.net = Net::Hold;
-    host.renew(LOCK, held.lease);
+    host.renew(held.lease);
     host.disconnect();
-    let release = host.release(LockId(2), released.lease);
+    let release = host.release(released.lease);
     let acquire = host.acquire(LockId(3), Wait::Forever);
     host.advance(ms(5_000));
     host.net = Net::Up;
@@ -262,19 +262,14 @@ fn an_answer_that_is_too_short_or_of_another_kind_is_an_error() {
 #[test]
 fn cancelling_what_is_not_known_does_nothing() {
     let mut host = Host::new();
+    let of = None;
     host.input(Input::Cancel {
-        lock: None,
         call: CallId(77),
+        of,
     });
-    host.input(Input::Cancel {
-        lock: Some(LOCK),
-        call: CallId(77),
-    });
+    host.cancel(CallId(77));
     host.hold(LOCK);
-    host.input(Input::Cancel {
-        lock: Some(LOCK),
-        call: CallId(77),
-    });
+    host.cancel(CallId(77));
     assert_eq!(host.told(), ["acquired 1"]);
     host.advance(SOON);
     assert_eq!(host.ops(), ["acquire"]);
@@ -305,7 +300,7 @@ fn after_a_reconnect_what_was_released_goes_before_what_is_wanted() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.disconnect();
-    host.release(LOCK, grant.lease);
+    host.release(grant.lease);
     let call = host.acquire(LOCK, Wait::Forever);
     host.forget();
     host.advance(ms(1_000));

@@ -42,7 +42,7 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
         host.input(Input::Push(push(grant.lease, grant.token)));
         assert_eq!(host.told(), [reason]);
         assert!(!host.is_held(LOCK));
-        let release = host.release(LOCK, grant.lease);
+        let release = host.release(grant.lease);
         assert_eq!(host.error(release), ErrorKind::NotHeld);
         host.advance(TTL);
         assert_eq!(host.ops(), [""; 0], "the store has nothing of it any more");
@@ -87,7 +87,7 @@ fn a_revocation_leaves_the_other_locks_alone() {
 fn a_loss_is_nothing_to_one_who_waits() {
     let mut host = Host::new();
     let call = in_line(&mut host);
-    let lease = *host.engine.line.waiting.keys().next().expect("one waits");
+    let lease = host.acquiring().expect("one waits");
     let token = token(1);
     host.input(Input::Push(Push::Revoked { lease, token }));
     host.input(Input::Push(Push::Superseded { lease, token }));
@@ -107,7 +107,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         let sent = host.take();
         let mut reply = host.execute(&sent);
         host.ask(Command::ForceRelease { key: key(LOCK) });
-        let lease = *host.engine.line.waiting.keys().next().expect("it asks");
+        let lease = host.acquiring().expect("it asks");
         let token = token(1);
         host.input(Input::Push(Push::Revoked { lease, token }));
         assert!(host.is_open(call) && host.events.is_empty());
@@ -129,7 +129,7 @@ fn a_grant_to_a_lease_that_does_not_wait_does_nothing() {
     let mut host = Host::new();
     let held = host.hold(LOCK);
     let released = host.hold(LockId(2));
-    host.release(LockId(2), released.lease);
+    host.release(released.lease);
     host.forget();
     let deadline = host.held_until(LOCK);
     for lease in [LeaseId(12_345), held.lease, released.lease] {
@@ -196,7 +196,7 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
         host.told(),
         ["acquired 1", "lost: somebody else holds the lock"]
     );
-    let release = host.release(LOCK, lease);
+    let release = host.release(lease);
     assert_eq!(host.error(release), ErrorKind::NotHeld);
     assert!(host.is_taken(LOCK));
 }
@@ -208,7 +208,7 @@ fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
         let mut host = Host::new();
         let grant = host.hold(LOCK);
         host.net = Net::Hold;
-        let renewal = host.renew(LOCK, grant.lease);
+        let renewal = host.renew(grant.lease);
         let sent = host.take();
         let early = executed_before.then(|| host.execute(&sent));
         host.ask(Command::ForceRelease { key: key(LOCK) });
@@ -307,7 +307,7 @@ fn a_renewal_that_joins_a_look_extends_the_lease() {
     host.advance(ms(1_000));
     host.net = Net::Hold;
     host.subscribe();
-    let renewal = host.renew(LOCK, lease);
+    let renewal = host.renew(lease);
     host.answer_next();
     assert!(host.outcome(renewal).is_ok());
     assert!(host.held_until(LOCK) > deadline);
@@ -323,7 +323,7 @@ fn a_renewal_that_was_under_way_is_followed_by_a_look() {
     let lease = host.hold(LOCK).lease;
     host.advance(ms(1_000));
     host.net = Net::Hold;
-    host.renew(LOCK, lease);
+    host.renew(lease);
     let sent = host.take();
     let reply = host.execute(&sent);
     host.ask(Command::ForceRelease { key: key(LOCK) });

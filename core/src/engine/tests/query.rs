@@ -33,7 +33,7 @@ fn inspecting_tells_the_holder_the_token_and_the_time_that_is_left() {
     assert_eq!((token, owner.label()), (grant.token, "host"));
     assert_eq!(remaining, Some(ms(26_000)));
 
-    host.release(LOCK, grant.lease);
+    host.release(grant.lease);
     let call = host.inspect(LOCK);
     let free = inspection(host.outcome(call));
     assert_eq!(
@@ -184,7 +184,7 @@ fn a_cancelled_question_is_not_answered() {
     let mut host = Host::new();
     host.net = Net::Hold;
     let call = host.inspect(LOCK);
-    host.input(Input::Cancel { lock: None, call });
+    host.input(Input::Cancel { call, of: None });
     assert!(host.engine.is_idle());
     host.answer_all();
     assert!(host.is_open(call));

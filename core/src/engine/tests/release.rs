@@ -10,7 +10,7 @@ fn a_release_is_confirmed_by_the_store() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.told(), ["acquired 1"]);
     host.answer_next();
@@ -23,11 +23,7 @@ fn a_release_is_confirmed_by_the_store() {
 fn a_lease_that_is_dropped_is_released_though_nobody_waits_for_it() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.input(Input::Release {
-        call: None,
-        lock: LOCK,
-        lease,
-    });
+    host.input(Input::Release { call: None, lease });
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
     assert!(!host.is_taken(LOCK) && host.done.len() == 1);
 }
@@ -39,7 +35,7 @@ fn a_release_of_a_lost_lease_fails_without_a_request() {
     host.server.delete(&key(LOCK));
     host.advance(TTL / 3);
     host.forget();
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     assert!(host.log.is_empty());
 }
@@ -49,7 +45,7 @@ fn a_release_whose_answer_was_lost_succeeds_when_it_is_repeated() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::LoseReplies;
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     assert!(!host.is_taken(LOCK));
     // Somebody else may have it by then, which is as good.
     host.stranger_acquires(LOCK, TTL);
@@ -74,7 +70,7 @@ fn a_release_that_finds_the_lock_gone_or_taken_reports_the_loss() {
         if taken {
             host.stranger_acquires(LOCK, TTL);
         }
-        let call = host.release(LOCK, lease);
+        let call = host.release(lease);
         assert_eq!(host.error(call), ErrorKind::NotHeld);
         assert_eq!(host.told(), ["acquired 1", reason]);
         assert_eq!(host.is_taken(LOCK), taken);
@@ -87,7 +83,7 @@ fn a_silent_store_fails_the_call_after_its_patience_and_the_release_at_the_deadl
     let grant = host.hold(LOCK);
     host.net = Net::LoseRequests;
     let start = host.now;
-    let call = host.release(LOCK, grant.lease);
+    let call = host.release(grant.lease);
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.answered(call), start + PATIENCE);
@@ -104,7 +100,7 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     host.ttl = ms(3_000);
     let grant = host.hold(LOCK);
     host.disconnect();
-    let call = host.release(LOCK, grant.lease);
+    let call = host.release(grant.lease);
     host.advance(TTL);
     assert_eq!(host.error(call), ErrorKind::Unavailable);
     assert_eq!(host.answered(call), grant.deadline - LEAD);
@@ -116,7 +112,7 @@ fn a_release_that_came_late_is_repeated() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.epoch += 5_000_000;
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(SOON);
     assert_eq!(host.outcome(call), &Ok(Done::Released));
@@ -128,7 +124,7 @@ fn a_release_that_came_late_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.epoch += 5_000_000;
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     host.server.delete(&key(LOCK));
     host.advance(SOON);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
@@ -141,7 +137,7 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.disconnect();
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     host.server.delete(&key(LOCK));
     host.input(Input::Connected);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
@@ -156,7 +152,7 @@ fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.net = Net::Hold;
-    let release = host.release(LOCK, grant.lease);
+    let release = host.release(grant.lease);
     let acquire = host.acquire(LOCK, Wait::Forever);
     let lost_answer = host.take();
     host.execute(&lost_answer);
@@ -174,7 +170,7 @@ fn an_acquisition_right_behind_a_release_succeeds() {
     let mut host = Host::new();
     let grant = host.hold(LOCK);
     host.net = Net::Hold;
-    let release = host.release(LOCK, grant.lease);
+    let release = host.release(grant.lease);
     let acquire = host.acquire(LOCK, Wait::Never);
     host.answer_all();
     assert_eq!(host.outcome(release), &Ok(Done::Released));
@@ -187,8 +183,8 @@ fn a_renewal_under_way_does_not_bring_a_released_lease_back() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    let renewal = host.renew(LOCK, lease);
-    host.release(LOCK, lease);
+    let renewal = host.renew(lease);
+    host.release(lease);
     assert_eq!(host.error(renewal), ErrorKind::NotHeld);
     host.answer_all();
     assert_eq!(host.told(), ["acquired 1", "released 1"]);
@@ -202,7 +198,7 @@ fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     let lease = host.hold(LOCK).lease;
     host.net = Net::LoseRequests;
     host.input(Input::Connected);
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     host.server.delete(&key(LOCK));
     host.net = Net::Up;
     host.advance(TIMEOUT + ms(1_000));
@@ -216,7 +212,7 @@ fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    let call = host.release(LOCK, lease);
+    let call = host.release(lease);
     host.refuse_next(ErrorKind::WrongType);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     assert_eq!(

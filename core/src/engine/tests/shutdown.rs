@@ -43,7 +43,7 @@ fn it_is_complete_when_the_store_has_confirmed() {
     let released = host.hold(LockId(2)).lease;
     host.net = Net::Hold;
     let acquiring = host.acquire(LockId(3), Wait::Forever);
-    let release = host.release(LockId(2), released);
+    let release = host.release(released);
     let query = host.inspect(LOCK);
     let call = host.shutdown();
     assert_eq!(host.error(acquiring), ErrorKind::Shutdown);
@@ -93,13 +93,13 @@ fn everything_after_it_is_refused() {
     for call in [
         host.acquire(LOCK, Wait::Forever),
         host.acquire(LockId(2), Wait::Never),
-        host.renew(LOCK, lease),
+        host.renew(lease),
         host.inspect(LOCK),
         host.force_release(LOCK),
     ] {
         assert_eq!(host.error(call), ErrorKind::Shutdown);
     }
-    let release = host.release(LOCK, lease);
+    let release = host.release(lease);
     assert_eq!(
         host.error(release),
         ErrorKind::NotHeld,

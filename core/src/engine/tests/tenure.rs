@@ -4,6 +4,7 @@ use super::host::{Host, LOCK, Net, SOON, TTL, ms};
 use super::view::{key, remaining};
 use crate::engine::{Done, LockId, Wait};
 use crate::error::ErrorKind;
+use crate::protocol::LeaseId;
 
 #[test]
 fn a_lease_is_renewed_at_a_third_of_its_time_with_jitter() {
@@ -77,7 +78,7 @@ fn a_fixed_lease_is_renewed_by_hand_as_often_as_that() {
     host.fixed = true;
     let grant = host.hold(LOCK);
     host.advance(TTL / 2);
-    let call = host.renew(LOCK, grant.lease);
+    let call = host.renew(grant.lease);
     assert_eq!(host.outcome(call), &Ok(Done::Renewed));
     host.advance(TTL / 2);
     assert!(host.is_held(LOCK));
@@ -92,7 +93,7 @@ fn a_renewal_by_hand_that_fails_is_an_error_and_is_not_repeated() {
     host.fixed = true;
     let grant = host.hold(LOCK);
     host.net = Net::LoseRequests;
-    let call = host.renew(LOCK, grant.lease);
+    let call = host.renew(grant.lease);
     host.advance(TTL / 2);
     assert_eq!(host.error(call), ErrorKind::Timeout);
     assert_eq!(host.count("renew"), 1);
@@ -105,13 +106,13 @@ fn renewals_by_hand_join_the_one_that_is_under_way() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::Hold;
-    let calls = [host.renew(LOCK, lease), host.renew(LOCK, lease)];
+    let calls = [host.renew(lease), host.renew(lease)];
     assert_eq!(host.pending.len(), 1);
     host.answer_next();
     for call in calls {
         assert_eq!(host.outcome(call), &Ok(Done::Renewed));
     }
-    let wrong = host.renew(LockId(2), lease);
+    let wrong = host.renew(LeaseId(lease.0 + 1));
     assert_eq!(host.error(wrong), ErrorKind::NotHeld);
 }
 
@@ -240,9 +241,9 @@ fn a_call_that_waits_for_a_renewal_hears_of_the_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.server.delete(&key(LOCK));
-    let call = host.renew(LOCK, lease);
+    let call = host.renew(lease);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
-    let again = host.renew(LOCK, lease);
+    let again = host.renew(lease);
     assert_eq!(host.error(again), ErrorKind::NotHeld);
 }
 
@@ -286,7 +287,7 @@ fn a_lease_that_was_released_is_renewed_no_more() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.advance(TTL);
-    host.release(LOCK, lease);
+    host.release(lease);
     host.forget();
     host.advance(TTL * 2);
     assert!(host.log.is_empty());

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::host::{Host, Sent, Told};
+use crate::engine::contender::Phase;
 use crate::engine::{CallId, Done, Grant, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::name::Name;
-use crate::protocol::{Command, LockKey};
+use crate::protocol::{Command, LeaseId, LockKey};
 use crate::time::{ServerTime, Timestamp};
 
 /// What came of it.
@@ -83,12 +84,22 @@ impl Host {
 
     /// Whether the engine says that the lock is held now.
     pub(super) fn is_held(&self, lock: LockId) -> bool {
-        self.engine.held(self.now, lock).is_some()
+        self.engine.held(self.now, lock).next().is_some()
+    }
+
+    /// The lease id of one who wants a lock, if anybody does.
+    pub(super) fn acquiring(&self) -> Option<LeaseId> {
+        let contenders = &mut self.engine.contenders.values();
+        contenders.find_map(|contender| match &contender.phase {
+            Phase::Acquiring(acquiring) => Some(acquiring.lease),
+            Phase::Held(_) => None,
+        })
     }
 
     /// The deadline of a lock that is held.
     pub(super) fn held_until(&self, lock: LockId) -> Timestamp {
-        let event = self.engine.held(self.now, lock).expect("the lock is held");
+        let held = self.engine.held(self.now, lock).next();
+        let (_, event) = held.expect("the lock is held");
         match event {
             LeaseEvent::Acquired { remaining, .. } => self.now + remaining,
             other => panic!("{other:?} does not say that it is held"),

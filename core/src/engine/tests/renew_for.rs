@@ -1,0 +1,125 @@
+//! Another time to live from now on.
+
+use std::time::Duration;
+
+use super::host::{Host, LOCK, Net, TTL, ms};
+use crate::engine::{Done, LockSpec};
+use crate::error::ErrorKind;
+use crate::protocol::Command;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What the renewals asked the store for that were sent.
+fn asked(host: &Host) -> Vec<Duration> {
+    let ops = host.log.iter().flat_map(|sent| &sent.batch);
+    let ttl = |op: &crate::protocol::Op| match &op.command {
+        Command::Renew { ttl, .. } => Some(*ttl),
+        _ => None,
+    };
+    ops.filter_map(ttl).collect()
+}
+
+#[test]
+fn it_counts_for_this_renewal_and_for_those_that_follow() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    let call = host.renew_for(lease, MINUTE);
+    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert!(host.held_until(LOCK).since(host.now) > MINUTE - ms(200));
+    host.advance(ms(15_000));
+    assert_eq!(
+        asked(&host),
+        [MINUTE],
+        "the next is due after a third of a minute"
+    );
+    host.advance(ms(10_000));
+    assert_eq!(asked(&host), [MINUTE, MINUTE]);
+    let plain = host.renew(lease);
+    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert_eq!(asked(&host), [MINUTE; 3]);
+    host.release(lease);
+    let again = host.hold(LOCK);
+    assert!(
+        again.deadline.since(host.now) <= TTL,
+        "the next tenure has the lock's own"
+    );
+}
+
+/// Catches a shorter renewal that acts at the store while the holder counts on the longer one.
+#[test]
+fn what_is_left_is_never_cut_short() {
+    let mut host = Host::new();
+    host.fixed = true;
+    let grant = host.hold(LOCK);
+    host.net = Net::LoseReplies;
+    host.renew_for(grant.lease, ms(100));
+    host.advance_to(grant.deadline - ms(1_000));
+    assert!(
+        host.is_held(LOCK),
+        "nobody answered, so it is held by the old promise"
+    );
+    assert!(host.is_taken(LOCK), "and so it is at the store");
+    host.net = Net::Up;
+    let call = host.renew_for(grant.lease, ms(2_000));
+    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    host.advance(ms(1_900));
+    assert!(host.is_held(LOCK));
+    host.advance(ms(200));
+    assert!(
+        !host.is_held(LOCK),
+        "the shorter time counts once the rest is over"
+    );
+}
+
+/// Catches an answer to the renewal before that is taken for one to this.
+#[test]
+fn it_waits_for_the_renewal_that_is_under_way() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
+    host.answer_next();
+    assert_eq!(host.outcome(plain), &Ok(Done::Renewed));
+    assert!(host.is_open(longer));
+    assert!(host.held_until(LOCK).since(host.now) <= TTL);
+    host.answer_next();
+    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+    assert!(host.held_until(LOCK).since(host.now) > MINUTE - ms(200));
+    assert_eq!(asked(&host), [TTL, MINUTE]);
+}
+
+#[test]
+fn it_waits_for_one_that_fails_too() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::LoseRequests;
+    let (plain, longer) = (host.renew(lease), host.renew_for(lease, MINUTE));
+    host.net = Net::Up;
+    host.advance(ms(2_100));
+    assert_eq!(host.error(plain), ErrorKind::Timeout);
+    assert_eq!(host.outcome(longer), &Ok(Done::Renewed));
+}
+
+#[test]
+fn one_that_is_given_up_changes_nothing_that_is_promised() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    host.renew(lease);
+    let longer = host.renew_for(lease, MINUTE);
+    host.cancel_of(longer, lease);
+    host.answer_next();
+    assert!(host.is_open(longer) && host.pending.is_empty());
+    assert!(host.is_held(LOCK));
+}
+
+#[test]
+fn a_time_out_of_bounds_is_refused() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    for ttl in [Duration::ZERO, LockSpec::MIN_TTL / 2, LockSpec::MAX_TTL * 2] {
+        let call = host.renew_for(lease, ttl);
+        assert_eq!(host.error(call), ErrorKind::Config);
+    }
+    assert_eq!(asked(&host), []);
+}
