@@ -5,7 +5,9 @@
 //! The tests run one at a time, so that they measure the lock and not each other; and if the machine
 //! stood still just when the loss was to be told, that is no lateness of the lock.
 
-use std::time::{Duration, Instant};
+mod short;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::{Lease, LeaseEvent, LeaseEvents, Lock, Locker, LossReason};
 use leasehold_tests::{
@@ -108,6 +110,19 @@ impl Held {
             }
         }
     }
+}
+
+/// When the server will free the lock, as it says itself; nothing if nobody has it.
+async fn expiry(admin: &mut Admin, key: &str) -> Option<Duration> {
+    let millis = admin.int(&["PEXPIRETIME", key]).await;
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+/// The clock of this machine, and so of its servers too.
+fn wall_clock() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("it is past 1970")
 }
 
 /// By what the lease says; a moment too late, rather than too early, if it is said slowly.

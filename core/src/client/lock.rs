@@ -112,7 +112,7 @@ impl Lock {
     }
 
     /// Leases end by themselves after the time to live, less the lead with which `Lost` is told (a
-    /// tenth of it, 50 ms at the most), unless [`Lease::renew`] is called.
+    /// tenth of it, within 3 and 50 ms), unless [`Lease::renew`] is called.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -17,6 +17,12 @@ use crate::protocol::{Command, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
+/// How long before its deadline a loss is told. Timers count whole milliseconds and round up: they
+/// are one or two late on a machine that does nothing else. Of the shortest lease this leaves 7 ms,
+/// of which a renewal begins in the fourth or fifth.
+const LEAST_LEAD: Duration = Duration::from_millis(3);
+const MOST_LEAD: Duration = Duration::from_millis(50);
+
 #[derive(Debug)]
 pub(super) struct Tenure {
     pub(super) lease: LeaseId,
@@ -143,7 +149,7 @@ impl Tenure {
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
     /// still tells it in time.
     pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
-        self.deadline - (self.ttl(spec) / 10).min(Duration::from_millis(50))
+        self.deadline - (self.ttl(spec) / 10).clamp(LEAST_LEAD, MOST_LEAD)
     }
 
     pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
