@@ -1,11 +1,14 @@
 //! `Lost` is never late (I4): on real servers, whatever happens to them.
 //!
 //! `cargo test -p leasehold-tests --test loss -- --nocapture` prints the lateness of `Lost` in
-//! each case: the moment a reader of the events gets it, less the deadline, so never above 0.
+//! each case: the moment a reader of the events gets it, less the moment at which the server frees
+//! the lock, so never above 0. The server says that itself to an independent client: what the lease
+//! says of its own deadline is a part of what is tested.
 //! The tests run one at a time, so that they measure the lock and not each other; and if the machine
 //! stood still just when the loss was to be told, that is no lateness of the lock.
 
 mod short;
+mod suspended;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +25,9 @@ const TTL: Duration = Duration::from_secs(4);
 const LIMIT: Duration = Duration::from_secs(10);
 /// So long before the deadline `Lost` is told; what stands still before that delays nothing.
 const LEAD: Duration = Duration::from_millis(50);
+/// What the lease leaves of the server's time for clocks that come apart: 1 in 500, in whole
+/// milliseconds.
+const MARGIN: Duration = Duration::from_millis(7);
 const KEY: &str = "{leasehold:x}:lock";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -31,8 +37,10 @@ struct Held {
     lock: Lock,
     lease: Lease,
     events: LeaseEvents,
-    /// As it was before the cause of the loss, which may be told at once.
-    deadline: Instant,
+    admin: Admin,
+    /// When the server frees the lock, as it was before the cause of the loss, which may be told at
+    /// once.
+    expiry: Instant,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -41,13 +49,18 @@ struct Loss {
     reason: LossReason,
     /// From the cause to the event.
     after: Duration,
-    /// The event less the deadline, in milliseconds: negative is early.
+    /// The event less the server's expiry, in milliseconds: negative is early.
     lateness: f64,
     at_risk: usize,
 }
 
 impl Held {
-    async fn on(url: &str) -> Self {
+    async fn on(server: &RedisServer) -> Self {
+        Self::by(server, &server.url()).await
+    }
+
+    /// On a server, by a way to it.
+    async fn by(server: &RedisServer, url: &str) -> Self {
         let guard = ONE_AT_A_TIME.lock().await;
         let builder = Locker::builder().command_timeout(Duration::from_millis(300));
         let connected = builder.connect(url).await;
@@ -61,19 +74,28 @@ impl Held {
         // The cause comes at any moment between renewals; a renewal or two show that all is well.
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
+        let mut admin = Admin::connect(server).await;
+        let expiry = expiry(&mut admin, KEY).await.expect("it is held");
+        // The next renewal is a second away.
+        let left = expiry.saturating_sub(wall_clock() + lease.remaining());
+        assert!(
+            left >= MARGIN,
+            "the lease counts on {left:?} less than the server gives it, and not on {MARGIN:?}"
+        );
         Self {
             lock,
-            deadline: deadline(&lease),
+            expiry: local(expiry),
+            admin,
             lease,
             events,
             _turn: guard,
         }
     }
 
-    /// Follows the events to the loss, and compares with what the lease itself said last.
+    /// Follows the events to the loss, and compares with what the server said last.
     async fn until_lost(&mut self, what: &str) -> Loss {
         let cause = Stopwatch::start();
-        let mut due = self.deadline;
+        let mut due = self.expiry;
         let mut at_risk = 0;
         loop {
             match within(TTL * 3, self.events.next())
@@ -97,7 +119,7 @@ impl Held {
                     };
                     println!(
                         "Lost after {what}: {reason:?}, {:.0} ms after the cause, {:.1} ms \
-                         against the deadline",
+                         against the server's expiry",
                         loss.after.as_secs_f64() * 1e3,
                         loss.lateness,
                     );
@@ -105,7 +127,10 @@ impl Held {
                     return loss;
                 }
                 LeaseEvent::AtRisk { .. } => at_risk += 1,
-                LeaseEvent::Renewed { .. } => due = deadline(&self.lease),
+                LeaseEvent::Renewed { .. } => {
+                    let renewed = expiry(&mut self.admin, KEY).await;
+                    due = renewed.map_or(due, local);
+                }
                 other => panic!("{other:?} came instead of the loss"),
             }
         }
@@ -125,10 +150,11 @@ fn wall_clock() -> Duration {
         .expect("it is past 1970")
 }
 
-/// By what the lease says; a moment too late, rather than too early, if it is said slowly.
-fn deadline(lease: &Lease) -> Instant {
-    let left = lease.remaining();
-    Instant::now() + left
+/// A moment of the wall clock by the other one.
+fn local(moment: Duration) -> Instant {
+    let (now, wall) = (Instant::now(), wall_clock());
+    let earlier = now.checked_sub(wall.saturating_sub(moment)).unwrap_or(now);
+    earlier + moment.saturating_sub(wall)
 }
 
 /// Puts off what is due by as long as the machine stood still when it was to be told.
@@ -143,7 +169,7 @@ const NEXT_RENEWAL: Duration = Duration::from_millis(1_600);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_del() {
     let server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
     admin.int(&["DEL", KEY]).await;
     let loss = held.until_lost("DEL").await;
@@ -169,7 +195,7 @@ async fn after_a_takeover() {
     let rival = Locker::connect(server.url())
         .await
         .expect("the server is there");
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     // All is ready, so that no renewal comes between the two.
     admin.int(&["DEL", KEY]).await;
     let taken = rival
@@ -202,7 +228,7 @@ async fn after_a_takeover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_foreign_value_in_its_place() {
     let server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
     // In one step: a renewal in between would find it deleted.
     let replace = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'mine')";
@@ -215,7 +241,7 @@ async fn after_a_foreign_value_in_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_flushall() {
     let server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     Admin::connect(&server).await.flushall().await;
     let loss = held.until_lost("FLUSHALL").await;
     assert_eq!(loss.reason, LossReason::Deleted);
@@ -232,7 +258,7 @@ async fn after_a_forced_release() {
     let manager = Locker::connect(server.url())
         .await
         .expect("the server is there");
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     let mut admin = Admin::connect(&server).await;
     let hears = async || {
         let list = ["CLIENT", "LIST", "TYPE", "pubsub"];
@@ -263,7 +289,7 @@ async fn after_a_forced_release_that_no_push_tells() {
     let rival = Locker::connect(server.url())
         .await
         .expect("the server is there");
-    let mut held = Held::on(&url).await;
+    let mut held = Held::by(&server, &url).await;
     let holder = rival.force_release("x").await.expect("an answer");
     assert_eq!(holder.map(|holder| holder.token), Some(held.lease.token()));
     let loss = held.until_lost("a forced release unheard").await;
@@ -278,7 +304,7 @@ async fn after_a_forced_release_that_no_push_tells() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_sigstop_of_the_server() {
     let server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     server.pause();
     let loss = held.until_lost("SIGSTOP").await;
     assert_eq!(loss.reason, LossReason::Expired);
@@ -291,7 +317,7 @@ async fn after_sigstop_of_the_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_the_server_is_killed() {
     let mut server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
+    let mut held = Held::on(&server).await;
     server.kill();
     let loss = held.until_lost("SIGKILL").await;
     assert_eq!(loss.reason, LossReason::Expired);
@@ -302,7 +328,7 @@ async fn after_the_server_is_killed() {
 async fn after_the_connection_is_black_holed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let mut held = Held::on(&proxy.url()).await;
+    let mut held = Held::by(&server, &proxy.url()).await;
     proxy.set_both(Mode::BlackHole);
     let loss = held.until_lost("a black hole").await;
     assert_eq!(loss.reason, LossReason::Expired);
@@ -319,9 +345,9 @@ async fn after_the_connection_is_black_holed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_under_the_lease_is_dropped_at_the_loss() {
     let server = RedisServer::start().await;
-    let held = Held::on(&server.url()).await;
+    let held = Held::on(&server).await;
     server.pause();
-    let due = deadline(&held.lease);
+    let due = held.expiry;
     let steps = std::sync::atomic::AtomicU32::new(0);
     let work = async {
         loop {
@@ -347,8 +373,8 @@ async fn work_under_the_lease_is_dropped_at_the_loss() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_blocked_runtime_makes_the_event_late_but_not_the_lease() {
     let server = RedisServer::start().await;
-    let mut held = Held::on(&server.url()).await;
-    let due = deadline(&held.lease);
+    let mut held = Held::on(&server).await;
+    let due = held.expiry;
     while Instant::now() < due {
         std::thread::sleep(Duration::from_millis(10));
     }

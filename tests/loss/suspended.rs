@@ -1,0 +1,37 @@
+//! A machine that was suspended: the timers of a runtime stood still meanwhile, and the lock's clock
+//! did not.
+
+use std::time::Duration;
+
+use leasehold::{LeaseEvent, Locker};
+use leasehold_tests::{Stopwatch, next_event};
+
+use crate::{LIMIT, ONE_AT_A_TIME};
+
+const TTL: Duration = Duration::from_secs(4);
+/// Half a second for the background task's nap, and as much again for a busy machine.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Catches a background task that naps until its timer says so: it would wake so much after the
+/// deadline as the machine was suspended, here for the whole of the lease.
+#[tokio::test]
+async fn the_loss_is_told_soon_after_the_machine_wakes() {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let lock = Locker::in_memory().lock("x").expect("valid");
+    let lock = lock.ttl(TTL).fixed();
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    // The background task sets its timer.
+    tokio::task::yield_now().await;
+    tokio::time::pause();
+    // Paused time goes on by itself only when there is nothing to wait for.
+    let asleep = tokio::task::spawn_blocking(|| std::thread::sleep(TTL));
+    asleep.await.expect("it sleeps");
+    tokio::time::resume();
+    let woken = Stopwatch::start();
+    assert!(!lease.is_valid(), "it needs no event to be invalid");
+    let lost = |event: &LeaseEvent| matches!(event, LeaseEvent::Lost { .. });
+    next_event(&mut events, LIMIT, lost).await;
+    let after = woken.elapsed();
+    assert!(after < SOON, "told {after:?} after it woke");
+}
