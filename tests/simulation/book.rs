@@ -17,23 +17,29 @@ pub(crate) struct Tenure {
     pub(crate) leases: u32,
 }
 
-/// A handle; and of a handle that is not re-entrant also each of its acquisitions, as a lock of its
-/// own: no two of them may ever be held at once.
+/// Who contends for a lock: a re-entrant handle, or one acquisition through another one.
 #[derive(Debug)]
 pub(crate) struct LockState {
+    /// As the engine knows it.
     pub(crate) handle: LockId,
     pub(crate) spec: Arc<LockSpec>,
     pub(crate) held: Option<Tenure>,
     /// Given up by the program, and not yet confirmed.
     pub(crate) releasing: Option<Tenure>,
-    pub(crate) closing: bool,
     /// The acquisition that is under way, or was the last.
     pub(crate) attempt: Option<LeaseId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) spec: Arc<LockSpec>,
+    pub(crate) closing: bool,
 }
 
 /// An acquisition.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Attempt {
+    /// Whose: a key of [`Book::locks`].
     pub(crate) lock: LockId,
     /// The last moment at which any of its callers wanted the lock.
     pub(crate) wanted: Timestamp,
@@ -43,8 +49,8 @@ pub(crate) struct Attempt {
 pub(crate) enum Call {
     Acquire {
         lock: LockId,
-        wait: Wait,
         lease: LeaseId,
+        wait: Wait,
     },
     Renew {
         lock: LockId,
@@ -61,15 +67,6 @@ pub(crate) struct Pending {
     pub(crate) since: Timestamp,
 }
 
-impl Pending {
-    fn lock(&self) -> Option<LockId> {
-        match self.call {
-            Call::Acquire { lock, .. } | Call::Renew { lock, .. } => Some(lock),
-            Call::Release | Call::Query | Call::Shutdown => None,
-        }
-    }
-}
-
 /// The moment at which a host looks.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Look {
@@ -83,6 +80,8 @@ pub(crate) struct Book {
     pub(crate) host: usize,
     /// The longest that a call may take which does not wait for a lock.
     pub(crate) limit: Duration,
+    pub(crate) handles: BTreeMap<LockId, Handle>,
+    /// By the handle if that is re-entrant, else by a number of each acquisition's own.
     pub(crate) locks: BTreeMap<LockId, LockState>,
     pub(crate) calls: BTreeMap<CallId, Pending>,
     pub(crate) attempts: BTreeMap<LeaseId, Attempt>,
@@ -94,29 +93,13 @@ pub(crate) struct Book {
     pub(crate) shutdown: bool,
 }
 
-impl LockState {
-    pub(crate) fn new(handle: LockId, spec: Arc<LockSpec>) -> Self {
-        Self {
-            handle,
-            spec,
-            held: None,
-            releasing: None,
-            closing: false,
-            attempt: None,
-        }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.held.is_none() && self.releasing.is_none()
-    }
-}
-
 /// What the program does.
 impl Book {
     pub(crate) fn new(host: usize, limit: Duration) -> Self {
         Self {
             host,
             limit,
+            handles: BTreeMap::new(),
             locks: BTreeMap::new(),
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
@@ -132,49 +115,16 @@ impl Book {
     }
 
     /// The calls that a program may give up.
-    pub(crate) fn cancellable(&self) -> Vec<CallId> {
-        let calls = self.calls.iter();
-        let may =
-            |(_, pending): &(_, &Pending)| !matches!(pending.call, Call::Release | Call::Shutdown);
-        calls.filter(may).map(|(id, _)| *id).collect()
-    }
-
-    /// The handle and the lease id that a call was made with, if it acquires or renews.
-    pub(crate) fn made_with(&self, call: CallId) -> Option<(LockId, LeaseId)> {
-        match self.calls.get(&call)?.call {
+    pub(crate) fn cancellable(&self) -> Vec<(CallId, Option<(LockId, LeaseId)>)> {
+        let handle = |lock| self.locks.get(&lock).map(|lock| lock.handle);
+        let lock = |(id, pending): (&CallId, &Pending)| match pending.call {
             Call::Acquire { lock, lease, .. } | Call::Renew { lock, lease } => {
-                Some((self.locks.get(&lock)?.handle, lease))
+                Some((*id, Some((handle(lock)?, lease))))
             }
-            Call::Query | Call::Release | Call::Shutdown => None,
-        }
-    }
-
-    /// Begins an acquisition of a handle; returns the lock that it is of.
-    pub(crate) fn contend(&mut self, handle: LockId, own: LockId) -> LockId {
-        let Some(spec) = self.locks.get(&handle).map(|lock| lock.spec.clone()) else {
-            return handle;
+            Call::Query => Some((*id, None)),
+            Call::Release | Call::Shutdown => None,
         };
-        if spec.reentrant {
-            return handle;
-        }
-        let calls: BTreeSet<_> = self.calls.values().filter_map(Pending::lock).collect();
-        self.locks.retain(|id, lock| {
-            *id == lock.handle || !lock.is_over() || lock.closing || calls.contains(id)
-        });
-        self.locks.insert(own, LockState::new(handle, spec));
-        own
-    }
-
-    /// The program has dropped a handle.
-    pub(crate) fn close(&mut self, handle: LockId) {
-        let of = self.locks.values_mut().filter(|lock| lock.handle == handle);
-        of.for_each(|lock| lock.closing = true);
-    }
-
-    /// The lock that an event of a handle is about.
-    pub(crate) fn lock_of(&self, handle: LockId, lease: LeaseId) -> LockId {
-        let attempt = self.attempts.get(&lease);
-        attempt.map_or(handle, |attempt| attempt.lock)
+        self.calls.iter().filter_map(lock).collect()
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) {
@@ -199,6 +149,11 @@ impl Book {
             .filter(|lease| gone && !self.ended.contains(lease));
         self.left
             .extend(lease.map(|lease| (lock.spec.key.clone(), lease)));
+    }
+
+    /// Who contends with this lease id.
+    pub(crate) fn contender(&self, lease: LeaseId) -> Option<LockId> {
+        self.attempts.get(&lease).map(|attempt| attempt.lock)
     }
 
     pub(crate) fn is_pending(&self, call: CallId) -> bool {

@@ -44,11 +44,6 @@ fn a_line_that_serves_the_last_first_is_caught() {
 }
 
 #[test]
-fn grants_that_say_they_last_longer_are_caught() {
-    must_be_caught(Sabotage::LaterExpiry, "I1");
-}
-
-#[test]
 fn a_wrong_notion_of_the_servers_clock_is_caught() {
     must_be_caught(Sabotage::WrongAnchor, "I1");
 }

@@ -32,7 +32,7 @@ const SETTLE: Moment = 9 * SECOND;
 
 /// How soon whoever hears knows that it was handed the lock, in calm runs: a push, or asking once
 /// what was asked already.
-const AT_ONCE: Moment = 15 * MILLI;
+pub(crate) const AT_ONCE: Moment = 15 * MILLI;
 
 /// The pace of the auditor while the line drains.
 const PACE: Moment = 20 * MILLI;

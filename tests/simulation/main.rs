@@ -11,6 +11,7 @@
 //! A run follows from its seed alone. A failure prints it; `LEASEHOLD_SEED=123` then runs that one
 //! with a trace, and `LEASEHOLD_SEEDS=100000` runs that many.
 
+mod boasts;
 mod book;
 mod checks;
 mod clock;
@@ -26,6 +27,7 @@ mod program;
 mod pushes;
 mod random;
 mod sabotage;
+mod taken;
 mod told;
 mod world;
 
@@ -43,7 +45,7 @@ const SEEDS: u64 = 10_000;
 const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 41] = [
+const SEEN: [&str; 44] = [
     "granted",
     "acquired",
     "renewed",
@@ -85,6 +87,9 @@ const SEEN: [&str; 41] = [
     "left at once",
     "a line was served to its end",
     "a line was served without any push",
+    "had its whole time",
+    "told of a forced release at once",
+    "told of what was missed at once",
 ];
 
 #[test]

@@ -143,7 +143,7 @@ impl World {
             if !current && reply != Ok(Reply::Late) {
                 self.checks.saw("executed after a reconnect");
             }
-            replies.push(reply);
+            replies.push(self.plan.told(reply));
         }
         self.trace(|_| format!("    {replies:?}"));
         if !current {
@@ -209,6 +209,7 @@ impl World {
         self.checks.executed(&step);
         self.dispatch_pushes(&step);
         self.watch_handover(&step);
+        self.watch_holder(&step);
         if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
             self.check_renewed(host, *lease, after);
         }

@@ -32,11 +32,8 @@ pub(crate) enum Sabotage {
     ReleasesForgotten,
     /// A release hands the lock to whoever came last.
     LastFirst,
-    /// Grants that are pushed say that they last longer than they do; and no renewal is in time, so
-    /// that it matters.
-    LaterExpiry,
-    /// The host's notion of the server's clock is 0.9 seconds behind; renewals as above. Grants are
-    /// short, as nobody is counted who hears of them: one that is believed that much longer ends
+    /// The host's notion of the server's clock is 0.9 seconds behind; and no renewal is in time, so
+    /// that it matters. Grants are short, as nobody is counted who hears of them: one that is believed that much longer ends
     /// after the lock has gone on, where otherwise half of the window would make up for it.
     WrongAnchor,
     /// Who leaves the line is not taken out of it.
@@ -62,7 +59,7 @@ impl Sabotage {
 
     /// Whether it needs programs that hold on to locks, and renewals that come too late.
     pub(crate) fn holds_long(self) -> bool {
-        matches!(self, Self::LaterExpiry | Self::WrongAnchor)
+        matches!(self, Self::WrongAnchor)
     }
 
     fn pushes(self) -> Option<Pushes> {
@@ -77,7 +74,7 @@ impl Sabotage {
     fn ttl(self) -> Option<u64> {
         match self {
             Self::WrongAnchor => Some(5),
-            Self::EarlyBarrier | Self::LaterExpiry => Some(4),
+            Self::EarlyBarrier => Some(4),
             _ => None,
         }
     }
@@ -128,6 +125,9 @@ pub(crate) struct Plan {
     /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
     pub(crate) calm: bool,
     pub(crate) pushes: Pushes,
+    /// The server says of everything that it lasts longer than it does: nobody may count on more than
+    /// was asked for.
+    pub(crate) boasts: bool,
     /// Whether those who wait at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// How long a slow push is under way at the least and at the most, in milliseconds.
@@ -192,6 +192,7 @@ impl Plan {
                 1 => Pushes::Uncounted,
                 _ => Pushes::Come,
             }),
+            boasts: random.chance(20),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)
@@ -249,17 +250,14 @@ impl Plan {
         Arc::new(LockSpec {
             name: name.clone(),
             key: LockKey::new("sim", name).expect("the namespace is short"),
-            ttl: self.ttl(random),
+            ttl: random
+                .pick(&self.ttls)
+                .expect("every plan has times to live"),
             fixed: random.chance(20),
-            reentrant: random.chance(50),
+            reentrant: random.chance(40),
             owner: owner.expect("the label is short"),
             counter: self.counter,
         })
-    }
-
-    pub(crate) fn ttl(&self, random: &mut Random) -> Duration {
-        let ttl = random.pick(&self.ttls);
-        ttl.expect("every plan has times to live")
     }
 
     pub(crate) fn longest_ttl(&self) -> Duration {
@@ -306,7 +304,7 @@ impl Faults {
         match sabotage {
             Sabotage::TokensFallBack => faults.flushes = 5,
             // Nothing but slow pushes.
-            Sabotage::LaterExpiry | Sabotage::WrongAnchor => {
+            Sabotage::WrongAnchor => {
                 faults = Self {
                     slow_pushes: 100,
                     ..Self::none()

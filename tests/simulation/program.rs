@@ -1,11 +1,12 @@
 //! The programs that use the locks: they do anything, at any time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{CallId, Input, LockId, Wait};
+use leasehold::engine::{CallId, Input, LockId, LockSpec, Wait};
 use leasehold::protocol::{LeaseId, Pattern};
 
-use crate::book::{Call, LockState};
+use crate::book::{Call, Handle, LockState};
 use crate::world::{Happening, World};
 
 impl World {
@@ -40,8 +41,8 @@ impl World {
         if self.random.chance(40) {
             self.shut_down(host);
         }
-        for call in self.hosts[host].book.cancellable() {
-            self.cancel_call(host, call);
+        for (call, of) in self.hosts[host].book.cancellable() {
+            self.cancel_call(host, call, of);
         }
         for lock in self.hosts[host].book.held() {
             while self.hosts[host]
@@ -65,8 +66,7 @@ impl World {
 
     fn handle(&mut self, host: usize) -> LockId {
         let book = &self.hosts[host].book;
-        let open = book.locks.iter().filter(|(_, lock)| !lock.closing);
-        let open = open.filter(|(id, lock)| **id == lock.handle);
+        let open = book.handles.iter().filter(|(_, handle)| !handle.closing);
         let open: Vec<_> = open.map(|(id, _)| *id).collect();
         let wanted = usize::try_from(self.plan.locks_per_host).unwrap_or(1);
         if open.len() >= wanted
@@ -77,8 +77,29 @@ impl World {
         self.last_id += 1;
         let id = LockId(self.last_id);
         let spec = self.plan.spec(&mut self.random, host);
-        let state = LockState::new(id, spec);
-        self.hosts[host].book.locks.insert(id, state);
+        let closing = false;
+        let book = &mut self.hosts[host].book;
+        book.handles.insert(id, Handle { spec, closing });
+        id
+    }
+
+    /// Who contends through a handle: itself, or somebody new.
+    fn contender(&mut self, host: usize, handle: LockId, spec: &Arc<LockSpec>) -> LockId {
+        self.last_id += 1;
+        let id = if spec.reentrant {
+            handle
+        } else {
+            LockId(self.last_id)
+        };
+        let state = || LockState {
+            handle,
+            spec: spec.clone(),
+            held: None,
+            releasing: None,
+            attempt: None,
+        };
+        let locks = &mut self.hosts[host].book.locks;
+        locks.entry(id).or_insert_with(state);
         id
     }
 
@@ -94,22 +115,22 @@ impl World {
 
     pub(crate) fn acquire_now(&mut self, host: usize, wait: Wait) {
         let handle = self.handle(host);
-        self.last_id += 1;
-        let own = LockId(self.last_id);
-        let lock = self.hosts[host].book.contend(handle, own);
-        let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
-        let now = self.hosts[host].clock.at(self.now);
-        self.hosts[host].book.acquire(lock, lease, wait, now);
-        let call = self.new_call(host, Call::Acquire { lock, wait, lease });
-        let Some(state) = self.hosts[host].book.locks.get(&lock) else {
+        let Some(spec) = self.hosts[host].book.handles.get(&handle) else {
             return;
         };
-        let spec = state.spec.clone();
+        let spec = spec.spec.clone();
+        let contender = self.contender(host, handle, &spec);
+        let lease = LeaseId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        let now = self.hosts[host].clock.at(self.now);
+        let (lock, book) = (contender, &mut self.hosts[host].book);
+        book.acquire(lock, lease, wait, now);
+        let call = self.new_call(host, Call::Acquire { lock, lease, wait });
+        let lock = handle;
         self.input(
             host,
             Input::Acquire {
                 call,
-                lock: handle,
+                lock,
                 spec,
                 lease,
                 wait,
@@ -119,18 +140,17 @@ impl World {
 
     fn cancel(&mut self, host: usize) {
         let calls = self.hosts[host].book.cancellable();
-        if let Some(call) = self.random.pick(&calls) {
-            self.cancel_call(host, call);
+        if let Some((call, of)) = self.random.pick(&calls) {
+            self.cancel_call(host, call, of);
         }
     }
 
-    fn cancel_call(&mut self, host: usize, call: CallId) {
+    fn cancel_call(&mut self, host: usize, call: CallId, of: Option<(LockId, LeaseId)>) {
         // What the time says comes first, as it does natively: the call may be over by now.
         self.tick(host);
         if !self.hosts[host].book.is_pending(call) {
             return;
         }
-        let of = self.hosts[host].book.made_with(call);
         self.hosts[host].book.cancel(call);
         self.input(host, Input::Cancel { call, of });
         self.checks.saw("cancelled");
@@ -154,10 +174,8 @@ impl World {
             return;
         };
         let call = self.new_call(host, Call::Renew { lock, lease });
-        let ttl = self
-            .random
-            .chance(30)
-            .then(|| self.plan.ttl(&mut self.random));
+        let ttl = self.random.pick(&self.plan.ttls);
+        let ttl = ttl.filter(|_| self.random.chance(30));
         self.input(host, Input::Renew { call, lease, ttl });
     }
 
@@ -199,11 +217,14 @@ impl World {
     }
 
     fn close(&mut self, host: usize) {
-        let book = &mut self.hosts[host].book;
-        let open = book.locks.iter().filter(|(_, lock)| !lock.closing);
-        let open: Vec<_> = open.map(|(_, lock)| lock.handle).collect();
-        if let Some(lock) = self.random.pick(&open) {
-            book.close(lock);
+        let handles: Vec<_> = self.hosts[host].book.handles.keys().copied().collect();
+        let Some(lock) = self.random.pick(&handles) else {
+            return;
+        };
+        if let Some(handle) = self.hosts[host].book.handles.get_mut(&lock)
+            && !handle.closing
+        {
+            handle.closing = true;
             self.input(host, Input::Close { lock });
         }
     }

@@ -4,7 +4,6 @@
 
 use leasehold::engine::Input;
 use leasehold::protocol::{ClientId, Command, Held, LeaseId, Push};
-use leasehold::time::ServerTime;
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
@@ -133,7 +132,7 @@ impl World {
                 }
                 continue;
             }
-            let push = self.falsified(push);
+            let push = self.plan.pushed(push);
             self.hear_at(at, host, Input::Push(push));
         }
     }
@@ -174,22 +173,6 @@ impl World {
         self.checks.ensure("I7", own, || {
             format!("host {host} is told of somebody else's lease: {push:?}")
         });
-    }
-
-    /// A grant that says it is longer than it is, if the run is to do it wrong.
-    fn falsified(&self, push: Push) -> Push {
-        match push {
-            Push::Granted {
-                lease,
-                mut held,
-                time,
-            } if self.plan.sabotage == Sabotage::LaterExpiry => {
-                let more = 30_000_000;
-                held.expires = ServerTime::from_micros(held.expires.as_micros() + more);
-                Push::Granted { lease, held, time }
-            }
-            push => push,
-        }
     }
 
     /// On the subscription's connection nothing overtakes.

@@ -1,11 +1,13 @@
 //! What one host's program is told, and whether that fits what it did.
 
+use std::collections::BTreeSet;
+
 use leasehold::engine::{CallId, Done, Engine, LockId, Wait};
 use leasehold::protocol::LeaseId;
 use leasehold::time::Timestamp;
 use leasehold::{Error, ErrorKind, FencingToken, LeaseEvent, LossReason};
 
-use crate::book::{Book, Call, LockState, Look, Pending, Tenure};
+use crate::book::{Book, Call, Look, Pending, Tenure};
 use crate::checks::Checks;
 
 /// What the program is told.
@@ -75,13 +77,11 @@ impl Book {
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
     ) {
-        let (host, id) = (self.host, self.lock_of(handle, lease));
-        let of_handle = self.locks.get(&id).is_none_or(|lock| lock.handle == handle);
-        checks.ensure("calls", of_handle, || {
-            format!("host {host}: told {handle:?} what is of {id:?}: {event:?}")
-        });
-        let Some(lock) = self.locks.get_mut(&id) else {
-            let message = || format!("host {host}: {id:?} was closed, and then {event:?}");
+        let host = self.host;
+        let id = self.contender(lease).unwrap_or(handle);
+        let lock = self.locks.get_mut(&id);
+        let Some(lock) = lock.filter(|lock| lock.handle == handle) else {
+            let message = || format!("host {host}: {handle:?} was closed, and then {event:?}");
             return checks.ensure("I5", false, message);
         };
         let held = lock
@@ -217,11 +217,14 @@ impl Book {
 
     pub(crate) fn closed(&mut self, checks: &mut Checks, id: LockId) {
         let host = self.host;
-        let of = self.locks.iter().filter(|(_, lock)| lock.handle == id);
-        let of: Vec<_> = of.map(|(id, _)| *id).collect();
-        let of: Vec<_> = of.iter().filter_map(|id| self.locks.remove(id)).collect();
-        let over = |lock: &LockState| lock.closing && lock.is_over();
-        checks.ensure("calls", !of.is_empty() && of.iter().all(over), || {
+        let closing = self
+            .handles
+            .remove(&id)
+            .is_some_and(|handle| handle.closing);
+        let mut contenders = self.locks.values().filter(|lock| lock.handle == id);
+        let over = contenders.all(|lock| lock.held.is_none() && lock.releasing.is_none());
+        self.locks.retain(|_, lock| lock.handle != id);
+        checks.ensure("calls", closing && over, || {
             format!("host {host}: {id:?} was closed too early, twice or unasked")
         });
     }
@@ -230,14 +233,14 @@ impl Book {
     pub(crate) fn settled(&self, checks: &mut Checks, now: Timestamp, engine: &Engine) {
         let host = self.host;
         let wake = engine.wake_at().unwrap_or(Timestamp::NEVER);
+        let known: BTreeSet<_> = engine.all_held(now).map(|(lease, _)| lease).collect();
+        let held = self.locks.values().filter_map(|lock| lock.held.as_ref());
+        let told = held.map(|held| held.lease).collect();
+        checks.ensure("I4", known == told, || {
+            format!("host {host} was told of {told:?}, and the engine knows {known:?}")
+        });
         for (id, lock) in &self.locks {
             let deadline = lock.held.as_ref().map(|held| held.deadline);
-            let mut known = engine.held(now, lock.handle);
-            let known = known.any(|(lease, _)| self.lock_of(lock.handle, lease) == *id);
-            let known = known == deadline.is_some();
-            checks.ensure("I4", known, || {
-                format!("host {host}: the engine and the events differ on {id:?}")
-            });
             let watched = deadline.is_none_or(|deadline| now < deadline && wake <= deadline);
             checks.ensure("I4", watched, || {
                 format!("host {host}: {id:?} ends at {deadline:?}, and nobody looks: {wake:?}")

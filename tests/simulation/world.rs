@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use leasehold::LeaseEvent;
 use leasehold::MemoryServer;
 use leasehold::engine::{Input, Output};
 use leasehold::protocol::{ClientId, Command, LeaseId, LockKey};
@@ -71,6 +72,17 @@ pub(crate) enum Happening {
     TakenUp {
         key: LockKey,
         offer: Offer,
+    },
+    /// Whoever was told that it has the lock must have it for its time to live.
+    Confirmed {
+        host: usize,
+        lease: LeaseId,
+        since: Moment,
+    },
+    /// Whoever had the lock must know that it was taken away.
+    TakenAway {
+        lost: Offer,
+        since: Moment,
     },
     /// Something goes wrong, perhaps.
     Trouble,
@@ -254,6 +266,8 @@ impl World {
             Happening::Forget { client } => self.forget_listener(client),
             Happening::Gone { key, lease } => self.check_gone(&key, lease),
             Happening::TakenUp { key, offer } => self.check_taken_up(&key, offer),
+            Happening::Confirmed { host, lease, since } => self.check_confirmed(host, lease, since),
+            Happening::TakenAway { lost, since } => self.check_taken_away(lost, since),
             Happening::Trouble => self.trouble(),
         }
     }
@@ -312,8 +326,10 @@ impl World {
                     event,
                     deadline,
                 } => {
-                    let of = (lock, lease);
-                    book.event(&mut self.checks, look, of, &event, deadline);
+                    book.event(&mut self.checks, look, (lock, lease), &event, deadline);
+                    if let LeaseEvent::Acquired { .. } = event {
+                        self.watch_acquired(id, lease);
+                    }
                 }
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
                 Output::Subscribe => self.subscribe(id),

@@ -151,7 +151,9 @@ impl Engine {
         let Some(at) = granted_at.filter(|at| *at <= now && !is_over) else {
             return self.ask_now(id);
         };
-        let expires = held.expires.min(time + spec.ttl);
+        // The store promises no more than this to one whom it has not heard of.
+        let promised = spec.ttl.min(window(spec.ttl) / 2);
+        let expires = held.expires.min(time + promised);
         let deadline = clock::deadline(at, time, expires);
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let mut tenure = Tenure::new(&spec, lease, held.token, at, deadline);

@@ -112,7 +112,9 @@ fn a_handle_is_closed_after_the_last_of_its_releases() {
     let second = acquire(&mut host, Wait::Never);
     host.net = Net::Hold;
     let leases = [first, second].map(|call| host.grant(call).lease);
-    leases.map(|lease| host.release(lease));
+    for lease in leases {
+        host.release(lease);
+    }
     host.close(LOCK);
     assert!(host.closed.is_empty());
     host.answer_next();

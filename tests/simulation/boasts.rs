@@ -1,0 +1,40 @@
+//! A server that says of everything that it lasts for longer than it does.
+
+use std::time::Duration;
+
+use leasehold::Error;
+use leasehold::protocol::{Push, Reply};
+use leasehold::time::ServerTime;
+
+use crate::plan::Plan;
+
+impl Plan {
+    /// An answer as this run's server tells it.
+    pub(crate) fn told(&self, mut reply: Result<Reply, Error>) -> Result<Reply, Error> {
+        match &mut reply {
+            Ok(Reply::Held(held)) => self.boast(&mut held.expires),
+            Ok(Reply::Renewed { expires }) => self.boast(expires),
+            Ok(Reply::Busy { expires, .. }) => {
+                if let Some(expires) = expires {
+                    self.boast(expires);
+                }
+            }
+            _ => {}
+        }
+        reply
+    }
+
+    /// A push as this run's server tells it.
+    pub(crate) fn pushed(&self, mut push: Push) -> Push {
+        if let Push::Granted { held, .. } = &mut push {
+            self.boast(&mut held.expires);
+        }
+        push
+    }
+
+    fn boast(&self, expires: &mut ServerTime) {
+        if self.boasts {
+            *expires = *expires + Duration::from_secs(3_600);
+        }
+    }
+}

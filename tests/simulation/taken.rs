@@ -1,0 +1,98 @@
+//! What a holder has, in runs in which nothing goes wrong: its whole time to live, and word of a
+//! lock that was taken away.
+
+use std::time::Duration;
+
+use leasehold::protocol::{Command, LeaseId};
+
+use crate::book::Tenure;
+use crate::clock::{MILLI, Moment};
+use crate::drain::{AT_ONCE, Offer};
+use crate::line::Step;
+use crate::plan::Pushes;
+use crate::world::{Happening, World};
+
+/// How much earlier than its holder was told the server gave it a lease.
+const ON_ITS_WAY: Duration = Duration::from_millis(10);
+
+/// A lock that was handed over is good for the time to take it up alone, until it is renewed.
+impl World {
+    pub(crate) fn watch_acquired(&mut self, host: usize, lease: LeaseId) {
+        if self.plan.calm {
+            let (since, at) = (self.now, self.now + AT_ONCE);
+            self.schedule(at, Happening::Confirmed { host, lease, since });
+        }
+    }
+
+    pub(crate) fn check_confirmed(&mut self, host: usize, lease: LeaseId, since: Moment) {
+        let book = &self.hosts[host].book;
+        let Some((state, held)) = book
+            .contender(lease)
+            .and_then(|contender| book.locks.get(&contender))
+            .and_then(|state| Some((state, state.held.as_ref()?)))
+        else {
+            return;
+        };
+        let (key, ttl, offer) = (
+            state.spec.key.clone(),
+            state.spec.ttl,
+            (held.lease, held.token),
+        );
+        if self.stored(&key) != Some(offer) {
+            return;
+        }
+        let value = self.server.lock_value(self.server_clock.at(self.now), &key);
+        let least = self.server_clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
+        let expires = value.map(|(_, expires)| expires);
+        self.checks.saw("had its whole time");
+        self.checks.ensure("I4", expires >= Some(least), || {
+            format!("{offer:?} was told that it has {key:?}, and it ends before its time to live")
+        });
+    }
+}
+
+/// Who is not told by a push asks once it hears.
+impl World {
+    pub(crate) fn watch_holder(&mut self, step: &Step) {
+        let taken = match step.command {
+            Command::ForceRelease { .. } => step.before != step.after,
+            _ => step.is_reclaim() && step.granted().is_some(),
+        };
+        let hears = self.plan.calm && self.plan.pushes != Pushes::Lost;
+        if let (Some(lost), true) = (step.before, taken && hears) {
+            let (since, at) = (self.now, self.now + AT_ONCE);
+            self.schedule(at, Happening::TakenAway { lost, since });
+        }
+    }
+
+    pub(crate) fn check_taken_away(&mut self, lost: Offer, since: Moment) {
+        let (lease, _) = lost;
+        let mut hosts = self.hosts.iter();
+        let Some(host) = hosts.find(|host| host.book.attempts.contains_key(&lease)) else {
+            return;
+        };
+        let mut locks = host.book.locks.values();
+        let is_it = |held: &Tenure| (held.lease, held.token) == lost;
+        let holds = locks.find(|lock| lock.held.as_ref().is_some_and(is_it));
+        let missed = host.ear.reported.is_none_or(|at| at > since);
+        let Some(lock) = holds else {
+            return self.checks.saw(if missed {
+                "told of what was missed at once"
+            } else {
+                "told of a forced release at once"
+            });
+        };
+        // A fixed lease is asked for by nobody but its program.
+        if missed && lock.spec.fixed {
+            return;
+        }
+        let due = host.ear.reported.unwrap_or(self.now).max(since) + AT_ONCE;
+        if due > self.now {
+            return self.schedule(due, Happening::TakenAway { lost, since });
+        }
+        self.checks.ensure("I4", false, || {
+            let millis = (self.now - since) / MILLI;
+            format!("{lease} was taken away {millis} ms ago, its holder hears, and does not know")
+        });
+    }
+}
