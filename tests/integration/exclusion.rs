@@ -3,6 +3,8 @@
 use leasehold::LeaseEvent;
 use leasehold_tests::{Admin, Child, RedisServer, Stopwatch, eventually, within};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, lock_key, millis};
@@ -40,13 +42,39 @@ async fn processes_without_the_lock_meet() {
     eventually(LIMIT * 3, "two to meet", met).await;
 }
 
+/// Ten lines that somebody writes who knows tokio's mutex. Catches a handle that lets all its clones
+/// in at once.
 #[tokio::test]
-async fn handles_of_one_locker_exclude_each_other_and_clones_do_not() {
+async fn one_handle_that_is_shared_among_tasks_lets_in_one_at_a_time() {
+    let server = RedisServer::start().await;
+    let lock = connect(&server).await.lock("x").expect("a valid name");
+    let inside = Arc::new(AtomicU32::new(0));
+    let tasks = (0..20).map(|_| {
+        let (lock, inside) = (lock.clone(), inside.clone());
+        tokio::spawn(async move {
+            let lease = lock.acquire().await.expect("its turn comes");
+            assert_eq!(
+                inside.fetch_add(1, Ordering::SeqCst),
+                0,
+                "somebody is inside"
+            );
+            tokio::task::yield_now().await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            lease.release().await.expect("it is held");
+        })
+    });
+    let done = within(LIMIT, futures::future::try_join_all(tasks)).await;
+    done.expect("all had their turn")
+        .expect("nobody met another");
+}
+
+#[tokio::test]
+async fn a_re_entrant_handle_is_one_owner() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
     let (one, other) = (
-        locker.lock("x").expect("a valid name"),
-        locker.lock("x").expect("a valid name"),
+        locker.lock("x").expect("a valid name").reentrant(),
+        locker.lock("x").expect("a valid name").reentrant(),
     );
     let first = one.acquire().await.expect("it is free");
     assert!(
@@ -61,12 +89,14 @@ async fn handles_of_one_locker_exclude_each_other_and_clones_do_not() {
         .clone()
         .acquire()
         .await
-        .expect("a clone is the same owner");
+        .expect("a clone shares the tenure");
     assert_eq!(again.token(), first.token());
+    assert_eq!((first.hold_count(), again.hold_count()), (2, 2));
     first.release().await.expect("it is held");
     assert!(again.is_valid());
     let busy = other.try_acquire().await.expect("the server answers");
-    assert!(busy.is_none(), "another lease of the owner is still there");
+    assert!(busy.is_none(), "another lease of the handle is still there");
+    assert!(one.is_held() && !other.is_held());
     again.release().await.expect("it is held");
     assert!(
         other

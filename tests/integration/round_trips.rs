@@ -20,7 +20,7 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = connect(&server).await;
-    let lock = lock(&locker, "x");
+    let lock = lock(&locker, "x").reentrant();
 
     let mut lease = None;
     let acquire = async || lease = Some(lock.acquire().await.expect("it is free"));
@@ -28,7 +28,13 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
     let lease = lease.expect("it was acquired");
     let renew = async || lease.renew().await.expect("it is held");
     assert_eq!(calls_of(&mut admin, renew).await, 1);
-    let again = async || drop(lock.acquire().await.expect("it is held by this owner"));
+    let again = async || {
+        drop(
+            lock.acquire()
+                .await
+                .expect("it is held through this handle"),
+        )
+    };
     assert_eq!(calls_of(&mut admin, again).await, 0);
     let rival = locker.lock("x").expect("a valid name");
     let busy = async || assert!(rival.try_acquire().await.expect("an answer").is_none());

@@ -23,6 +23,7 @@ impl World {
             | Act::Abort { .. } => self.ask(act).await,
             Act::Release { .. }
             | Act::Renew { .. }
+            | Act::Held { .. }
             | Act::Lease { .. }
             | Act::Lost { .. }
             | Act::Run { .. }
@@ -87,12 +88,27 @@ impl World {
     async fn have(&mut self, act: &Act) -> Met {
         match act {
             Act::Release { lease } => self.release(lease).await,
-            Act::Renew { lease } => Ok(self.lease(lease)?.renew().await?),
+            Act::Renew { lease, ttl: None } => Ok(self.lease(lease)?.renew().await?),
+            Act::Renew {
+                lease,
+                ttl: Some(ttl),
+            } => Ok(self.lease(lease)?.renew_for(millis(*ttl)).await?),
             Act::Lease {
                 lease,
                 valid,
                 remaining,
-            } => self.look(lease, *valid, *remaining),
+                hold_count,
+            } => {
+                if let Some(count) = hold_count {
+                    let leases = self.lease(lease)?.hold_count();
+                    expect("how many share the tenure", &leases, count)?;
+                }
+                self.look(lease, *valid, *remaining)
+            }
+            Act::Held { lock, held } => {
+                let is_held = self.locks.get(lock)?.is_held();
+                Ok(expect("whether it is held", &is_held, held)?)
+            }
             Act::Lost { lease, reason } => self.lost(lease, reason).await,
             Act::Run { lease, reason } => self.run(lease, reason.as_deref()).await,
             Act::Tokens { rising, equal, are } => {

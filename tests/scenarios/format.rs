@@ -53,6 +53,8 @@ pub(crate) struct LockSpec {
     pub(crate) ttl: Option<u64>,
     #[serde(default)]
     pub(crate) fixed: bool,
+    #[serde(default)]
+    pub(crate) reentrant: bool,
     pub(crate) owner: Option<String>,
     #[serde(default)]
     pub(crate) dense_tokens: bool,
@@ -152,11 +154,18 @@ pub(crate) enum Act {
     },
     Renew {
         lease: String,
+        ttl: Option<u64>,
     },
     Lease {
         lease: String,
         valid: Option<bool>,
         remaining: Option<Range>,
+        #[serde(rename = "holdCount")]
+        hold_count: Option<u32>,
+    },
+    Held {
+        lock: String,
+        held: bool,
     },
     Lost {
         lease: String,

@@ -161,6 +161,9 @@ impl World {
         if spec.fixed {
             lock = lock.fixed();
         }
+        if spec.reentrant {
+            lock = lock.reentrant();
+        }
         if spec.dense_tokens {
             lock = lock.dense_tokens();
         }

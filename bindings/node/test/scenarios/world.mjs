@@ -119,13 +119,18 @@ class World {
     await this.leases.get(lease).release();
   }
 
-  async renew({ lease }) {
-    await this.leases.get(lease).renew();
+  async renew({ lease, ttl }) {
+    await this.leases.get(lease).renew(ttl === undefined ? undefined : { ttl });
   }
 
-  async lease({ lease: name, valid, remaining }) {
+  async held({ lock, held }) {
+    assert.equal(this.locks.get(lock).held, held);
+  }
+
+  async lease({ lease: name, valid, remaining, holdCount }) {
     const lease = this.leases.get(name);
     assert.equal(lease.valid, valid ?? lease.valid);
+    assert.equal(lease.holdCount, holdCount ?? lease.holdCount);
     if (remaining !== undefined) {
       expectWithin("what remains", lease.remaining, remaining);
     }
