@@ -26,6 +26,11 @@ const resolve = (source, extension, { connects }) => ({
         path: fileURLToPath(new URL("src/connect-nowhere.ts", import.meta.url)),
       }));
     }
+    if (extension === ".cjs") {
+      onResolve({ filter: /\/load\.js$/ }, () => ({
+        path: fileURLToPath(new URL("src/load-require.ts", import.meta.url)),
+      }));
+    }
     onResolve({ filter: /\/module\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
     }));

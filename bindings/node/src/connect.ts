@@ -5,17 +5,16 @@ import { secretsOf } from "./adapters/shared.js";
 import { parseUrl } from "./adapters/url.js";
 import { LeaseholdError } from "./errors.js";
 import { explained, named } from "./explain.js";
-
-/** The packages that can carry a connection, the one that is preferred first. */
-export type Package = "ioredis" | "redis";
+import { messageOf } from "./fence/printable.js";
+import { load, type Package } from "./load.js";
 
 /**
  * Connects to the Redis server, sentinels or cluster that a URL names, through ioredis or, if that is
  * not installed, node-redis; clusters and sentinels take ioredis. What is opened here is closed by
  * the adapter's `close`.
  *
- * Rejects with a `LeaseholdError`: `config` for a URL that cannot be read or if no client is
- * installed, `unavailable` if the server cannot be reached, `timeout` if it does not answer within 6
+ * Rejects with a `LeaseholdError`: `config` for a URL that cannot be read or if no client can be
+ * loaded, `unavailable` if the server cannot be reached, `timeout` if it does not answer within 6
  * seconds, `auth` if it does not let this user in. Nothing is left behind then, and no message shows
  * a password.
  */
@@ -29,10 +28,12 @@ export async function openClient(
     target.kind === "server" || target.kind === "socket"
       ? packages
       : packages.filter((name) => name === "ioredis");
-  const causes: unknown[] = [];
+  let failed: NotLoaded | undefined;
   for (const name of usable) {
-    const module = await load(name).catch((cause: unknown) => {
-      causes.push(cause);
+    const module = await load(name).catch(({ cause }: Error) => {
+      const missing = isMissing(name, cause);
+      // One that is there and does not load says more than one that is not there.
+      failed = failed === undefined || (failed.missing && !missing) ? { name, cause, missing } : failed;
     });
     if (module) {
       const open = name === "ioredis" ? openIoredis : openNodeRedis;
@@ -45,21 +46,28 @@ export async function openClient(
     }
   }
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
-  throw new LeaseholdError("config", `no client for ${shown} is installed; ${advice}`, {
-    cause: causes[0],
-  });
+  const why =
+    failed === undefined || failed.missing
+      ? `no client for ${shown} is installed`
+      : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; if none is installed`;
+  throw new LeaseholdError("config", `${why}; ${advice}`, { cause: failed?.cause });
+}
+
+interface NotLoaded {
+  readonly name: Package;
+  readonly cause: unknown;
+  /** Whether it is for sure that it is not installed. */
+  readonly missing: boolean;
+}
+
+/** A package can also be there and lack one that it needs itself. */
+function isMissing(name: Package, cause: unknown): boolean {
+  const { code } = (cause ?? {}) as { code?: unknown };
+  const [first = ""] = messageOf(cause).split("Require stack:");
+  return /^(ERR_)?MODULE_NOT_FOUND$/.test(String(code)) && [`'${name}'`, `"${name}"`].some((text) => first.includes(text));
 }
 
 /** A URL as it may be shown: without user, password and parameters. */
 export function shownUrl(url: string): string {
   return parseUrl(url).shown;
-}
-
-/** Imports by a literal name within `try`: bundlers then take a package that is missing as optional. */
-async function load(name: Package): Promise<object> {
-  try {
-    return name === "ioredis" ? await import("ioredis") : await import("redis");
-  } catch (cause) {
-    throw new Error(`the package ${name} could not be loaded`, { cause });
-  }
 }
