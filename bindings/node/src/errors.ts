@@ -35,7 +35,12 @@ export class LeaseholdError extends Error {
     if (this !== LeaseholdError) {
       return Function.prototype[Symbol.hasInstance].call(this, value);
     }
-    return typeof value === "object" && value !== null && BRAND in value;
+    try {
+      return typeof value === "object" && value !== null && BRAND in value;
+    } catch {
+      // A proxy may refuse to be looked at.
+      return false;
+    }
   }
 
   /** Whether the same call may succeed later with nothing changed by the caller. */

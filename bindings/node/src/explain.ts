@@ -9,8 +9,9 @@ type Source = Pick<Adapter, "secrets" | "shown">;
 
 /** What a client's error means, with the engine's advice, and without what must not be shown. */
 export function explained(error: unknown, { secrets, shown }: Source): LeaseholdError {
-  if (error instanceof LeaseholdError) {
-    return error;
+  const own = ownError(error);
+  if (own !== undefined) {
+    return own;
   }
   const failed = failure(error);
   const said = "reply" in failed ? failed.reply : failed.message;
@@ -26,6 +27,19 @@ export function explained(error: unknown, { secrets, shown }: Source): Leasehold
 /** The same of a first attempt: it begins with the server, if a URL named that. */
 export function named(error: LeaseholdError, { shown }: Pick<Adapter, "shown">): LeaseholdError {
   return shown === undefined ? error : new LeaseholdError(error.code, `${shown}: ${error.message}`);
+}
+
+/** A client of the program may reject with one, too, and with something in it that the engine cannot take. */
+function ownError(error: unknown): LeaseholdError | undefined {
+  try {
+    if (error instanceof LeaseholdError) {
+      const { code, message } = error;
+      return typeof code === "string" && typeof message === "string" ? new LeaseholdError(code, message) : undefined;
+    }
+  } catch {
+    // It throws as it is looked at: no error of ours does.
+  }
+  return undefined;
 }
 
 const HIDDEN = "(its message has the password in it and is not shown)";

@@ -5,7 +5,7 @@ import { LeaseholdError } from "./errors.js";
 import { Reader } from "./events.js";
 import { Locks } from "./locks.js";
 import { now, random, startPulse, startTimer } from "./platform.js";
-import { onAbort } from "./signals.js";
+import { isAborted, onAbort, reasonOf } from "./signals.js";
 import type { Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
 import type { LossReason } from "./types.js";
@@ -114,7 +114,9 @@ export class Host {
     wait: number,
     signal?: AbortSignal,
   ): Promise<Acquired | undefined> {
-    signal?.throwIfAborted();
+    if (signal !== undefined && isAborted(signal)) {
+      throw reasonOf(signal);
+    }
     this.#define(lock);
     const [r0, r1, r2, r3] = random();
     const begin: CallInput = (engine, at, id) =>
@@ -122,10 +124,10 @@ export class Host {
     const cancel: CallInput = (engine, at, id) =>
       engine.cancel(at, id, lock.id, r0, r1, r2, r3);
     const acquired = await this.call<Acquired | undefined>(begin, lock, signal, cancel);
-    if (signal?.aborted === true && acquired !== undefined) {
+    if (signal !== undefined && isAborted(signal) && acquired !== undefined) {
       // The answer came just before: nobody will have the lease, so it goes back.
       this.release(acquired.tenure).catch(() => {});
-      throw signal.reason;
+      throw reasonOf(signal);
     }
     acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
     return acquired;
@@ -455,11 +457,11 @@ export class Host {
     }
   }
 
-  #cancel(id: number, { reason }: AbortSignal, cancel?: CallInput): void {
+  #cancel(id: number, signal: AbortSignal, cancel?: CallInput): void {
     // Together with what was fed before, and the call still there: it may have its answer by that.
     this.#feed((engine, at) => cancel?.(engine, at, id));
     this.#settle();
-    this.#calls.take(id)?.reject(reason);
+    this.#calls.take(id)?.reject(reasonOf(signal));
   }
 
   /** Time passed. */

@@ -1,6 +1,6 @@
 import { LeaseholdError } from "./errors.js";
 import type { Acquired, Host } from "./host.js";
-import { checkFunction, checkOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
+import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "./platform.js";
 import { onAbort } from "./signals.js";
 import type { Tenure } from "./tenure.js";
@@ -98,15 +98,15 @@ export class Lease {
    * this lease and of those that share its tenure. What is left is never cut short: less than
    * `remaining` takes effect with the renewals after it.
    *
-   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost; after another code it may or may not have been
-   * extended, and may be renewed again
+   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost; after
+   * another code it may or may not have been extended, and may be renewed again
    */
   async renew(options?: RenewOptions): Promise<void> {
-    checkOptions("the options of renew", options, RENEW_OPTIONS);
+    const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    await this.#host.renew(this.#tenure, options?.ttl);
+    await this.#host.renew(this.#tenure, ttl);
   }
 
   /**

@@ -5,7 +5,8 @@ import { Lease } from "./lease.js";
 import {
   ACQUIRE_OPTIONS,
   checkFunction,
-  checkOptions,
+  readOptions,
+  SIGNAL_OPTION,
   type AcquireOptions,
 } from "./options.js";
 import { Tenures } from "./tenures.js";
@@ -50,9 +51,8 @@ export class Lock {
    * aborted: the call then has left the line, and leaves no lock behind.
    */
   async acquire(options?: AcquireOptions): Promise<Lease> {
-    checkOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-    const wait = options?.timeout ?? Infinity;
-    const lease = await this.#ask(wait, options?.signal);
+    const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
+    const lease = await this.#ask(wait, signal);
     if (lease === undefined) {
       const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
       throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
@@ -69,8 +69,8 @@ export class Lock {
   async tryAcquire(options?: {
     readonly signal?: AbortSignal | undefined;
   }): Promise<Lease | undefined> {
-    checkOptions("the options of tryAcquire", options, { signal: "signal" });
-    return this.#ask(0, options?.signal);
+    const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
+    return this.#ask(0, signal);
   }
 
   /**
@@ -100,8 +100,8 @@ export class Lock {
 
   /** Keeps the lock for as long as the program runs, through losses: see {@link Tenures}. */
   hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures {
-    checkOptions("the options of hold", options, { signal: "signal" });
-    return new Tenures((signal) => this.acquire({ signal }), options?.signal);
+    const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
+    return new Tenures((stop) => this.acquire({ signal: stop }), signal);
   }
 
   /**

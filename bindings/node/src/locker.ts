@@ -6,13 +6,14 @@ import { Lock } from "./lock.js";
 import { MemoryStore } from "./memory.js";
 import { memoryName } from "./memory-url.js";
 import {
-  checkOptions,
+  attempt,
   checkText,
   config,
   DEFAULT_TTL,
   LOCK_OPTIONS,
   LOCKER_DEFAULTS,
   LOCKER_OPTIONS,
+  readOptions,
   type LockerOptions,
   type LockOptions,
 } from "./options.js";
@@ -39,8 +40,9 @@ export class Locker {
   readonly #owner: string | undefined;
 
   private constructor(host: Host, owner: string | undefined) {
-    if (!(host instanceof Host)) {
-      throw config("a Locker is made by Locker.connect, Locker.from or Locker.inMemory");
+    const made = "a Locker is made by Locker.connect, Locker.from or Locker.inMemory";
+    if (!attempt(made, () => host instanceof Host)) {
+      throw config(made);
     }
     this.#host = host;
     this.#owner = owner;
@@ -61,13 +63,13 @@ export class Locker {
     const settings = checked(options);
     const name = memoryName(url);
     if (name !== undefined) {
-      return Locker.#on(MemoryStore.named(name), settings, options);
+      return Locker.#on(MemoryStore.named(name), settings);
     }
     const adapter = await openClient(url);
     const store = new RedisStore(adapter);
     try {
       await store.check();
-      return Locker.#on(store, settings, options);
+      return Locker.#on(store, settings);
     } catch (error) {
       await adapter.close();
       throw error;
@@ -83,16 +85,18 @@ export class Locker {
    * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
    */
   static from(client: RedisClient, options?: LockerOptions): Locker {
-    return Locker.#on(new RedisStore(adapt(client)), checked(options), options);
+    const settings = checked(options);
+    const adapter = attempt("the client cannot be read", () => adapt(client));
+    return Locker.#on(new RedisStore(adapter), settings);
   }
 
   /** A locker on a store of its own in this process: for tests, and for programs that run alone. */
   static inMemory(options?: LockerOptions): Locker {
-    return Locker.#on(new MemoryStore(), checked(options), options);
+    return Locker.#on(new MemoryStore(), checked(options));
   }
 
-  static #on(store: RedisStore | MemoryStore, settings: Settings, options?: LockerOptions): Locker {
-    return new Locker(new Host(store, settings), options?.owner);
+  static #on(store: RedisStore | MemoryStore, { owner, ...settings }: Checked): Locker {
+    return new Locker(new Host(store, settings), owner);
   }
 
   /**
@@ -103,20 +107,12 @@ export class Locker {
    */
   lock(name: string, options?: LockOptions): Lock {
     checkText("a lock's name", name);
-    checkOptions("the options of a lock", options, LOCK_OPTIONS);
-    const owner = options?.owner ?? this.#owner;
-    return new Lock(
-      this.#host,
-      this.#host.newLock({
-        name,
-        ttl: options?.ttl ?? DEFAULT_TTL,
-        fixed: options?.fixed ?? false,
-        reentrant: options?.reentrant ?? false,
-        owner: owner ?? defaultLabel(),
-        reclaimable: owner !== undefined,
-        dense: options?.denseTokens ?? false,
-      }),
-    );
+    const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
+    const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
+    const { owner = this.#owner } = read;
+    const reclaimable = owner !== undefined;
+    const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense };
+    return new Lock(this.#host, this.#host.newLock(lock));
   }
 
   /**
@@ -193,15 +189,14 @@ export class Locker {
   }
 }
 
+interface Checked extends Settings {
+  readonly owner: string | undefined;
+}
+
 /** The settings with their defaults, checked before anything is connected. */
-function checked(options: LockerOptions | undefined): Settings {
-  checkOptions("the options of a locker", options, LOCKER_OPTIONS);
-  const settings = {
-    namespace: options?.namespace ?? LOCKER_DEFAULTS.namespace,
-    commandTimeout: options?.commandTimeout ?? LOCKER_DEFAULTS.commandTimeout,
-    patience: options?.patience ?? LOCKER_DEFAULTS.patience,
-    tokenRetention: options?.tokenRetention ?? LOCKER_DEFAULTS.tokenRetention,
-  };
-  checkSettings(settings, options?.owner);
-  return settings;
+function checked(options: LockerOptions | undefined): Checked {
+  const { owner, ...read } = readOptions("the options of a locker", options, LOCKER_OPTIONS);
+  const settings = { ...LOCKER_DEFAULTS, ...read } as Settings;
+  checkSettings(settings, owner);
+  return { ...settings, owner };
 }

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "./errors.js";
+import { config, shown } from "./options.js";
 import { compile, compileAsync } from "./module/source.js";
 
 /** `WebAssembly.Module`, where the types of the platform have it: those of Node alone do not. */
@@ -22,13 +22,15 @@ export async function wasmModuleAsync(): Promise<WasmModule> {
 
 /** The module to take from now on. */
 export function supplyModule(module: WasmModule): void {
-  // Not `instanceof`: it may come from another realm.
-  if (Object.prototype.toString.call(module) !== "[object WebAssembly.Module]") {
-    throw new LeaseholdError("config", `init: the module must be a WebAssembly.Module, not ${kind(module)}`);
+  let exported: readonly { readonly name: string }[];
+  try {
+    // Not `instanceof`: it may come from another realm.
+    exported = WebAssembly.Module.exports(module as WebAssembly.Module);
+  } catch {
+    throw config(`init: the module must be a WebAssembly.Module, not ${shown(module)}`);
+  }
+  if (!exported.some(({ name }) => name === "__wbindgen_start")) {
+    throw config("init: this module is not that of leasehold.wasm");
   }
   current = module;
-}
-
-function kind(value: unknown): string {
-  return value === null ? "null" : typeof value === "object" ? "another object" : `a ${typeof value}`;
 }

@@ -1,6 +1,10 @@
 import { LeaseholdError } from "./errors.js";
+import { messageOf } from "./fence/printable.js";
 
-/** Settings of a locker. */
+/**
+ * Settings of a locker. Each is read once, as the call is made; inherited ones and those of getters
+ * count, so that an object of a class will do.
+ */
 export interface LockerOptions {
   /**
    * What its names are apart by from those of others on the same server: 1 to 128 bytes;
@@ -32,7 +36,7 @@ export interface LockerOptions {
   readonly tokenRetention?: number | undefined;
 }
 
-/** What a lock is. */
+/** What a lock is; read as {@link LockerOptions} are. */
 export interface LockOptions {
   /** Milliseconds that a lease lives unless it is renewed: 10 ms to 366 days; 30,000 by default. */
   readonly ttl?: number | undefined;
@@ -54,7 +58,7 @@ export interface LockOptions {
   readonly denseTokens?: boolean | undefined;
 }
 
-/** How an acquisition waits. */
+/** How an acquisition waits; read as {@link LockerOptions} are. */
 export interface AcquireOptions {
   /** Gives up when it is aborted, with its reason. */
   readonly signal?: AbortSignal | undefined;
@@ -84,28 +88,39 @@ export const LOCKER_DEFAULTS = {
 
 export const DEFAULT_TTL = 30_000;
 
-/** Checks the types of options: their values are checked by the engine. */
-export function checkOptions(
+/**
+ * Reads each option once, and checks its type; its value is checked by the engine. Nobody is to look
+ * at the object again: a getter may give something else by then.
+ *
+ * Inherited options and getters count, as those of a class of settings. Names that are not known are
+ * refused if they are the object's own.
+ */
+export function readOptions<Options extends object>(
   what: string,
-  options: unknown,
-  types: Readonly<Record<string, Kind>>,
-): void {
+  options: Options | undefined,
+  types: Readonly<Record<keyof Options & string, Kind>>,
+): Options {
+  const values: Record<string, unknown> = {};
   if (options === undefined) {
-    return;
+    return values as Options;
   }
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  if (typeof options !== "object" || options === null || isArray(options)) {
     throw config(`${what} are an object, not ${shown(options)}`);
   }
-  for (const [key, value] of Object.entries(options)) {
-    const kind = Object.hasOwn(types, key) ? types[key] : undefined;
-    if (kind === undefined) {
-      const known = Object.keys(types).join(", ");
-      throw config(`${what} have no ${JSON.stringify(key)}; there are: ${known}`);
-    }
+  const unknown = attempt(`${what} cannot be read`, () => Object.keys(options).find((key) => !Object.hasOwn(types, key)));
+  if (unknown !== undefined) {
+    const known = Object.keys(types).join(", ");
+    throw config(`${what} have no ${JSON.stringify(unknown)}; there are: ${known}`);
+  }
+  for (const key of Object.keys(types) as (keyof Options & string)[]) {
+    const option = `${what}: ${key}`;
+    const value: unknown = attempt(`${option} cannot be read`, () => options[key]);
     if (value !== undefined) {
-      CHECKS[kind](`${what}: ${key}`, value);
+      attempt(`${option} cannot be read`, () => CHECKS[types[key]](option, value));
+      values[key] = value;
     }
   }
+  return values as Options;
 }
 
 /** What a value may be. */
@@ -127,6 +142,8 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
   denseTokens: "boolean",
 };
 
+export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
+
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {
   signal: "signal",
   timeout: "limit",
@@ -147,6 +164,15 @@ export function checkText(what: string, value: unknown): asserts value is string
   }
 }
 
+/** Touches an object of the program, which may throw whatever is done to it; `failed` is then said. */
+export function attempt<T>(failed: string, touch: () => T): T {
+  try {
+    return touch();
+  } catch (cause) {
+    throw cause instanceof LeaseholdError ? cause : config(`${failed}: ${messageOf(cause)}`, cause);
+  }
+}
+
 /** Refuses what is no function. */
 export function checkFunction(what: string, value: unknown): void {
   if (typeof value !== "function") {
@@ -154,8 +180,8 @@ export function checkFunction(what: string, value: unknown): void {
   }
 }
 
-export function config(message: string): LeaseholdError {
-  return new LeaseholdError("config", message);
+export function config(message: string, cause?: unknown): LeaseholdError {
+  return new LeaseholdError("config", message, cause === undefined ? undefined : { cause });
 }
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
@@ -179,18 +205,28 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   },
   signal(what, value) {
     const signal = value as Partial<AbortSignal> | null;
-    if (typeof signal?.aborted !== "boolean" || typeof signal.addEventListener !== "function") {
+    const methods = [signal?.addEventListener, signal?.removeEventListener];
+    if (typeof signal?.aborted !== "boolean" || methods.some((method) => typeof method !== "function")) {
       throw config(`${what} is an AbortSignal, not ${shown(value)}`);
     }
   },
 };
+
+/** A proxy that was revoked is asked in vain. */
+function isArray(value: object): boolean {
+  try {
+    return Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
 
 function isTime(value: unknown): value is number {
   return typeof value === "number" && value >= 0;
 }
 
 /** A value as messages show it: short, and never what is in an object. */
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   switch (typeof value) {
     case "string":
       return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
@@ -199,7 +235,7 @@ function shown(value: unknown): string {
     case "undefined":
       return String(value);
     case "object":
-      return value === null ? "null" : Array.isArray(value) ? "an array" : "an object";
+      return value === null ? "null" : isArray(value) ? "an array" : "an object";
     default:
       return `a ${typeof value}`;
   }

@@ -1,3 +1,5 @@
+import { attempt } from "./options.js";
+
 /** What waits under each signal, in the order in which it came; one listener carries all of it. */
 const waiting = new WeakMap<AbortSignal, Waiting>();
 
@@ -22,16 +24,41 @@ export function onAbort(signal: AbortSignal, act: () => void): () => void {
   };
 }
 
+/** Whether it is aborted. A signal of another make than the platform's may throw: then it is not. */
+export function isAborted(signal: AbortSignal | undefined): boolean {
+  try {
+    return signal?.aborted === true;
+  } catch {
+    return false;
+  }
+}
+
+/** What a call is rejected with whose signal is aborted. Not every make of signal has a reason. */
+export function reasonOf(signal: AbortSignal): unknown {
+  let reason: unknown;
+  try {
+    reason = signal.reason;
+  } catch {
+    // As if it had none.
+  }
+  return reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
+}
+
 function listen(signal: AbortSignal): Waiting {
   const made: Waiting = { acts: new Set(), listener: () => run(signal, made) };
+  attempt("the signal cannot be listened to", () => signal.addEventListener("abort", made.listener));
   waiting.set(signal, made);
-  signal.addEventListener("abort", made.listener);
   return made;
 }
 
-function forget(signal: AbortSignal, { listener }: Waiting): void {
-  signal.removeEventListener("abort", listener);
+function forget(signal: AbortSignal, there: Waiting): void {
+  // Before the program's code runs, which may come back here.
   waiting.delete(signal);
+  try {
+    signal.removeEventListener("abort", there.listener);
+  } catch {
+    // It is heard in vain: nothing waits under it any more.
+  }
 }
 
 /** What an act undoes of those behind it is not done any more. */

@@ -2,7 +2,9 @@ import type { Adapter } from "./adapters/index.js";
 import { within } from "./adapters/shared.js";
 import { LeaseholdError } from "./errors.js";
 import { explained, named } from "./explain.js";
+import { messageOf } from "./fence/printable.js";
 import type { Host } from "./host.js";
+import { attempt } from "./options.js";
 import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
 
 /** Where a host's batches go. */
@@ -55,10 +57,11 @@ export class RedisStore implements Store {
 
   open(host: Host): void {
     this.#unwatch?.();
-    this.#unwatch = this.#adapter.watch({
+    const link = {
       up: () => host.connected(),
-      down: (error) => host.disconnected(this.#linkError(error)),
-    });
+      down: (error: unknown) => host.disconnected(this.#linkError(error)),
+    };
+    this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
   }
 
   /** Whether the server can keep locks, and this user may run the script. */
@@ -130,7 +133,8 @@ export class RedisStore implements Store {
       return (await this.#adapter.info?.(section)) ?? "";
     } catch (error) {
       // Who may not look may still lock; the script itself finds out the rest.
-      if (this.#error(error).code === "auth" && !String(error).includes("NOAUTH")) {
+      const { code, message } = this.#error(error);
+      if (code === "auth" && !message.includes("NOAUTH")) {
         return "";
       }
       throw error;
@@ -146,8 +150,7 @@ export class RedisStore implements Store {
     try {
       return await adapter.evalsha(sha, keys, args);
     } catch (error) {
-      const { message } = error as { message?: unknown };
-      if (typeof message === "string" && message.startsWith("NOSCRIPT")) {
+      if (messageOf(error).startsWith("NOSCRIPT")) {
         return adapter.eval(text, keys, args);
       }
       throw error;
@@ -170,14 +173,21 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
-/** A script's answer as the engine takes it: each string's length, a colon, the string. */
+/**
+ * A script's answer as the engine takes it: each string's length, a colon, the string. Of what no
+ * server answers there is nothing.
+ */
 function fields(answer: unknown): string {
   let text = "";
-  if (Array.isArray(answer)) {
-    for (const field of answer as unknown[]) {
-      const part = typeof field === "string" ? field : String(field);
-      text += `${part.length}:${part}`;
+  try {
+    if (Array.isArray(answer)) {
+      for (const field of answer as unknown[]) {
+        const part = typeof field === "string" ? field : String(field);
+        text += `${part.length}:${part}`;
+      }
     }
+  } catch {
+    return "";
   }
   return text;
 }

@@ -1,7 +1,7 @@
 import { LeaseholdError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { startTimer, type Timer } from "./platform.js";
-import { onAbort } from "./signals.js";
+import { isAborted, onAbort } from "./signals.js";
 
 /** Milliseconds between two tries while the store gives no answer. */
 const PAUSE = 1_000;
@@ -36,7 +36,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     this.#stopped = new Promise((resolve) =>
       this.#stop.signal.addEventListener("abort", () => resolve(), { once: true }),
     );
-    if (signal?.aborted === true) {
+    if (isAborted(signal)) {
       this.#end();
     } else if (signal !== undefined) {
       const stopListening = onAbort(signal, () => this.#end());

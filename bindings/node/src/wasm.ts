@@ -1,5 +1,5 @@
 import { LeaseholdError, type ErrorCode } from "./errors.js";
-import { config, DEFAULT_TTL } from "./options.js";
+import { attempt, config, DEFAULT_TTL } from "./options.js";
 import { random } from "./platform.js";
 import { instantiate, type Glue } from "./generated/glue.js";
 import { supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
@@ -21,15 +21,15 @@ export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView):
     await wasmModuleAsync();
     return;
   }
-  if (!(module instanceof ArrayBuffer) && !ArrayBuffer.isView(module)) {
-    supplyModule(module);
+  const isBytes = () => module instanceof ArrayBuffer || ArrayBuffer.isView(module);
+  if (!attempt("init: the module cannot be read", isBytes)) {
+    supplyModule(module as WasmModule);
     return;
   }
-  try {
-    supplyModule(await WebAssembly.compile(module as Uint8Array<ArrayBuffer>));
-  } catch {
+  const compiled = await WebAssembly.compile(module as Uint8Array<ArrayBuffer>).catch(() => {
     throw config("init: these bytes are not those of leasehold.wasm");
-  }
+  });
+  supplyModule(compiled);
 }
 
 /** A new instance of the engine's module: nothing is shared with another one. */

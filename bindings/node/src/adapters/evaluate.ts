@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../errors.js";
 import type { Adapter } from "./adapter.js";
 import { type Ear, Listeners } from "./hear.js";
-import { nothing, texts } from "./shared.js";
+import { nothing, textOf, texts } from "./shared.js";
 
 /**
  * Anything that runs Lua scripts on a Redis server: what carries Leasehold over clients that it does
@@ -73,7 +73,7 @@ export function evaluate(client: Evaluator): Adapter {
 
 function openEar(client: Evaluator, channel: string, onMessage: (text: string) => void): Ear {
   const subscribe = async () => {
-    const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(String(message)));
+    const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(textOf(message)));
     if (typeof unsubscribe !== "function") {
       throw new TypeError("the store's subscribe did not return a function that unsubscribes");
     }

@@ -9,10 +9,19 @@ export type Failure =
  * and words decide.
  */
 export function failure(error: unknown): Failure {
+  try {
+    return told(error);
+  } catch {
+    // Whatever was thrown throws again as it is looked at.
+    return { code: "store", message: "an error that cannot be read" };
+  }
+}
+
+function told(error: unknown): Failure {
   const { message, code, names } = described(error);
   const inner = cause(error, names);
   if (inner !== undefined) {
-    return failure(inner);
+    return told(inner);
   }
   const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
   if (names.includes("TimeoutError") || TIMED_OUT.test(message)) {

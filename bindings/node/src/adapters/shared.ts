@@ -1,3 +1,4 @@
+import { messageOf } from "../fence/printable.js";
 import { keepAlive, startTimer, type Timer } from "../platform.js";
 import type { Link } from "./adapter.js";
 
@@ -18,7 +19,7 @@ export function closed(): Error {
 }
 
 export function errorOf(reason: unknown): Error {
-  return reason instanceof Error ? reason : new Error(String(reason));
+  return reason instanceof Error ? reason : new Error(messageOf(reason));
 }
 
 /** Hears events of a client until the returned function is called, and then none of them any more. */
@@ -103,6 +104,15 @@ export function secretsOf(...values: unknown[]): string[] {
 /** Whether a text is not to be shown, since one of these is in it. */
 export function holdsSecret(text: string, secrets: readonly (string | undefined)[]): boolean {
   return secrets.some((secret) => secret && text.includes(secret));
+}
+
+/** What a program hands over as a text; nothing is said in what is none. */
+export function textOf(value: unknown): string {
+  try {
+    return String(value);
+  } catch {
+    return "";
+  }
 }
 
 /** Grows from the first to the slowest, with a quarter of chance so that not all come at once. */

@@ -3,8 +3,14 @@ export function printable(said: string): string {
   return said.slice(0, 300).replace(/\p{Cc}/gu, " ");
 }
 
-/** The message of whatever was thrown. */
+/** The message of whatever was thrown, even if that throws again as it is asked. */
 export function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
-  return printable(message || "an error without a message");
+  let message: unknown;
+  try {
+    // Not `instanceof`: it may come from another realm.
+    message = (error as { message?: unknown } | null | undefined)?.message ?? String(error);
+  } catch {
+    return "an error that cannot be read";
+  }
+  return printable((typeof message === "string" && message) || "an error without a message");
 }

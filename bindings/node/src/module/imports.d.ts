@@ -27,6 +27,10 @@ declare namespace WebAssembly {
   interface Module {
     readonly [Symbol.toStringTag]: string;
   }
-  const Module: { prototype: Module; new (bytes: Uint8Array<ArrayBuffer>): Module };
+  const Module: {
+    prototype: Module;
+    new (bytes: Uint8Array<ArrayBuffer>): Module;
+    exports(module: Module): { readonly name: string }[];
+  };
   function compile(bytes: Uint8Array<ArrayBuffer>): Promise<Module>;
 }

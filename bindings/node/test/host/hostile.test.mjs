@@ -1,0 +1,237 @@
+// Objects that lie, change, or throw when they are touched: in the place of each option of each public
+// call, and as what a client is, answers and rejects with. Each gives a LeaseholdError or works, and
+// the engine lives on. An unhandled rejection would fail the file.
+import assert from "node:assert/strict";
+import { after, describe } from "node:test";
+import { init, LeaseholdError, Locker } from "../../dist/index.js";
+import { test } from "../support/test.mjs";
+
+const boom = () => {
+  throw new RangeError("boom");
+};
+const traps = Object.fromEntries(Object.getOwnPropertyNames(Reflect).map((trap) => [trap, boom]));
+const thrower = (target = {}) => new Proxy(target, traps);
+const throwing = (...names) => Object.defineProperties({}, Object.fromEntries(names.map((name) => [name, { get: boom, enumerable: true }])));
+function revoked() {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+}
+
+/** A signal's members, with others in place of some. */
+const signalWith = (other) => {
+  const signal = { aborted: false, reason: undefined, addEventListener() {}, removeEventListener() {} };
+  return Object.defineProperties(signal, Object.getOwnPropertyDescriptors(other));
+};
+
+/** Makes the values anew, since some can be touched only once. */
+const hostileValues = () => [
+  Object.create(null),
+  thrower(),
+  thrower(() => {}),
+  revoked(),
+  throwing("message", "code", "name", "then", "aborted", "toString", "valueOf", Symbol.toPrimitive, "constructor"),
+  { toString: boom, valueOf: boom, [Symbol.toPrimitive]: boom },
+  { toString: () => "x", valueOf: () => 20 },
+  new String("x"),
+  new Number(20),
+  new Boolean(true),
+  Symbol("s"),
+  20n,
+  -0,
+  NaN,
+  5e-324,
+  "x".repeat(1_000_000),
+  "\ud800",
+  "\0",
+  [thrower()],
+  Object.assign(new Error("x"), { code: Object.create(null) }),
+  Object.assign(Object.create(LeaseholdError.prototype), { code: 5, message: 5 }),
+  { [Symbol.for("leasehold.error")]: true, get code() { return boom(); } },
+  { [Symbol.toStringTag]: "WebAssembly.Module" },
+  AbortSignal.prototype,
+  thrower(new AbortController().signal),
+  signalWith({ addEventListener: boom }),
+  signalWith({ removeEventListener: boom }),
+  signalWith({ addEventListener: (_, act) => queueMicrotask(act), get reason() { return boom(); } }),
+  signalWith({ addEventListener: (_, act) => (act(), act()), removeEventListener: boom }),
+  changing(false, thrower()),
+  Promise.resolve(20),
+];
+
+/** A signal whose `aborted` is something else each time. */
+function changing(...values) {
+  return signalWith({ get aborted() { return values.length > 1 ? values.shift() : values[0]; } });
+}
+
+/** The ways in which an option can be there. */
+const placed = [
+  ["own", (key, value) => ({ [key]: value })],
+  ["inherited", (key, value) => Object.create({ [key]: value })],
+  ["of a getter", (key, value) => ({ get [key]() { return value; } })],
+  ["of a class", (key, value) => new (class { get [key]() { return value; } })()],
+  ["of a proxy", (key, value) => new Proxy({}, { get: (_, name) => (name === key ? value : undefined) })],
+];
+
+/** An option that is valid when it is checked, and this when it is looked at again. */
+const turning = (key, valid, then) => {
+  let reads = 0;
+  return { get [key]() { return (reads += 1) === 1 ? valid : then; } };
+};
+
+/** Makes the call; what it gives is of no interest, but the error that it gives must be ours. */
+async function survives(call, what) {
+  try {
+    const result = await call();
+    await (typeof result?.next === "function" ? Promise.race([result.next(), result.return?.()]) : undefined);
+    await result?.shutdown?.();
+    await result?.release?.();
+  } catch (error) {
+    const own = Object.prototype.isPrototypeOf.call(LeaseholdError.prototype, error) || error?.name === "AbortError";
+    assert.ok(own, `${what}: ${error instanceof Error ? error.stack : typeof error}`);
+    assert.notEqual(error.code, "internal", `${what}: ${error.stack}`);
+  }
+}
+
+const LOCKER = { namespace: "n", owner: "o", commandTimeout: 100, patience: 100, tokenRetention: 5_000 };
+const LOCK = { ttl: 1_000, fixed: true, owner: "o", denseTokens: true };
+const ACQUIRE = { signal: new AbortController().signal, timeout: 20 };
+const SIGNAL = { signal: ACQUIRE.signal };
+
+describe("hostile options", { concurrency: 1 }, () => {
+  const client = { eval: async () => [] };
+  const locker = Locker.inMemory();
+  const held = locker.lock("held").acquire();
+  after(() => locker.shutdown());
+  let count = 0;
+  const fresh = () => locker.lock(`free-${(count += 1)}`);
+  const calls = {
+    "Locker.inMemory": [(options) => Locker.inMemory(options), LOCKER],
+    "Locker.from": [(options) => Locker.from(client, options), LOCKER],
+    "Locker.connect": [(options) => Locker.connect("memory://hostile", options), LOCKER],
+    "locker.lock": [async (options) => (await locker.lock(`free-${(count += 1)}`, options).tryAcquire())?.release(), LOCK],
+    acquire: [(options) => fresh().acquire(options), ACQUIRE],
+    "acquire, in line": [(options) => locker.lock("held").acquire(within(options)), ACQUIRE],
+    tryAcquire: [(options) => fresh().tryAcquire(options), SIGNAL],
+    using: [(options) => fresh().using(() => {}, options), ACQUIRE],
+    hold: [(options) => fresh().hold(options), SIGNAL],
+  };
+
+  /** With a limit unless it has one, or the call would wait for ever. What cannot be touched stays as it is. */
+  function within(options) {
+    try {
+      return "timeout" in options || Array.isArray(options) ? options : Object.create(options, { timeout: { value: 20 } });
+    } catch {
+      return options;
+    }
+  }
+
+  /** The engine that all of these calls share is there, and so is its lease. */
+  async function lives(what) {
+    assert.ok((await held).valid, `the lease is held after ${what}`);
+    await (await fresh().acquire()).release();
+  }
+
+  for (const [what, [call, options]] of Object.entries(calls)) {
+    test(what, async () => {
+      for (const value of hostileValues()) {
+        await survives(() => call(value), `${what} of a hostile object`);
+      }
+      for (const [key, valid] of Object.entries(options)) {
+        for (const [where, place] of placed) {
+          const values = hostileValues();
+          await Promise.all(values.map((value, at) => survives(() => call(place(key, value)), `${what}, ${key} ${where}: ${at}`)));
+        }
+        const values = hostileValues();
+        await Promise.all(values.map((value, at) => survives(() => call(turning(key, valid, value)), `${what}, ${key} turns: ${at}`)));
+        await survives(() => call({ get [key]() { return boom(); } }), `${what}, ${key} throws`);
+      }
+      await lives(what);
+    });
+  }
+
+  test("an option that cannot be read is named, with why", async () => {
+    const named = (key) => ({ name: "LeaseholdError", code: "config", message: new RegExp(`${key} cannot be read: boom$`) });
+    assert.throws(() => locker.lock("x", throwing("ttl")), named("ttl"));
+    assert.throws(() => Locker.inMemory(throwing("patience")), named("patience"));
+    await assert.rejects(fresh().acquire(throwing("signal")), named("signal"));
+  });
+
+  test("inherited options and getters count", async () => {
+    class Settings {
+      get ttl() {
+        return 60_000;
+      }
+    }
+    const lease = await locker.lock("class", new Settings()).acquire();
+    assert.ok(lease.remaining > 50_000);
+    await lease.release();
+    // These two took the engine with them.
+    const bad = { name: "LeaseholdError", code: "config", message: /owner is a string|namespace is a string/ };
+    assert.throws(() => locker.lock("n", Object.create({ owner: 5 })), bad);
+    assert.throws(() => Locker.inMemory(Object.create({ namespace: 5 })), bad);
+    await lives("these");
+  });
+
+  test("names, work and modules", async () => {
+    for (const value of hostileValues()) {
+      await survives(() => locker.lock(value), "lock");
+      await survives(() => locker.inspect(value), "inspect");
+      await survives(() => locker.forceRelease(value), "forceRelease");
+      await survives(() => locker.list(value), "list");
+      await survives(() => Locker.connect(value), "connect");
+      await survives(() => new Locker(value), "new Locker");
+      if (typeof value !== "function") {
+        await survives(() => fresh().using(value), "using");
+        await survives(async () => (await held).run(value), "run");
+      }
+      await survives(() => init(value), "init");
+    }
+    const other = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));
+    await assert.rejects(init(other), { code: "config" });
+    await lives("all");
+    await Locker.inMemory().shutdown();
+  });
+});
+
+describe("a hostile client", () => {
+  const members = ["eval", "evalsha", "subscribe", "duplicate", "on", "status", "isOpen", "options", "pipeline", "client"];
+
+  test("is refused or works", async () => {
+    const clients = [
+      ...hostileValues(),
+      ...members.map((name) => throwing(name)),
+      ...members.map((name) => ({ eval: async () => [], ...{ [name]: thrower(() => {}) } })),
+      { status: "ready", evalsha() {}, duplicate() {}, on: boom },
+    ];
+    for (const [at, client] of clients.entries()) {
+      await survives(() => Locker.from(client), `client ${at}`);
+    }
+  });
+
+  const ways = {
+    rejects: (value) => ({ eval: () => Promise.reject(value) }),
+    throws: (value) => ({ eval() { throw value; } }),
+    "rejects by its hash": (value) => ({ eval: () => Promise.reject(value), evalsha: () => Promise.reject(value) }),
+    answers: (value) => ({ eval: () => value }),
+    "answers a list": (value) => ({ eval: async () => [value, "1", value] }),
+    "cannot subscribe": (value) => ({ eval: async () => [], subscribe: () => Promise.reject(value) }),
+    "subscribes with": (value) => ({ eval: async () => [], subscribe: async () => value }),
+    "is told": (value) => ({ eval: async () => [], subscribe: async (_, told) => (told(value), () => boom()) }),
+  };
+  for (const [what, client] of Object.entries(ways)) {
+    test(`that ${what} anything`, async () => {
+      const one = async (value, at) => {
+        const locker = Locker.from(client(value), { commandTimeout: 50, patience: 50 });
+        for (const call of [() => locker.lock("x").tryAcquire(), () => locker.inspect("x")]) {
+          const error = await call().then(assert.fail, (error) => error);
+          assert.ok(Object.prototype.isPrototypeOf.call(LeaseholdError.prototype, error), `${at}: ${error?.stack}`);
+          assert.notEqual(error.code, "internal", `${at}: ${error.stack}`);
+          assert.equal(typeof error.message, "string");
+        }
+        await locker.shutdown();
+      };
+      await Promise.all(hostileValues().map(one));
+    });
+  }
+});
