@@ -10,6 +10,7 @@ process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
 /** Never a part of a bundle: programs that have not got them must build all the same. */
 const EXTERNAL = ["ioredis", "redis", "node:*"];
+const { version } = JSON.parse(await readFile("package.json", "utf8"));
 const WASM = "src/generated/leasehold.wasm";
 /** Becomes dist/ when all of it is there. */
 const OUT = "dist-new";
@@ -63,6 +64,7 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     target: "es2022",
     charset: "utf8",
     external: EXTERNAL,
+    define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects })],
     logLevel: "warning",

@@ -30,17 +30,10 @@ export class LeaseholdError extends Error {
     this.code = code;
   }
 
-  /** An error of another copy of this package, such as its other module format, is one too. */
+  /** Errors of another copy of this package, such as its other module format, are of its classes too. */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    if (this !== LeaseholdError) {
-      return Function.prototype[Symbol.hasInstance].call(this, value);
-    }
-    try {
-      return typeof value === "object" && value !== null && BRAND in value;
-    } catch {
-      // A proxy may refuse to be looked at.
-      return false;
-    }
+    const mark = MARKS.get(this);
+    return mark === undefined ? Function.prototype[Symbol.hasInstance].call(this, value) : hasMark(value, mark);
   }
 
   /** Whether the same call may succeed later with nothing changed by the caller. */
@@ -66,16 +59,43 @@ export class LeaseLostError extends LeaseholdError {
   }
 }
 
-const BRAND = Symbol.for("leasehold.error");
-Object.defineProperty(LeaseholdError.prototype, BRAND, { value: true });
+/**
+ * What all copies of this package in a process mark the objects of a class with: each copy has a class
+ * of its own.
+ *
+ * @internal
+ */
+export function markOf(name: string): symbol {
+  return Symbol.for(`leasehold.${name}`);
+}
 
-/** Errors show their class even if the bundle is minified, and without a field in each. */
-for (const [type, name] of [
-  [LeaseholdError, "LeaseholdError"],
-  [LeaseLostError, "LeaseLostError"],
-] as const) {
+/** Whether a value is marked. A proxy that refuses to be looked at is not. @internal */
+export function hasMark(value: unknown, mark: symbol): boolean {
+  try {
+    return typeof value === "object" && value !== null && mark in value;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Makes a class of errors show its name even if the bundle is minified, and its errors known to all
+ * copies. Without a field in each of them.
+ *
+ * @internal
+ */
+export function nameErrors(type: { readonly prototype: LeaseholdError }, name: string): void {
+  const mark = markOf(name);
+  MARKS.set(type, mark);
+  Object.defineProperty(type.prototype, mark, { value: true });
   Object.defineProperty(type.prototype, "name", { value: name, configurable: true });
 }
+
+/** The marks of this package's classes of errors, and of none that a program derives of them. */
+const MARKS = new Map<unknown, symbol>();
+
+nameErrors(LeaseholdError, "LeaseholdError");
+nameErrors(LeaseLostError, "LeaseLostError");
 
 const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
   "unavailable",

@@ -51,7 +51,8 @@ export class Locker {
   /**
    * Connects to the store that a URL names: `redis://`, `rediss://` or `unix://` through `ioredis` or
    * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
-   * `memory://name` for a store in this process that all lockers share that name it. It tries once:
+   * `memory://name` for a store in this process that all lockers share that name it, also those of
+   * another copy of this package in the same version, such as its other module format. It tries once:
    * it gives up after 6 seconds without a connection, and after 3 for each of three first questions.
    *
    * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is

@@ -13,17 +13,21 @@ export class MemoryStore implements Store {
   #server: MemoryServer | undefined;
   #delivering = false;
 
-  /** The store that everyone in this process gets who asks for this name. */
+  /**
+   * The store that everyone in this process gets who asks for this name, of whatever copy of this
+   * package. It is an object of the first copy; hosts of the others run their engines in its instance.
+   */
   static named(name: string): MemoryStore {
-    const known = NAMED.get(name)?.deref();
+    const named = registry();
+    const known = named.get(name)?.deref();
     if (known !== undefined) {
       return known;
     }
     const store = new MemoryStore();
-    NAMED.set(name, weak(store));
-    for (const [other, reference] of NAMED) {
+    named.set(name, weak(store));
+    for (const [other, reference] of named) {
       if (reference.deref() === undefined) {
-        NAMED.delete(other);
+        named.delete(other);
       }
     }
     return store;
@@ -112,7 +116,18 @@ export class MemoryStore implements Store {
 }
 
 /** The stores of `memory://` URLs that somebody uses. */
-const NAMED = new Map<string, { deref(): MemoryStore | undefined }>();
+type Registry = Map<string, { deref(): MemoryStore | undefined }>;
+
+/** What a copy does with another's store changes from version to version, so each has stores of its own. */
+const REGISTRY = Symbol.for(`leasehold.memory ${PACKAGE_VERSION}`);
+
+function registry(): Registry {
+  const all = globalThis as { [REGISTRY]?: Registry };
+  if (all[REGISTRY] === undefined) {
+    Object.defineProperty(all, REGISTRY, { value: new Map() });
+  }
+  return all[REGISTRY] as Registry;
+}
 
 function weak(store: MemoryStore): { deref(): MemoryStore | undefined } {
   return typeof WeakRef === "undefined" ? { deref: () => store } : new WeakRef(store);

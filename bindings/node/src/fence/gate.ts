@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { hasMark, LeaseholdError, markOf } from "../errors.js";
 import { checkResource } from "./resource.js";
 import { quoted, StaleTokenError } from "./stale.js";
 import { type Token, tokenOf } from "./token.js";
@@ -38,6 +38,8 @@ interface Waiter {
   enter(): void;
   refuse(highest: number): void;
 }
+
+const MARK = markOf("Gate");
 
 /**
  * A guard in memory, for a service that owns its state. It remembers the greatest token of each
@@ -85,6 +87,12 @@ export class Gate {
       throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${String(capacity)}`);
     }
     this.#capacity = capacity;
+    Object.defineProperty(this, MARK, { value: true });
+  }
+
+  /** A gate of another copy of this package is one, too. @internal */
+  static [Symbol.hasInstance](value: unknown): boolean {
+    return this === Gate ? hasMark(value, MARK) : Function.prototype[Symbol.hasInstance].call(this, value);
   }
 
   /** A gate that remembers what {@link toJSON} gave. Throws code `config` if no gate can have given it. */

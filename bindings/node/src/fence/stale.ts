@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError, nameErrors } from "../errors.js";
 
 /**
  * Why a guard refused a write, of code `staleToken`: a greater token was seen. It is not transient:
@@ -22,7 +22,7 @@ export class StaleTokenError extends LeaseholdError {
   }
 }
 
-Object.defineProperty(StaleTokenError.prototype, "name", { value: "StaleTokenError" });
+nameErrors(StaleTokenError, "StaleTokenError");
 
 /** As Rust shows a text: on one line, and what cannot be seen by its number. */
 export function quoted(text: string): string {

@@ -12,6 +12,9 @@ declare module "wasm:module" {
   export default module;
 }
 
+/** That of package.json. */
+declare const PACKAGE_VERSION: string;
+
 declare module "*.lua" {
   const text: string;
   export default text;

@@ -47,7 +47,7 @@ const hostileValues = () => [
   [thrower()],
   Object.assign(new Error("x"), { code: Object.create(null) }),
   Object.assign(Object.create(LeaseholdError.prototype), { code: 5, message: 5 }),
-  { [Symbol.for("leasehold.error")]: true, get code() { return boom(); } },
+  { [Symbol.for("leasehold.LeaseholdError")]: true, get code() { return boom(); } },
   { [Symbol.toStringTag]: "WebAssembly.Module" },
   AbortSignal.prototype,
   thrower(new AbortController().signal),

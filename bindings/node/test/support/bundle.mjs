@@ -20,6 +20,7 @@ export async function bundleParts(name, contents, options = {}) {
     format: "esm",
     platform: "neutral",
     target: "es2022",
+    define: { PACKAGE_VERSION: '"of a test"' },
     outfile,
     logLevel: "error",
     ...options,
