@@ -72,10 +72,11 @@ export class Lease {
   /**
    * Does work under the lease: rejects with a `LeaseLostError` at the moment of its loss. The work
    * gets the `signal` and should end by it, since nothing else can stop it. The lease is still held
-   * afterwards if the work came to its end.
+   * afterwards if the work came to its end, unless the work itself released it.
    *
-   * @throws what the work throws; `LeaseLostError` at the loss, or if the lease was lost before;
-   * LeaseholdError `notHeld` if it was released before
+   * @throws what the work throws; `LeaseLostError` at the loss, if the lease was lost before, or if the
+   * work ended after the deadline, which work can that blocks the event loop; LeaseholdError `notHeld`
+   * if it was released before
    */
   async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     checkFunction("run: the work", work);
@@ -86,7 +87,12 @@ export class Lease {
     });
     try {
       this.#check();
-      return await Promise.race([lost, work(signal)]);
+      const result = await Promise.race([lost, work(signal)]);
+      // Work that blocked the event loop past the deadline came before any signal of that.
+      if (!this.#released && this.#tenure.lost !== undefined) {
+        throw this.#lossError();
+      }
+      return result;
     } finally {
       stopListening();
     }

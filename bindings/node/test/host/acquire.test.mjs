@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { LeaseholdError } from "../../dist/index.js";
 import { aborted, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
-import { awake, pause, waitFor } from "../support/wait.mjs";
+import { awake, pause, steady, waitFor } from "../support/wait.mjs";
 
 forEachStore((store) => {
   test("a lease has all that the holder needs", async () => {
@@ -171,6 +171,29 @@ forEachStore((store) => {
     await assert.rejects(next.run(assert.fail), { code: "notHeld" });
   });
 
+  // Catches: a result that is given for good though the work outlived its lease, since no timer could fire.
+  test("work that blocks the event loop past the deadline ends with the loss", async () => {
+    const lock = (await store.hearing()).lock(store.name(), { ttl: 50, fixed: true });
+    const expired = { name: "LeaseLostError", code: "lost", reason: "expired" };
+    const once = async (work) => work(await lock.acquire());
+    await assert.rejects(once((lease) => lease.run(() => block(80))), expired);
+    await assert.rejects(once((lease) => lease.run(async () => block(80))), expired);
+    await assert.rejects(once((lease) => lease.run(() => pause(1).then(() => block(80)))), expired);
+    await assert.rejects(lock.using(() => block(80)), expired);
+  });
+
+  // Control.
+  test("work that gives its lease up has not lost it, however long it goes on", (t) =>
+    steady(t, async () => {
+      const lease = await (await store.hearing()).lock(store.name(), { ttl: 150, fixed: true }).acquire();
+      const work = lease.run(async () => {
+        await lease.release();
+        block(200);
+        return "released";
+      });
+      assert.equal(await work, "released");
+    }));
+
   test("hold yields one tenure after the other, through losses", async () => {
     const name = store.name();
     const stop = new AbortController();
@@ -280,3 +303,9 @@ forEachStore((store) => {
     }
   });
 });
+
+/** Keeps the event loop from everything else. */
+function block(milliseconds) {
+  const end = performance.now() + milliseconds;
+  while (performance.now() < end);
+}
