@@ -40,6 +40,15 @@ export class LeaseholdError extends Error {
   get transient(): boolean {
     return TRANSIENT.has(this.code);
   }
+
+  /**
+   * Its name, code, message, and what the error tells besides, for logs and other processes.
+   * `structuredClone` and `postMessage` keep the message alone, and neither class nor code: send this.
+   */
+  toJSON(): { name: string; code: ErrorCode; message: string } {
+    const { name, code, message } = this;
+    return { name, code, message, ...(this as object) };
+  }
 }
 
 /** A lease ended while it was in use: the reason of its `signal`. */

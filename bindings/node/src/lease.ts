@@ -2,6 +2,7 @@ import { LeaseholdError } from "./errors.js";
 import type { Acquired, Host } from "./host.js";
 import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "./platform.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 import { onAbort } from "./signals.js";
 import type { Tenure } from "./tenure.js";
 
@@ -16,6 +17,11 @@ import type { Tenure } from "./tenure.js";
 export class Lease {
   readonly #host: Host;
   readonly #tenure: Tenure;
+  // Of its own, and no getters: so `postMessage` and `structuredClone` carry them.
+  /** What is locked. */
+  readonly name: string;
+  /** The tenure's token, a safe integer, greater than that of every earlier tenure of the name. */
+  readonly token: number;
   /** Milliseconds that the call waited that acquired it: for the store's answer, and in line. */
   readonly waited: number;
   #released = false;
@@ -24,17 +30,9 @@ export class Lease {
   constructor(host: Host, { tenure, waited }: Acquired) {
     this.#host = host;
     this.#tenure = tenure;
+    this.name = tenure.lock.name;
+    this.token = tenure.token;
     this.waited = waited;
-  }
-
-  /** What is locked. */
-  get name(): string {
-    return this.#tenure.lock.name;
-  }
-
-  /** The tenure's token, a safe integer, greater than that of every earlier tenure of the name. */
-  get token(): number {
-    return this.#tenure.token;
   }
 
   /** When the tenure began, or a little before. */
@@ -129,6 +127,16 @@ export class Lease {
     }
     this.#released = true;
     await this.#host.release(this.#tenure);
+  }
+
+  /** What logs need: it is for people, and for `JSON.stringify`. The `remaining` is in whole milliseconds. */
+  toJSON(): { name: string; token: number; valid: boolean; remaining: number } {
+    return { name: this.name, token: this.token, valid: this.valid, remaining: Math.floor(this.remaining) };
+  }
+
+  /** The same in consoles. @internal */
+  [INSPECT](...asked: Asked): string {
+    return printed("Lease", this, ...asked);
   }
 
   /** Resolves when it is over in whatever way. @internal */

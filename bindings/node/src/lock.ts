@@ -8,7 +8,9 @@ import {
   readOptions,
   SIGNAL_OPTION,
   type AcquireOptions,
+  type LockOptions,
 } from "./options.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 import { Tenures } from "./tenures.js";
 import type { LockState } from "./tenure.js";
 
@@ -22,16 +24,14 @@ import type { LockState } from "./tenure.js";
 export class Lock {
   readonly #host: Host;
   readonly #state: LockState;
+  /** What is locked. */
+  readonly name: string;
 
   /** @internal */
   constructor(host: Host, state: LockState) {
     this.#host = host;
     this.#state = state;
-  }
-
-  /** What is locked. */
-  get name(): string {
-    return this.#state.name;
+    this.name = state.name;
   }
 
   /**
@@ -110,6 +110,17 @@ export class Lock {
    */
   events(): LeaseEvents {
     return new LeaseEvents(this.#host.addReader(this.#state));
+  }
+
+  /** Its name and options, for logs and `JSON.stringify`. */
+  toJSON(): { name: string } & LockOptions {
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = this.#state;
+    return { name, ttl, fixed, reentrant, ...(reclaimable && { owner }), denseTokens: dense };
+  }
+
+  /** The same in consoles. @internal */
+  [INSPECT](...asked: Asked): string {
+    return printed("Lock", this, ...asked);
   }
 
   async #ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {

@@ -18,6 +18,7 @@ import {
   type LockOptions,
 } from "./options.js";
 import { defaultLabel } from "./platform.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 import { RedisStore } from "./store.js";
 import type { HolderInfo, Inspection } from "./types.js";
 import { checkSettings, type Settings } from "./wasm.js";
@@ -37,15 +38,15 @@ import { checkSettings, type Settings } from "./wasm.js";
  */
 export class Locker {
   readonly #host: Host;
-  readonly #owner: string | undefined;
+  readonly #options: Checked;
 
-  private constructor(host: Host, owner: string | undefined) {
+  private constructor(host: Host, options: Checked) {
     const made = "a Locker is made by Locker.connect, Locker.from or Locker.inMemory";
     if (!attempt(made, () => host instanceof Host)) {
       throw config(made);
     }
     this.#host = host;
-    this.#owner = owner;
+    this.#options = options;
   }
 
   /**
@@ -96,8 +97,8 @@ export class Locker {
     return Locker.#on(new MemoryStore(), checked(options));
   }
 
-  static #on(store: RedisStore | MemoryStore, { owner, ...settings }: Checked): Locker {
-    return new Locker(new Host(store, settings), owner);
+  static #on(store: RedisStore | MemoryStore, options: Checked): Locker {
+    return new Locker(new Host(store, options), options);
   }
 
   /**
@@ -110,7 +111,7 @@ export class Locker {
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
     const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
-    const { owner = this.#owner } = read;
+    const { owner = this.#options.owner } = read;
     const reclaimable = owner !== undefined;
     const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense };
     return new Lock(this.#host, this.#host.newLock(lock));
@@ -188,16 +189,26 @@ export class Locker {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.shutdown();
   }
+
+  /** Its options, for logs and `JSON.stringify`; nothing of the connection, which may have a password. */
+  toJSON(): LockerOptions {
+    return { ...this.#options };
+  }
+
+  /** The same in consoles. @internal */
+  [INSPECT](...asked: Asked): string {
+    return printed("Locker", this, ...asked);
+  }
 }
 
 interface Checked extends Settings {
-  readonly owner: string | undefined;
+  readonly owner?: string | undefined;
 }
 
 /** The settings with their defaults, checked before anything is connected. */
 function checked(options: LockerOptions | undefined): Checked {
-  const { owner, ...read } = readOptions("the options of a locker", options, LOCKER_OPTIONS);
-  const settings = { ...LOCKER_DEFAULTS, ...read } as Settings;
-  checkSettings(settings, owner);
-  return { ...settings, owner };
+  const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
+  const settings = { ...LOCKER_DEFAULTS, ...read } as Checked;
+  checkSettings(settings, settings.owner);
+  return settings;
 }

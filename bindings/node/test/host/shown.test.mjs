@@ -1,0 +1,81 @@
+// What logs and other threads get of a locker, lock, lease or error: what one needs, and no secret.
+import assert from "node:assert/strict";
+import { inspect } from "node:util";
+import { describe } from "node:test";
+import { LeaseholdError, Locker } from "../../dist/index.js";
+import { createRequire } from "node:module";
+import { StaleTokenError, withToken } from "../../dist/fence.js";
+import { startRedis } from "../support/redis.mjs";
+import { test } from "../support/test.mjs";
+
+const PASSWORD = "s3cret";
+const parsed = (value) => JSON.parse(JSON.stringify(value));
+
+describe("what is shown", () => {
+  // Catches consoles and logs that show `Lease {}`, and ones that show the URL or the client.
+  test("of a locker, a lock and a lease, with consoles and as JSON", async (t) => {
+    const server = await startRedis({ password: PASSWORD });
+    t.after(() => server.stop());
+    const { Redis } = createRequire(import.meta.url)("ioredis");
+    const client = new Redis({ port: server.port, password: PASSWORD });
+    t.after(() => client.disconnect());
+    const byUrl = await Locker.connect(`redis://:${PASSWORD}@127.0.0.1:${server.port}`, { namespace: "app", owner: "job" });
+    const all = { namespace: "app", owner: "job", commandTimeout: 2_000, patience: 10_000, tokenRetention: 604_800_000 };
+    for (const locker of [byUrl, Locker.from(client, { namespace: "app", owner: "job" })]) {
+      const lock = locker.lock("orders/42", { ttl: 20_000, fixed: true });
+      const lease = await lock.acquire();
+      assert.deepEqual(parsed(locker), all);
+      const { name, ttl, fixed, owner, denseTokens } = parsed(lock);
+      assert.deepEqual([name, ttl, fixed, owner, denseTokens], ["orders/42", 20_000, true, "job", false]);
+      const { remaining, ...rest } = parsed(lease);
+      assert.deepEqual(rest, { name: "orders/42", token: lease.token, valid: true });
+      assert.ok(Number.isSafeInteger(remaining) && remaining > 10_000 && remaining <= 20_000, String(remaining));
+      assert.match(inspect(locker), /^Locker \{[^]*namespace: 'app'/);
+      assert.match(inspect(lock), /^Lock \{[^]*name: 'orders\/42',[^]*ttl: 20000/);
+      assert.match(inspect(lease), /^Lease \{[^]*name: 'orders\/42',[^]*token: \d+,[^]*valid: true,[^]*remaining: \d+/);
+      assert.match(inspect({ deep: { deeper: { lease } } }, { depth: 1 }), /deeper: \[Object\]/);
+      assert.match(inspect([[lease]], { depth: 0 }), /\[ \[Array\] \]/);
+      assert.match(inspect([lease], { depth: 0 }), /\[Lease\]/);
+      for (const object of [locker, lock, lease, { locker, lock, lease }]) {
+        const shown = [inspect(object, { depth: Infinity, showHidden: true }), JSON.stringify(object), String(object)].join();
+        assert.ok(!shown.includes(PASSWORD) && !shown.includes(String(server.port)), shown);
+      }
+      await lease.release();
+      assert.deepEqual(parsed(lease), { ...rest, valid: false, remaining: 0 });
+      await locker.shutdown();
+    }
+  });
+
+  test("an owner that nobody gave is none of the options", () => {
+    const locker = Locker.inMemory();
+    assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));
+  });
+
+  test("of errors, as JSON", async () => {
+    const locker = Locker.inMemory();
+    const lease = await locker.lock("x").acquire();
+    await locker.shutdown();
+    const { message, token } = lease.signal.reason;
+    const lost = { name: "LeaseLostError", code: "lost", message, lock: "x", token, reason: "shutdown" };
+    assert.deepEqual(parsed({ lost: lease.signal.reason }), { lost });
+    const secret = new LeaseholdError("store", "a message", { cause: new Error(PASSWORD) });
+    assert.deepEqual(parsed(secret), { name: "LeaseholdError", code: "store", message: "a message" });
+    const stale = new StaleTokenError("r", 1, 2);
+    const { message: why } = stale;
+    assert.deepEqual(parsed(stale), { name: "StaleTokenError", code: "staleToken", message: why, resource: "r", offered: 1, highest: 2 });
+  });
+
+  test("to other threads goes what the platform lets through", async () => {
+    const locker = Locker.inMemory();
+    const lease = await locker.lock("x").acquire();
+    const { name, token, waited } = lease;
+    const clone = structuredClone(lease);
+    assert.deepEqual(clone, { name, token, waited });
+    // It can still be shown to a guard there.
+    assert.equal(withToken(clone).headers.get("Fencing-Token"), String(token));
+    const error = new LeaseholdError("config", "a message");
+    assert.equal(structuredClone(error).message, "a message");
+    assert.deepEqual(structuredClone(error.toJSON()), { name: "LeaseholdError", code: "config", message: "a message" });
+    await locker.shutdown();
+  });
+});
