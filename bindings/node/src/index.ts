@@ -19,5 +19,5 @@ export type {
   Owner,
   WaiterInfo,
 } from "./types.js";
-export type { RedisClient } from "./adapters/index.js";
+export type { Evaluator, RedisClient, Unsubscribe } from "./adapters/index.js";
 export { init } from "./wasm.js";

@@ -1,8 +1,11 @@
-// Catches: types that cannot be found under a condition, that need what a program has not got, or
-// that say less than they should. Errors that must be there are marked in the program.
+// Catches: types that cannot be found under a condition, that need what a program has not got, a newer
+// TypeScript than the README says, or that say less than they should. Errors that must be there are
+// marked in the program.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe } from "node:test";
+import { fileURLToPath } from "node:url";
 import { test } from "../support/test.mjs";
 import { SOURCE, installed, put, run } from "./support.mjs";
 
@@ -19,7 +22,7 @@ const STRICT = {
 const NODE = { typeRoots: [join(SOURCE, "node_modules/@types")], types: ["node"] };
 
 const PROGRAM = `
-import { Locker, LeaseholdError, init, type ErrorCode, type Lease, type LeaseEvent } from "leasehold";
+import { Locker, LeaseholdError, init, type ErrorCode, type Evaluator, type Lease, type LeaseEvent } from "leasehold";
 import { Locker as Slim } from "leasehold/slim";
 import * as fence from "leasehold/fence";
 
@@ -70,8 +73,18 @@ function code(error: unknown): ErrorCode | undefined {
   return error instanceof LeaseholdError ? error.code : undefined;
 }
 
-export { main, code, fence };
+const evaluator: Evaluator = { eval: async (script, keys, args) => [script, ...keys, ...args] };
+const redis = new fence.FencedRedis(evaluator);
+const express = fence.fenceExpress({ resource: (req) => req.params.id });
+const hono = fence.fenceHono({ resource: (c) => c.req.param("id") });
+// @ts-expect-error a text or nothing
+fence.fenceFastify({ resource: (request) => request.url.length });
+
+export { main, code, redis, express, hono };
 `;
+
+/** The least version that the README names, and the newest. */
+const COMPILERS = { "5.6": "typescript-least", newest: "typescript-newest" };
 
 describe("types", () => {
   let folder;
@@ -81,22 +94,35 @@ describe("types", () => {
     await put(folder, { "esm.mts": PROGRAM, "cjs.cts": PROGRAM, "bundled.ts": PROGRAM });
   });
 
-  const check = async (file, options) => {
+  const check = async (compiler, file, options) => {
     const config = { compilerOptions: { ...STRICT, ...options }, files: [file] };
     await put(folder, { [`${file}.json`]: JSON.stringify(config) });
-    return run("tsc", ["--project", `${file}.json`], folder);
+    const tsc = fileURLToPath(new URL(`node_modules/${compiler}/bin/tsc`, import.meta.url));
+    return run(process.execPath, [tsc, "--project", `${file}.json`], folder);
   };
 
   const nodeNext = { module: "NodeNext", lib: ["ES2022", "ESNext.Disposable"], ...NODE };
-  test("of import, in Node", () => check("esm.mts", nodeNext));
-  test("of require, in Node", () => check("cjs.cts", nodeNext));
-  test("for a bundler, without Node", () =>
-    check("bundled.ts", { module: "ESNext", moduleResolution: "bundler", lib: ["ES2022", "DOM"] }));
+  for (const [version, compiler] of Object.entries(COMPILERS)) {
+    describe(`with TypeScript ${version}`, () => {
+      test("of import, in Node", () => check(compiler, "esm.mts", nodeNext));
+      test("of require, in Node", () => check(compiler, "cjs.cts", nodeNext));
+      test("for a bundler, without Node", () =>
+        check(compiler, "bundled.ts", { module: "ESNext", moduleResolution: "bundler", lib: ["ES2022", "DOM"] }));
 
-  // Control: that a mistake fails.
-  test("a mistake is an error", async () => {
-    await put(folder, { "wrong.mts": 'import { Locker } from "leasehold";\nLocker.inMemory().lock(1);\n' });
-    await assert.rejects(check("wrong.mts", nodeNext), /TS2345/);
+      // Control: that a mistake fails.
+      test("a mistake is an error", async () => {
+        await put(folder, { "wrong.mts": 'import { Locker } from "leasehold";\nLocker.inMemory().lock(1);\n' });
+        await assert.rejects(check(compiler, "wrong.mts", nodeNext), /TS2345/);
+      });
+    });
+  }
+
+  test("the README names the least version", async () => {
+    const readme = await readFile(join(SOURCE, "README.md"), "utf8");
+    const { version } = JSON.parse(await readFile(new URL("node_modules/typescript-least/package.json", import.meta.url), "utf8"));
+    assert.match(readme, /TypeScript (\d+\.\d+) or newer/);
+    const [, least] = /TypeScript (\d+\.\d+) or newer/.exec(readme);
+    assert.ok(version.startsWith(`${least}.`) && least in COMPILERS, version);
   });
 
   test("are found under every condition, as Are The Types Wrong sees it", async () => {

@@ -1,9 +1,11 @@
 import { type Token, tokenOf } from "../token.js";
 import { admitter, FENCING_TOKEN, type FenceOptions, isProblem, type Seen } from "./admit.js";
 import { type Problem, responseOf } from "./problem.js";
+import type { ExpressRequest, FastifyRouteRequest, HonoRouteContext } from "./shapes.js";
 
 export { FENCING_TOKEN, type FenceOptions, writtenPath } from "./admit.js";
 export { type Problem, problemOf, refusal } from "./problem.js";
+export type { ExpressRequest, FastifyRouteRequest, HonoRouteContext } from "./shapes.js";
 
 /** What is needed of a request of Express, or of Node's own servers. */
 export interface NodeRequest {
@@ -51,8 +53,8 @@ const ABANDONED = 30_000;
  * token, with 409 and a problem document, and lets one request at a time write to a resource.
  *
  * ```ts
- * const account = (req: express.Request) => `account/${req.params.id}`;
- * app.put("/account/:id", fenceExpress({ resource: account }), (req, res) => { … });
+ * const fence = fenceExpress({ resource: (req) => `account/${req.params.id}` });
+ * app.put("/account/:id", fence, (req, res) => { … });
  * ```
  *
  * The resource is held until the handler answers, `res.end()`: what it does afterwards is not
@@ -60,7 +62,13 @@ const ABANDONED = 30_000;
  * free 30 s later, so give handlers a time limit below that. A newer request waits for an older one
  * that is being handled, and an older one that waits is refused as soon as a newer one comes.
  */
-export function fenceExpress<R extends NodeRequest = NodeRequest>(
+export function fenceExpress(
+  options?: Omit<FenceOptions<never>, "resource"> & { readonly resource?: never },
+): (req: NodeRequest, res: NodeResponse, next: (error?: unknown) => void) => void;
+export function fenceExpress<R extends NodeRequest = ExpressRequest>(
+  options: FenceOptions<R>,
+): (req: NoInfer<R>, res: NodeResponse, next: (error?: unknown) => void) => void;
+export function fenceExpress<R extends NodeRequest>(
   options: FenceOptions<R> = {},
 ): (req: R, res: NodeResponse, next: (error?: unknown) => void) => void {
   const admit = admitter(options);
@@ -91,9 +99,9 @@ export function fenceExpress<R extends NodeRequest = NodeRequest>(
  * fastify.addHook("preHandler", fenceFastify());
  * ```
  */
-export function fenceFastify<R extends FastifyRequest = FastifyRequest>(
+export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
   options: FenceOptions<R> = {},
-): (request: R, reply: FastifyReply) => Promise<unknown> {
+): (request: NoInfer<R>, reply: FastifyReply) => Promise<unknown> {
   const admit = admitter(options);
   return async (request, reply) => {
     const gone = goneSignal(reply.raw);
@@ -123,9 +131,9 @@ export function fenceFastify<R extends FastifyRequest = FastifyRequest>(
  * app.use("/account/*", fenceHono());
  * ```
  */
-export function fenceHono<C extends HonoContext = HonoContext>(
+export function fenceHono<C extends HonoContext = HonoRouteContext>(
   options: FenceOptions<C> = {},
-): (context: C, next: () => Promise<void>) => Promise<Response | undefined> {
+): (context: NoInfer<C>, next: () => Promise<void>) => Promise<Response | undefined> {
   const admit = admitter(options);
   return async (context, next) => {
     const outcome = await admit(context, seenOf(context.req.raw));

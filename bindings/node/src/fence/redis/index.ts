@@ -5,7 +5,7 @@ import { type Token, tokenOf } from "../token.js";
 import { type Runner, runnerOf } from "./client.js";
 import { Fenced } from "./fenced.js";
 
-export type { RedisClient } from "../../adapters/index.js";
+export type { Evaluator, RedisClient, Unsubscribe } from "../../adapters/index.js";
 export { Fenced, type Value } from "./fenced.js";
 export { Script } from "./script.js";
 
