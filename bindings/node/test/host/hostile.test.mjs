@@ -94,7 +94,7 @@ async function survives(call, what) {
 }
 
 const LOCKER = { namespace: "n", owner: "o", commandTimeout: 100, patience: 100, tokenRetention: 5_000 };
-const LOCK = { ttl: 1_000, fixed: true, owner: "o", denseTokens: true };
+const LOCK = { ttl: 1_000, fixed: true, owner: "o", denseTokens: true, reentrant: true };
 const ACQUIRE = { signal: new AbortController().signal, timeout: 20 };
 const SIGNAL = { signal: ACQUIRE.signal };
 
@@ -114,6 +114,7 @@ describe("hostile options", { concurrency: 1 }, () => {
     "acquire, in line": [(options) => locker.lock("held").acquire(within(options)), ACQUIRE],
     tryAcquire: [(options) => fresh().tryAcquire(options), SIGNAL],
     using: [(options) => fresh().using(() => {}, options), ACQUIRE],
+    renew: [async (options) => (await held).renew(options), { ttl: 60_000 }],
     hold: [(options) => fresh().hold(options), SIGNAL],
   };
 
