@@ -1,7 +1,8 @@
 // The guard of HTTP services, on real servers of each kind.
 import assert from "node:assert/strict";
-import { EventEmitter } from "node:events";
+import { EventEmitter, once } from "node:events";
 import http from "node:http";
+import http2 from "node:http2";
 import { after, before, describe } from "node:test";
 import express from "express";
 import fastify from "fastify";
@@ -86,7 +87,7 @@ async function listening(server) {
   return {
     url,
     end: () => {
-      server.closeAllConnections();
+      server.closeAllConnections?.();
       return new Promise((resolve) => server.close(resolve));
     },
   };
@@ -235,9 +236,8 @@ for (const name of ["express", "node:http", "fastify"]) {
 test("a resource is not kept for ever for a handler whose client has gone", async (t) => {
   const gate = new Gate();
   const check = fenceExpress({ gate, resource: () => "a" });
-  const req = { method: "PUT", url: "/a", headers: { "fencing-token": "1" } };
-  const res = Object.assign(new EventEmitter(), { statusCode: 200, writableEnded: false, end() {} });
-  await new Promise((resolve) => check(req, res, resolve));
+  const res = fakeResponse();
+  await new Promise((resolve) => check(fakeRequest(1), res, resolve));
   const next = gate.enter("a", 2);
   let free = false;
   next.then(() => (free = true));
@@ -257,6 +257,182 @@ test("a resource is not kept for ever for a handler whose client has gone", asyn
   third.release();
   (await fourth).release();
 });
+
+/** Services with a slow step ahead of the fence, during which the client may leave. */
+const slow = {
+  express: (ahead, handle) => {
+    const app = express();
+    app.use((_req, _res, next) => ahead().then(next, next));
+    app.use(fenceExpress({ resource: () => "a" }));
+    app.use((req, res) => handle(req.headers["fencing-token"], () => res.end()));
+    return listening(http.createServer(app));
+  },
+  "node:http": (ahead, handle) => {
+    const check = fenceExpress({ resource: () => "a" });
+    const handler = (req, res) => handle(req.headers["fencing-token"], () => res.end());
+    return listening(
+      http.createServer((req, res) => ahead().then(() => check(req, res, () => handler(req, res)))),
+    );
+  },
+  "node:http2": (ahead, handle) => {
+    const check = fenceExpress({ resource: () => "a" });
+    const handler = (req, res) => handle(req.headers["fencing-token"], () => res.end());
+    return listening(
+      http2.createServer((req, res) => ahead().then(() => check(req, res, () => handler(req, res)))),
+    );
+  },
+  fastify: async (ahead, handle) => {
+    const app = fastify({ forceCloseConnections: true });
+    app.addHook("preHandler", ahead);
+    app.addHook("preHandler", fenceFastify({ resource: () => "a" }));
+    app.all("/*", (req, reply) => handle(req.headers["fencing-token"], () => reply.send("")));
+    const url = await app.listen({ port: 0, host: "127.0.0.1" });
+    return { url, end: () => app.close() };
+  },
+};
+
+for (const [name, start] of Object.entries(slow)) {
+  // Catches a resource that is held for ever: of a response that is over no event comes any more.
+  test(`${name}: a client that left ahead of the fence holds nothing`, async () => {
+    const handled = [];
+    let arrived = false;
+    let go;
+    const left = new Promise((resolve) => {
+      go = resolve;
+    });
+    const ahead = () => {
+      const first = !arrived;
+      arrived = true;
+      return first ? left : Promise.resolve();
+    };
+    const handle = (token, answer) => {
+      handled.push(token);
+      // A handler whose client has gone may well wait for it for ever.
+      if (token !== "1") {
+        answer();
+      }
+    };
+    const service = await start(ahead, handle);
+    const send = name === "node:http2" ? overHttp2 : overHttp1;
+    const first = send(service.url, 1);
+    await waitFor(() => arrived);
+    await first.leave();
+    // The server has to notice before the slow step ends.
+    await pause(100);
+    go();
+    await pause(50);
+    const second = send(service.url, 2);
+    assert.equal(await second.status, 200);
+    assert.deepEqual(handled, ["2"], "nobody would have heard the answer to the first");
+    await second.leave();
+    await service.end();
+  });
+}
+
+function overHttp1(url, token) {
+  const impatient = new AbortController();
+  const request = withToken(token, { method: "PUT", signal: impatient.signal });
+  const status = fetch(url, request).then((response) => response.status);
+  status.catch(() => {});
+  const leave = async () => {
+    impatient.abort();
+    await status.catch(() => {});
+  };
+  return { status, leave };
+}
+
+function overHttp2(url, token) {
+  const session = http2.connect(url);
+  session.on("error", () => {});
+  const stream = session.request({ ":method": "PUT", ":path": "/a", "fencing-token": String(token) });
+  stream.end();
+  const status = once(stream, "response").then(([headers]) => headers[":status"]);
+  status.catch(() => {});
+  const leave = async () => {
+    session.destroy();
+    await once(session, "close");
+  };
+  return { status, leave };
+}
+
+/** A response that can be told to be over. */
+function fakeResponse() {
+  return Object.assign(new EventEmitter(), { statusCode: 200, writableEnded: false, end() {} });
+}
+
+const fakeRequest = (token) => ({ method: "PUT", url: "/a", headers: { "fencing-token": String(token) } });
+
+// Catches a resource that is held for a request that something else has answered, or that is behind
+// others on a connection that is gone.
+test("what is over in any way holds nothing", async () => {
+  const gate = new Gate();
+  const check = fenceExpress({ gate, resource: () => "a" });
+  const over = [
+    [{ writableEnded: true }, {}],
+    [{ destroyed: true }, {}],
+    [{ closed: true }, {}],
+    [{}, { socket: { destroyed: true } }],
+  ];
+  for (const [response, request] of over) {
+    const passed = [];
+    check({ ...fakeRequest(1), ...request }, Object.assign(fakeResponse(), response), () => passed.push(1));
+    await turn();
+    assert.deepEqual(passed, [], JSON.stringify([response, request]));
+  }
+  (await gate.enter("a", 2)).release();
+  // What writes to nothing passes all the same.
+  const open = fenceExpress({ resource: () => undefined });
+  await new Promise((resolve) => open(fakeRequest(1), Object.assign(fakeResponse(), { closed: true }), resolve));
+});
+
+// Catches a client that goes between its turn and the handler.
+test("a client that goes at the moment of its turn holds nothing", async () => {
+  const gate = new Gate();
+  const check = fenceExpress({ gate, resource: () => "a" });
+  const held = await gate.enter("a", 1);
+  const res = fakeResponse();
+  const passed = [];
+  check(fakeRequest(1), res, () => passed.push(1));
+  await turn();
+  held.release();
+  res.emit("close");
+  await turn();
+  assert.deepEqual(passed, []);
+  (await gate.enter("a", 2)).release();
+});
+
+// Catches a fetch handler that never comes to its end, and one that runs for nobody.
+for (const name of ["fetch", "hono"]) {
+  test(`${name}: a resource is not kept for ever for a handler whose client has gone`, async (t) => {
+    const gate = new Gate();
+    const ran = [];
+    const wait = async () => {
+      ran.push(1);
+      await new Promise(() => {});
+    };
+    const fenced =
+      name === "fetch"
+        ? fenceFetch(wait, { gate, resource: () => "a" })
+        : (request) => fenceHono({ gate, resource: () => "a" })({ req: { raw: request } }, wait);
+    const put = (signal) => new Request("http://service/a", withToken(1, { method: "PUT", signal }));
+    const impatient = new AbortController();
+    fenced(put(impatient.signal)).catch(() => {});
+    await turn();
+    const next = gate.enter("a", 1);
+    let free = false;
+    next.then(() => (free = true));
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    impatient.abort();
+    t.mock.timers.tick(29_999);
+    await turn();
+    assert.equal(free, false);
+    t.mock.timers.tick(1);
+    (await next).release();
+    await assert.rejects(fenced(put(AbortSignal.abort(new Error("gone")))), /gone/);
+    assert.deepEqual(ran, [1], "it runs for nobody");
+    (await gate.enter("a", 2)).release();
+  });
+}
 
 test("requests without a token, and requests that are only checked", async () => {
   const state = new State();

@@ -45,6 +45,9 @@ export interface Seen {
 /** A request passes, and is to be released when it has been handled; or it does not. */
 export type Outcome = Entered | Problem;
 
+/** Of a request that writes to nothing, or that holds nothing. */
+export const UNGUARDED: Entered = { release() {} };
+
 export function isProblem(outcome: Outcome): outcome is Problem {
   return "status" in outcome;
 }
@@ -63,10 +66,10 @@ export function admitter<R>(
   return async (request, seen) => {
     const name = resource ? resource(request) : writtenPath(seen.method, seen.url);
     if (name === undefined || name === null) {
-      return { release() {} };
+      return UNGUARDED;
     }
     if (seen.header === undefined || seen.header === null) {
-      return optional ? { release() {} } : required();
+      return optional ? UNGUARDED : required();
     }
     const token = tokenIn(seen.header);
     if (typeof token !== "number") {
@@ -75,7 +78,7 @@ export function admitter<R>(
     try {
       if (checkOnly) {
         gate.check(name, token);
-        return { release() {} };
+        return UNGUARDED;
       }
       return await gate.enter(name, token, { signal: seen.signal });
     } catch (error) {

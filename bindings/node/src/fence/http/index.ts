@@ -1,5 +1,14 @@
+import type { Entered } from "../gate.js";
 import { type Token, tokenOf } from "../token.js";
-import { admitter, FENCING_TOKEN, type FenceOptions, isProblem, type Seen } from "./admit.js";
+import {
+  admitter,
+  FENCING_TOKEN,
+  type FenceOptions,
+  isProblem,
+  type Outcome,
+  type Seen,
+  UNGUARDED,
+} from "./admit.js";
 import { type Problem, responseOf } from "./problem.js";
 import type { ExpressRequest, FastifyRouteRequest, HonoRouteContext } from "./shapes.js";
 
@@ -12,12 +21,15 @@ export interface NodeRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly socket?: { readonly destroyed?: boolean } | null | undefined;
 }
 
 /** What is needed of a response of Express, or of Node's own servers. */
 export interface NodeResponse {
   statusCode: number;
   readonly writableEnded: boolean;
+  readonly destroyed?: boolean;
+  readonly closed?: boolean;
   setHeader(name: string, value: string): unknown;
   // It has many forms, and all are passed on.
   end(...args: any[]): unknown;
@@ -29,6 +41,7 @@ export interface FastifyRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly raw?: NodeRequest;
 }
 
 /** What is needed of a reply of Fastify. */
@@ -61,6 +74,9 @@ const ABANDONED = 30_000;
  * guarded. If the client has gone and the handler does not answer all the same, the resource is
  * free 30 s later, so give handlers a time limit below that. A newer request waits for an older one
  * that is being handled, and an older one that waits is refused as soon as a newer one comes.
+ *
+ * A guarded request is not handled at all if, before its turn, its client has gone or something else
+ * has answered it.
  */
 export function fenceExpress(
   options?: Omit<FenceOptions<never>, "resource"> & { readonly resource?: never },
@@ -74,7 +90,7 @@ export function fenceExpress<R extends NodeRequest>(
   const admit = admitter(options);
   return (req, res, next) => {
     const handle = async () => {
-      const gone = goneSignal(res);
+      const gone = goneSignal(req, res);
       const { originalUrl } = req as { originalUrl?: string };
       const outcome = await unlessGone(admit(req, seenBy(req, originalUrl ?? req.url, gone)), gone);
       if (!outcome) {
@@ -104,7 +120,7 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 ): (request: NoInfer<R>, reply: FastifyReply) => Promise<unknown> {
   const admit = admitter(options);
   return async (request, reply) => {
-    const gone = goneSignal(reply.raw);
+    const gone = goneSignal(request.raw, reply.raw);
     const outcome = await unlessGone(admit(request, seenBy(request, request.url, gone)), gone);
     if (!outcome) {
       reply.hijack();
@@ -125,7 +141,7 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 
 /**
  * Middleware for Hono: as {@link fenceExpress}, but the resource is held until the handler's promise
- * is settled, whatever becomes of the client.
+ * is settled, and that the client has gone is known where the request's `signal` tells it.
  *
  * ```ts
  * app.use("/account/*", fenceHono());
@@ -136,22 +152,22 @@ export function fenceHono<C extends HonoContext = HonoRouteContext>(
 ): (context: NoInfer<C>, next: () => Promise<void>) => Promise<Response | undefined> {
   const admit = admitter(options);
   return async (context, next) => {
-    const outcome = await admit(context, seenOf(context.req.raw));
+    const { raw } = context.req;
+    const outcome = await admit(context, seenOf(raw));
     if (isProblem(outcome)) {
       return responseOf(outcome);
     }
-    try {
-      await next();
-    } finally {
-      outcome.release();
-    }
+    await heldDuring(outcome, raw.signal, next);
     return undefined;
   };
 }
 
 /**
  * Puts a fence around a handler of plain `Request`s: of Deno, Bun, workers. The resource is held
- * until its promise is settled; what a stream in the response still does is not guarded.
+ * until its promise is settled; what a stream in the response still does is not guarded. If the
+ * request's `signal` is aborted and the promise is not settled all the same, the resource is free
+ * 30 s later. If it is aborted before its turn, the handler does not run and the answer rejects with
+ * the signal's reason.
  *
  * ```ts
  * Deno.serve(fenceFetch((request) => new Response("written")));
@@ -164,14 +180,9 @@ export function fenceFetch<A extends unknown[]>(
   const admit = admitter(options);
   return async (request, ...rest) => {
     const outcome = await admit(request, seenOf(request));
-    if (isProblem(outcome)) {
-      return responseOf(outcome);
-    }
-    try {
-      return await handler(request, ...rest);
-    } finally {
-      outcome.release();
-    }
+    return isProblem(outcome)
+      ? responseOf(outcome)
+      : heldDuring(outcome, request.signal, () => handler(request, ...rest));
   };
 }
 
@@ -209,23 +220,36 @@ function seenOf({ method, url, headers, signal }: Request): Seen {
   return { method, url, header: headers.get(FENCING_TOKEN), signal };
 }
 
-/** Aborted when the client has gone before it was answered. */
-function goneSignal(res: NodeResponse): AbortSignal {
+/** Aborted when the client has gone, or has gone already: of what is over no event comes any more. */
+function goneSignal(req: NodeRequest | undefined, res: NodeResponse): AbortSignal {
   const gone = new AbortController();
-  res.once("close", () => gone.abort());
+  // A response that is behind others on its connection does not hear of its end.
+  if (res.writableEnded || res.destroyed || res.closed || req?.socket?.destroyed) {
+    gone.abort();
+  } else {
+    res.once("close", () => gone.abort());
+  }
   return gone.signal;
 }
 
-/** Nothing if the client has gone while it waited: there is nobody to answer. */
-async function unlessGone<T>(outcome: Promise<T>, gone: AbortSignal): Promise<T | undefined> {
+/** Nothing if the client has gone before it was its turn: there is nobody to answer. */
+async function unlessGone(outcome: Promise<Outcome>, gone: AbortSignal): Promise<Outcome | undefined> {
+  let decided: Outcome;
   try {
-    return await outcome;
+    decided = await outcome;
   } catch (error) {
     if (gone.aborted && error === gone.reason) {
       return undefined;
     }
     throw error;
   }
+  if (!gone.aborted || decided === UNGUARDED) {
+    return decided;
+  }
+  if (!isProblem(decided)) {
+    decided.release();
+  }
+  return undefined;
 }
 
 function send(res: NodeResponse, { status, headers, body }: Problem): void {
@@ -242,19 +266,54 @@ function send(res: NodeResponse, { status, headers, body }: Problem): void {
  */
 function releaseAtEnd(res: NodeResponse, release: () => void): void {
   const end = res.end;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  const held = new Held(release);
   res.end = (...args) => {
     try {
       return end.apply(res, args);
     } finally {
-      clearTimeout(timer);
-      release();
+      held.release();
     }
   };
   res.once("close", () => {
     if (!res.writableEnded) {
-      timer = setTimeout(release, ABANDONED);
-      (timer as { unref?(): void }).unref?.();
+      held.releaseSoon();
     }
   });
+}
+
+/** As {@link releaseAtEnd}, of work whose end is that of its promise. */
+async function heldDuring<T>(
+  { release }: Entered,
+  gone: AbortSignal,
+  work: () => Promise<T> | T,
+): Promise<T> {
+  const held = new Held(release);
+  const releaseSoon = () => held.releaseSoon();
+  gone.addEventListener("abort", releaseSoon);
+  try {
+    return await work();
+  } finally {
+    gone.removeEventListener("abort", releaseSoon);
+    held.release();
+  }
+}
+
+/** A resource that is released when its handler has come to its end, or some time after its client went. */
+class Held {
+  readonly #release: () => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(release: () => void) {
+    this.#release = release;
+  }
+
+  release(): void {
+    clearTimeout(this.#timer);
+    this.#release();
+  }
+
+  releaseSoon(): void {
+    this.#timer = setTimeout(this.#release, ABANDONED);
+    (this.#timer as { unref?(): void }).unref?.();
+  }
 }
