@@ -44,6 +44,27 @@ macro_rules! with_pool {
     };
 }
 
+/// Does the same in a transaction of any pool, with the fence if there is one: a guarded transaction
+/// is of another type.
+macro_rules! with_transaction {
+    ($database:expr, $fence:expr, $transaction:ident => $work:expr) => {
+        with_pool!($database, pool => match $fence {
+            Some((resource, token)) => {
+                let mut $transaction = sql::begin(pool, resource, token).await?;
+                let done = $work;
+                $transaction.commit().await?;
+                done
+            }
+            None => {
+                let mut $transaction = pool.begin().await?;
+                let done = $work;
+                $transaction.commit().await?;
+                done
+            }
+        })
+    };
+}
+
 /// The resource that a transaction is about, and the token that it comes with.
 pub type Fence<'a> = (&'a str, FencingToken);
 
@@ -91,15 +112,10 @@ impl Database {
     /// Does this in one transaction: guarded, if there is a fence. A refusal is a
     /// [`leasehold::Error`] with the details.
     pub async fn write(&self, fence: Option<Fence<'_>>, statements: &[String]) -> Outcome {
-        with_pool!(self, pool => {
-            let mut transaction = match fence {
-                Some((resource, token)) => sql::begin(pool, resource, token).await?,
-                None => pool.begin().await?,
-            };
+        with_transaction!(self, fence, transaction => {
             for statement in statements {
                 sqlx::query(statement).execute(&mut *transaction).await?;
             }
-            transaction.commit().await?;
         });
         Ok(())
     }
@@ -107,15 +123,9 @@ impl Database {
     /// Reads one number. Behind a fence the read also tells the guard of the token, so that from
     /// then on nobody with an older one can change what was read.
     pub async fn read(&self, fence: Option<Fence<'_>>, query: &str) -> Outcome<i64> {
-        with_pool!(self, pool => {
-            let mut transaction = match fence {
-                Some((resource, token)) => sql::begin(pool, resource, token).await?,
-                None => pool.begin().await?,
-            };
-            let number: i64 = sqlx::query_scalar(query).fetch_one(&mut *transaction).await?;
-            transaction.commit().await?;
-            Ok(number)
-        })
+        Ok(with_transaction!(self, fence, transaction => {
+            sqlx::query_scalar(query).fetch_one(&mut *transaction).await?
+        }))
     }
 
     /// Waits until whatever was dropped halfway is over: its connection is back in the pool then. A

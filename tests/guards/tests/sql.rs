@@ -2,6 +2,8 @@
 
 #[path = "sql/checks.rs"]
 mod checks;
+#[path = "sql/ended.rs"]
+mod ended;
 #[path = "sql/errors.rs"]
 mod errors;
 #[path = "sql/mariadb.rs"]

@@ -9,6 +9,7 @@ import { pause } from "../support/wait.mjs";
 import { fence } from "./bundle.mjs";
 import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";
+import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
 import { migrates, refuses } from "./shapes.mjs";
 import { mysql as db } from "./sql.mjs";
@@ -66,6 +67,50 @@ test("the level is the one asked for", async () => {
   await pause(200);
   assert.deepEqual(await fencedTransaction(pool, "level", 1, read), [[0]]);
 });
+
+// Catches a commit that is told to be done of what was written without the fence.
+test("a transaction that was ended is not committed", async () => {
+  await pool.query("CREATE TABLE other_table (id INT PRIMARY KEY, n INT NOT NULL)");
+  await pool.query("INSERT INTO other_table VALUES (1, 0), (2, 0)");
+  const commits = [
+    ["CREATE TABLE made_inside (id INT)"],
+    ["DROP TABLE made_inside"],
+    ["ALTER TABLE other_table ADD COLUMN more INT"],
+    ["CREATE INDEX made_inside ON other_table (n)"],
+    ["START TRANSACTION", "COMMIT"],
+    ["LOCK TABLES history WRITE"],
+    ["SET autocommit = 0", "SET autocommit = 1"],
+    ["TRUNCATE TABLE other_table"],
+  ];
+  await endsAreRefused({ db, pool }, [
+    ...byHand("START TRANSACTION"),
+    { does: (tx) => deadlock(tx), keeps: [2] },
+    ...commits.map((does) => ({ does, keeps: [1, 2] })),
+    { does: ["START TRANSACTION"], keeps: [1] },
+    { does: ["CREATE TABLE made_again (id INT)", "START TRANSACTION"], keeps: [1] },
+  ]);
+  await savepointsAreFine({ db, pool });
+});
+
+/** A real one, of which the connection is the victim; its error is passed over. */
+async function deadlock(tx) {
+  const heavier = await other.getConnection();
+  try {
+    await heavier.query("START TRANSACTION");
+    const rows = Array.from({ length: 200 }, (_, id) => [id + 100, 0]);
+    await heavier.query("INSERT INTO other_table (id, n) VALUES ?", [rows]);
+    await heavier.query("UPDATE other_table SET n = 1 WHERE id = 2");
+    await tx.query("UPDATE other_table SET n = 1 WHERE id = 1");
+    const first = heavier.query("UPDATE other_table SET n = 1 WHERE id = 1");
+    // Whoever asks last closes the circle; the lighter of the two is the victim.
+    const error = await tx.query("UPDATE other_table SET n = 1 WHERE id = 2").catch((error) => error);
+    assert.equal(error.errno, 1213, `${error}`);
+    await first;
+  } finally {
+    await heavier.query("ROLLBACK");
+    heavier.release();
+  }
+}
 
 test("older tables are migrated", async () => {
   const insert = "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)";

@@ -7,6 +7,7 @@ import { test } from "../support/test.mjs";
 import { fence } from "./bundle.mjs";
 import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";
+import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
 import { migrates, refuses } from "./shapes.mjs";
 import { postgres as db } from "./sql.mjs";
@@ -54,6 +55,19 @@ checkAll(() => ({
 }));
 
 test("Rust and Node fence one another", (t) => mixed(t, { db, pool, url: server.url }));
+
+// Catches a commit that is told to be done of what was rolled back, or written without the fence.
+test("a transaction that was ended is not committed", async () => {
+  const failed = (tx) => tx.query("SELECT 1 / 0").catch(() => {});
+  await endsAreRefused({ db, pool }, [
+    ...byHand("BEGIN"),
+    { does: ["COMMIT AND CHAIN"], keeps: [1] },
+    { does: failed, keeps: [], how: "store", says: /nothing was written/ },
+  ]);
+  await savepointsAreFine({ db, pool });
+  // What MySQL commits by is a part of the transaction here.
+  await fencedTransaction(pool, "ddl", 7, (tx) => tx.query("CREATE TABLE made_inside (id INT)"));
+});
 
 test("older tables are migrated", async () => {
   for (const columns of [
@@ -130,7 +144,7 @@ test("limits of the database end a wait", async () => {
 test("a commit that is refused is told as such", async () => {
   await pool.query("CREATE TABLE late (id INT UNIQUE DEFERRABLE INITIALLY DEFERRED)");
   const twice = (tx) => tx.query("INSERT INTO late VALUES (1), (1)");
-  await fails(fencedTransaction(pool, "late", 5, twice), "config", /commit was refused/);
+  await fails(fencedTransaction(pool, "late", 5, twice), "store", /commit was refused, and nothing/);
   await fencedTransaction(pool, "late", 4, () => {});
 });
 

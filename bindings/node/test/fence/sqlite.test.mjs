@@ -13,6 +13,7 @@ import { atExit } from "../support/wait.mjs";
 import { fence, file as bundle } from "./bundle.mjs";
 import { kill, startWriter, waits } from "./checks.mjs";
 import { conforms, fails, race, refused, sound } from "./conformance.mjs";
+import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
 import { migrates, refuses } from "./shapes.mjs";
 import { createTables, guarded, reading, sqlite as db, write } from "./sql.mjs";
@@ -175,6 +176,22 @@ function checkAll(kind, load, journal) {
     await fails(fencedTransaction(database, "a\0b", 1, () => {}), "config", /NUL/);
     await fails(fencedTransaction(database, "a", 1, undefined), "config", /work/);
     await fails(fencedTransaction(database, "a", 1, () => {}, { isolation: 1 }), "config", /isolation/);
+  });
+
+  // Catches a commit that is told to be done of what was rolled back, or written without the fence.
+  test("a transaction that was ended is not committed", async () => {
+    database.exec("CREATE TABLE once (id INTEGER PRIMARY KEY)");
+    const twice = "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)";
+    const passedOver = (...then) => (tx) => {
+      assert.throws(() => tx.exec(twice), /UNIQUE/);
+      then.forEach((sql) => tx.exec(sql));
+    };
+    await endsAreRefused({ db, pool: database }, [
+      ...byHand("BEGIN IMMEDIATE"),
+      { does: passedOver(), keeps: [2] },
+      { does: passedOver("BEGIN IMMEDIATE"), keeps: [] },
+    ]);
+    await savepointsAreFine({ db, pool: database });
   });
 
   test("a writer that is killed leaves nothing half done", async () => {

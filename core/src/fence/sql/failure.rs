@@ -47,6 +47,23 @@ impl Failure {
     }
 }
 
+/// Why a transaction was not committed, or may not have been.
+pub(super) fn of_commit<DB: super::Database>(error: sqlx::Error) -> Error {
+    let class = matches!(error, sqlx::Error::Database(_)).then(|| class::<DB>(&error));
+    let (kind, what) = match class {
+        Some(Class::Kind(kind)) => (kind, REFUSED),
+        Some(Class::Race) => (ErrorKind::Unavailable, REFUSED),
+        // A constraint of the program's own, say.
+        Some(Class::Shape) => (ErrorKind::Store, REFUSED),
+        None => (ErrorKind::Unavailable, UNKNOWN),
+    };
+    Error::with_source(kind, format!("{what}: {error}"), error)
+}
+
+const REFUSED: &str = "the commit was refused, and nothing was written";
+
+const UNKNOWN: &str = "the connection broke during the commit, so whether it was done is unknown";
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {

@@ -1,8 +1,9 @@
 //! Guards of SQL databases: Postgres, MySQL and MariaDB, SQLite, by [`sqlx`].
 //!
 //! [`begin`] opens a transaction that has checked the token and holds the resource's row of the
-//! *fence table*. Whatever SQL runs in it is guarded: it takes effect with the check or not at
-//! all, and holders of the same resource go one after the other.
+//! *fence table*. The SQL that runs in it is guarded: it takes effect with the check or not at all,
+//! and holders of the same resource go one after the other. That is so until the transaction ends,
+//! and [some statements end it](#statements-that-end-a-transaction): then the commit is refused.
 //!
 //! ```
 //! # #[cfg(not(feature = "sqlite"))] fn main() {}
@@ -28,12 +29,37 @@
 //!
 //! # What it costs
 //!
-//! One statement more in each transaction (two on MySQL), and waiting: a holder that was paused
+//! Some statements more in each transaction (two on Postgres, three on SQLite, four on MySQL), and
+//! waiting: a holder that was paused
 //! *inside* its transaction keeps the row, and the next one waits for it, until the server takes
 //! the connection for dead or a limit of the database ends the wait. Set such limits:
 //! `idle_in_transaction_session_timeout` and `lock_timeout` in Postgres, `innodb_lock_wait_timeout`
 //! and `idle_transaction_timeout` (MariaDB), `busy_timeout` (SQLite). When the process dies its
 //! connection closes, and the row is free at once.
+//!
+//! # Statements that end a transaction
+//!
+//! A transaction that ends gives its fence row away, and what runs after it on the same connection
+//! is in no transaction: it is written at once, whoever holds the resource by then. This happens
+//!
+//! - by `COMMIT` or `ROLLBACK` as a statement, everywhere
+//! - on MySQL and MariaDB, by [statements that commit]: `CREATE`, `ALTER`, `DROP` and other DDL,
+//!   `TRUNCATE`, `LOCK TABLES`, `GRANT`, `START TRANSACTION`, `SET autocommit = 1`
+//! - on MySQL and MariaDB, by a deadlock, which rolls back; so does a lock that is not got in time, if
+//!   `innodb_rollback_on_timeout` is on. Whoever passes over that error goes on without a transaction
+//! - on SQLite, by errors that roll back, such as a full disk or `ON CONFLICT ROLLBACK`
+//!
+//! [`FencedTransaction::commit`] finds out about all of these, and refuses with
+//! [`ErrorKind::Config`]. *It comes too late for what is written by then*: that is what was done
+//! before a statement that committed, under the fence, and what was done after the end, without it.
+//! So run no such statements here, and let an error end the work, as `?` does. On Postgres
+//! everything but `COMMIT` and `ROLLBACK` can be part of a transaction, and after an error it takes
+//! nothing but its end.
+//!
+//! [`check`] cannot find out, since the program commits by itself. `SAVEPOINT s` after it and
+//! `RELEASE SAVEPOINT s` before the `COMMIT` tell the same: the latter fails.
+//!
+//! [statements that commit]: https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html
 //!
 //! # Isolation levels
 //!
@@ -101,13 +127,17 @@ mod sealed;
 mod shape;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transaction;
+
+pub use transaction::FencedTransaction;
 
 use std::borrow::Cow;
 
-use sqlx::{Connection, Pool, Transaction};
+use sqlx::{Connection, Pool};
 
 use self::failure::{Class, Failure};
 use self::retry::Retry;
+use self::sealed::Taken;
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
@@ -194,7 +224,7 @@ pub async fn begin<DB: Database>(
     pool: &Pool<DB>,
     resource: &str,
     token: FencingToken,
-) -> Result<Transaction<'static, DB>, Error> {
+) -> Result<FencedTransaction<DB>, Error> {
     begin_with(pool, DB::BEGIN_FENCED, resource, token).await
 }
 
@@ -228,7 +258,7 @@ pub async fn begin_with<DB: Database>(
     statement: impl Into<Cow<'static, str>>,
     resource: &str,
     token: FencingToken,
-) -> Result<Transaction<'static, DB>, Error> {
+) -> Result<FencedTransaction<DB>, Error> {
     check_resource(resource)?;
     let statement = statement.into();
     let mut retry = Retry::new();
@@ -277,9 +307,10 @@ where
         let message = "a fence is checked inside a transaction, and none is open";
         return Err(Error::new(ErrorKind::Config, message));
     }
-    take::<C::Database>(transaction, resource, token)
-        .await
-        .map_err(|failure| failure.error)
+    match take::<C::Database>(transaction, resource, token).await {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(failure.error),
+    }
 }
 
 /// What a guarded `UPDATE … WHERE … AND fence <= token` of a row of your own has done: true if it
@@ -354,7 +385,7 @@ async fn attempt<DB: Database>(
     statement: Cow<'static, str>,
     resource: &str,
     token: FencingToken,
-) -> Result<Transaction<'static, DB>, Failure> {
+) -> Result<FencedTransaction<DB>, Failure> {
     if !DB::may_begin(&statement) {
         return Err(Failure::new::<DB>(sqlx::Error::BeginFailed));
     }
@@ -362,8 +393,8 @@ async fn attempt<DB: Database>(
     detached::<DB, _>(async move {
         let begun = pool.begin_with(statement).await;
         let mut tx = begun.map_err(Failure::new::<DB>)?;
-        match take::<DB>(&mut tx, &resource, token).await {
-            Ok(()) => Ok(tx),
+        match take_and_mark::<DB>(&mut tx, &resource, token).await {
+            Ok(name) => Ok(FencedTransaction::new(tx, name)),
             Err(failure) => {
                 // Now, not whenever the connection is used again. If it fails the connection is
                 // broken, and with it the transaction is gone.
@@ -388,20 +419,35 @@ async fn detached<DB: Database, T: Send + 'static>(
     }
 }
 
+async fn take_and_mark<DB: Database>(
+    connection: &mut DB::Connection,
+    resource: &str,
+    token: FencingToken,
+) -> Result<i64, Failure> {
+    let name = take::<DB>(connection, resource, token).await?;
+    let marked = DB::mark_fence(connection).await;
+    marked.map_err(Failure::new::<DB>)?;
+    Ok(name)
+}
+
+/// What the server calls the transaction.
 async fn take<DB: Database>(
     connection: &mut DB::Connection,
     resource: &str,
     token: FencingToken,
-) -> Result<(), Failure> {
-    let highest = match DB::take_fence(connection, resource, token).await {
-        Ok(highest) => highest,
+) -> Result<i64, Failure> {
+    let Taken {
+        highest,
+        transaction,
+    } = match DB::take_fence(connection, resource, token).await {
+        Ok(row) => row,
         Err(error) => {
             DB::forget_fence_statements(connection).await;
             return Err(Failure::new::<DB>(error));
         }
     };
     match u64::try_from(highest).map(FencingToken::new) {
-        Ok(Ok(highest)) if highest == token => Ok(()),
+        Ok(Ok(highest)) if highest == token => Ok(transaction),
         Ok(Ok(highest)) if highest > token => Err(super::stale(resource, token, highest).into()),
         // The column cut or rounded it, or somebody else wrote what is not a token.
         _ => Err(Failure::shape(&format!(

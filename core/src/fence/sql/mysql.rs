@@ -2,10 +2,10 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
-use sqlx::{MySql, MySqlConnection, Row};
+use sqlx::{Executor, MySql, MySqlConnection, Row};
 
 use super::failure::Class;
-use super::sealed::Sealed;
+use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
 use crate::error::ErrorKind;
 use crate::token::FencingToken;
@@ -15,6 +15,11 @@ const TAKE: &str = include_str!("mysql/take.sql");
 
 /// A locking read sees what was committed last, whatever the isolation level.
 const HIGHEST: &str = include_str!("mysql/highest.sql");
+
+/// Every end of the transaction takes its savepoints with it, whatever begins afterwards.
+const MARK: &str = include_str!("mysql/mark.sql");
+
+const MARKED: &str = include_str!("mysql/marked.sql");
 
 /// Bytes, since most collations here take different names for the same.
 const CREATE: &str = include_str!("mysql/create.sql");
@@ -28,6 +33,7 @@ const HOLD: &str = include_str!("mysql/hold.sql");
 const TOO_LONG: &str = include_str!("mysql/too_long.sql");
 
 const NO_TABLE: u16 = 1146;
+const NO_SAVEPOINT: u16 = 1305;
 
 fn number(error: &(dyn DatabaseError + 'static)) -> u16 {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
@@ -96,16 +102,36 @@ impl Sealed for MySql {
         connection: &mut MySqlConnection,
         resource: &str,
         token: FencingToken,
-    ) -> sqlx::Result<i64> {
+    ) -> sqlx::Result<Taken> {
         let resource = resource.as_bytes();
         let upsert = sqlx::query(TAKE).bind(resource).bind(token).bind(token);
         upsert.execute(&mut *connection).await?;
         let rows = sqlx::query(HIGHEST).bind(resource);
         match &rows.fetch_all(connection).await?[..] {
-            [row] => row.try_get(0),
+            [row] => Ok(Taken {
+                highest: row.try_get(0)?,
+                transaction: 0,
+            }),
             // Two: it has no key. None: the name was cut to fit.
             _ => Err(sqlx::Error::RowNotFound),
         }
+    }
+
+    async fn mark_fence(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        connection.execute(MARK).await?;
+        Ok(())
+    }
+
+    async fn fence_is_marked(connection: &mut MySqlConnection, _: i64) -> sqlx::Result<bool> {
+        match connection.execute(MARKED).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.as_database_error().map(number) == Some(NO_SAVEPOINT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn open_for_rollback(_: &mut MySqlConnection) {
+        // It does nothing without one.
     }
 
     async fn lock_fence_shape(_: &mut MySqlConnection) -> sqlx::Result<()> {

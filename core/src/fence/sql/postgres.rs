@@ -5,7 +5,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Postgres, Row};
 
 use super::failure::Class;
-use super::sealed::Sealed;
+use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
 use crate::error::ErrorKind;
 use crate::token::FencingToken;
@@ -18,6 +18,9 @@ const TAKE: &str = include_str!("postgres/take.sql");
 
 /// The row is locked, even though nothing was written to it.
 const HIGHEST: &str = include_str!("postgres/highest.sql");
+
+/// The number of the transaction. The fence's row was written, so that it has one.
+const MARKED: &str = include_str!("postgres/marked.sql");
 
 const CREATE: &str = include_str!("postgres/create.sql");
 
@@ -72,13 +75,35 @@ impl Sealed for Postgres {
         connection: &mut PgConnection,
         resource: &str,
         token: FencingToken,
-    ) -> sqlx::Result<i64> {
+    ) -> sqlx::Result<Taken> {
         let upsert = sqlx::query(TAKE).bind(resource).bind(token);
         if let Some(row) = upsert.fetch_optional(&mut *connection).await? {
-            return row.try_get(0);
+            return Ok(Taken {
+                highest: row.try_get(0)?,
+                transaction: row.try_get(1)?,
+            });
         }
         let highest = sqlx::query(HIGHEST).bind(resource);
-        highest.fetch_one(connection).await?.try_get(0)
+        Ok(Taken {
+            highest: highest.fetch_one(connection).await?.try_get(0)?,
+            transaction: 0,
+        })
+    }
+
+    async fn mark_fence(_: &mut PgConnection) -> sqlx::Result<()> {
+        Ok(()) // It has a number.
+    }
+
+    async fn fence_is_marked(
+        connection: &mut PgConnection,
+        transaction: i64,
+    ) -> sqlx::Result<bool> {
+        let now: i64 = sqlx::query_scalar(MARKED).fetch_one(connection).await?;
+        Ok(now == transaction)
+    }
+
+    async fn open_for_rollback(_: &mut PgConnection) {
+        // It does nothing without one.
     }
 
     async fn lock_fence_shape(connection: &mut PgConnection) -> sqlx::Result<()> {

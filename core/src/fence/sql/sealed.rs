@@ -8,6 +8,15 @@ use super::failure::Class;
 use super::shape::Shape;
 use crate::token::FencingToken;
 
+/// What was found in a resource's row.
+#[derive(Copy, Clone, Debug)]
+pub struct Taken {
+    /// The token that is there now.
+    pub highest: i64,
+    /// What the server calls the transaction; 0 where a savepoint marks it.
+    pub transaction: i64,
+}
+
 /// Only for the databases of this crate.
 pub trait Sealed: sqlx::Database {
     /// Opens a transaction in the default isolation level.
@@ -26,7 +35,21 @@ pub trait Sealed: sqlx::Database {
         connection: &mut Self::Connection,
         resource: &str,
         token: FencingToken,
-    ) -> impl Future<Output = sqlx::Result<i64>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Taken>> + Send;
+
+    /// Marks the transaction, where it has no name to be known by.
+    fn mark_fence(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Whether the transaction is still the one that was marked, or has this name.
+    fn fence_is_marked(
+        connection: &mut Self::Connection,
+        transaction: i64,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
+    /// Makes a rollback succeed after the transaction has ended, where it fails without one.
+    fn open_for_rollback(connection: &mut Self::Connection) -> impl Future<Output = ()> + Send;
 
     /// Lets nobody else change the table's shape during the transaction, where that is possible.
     fn lock_fence_shape(

@@ -2,10 +2,10 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, Sqlite, SqliteConnection};
+use sqlx::{Executor, Row, Sqlite, SqliteConnection};
 
 use super::failure::Class;
-use super::sealed::Sealed;
+use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
 use crate::error::ErrorKind;
 use crate::token::FencingToken;
@@ -13,6 +13,11 @@ use crate::token::FencingToken;
 const TAKE: &str = include_str!("sqlite/take.sql");
 
 const HIGHEST: &str = include_str!("sqlite/highest.sql");
+
+/// Every end of the transaction takes its savepoints with it, whatever begins afterwards.
+const MARK: &str = include_str!("sqlite/mark.sql");
+
+const MARKED: &str = include_str!("sqlite/marked.sql");
 
 const CREATE: &str = include_str!("sqlite/create.sql");
 
@@ -75,13 +80,42 @@ impl Sealed for Sqlite {
         connection: &mut SqliteConnection,
         resource: &str,
         token: FencingToken,
-    ) -> sqlx::Result<i64> {
+    ) -> sqlx::Result<Taken> {
         let upsert = sqlx::query(TAKE).bind(resource).bind(token);
-        if let Some(row) = upsert.fetch_optional(&mut *connection).await? {
-            return row.try_get(0);
+        let row = match upsert.fetch_optional(&mut *connection).await? {
+            Some(row) => row,
+            None => {
+                sqlx::query(HIGHEST)
+                    .bind(resource)
+                    .fetch_one(connection)
+                    .await?
+            }
+        };
+        Ok(Taken {
+            highest: row.try_get(0)?,
+            transaction: 0,
+        })
+    }
+
+    async fn mark_fence(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+        connection.execute(MARK).await?;
+        Ok(())
+    }
+
+    async fn fence_is_marked(connection: &mut SqliteConnection, _: i64) -> sqlx::Result<bool> {
+        match connection.execute(MARKED).await {
+            Ok(_) => Ok(true),
+            Err(sqlx::Error::Database(error)) if error.message().contains("no such savepoint") => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
-        let highest = sqlx::query(HIGHEST).bind(resource);
-        highest.fetch_one(connection).await?.try_get(0)
+    }
+
+    async fn open_for_rollback(connection: &mut SqliteConnection) {
+        // After a rollback that failed sqlx would take the connection for being in a transaction,
+        // for good. If this fails, the program has opened one.
+        connection.execute("BEGIN").await.ok();
     }
 
     async fn lock_fence_shape(_: &mut SqliteConnection) -> sqlx::Result<()> {

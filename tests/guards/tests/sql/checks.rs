@@ -11,6 +11,7 @@ use sqlx::{Connection, Pool};
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
+use crate::ended;
 use crate::stores::{CheckedBefore, Fenced, OwnRow, history};
 
 /// Far more than anything here takes.
@@ -37,6 +38,7 @@ pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     checks_in_a_transaction(base).await;
     a_refusal_ends_the_transaction(base).await;
     bad_resources(base).await;
+    ended::by_hand(base).await;
     if let Some(url) = &base.url {
         killed_before_the_commit(&base.pool, url).await;
     }

@@ -6,9 +6,10 @@ use leasehold::{ErrorKind, fence};
 use leasehold_guard_tests::conformance::token;
 use leasehold_guard_tests::mariadb::MariaDbServer;
 use leasehold_guard_tests::sql::run;
-use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnection, MySqlPool, MySqlPoolOptions};
 
 use crate::checks::{self, Base};
+use crate::ended::{self, End};
 use crate::errors;
 
 /// The default is `REPEATABLE READ`.
@@ -28,6 +29,8 @@ async fn mariadb() {
     };
     checks::all(&base).await;
     the_level_is_the_one_asked_for(&base.pool).await;
+    statements_that_end_a_transaction(&base).await;
+    a_deadlock_that_is_passed_over(&base).await;
     older_tables_are_migrated(&base.pool).await;
     alien_tables_are_refused(&base.pool).await;
     errors::secrets(
@@ -56,6 +59,71 @@ async fn the_level_is_the_one_asked_for(pool: &MySqlPool) {
         .await
         .expect("it is there");
     assert_eq!(level, "SERIALIZABLE");
+}
+
+async fn statements_that_end_a_transaction(base: &Base<sqlx::MySql>) {
+    let columns = "(id INT PRIMARY KEY, n INT NOT NULL)";
+    run(&base.pool, &format!("CREATE TABLE other_table {columns}")).await;
+    for statements in [
+        &["CREATE TABLE made_inside (id INT)"][..],
+        &["DROP TABLE made_inside"],
+        &["ALTER TABLE other_table ADD COLUMN more INT NOT NULL DEFAULT 0"],
+        &["TRUNCATE TABLE other_table"],
+        &["LOCK TABLES history WRITE", "UNLOCK TABLES"],
+        &["START TRANSACTION", "COMMIT"],
+        &["SET autocommit = 0", "SET autocommit = 1"],
+    ] {
+        let keeps = &[1, 2];
+        ended::is_refused(base, &End { statements, keeps }).await;
+    }
+    let statements = &["START TRANSACTION"];
+    let keeps = &[1];
+    ended::is_refused(base, &End { statements, keeps }).await;
+}
+
+/// A real one, of which the guarded transaction is the victim.
+async fn a_deadlock_that_is_passed_over(base: &Base<sqlx::MySql>) {
+    run(
+        &base.pool,
+        "INSERT INTO other_table (id, n) VALUES (1, 0), (2, 0)",
+    )
+    .await;
+    let resource = "deadlock";
+    let mut tx = fence::sql::begin(&base.pool, resource, token(7))
+        .await
+        .expect("it is first");
+    let insert = "INSERT INTO history (resource, token, value) VALUES ('deadlock', 1, ?)";
+    for value in [1, 2] {
+        if value == 2 {
+            deadlock(&mut tx, &base.other).await;
+        }
+        let written = sqlx::query(insert).bind(value).execute(&mut *tx).await;
+        written.expect("it can write, in a transaction or in none");
+    }
+    ended::refuses_to_commit(base, tx, resource, &[2], &["a deadlock"]).await;
+}
+
+async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
+    let update = "UPDATE other_table SET n = 1 WHERE id = ?";
+    let mut heavier = other.begin().await.expect("it opens");
+    for id in 100..200 {
+        let insert = sqlx::query("INSERT INTO other_table (id, n) VALUES (?, 0)").bind(id);
+        insert.execute(&mut *heavier).await.expect("it can write");
+    }
+    let second = sqlx::query(update).bind(2).execute(&mut *heavier).await;
+    second.expect("nobody else has it");
+    let first = sqlx::query(update).bind(1).execute(&mut *tx).await;
+    first.expect("nobody else has it");
+    let circle = async {
+        // Whoever asks last closes the circle; the lighter of the two is the victim.
+        let error = sqlx::query(update).bind(2).execute(&mut *tx).await;
+        error.expect_err("it is the victim")
+    };
+    let wait = sqlx::query(update).bind(1).execute(&mut *heavier);
+    let (waited, error) = tokio::join!(wait, circle);
+    waited.expect("the victim has given its row away");
+    assert!(error.to_string().contains("1213"), "{error}");
+    heavier.rollback().await.expect("it can be rolled back");
 }
 
 async fn older_tables_are_migrated(pool: &MySqlPool) {

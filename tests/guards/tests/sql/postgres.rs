@@ -9,6 +9,7 @@ use leasehold_guard_tests::sql::run;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
 use crate::checks::{self, Base};
+use crate::ended::{self, End};
 use crate::errors;
 
 const LEVELS: &[&str] = &[
@@ -28,6 +29,7 @@ async fn postgres() {
     };
     checks::all(&base).await;
     a_paused_holder_loses_its_transaction(&base).await;
+    statements_that_end_a_transaction(&base).await;
     older_tables_are_migrated(&base.pool).await;
     alien_tables_are_refused(&base.pool).await;
     errors::secrets(
@@ -69,6 +71,28 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let error = error.expect_err("the row is held");
     assert!(error.is_transient(), "{error}");
     old.rollback().await.expect("it can be rolled back");
+}
+
+/// Catches a commit that is told to be done though Postgres rolled back.
+async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
+    let statements = &["COMMIT AND CHAIN"];
+    let keeps = &[1];
+    ended::is_refused(base, &End { statements, keeps }).await;
+    let mut tx = fence::sql::begin(&base.pool, "failed", token(7))
+        .await
+        .expect("it is first");
+    let failed = sqlx::query("SELECT 1 / 0").execute(&mut *tx).await;
+    failed.expect_err("it cannot be divided");
+    let error = tx.commit().await.expect_err("it is rolled back");
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+    assert!(error.to_string().contains("nothing was written"), "{error}");
+    // What MySQL commits by is a part of the transaction here.
+    let mut tx = fence::sql::begin(&base.pool, "failed", token(6))
+        .await
+        .expect("7 was rolled back");
+    let made = sqlx::query("CREATE TABLE made_inside (id INT)");
+    made.execute(&mut *tx).await.expect("it is made");
+    tx.commit().await.expect("it is still the same");
 }
 
 async fn older_tables_are_migrated(pool: &PgPool) {

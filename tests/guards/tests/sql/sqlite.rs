@@ -10,6 +10,7 @@ use sqlx::sqlite::{
 };
 
 use crate::checks::{self, Base};
+use crate::ended::{self, End};
 use crate::errors;
 
 async fn pool(options: &SqliteConnectOptions, connections: u32) -> SqlitePool {
@@ -43,6 +44,7 @@ async fn file() {
             levels: &["BEGIN EXCLUSIVE"],
         };
         checks::all(&base).await;
+        an_error_that_rolls_back(&base).await;
         shapes(&base.pool).await;
         let reader = pool(&options.read_only(true), 1).await;
         let error = fence::sql::begin(&reader, "a", token(1)).await;
@@ -65,6 +67,14 @@ async fn memory() {
     };
     checks::all(&base).await;
     shapes(&base.pool).await;
+}
+
+async fn an_error_that_rolls_back(base: &Base<sqlx::Sqlite>) {
+    run(&base.pool, "CREATE TABLE once (id INTEGER PRIMARY KEY)").await;
+    let twice = "INSERT OR ROLLBACK INTO once (id) VALUES (1), (1)";
+    for (statements, keeps) in [(&[twice][..], &[2][..]), (&[twice, "BEGIN IMMEDIATE"], &[])] {
+        ended::is_refused(base, &End { statements, keeps }).await;
+    }
 }
 
 async fn shapes(pool: &SqlitePool) {

@@ -61,7 +61,7 @@ impl<DB: Db> Fenced<DB> {
         sql::write::<DB>(&mut tx, resource, token.get(), value)
             .await
             .map_err(store)?;
-        tx.commit().await.map_err(store)
+        tx.commit().await
     }
 }
 
@@ -166,7 +166,7 @@ impl<DB: Db> CheckedBefore<DB> {
 impl<DB: Db> Guarded for CheckedBefore<DB> {
     async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
         let checked = fence::sql::begin(&self.0, resource, token).await?;
-        checked.commit().await.map_err(store)?;
+        checked.commit().await?;
         loop {
             tokio::task::yield_now().await;
             match self.attempt(resource, token, value).await {

@@ -10,9 +10,13 @@ export interface Dialect {
   begin(isolation: Isolation | undefined): readonly string[];
   /**
    * Takes the resource's row for the rest of the transaction, writes the token to it unless a
-   * greater one is there, and reads what is there now; nothing if the table is of another shape.
+   * greater one is there, and reads what is there now.
    */
-  take(resource: string, token: number): Steps<Cell>;
+  take(resource: string, token: number): Steps<Taken>;
+  /** A statement that marks the transaction, where it has no name to be known by. */
+  readonly mark?: string;
+  /** Whether the transaction is still the one that was marked, or has this name. */
+  isMarked(name: string): Steps<boolean>;
   /** Fails if no transaction is open. */
   mustBeOpen(): Steps<boolean>;
   /** Lets nobody else change the table's shape during the transaction, where that takes a statement. */
@@ -23,6 +27,14 @@ export interface Dialect {
   readonly create: string;
   /** What an error of the database means; undefined if it is none of the server's. */
   classify(error: unknown): Class | undefined;
+}
+
+/** What was found in a resource's row. */
+export interface Taken {
+  /** The token that is there now; nothing if the table is of another shape. */
+  readonly highest: Cell;
+  /** What the server calls the transaction; empty where a savepoint marks it. */
+  readonly transaction: string;
 }
 
 /** What is there under the name of the fence table. */

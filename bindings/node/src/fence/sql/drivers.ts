@@ -75,7 +75,6 @@ interface PgClient {
 
 interface PgResult {
   readonly rows: Cell[][];
-  readonly command: string;
   readonly fields?: readonly { readonly dataTypeID: number }[];
 }
 
@@ -122,7 +121,7 @@ function pgSession(client: PgClient, release: (broken: boolean) => void): Sessio
       const answer = await client.query(args ? { ...asked, values: [...args] } : asked);
       const last = Array.isArray(answer) ? answer[answer.length - 1] : answer;
       const whole = PG_WHOLE.includes(last?.fields?.[0]?.dataTypeID);
-      return { rows: last?.rows ?? [], command: last?.command ?? "", whole };
+      return { rows: last?.rows ?? [], whole };
     },
     release: (broken) => {
       client.removeListener?.("error", broke);

@@ -31,6 +31,20 @@ export function failureOf(dialect: Dialect, error: unknown): Failure {
   return { race: false, error: make(meaning, `the fence: ${said}`) };
 }
 
+/** Why a transaction was not committed, or may not have been. */
+export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
+  if (error instanceof LeaseholdError) {
+    return error;
+  }
+  const meaning = dialect.classify(error);
+  const what = meaning
+    ? "the commit was refused, and nothing was written"
+    : "the connection broke during the commit, so whether it was done is unknown";
+  // What is of no right shape by now is of the program's own: a constraint, say.
+  const code = meaning === "shape" ? "store" : meaning === "race" ? "unavailable" : meaning;
+  return new LeaseholdError(code ?? "unavailable", `${what}: ${messageOf(error)}`, { cause: error });
+}
+
 /** The table answered what no table of the right shape does. */
 export function wrongShape(what: string): LeaseholdError {
   return new LeaseholdError("config", `${WRONG_SHAPE}: ${what}`);

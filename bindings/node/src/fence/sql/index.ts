@@ -14,7 +14,14 @@ import { driverOf } from "./drivers.js";
 import { failureOf } from "./failure.js";
 import { drive, driveSync } from "./steps.js";
 import { makeTable } from "./table.js";
-import { type Claim, inSyncTransaction, inTransaction, takeFence, takeFenceInside } from "./transaction.js";
+import {
+  type Claim,
+  inSyncTransaction,
+  inTransaction,
+  mustBeMarked,
+  takeAndMark,
+  takeFenceInside,
+} from "./transaction.js";
 
 export type {
   AsyncDatabase,
@@ -56,7 +63,7 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
 
 /**
  * Runs work in a transaction that has checked the token and holds the resource's row of the fence
- * table. Whatever SQL is run in it, with the connection that the work is given, is guarded: it takes
+ * table. The SQL that is run in it, with the connection that the work is given, is guarded: it takes
  * effect with the check or not at all, and holders of the same resource go one after the other. It is
  * committed when the work has returned, and rolled back if the work throws. It must wait for all that
  * it has begun: what uses the connection later is in no transaction.
@@ -83,15 +90,24 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
  * - {@link StaleTokenError} if a greater token was seen; the work was not run
  * - {@link LeaseholdError} of code `config` if an argument is not valid, the resource is empty, longer
  *   than 512 bytes or has a NUL character, a transaction is open on the connection already, or the
- *   fence table is missing or of another shape: call {@link createFenceTable}
+ *   fence table is missing or of another shape: call {@link createFenceTable}; and if the transaction
+ *   was ended inside of the work
  * - `unavailable` if the database was not to be had, if others were in the way for too long, or if the
  *   commit failed; the message says whether it is known that nothing was written
  * - `auth`, `readOnly`, `shutdown` (the pool is closed) and `store` as the database says; the `cause`
  *   is the driver's own error
  *
  * From `repeatable read` on, a statement of the work or the commit may fail with a serialization
- * failure, as in any transaction; then run all of it again. An error of a statement has to leave the
- * work: after a deadlock MySQL has rolled back, and what follows is in no transaction.
+ * failure, as in any transaction; then run all of it again.
+ *
+ * Some statements *end* the transaction: `COMMIT` and `ROLLBACK`; on MySQL and MariaDB also
+ * [those that commit](https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html), which are DDL,
+ * `TRUNCATE`, `LOCK TABLES`, `START TRANSACTION` and others, and a deadlock, which rolls back; on
+ * SQLite an error that rolls back, such as of a full disk. What follows is in no transaction, and is
+ * written at once, whoever holds the resource by then. So run no such statements here, and let an error
+ * of a statement leave the work. When the work has returned such an end is found out, and the call
+ * rejects with code `config`. *That comes too late for what is written by then*: what was done before a
+ * statement that committed, under the fence, and what was done after the end, without it.
  */
 export function fencedTransaction<D extends SqliteDatabase, T>(
   database: D,
@@ -120,14 +136,19 @@ export async function fencedTransaction<T>(
   if (typeof work !== "function") {
     throw new LeaseholdError("config", `the work of a transaction is a function, not ${typeof work}`);
   }
-  const steps = () => takeFence(driver.dialect, claim);
+  const { dialect } = driver;
+  const steps = {
+    first: () => takeAndMark(dialect, claim),
+    work: (tx: object) => work(tx as never),
+    last: (name: string) => mustBeMarked(dialect, name),
+  };
   if (!driver.sync) {
-    return inTransaction(driver, isolation, steps, (tx) => work(tx as never));
+    return inTransaction(driver, isolation, steps);
   }
   if (Object.prototype.toString.call(work) === "[object AsyncFunction]") {
     throw new LeaseholdError("config", "the work on a SQLite database must not be async");
   }
-  return inSyncTransaction(driver, steps, (tx) => work(tx as never)) as Promise<T>;
+  return inSyncTransaction(driver, steps) as Promise<T>;
 }
 
 /** What a synchronous function returns. */
@@ -141,6 +162,10 @@ export type NotAsync<T> = T extends PromiseLike<unknown> ? never : unknown;
  * refusal roll it back. Check before the first read: at `repeatable read` a snapshot that is older
  * than the check may lack what an earlier holder wrote. On SQLite open the transaction with
  * `BEGIN IMMEDIATE` (in better-sqlite3 `db.transaction(…).immediate()`).
+ *
+ * Statements that end a transaction, as {@link fencedTransaction} has them, end this one too, and nobody
+ * finds out: the program commits by itself. `SAVEPOINT s` after the check and `RELEASE SAVEPOINT s`
+ * before the `COMMIT` tell it: the latter fails.
  *
  * Errors as of {@link fencedTransaction}, but nothing is tried again: `unavailable` means that the
  * whole transaction may be. Also `config` if no transaction is open, or if it is given a pool.

@@ -2,6 +2,8 @@ import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
 import inspect from "../../../../../core/src/fence/sql/mysql/inspect.sql";
+import mark from "../../../../../core/src/fence/sql/mysql/mark.sql";
+import marked from "../../../../../core/src/fence/sql/mysql/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
@@ -9,6 +11,7 @@ import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Sh
 import { type Cell, isTrue, text } from "./steps.js";
 
 const NO_TABLE = 1146;
+const NO_SAVEPOINT = 1305;
 
 /** As `core/src/fence/sql/mysql.rs` has it, with the same statements. */
 export const mysql: Dialect = {
@@ -21,7 +24,21 @@ export const mysql: Dialect = {
     const seen = yield { sql: highest, args: [resource] };
     // Two rows: it has no key. None: the name was cut to fit. A column of another type may have
     // rounded it.
-    return seen.whole && seen.rows.length === 1 ? seen.rows[0]?.[0] : undefined;
+    const whole = seen.whole && seen.rows.length === 1;
+    return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
+  },
+  mark,
+  // Every end of the transaction takes its savepoints with it, whatever begins afterwards.
+  *isMarked() {
+    try {
+      yield { sql: marked };
+      return true;
+    } catch (error) {
+      if (number(error) === NO_SAVEPOINT) {
+        return false;
+      }
+      throw error;
+    }
   },
   *mustBeOpen() {
     const answer = yield { sql: "DO 0" };

@@ -2,6 +2,7 @@ import create from "../../../../../core/src/fence/sql/postgres/create.sql";
 import highest from "../../../../../core/src/fence/sql/postgres/highest.sql";
 import inspect from "../../../../../core/src/fence/sql/postgres/inspect.sql";
 import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
+import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
@@ -14,11 +15,16 @@ export const postgres: Dialect = {
     const taken = yield { sql: take, args: [resource, token] };
     if (taken.rows[0]) {
       // A column of another type may have rounded it.
-      return taken.whole ? taken.rows[0][0] : undefined;
+      const [highest, transaction] = taken.rows[0];
+      return { highest: taken.whole ? highest : undefined, transaction: text(transaction) };
     }
     // The row is locked, even though nothing was written to it.
     const seen = yield { sql: highest, args: [resource] };
-    return seen.whole ? seen.rows[0]?.[0] : undefined;
+    return { highest: seen.whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
+  },
+  // The fence's row was written, so that the transaction has a number.
+  *isMarked(name) {
+    return text((yield { sql: marked }).rows[0]?.[0]) === name;
   },
   *mustBeOpen() {
     try {

@@ -1,7 +1,10 @@
 import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
 import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
 import inspect from "../../../../../core/src/fence/sql/sqlite/inspect.sql";
+import mark from "../../../../../core/src/fence/sql/sqlite/mark.sql";
+import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
+import { messageOf } from "../printable.js";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
@@ -14,7 +17,20 @@ export const sqlite: Dialect = {
     const taken = yield { sql: take, args: [resource, token] };
     const [row] = taken.rows[0] ? taken.rows : (yield { sql: highest, args: [resource] }).rows;
     // A text, or a number with a fraction, is of a column of another type.
-    return typeof row?.[0] === "bigint" ? row[0] : undefined;
+    return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
+  },
+  mark,
+  // Every end of the transaction takes its savepoints with it, whatever begins afterwards.
+  *isMarked() {
+    try {
+      yield { sql: marked };
+      return true;
+    } catch (error) {
+      if (messageOf(error).includes("no such savepoint")) {
+        return false;
+      }
+      throw error;
+    }
   },
   /** There is no nesting: one that can be opened was not open. */
   *mustBeOpen() {

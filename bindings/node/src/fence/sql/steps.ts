@@ -12,8 +12,6 @@ export interface Answer {
   readonly rows: readonly (readonly Cell[])[];
   /** Whether the first column is of whole numbers, if the server says so. */
   readonly whole?: boolean;
-  /** What the server did, as Postgres calls it: `COMMIT` may turn out to be `ROLLBACK`. */
-  readonly command?: string;
   /** Whether a transaction is open after it, if the server says so. */
   readonly inTransaction?: boolean;
   /** Whether each statement outside of a transaction is one of its own, if the server says so. */

@@ -33,10 +33,8 @@ async function isRight(driver: Driver): Promise<boolean> {
     }
     return sql === undefined;
   }
-  const done = (_: object, right: boolean) => right;
-  return driver.sync
-    ? inSyncTransaction(driver, look, done)
-    : inTransaction(driver, undefined, look, done);
+  const steps = { first: look, work: (_: object, right: boolean) => right };
+  return driver.sync ? inSyncTransaction(driver, steps) : inTransaction(driver, undefined, steps);
 }
 
 function change(shape: Shape, create: string): string | undefined {

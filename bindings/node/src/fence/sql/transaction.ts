@@ -3,7 +3,7 @@ import { messageOf } from "../printable.js";
 import { StaleTokenError } from "../stale.js";
 import type { Dialect, Isolation } from "./dialect.js";
 import type { AsyncDriver, Session, SyncDriver } from "./drivers.js";
-import { failureOf, wrongShape } from "./failure.js";
+import { failureOf, notCommitted, wrongShape } from "./failure.js";
 import { Retry } from "./retry.js";
 import { drive, driveSync, type Steps } from "./steps.js";
 
@@ -13,18 +13,40 @@ export interface Claim {
   readonly token: number;
 }
 
-/** Takes the resource's row, and refuses a stale token. */
-export function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<void> {
-  const found = yield* dialect.take(resource, token);
+/** Takes the resource's row, refuses a stale token, and tells what the server calls the transaction. */
+function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<string> {
+  const { highest: found, transaction } = yield* dialect.take(resource, token);
   const highest = Number(found ?? Number.NaN);
   if (highest === token) {
-    return;
+    return transaction;
   }
   if (Number.isSafeInteger(highest) && highest > token) {
     throw new StaleTokenError(resource, token, highest);
   }
   // The column cut or rounded it, or somebody else wrote what is not a token.
   throw wrongShape(`the token ${token} was written and ${String(found)} read`);
+}
+
+/** As {@link takeFence}, so that {@link mustBeMarked} knows the transaction again. */
+export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
+  const name = yield* takeFence(dialect, claim);
+  if (dialect.mark !== undefined) {
+    yield { sql: dialect.mark };
+  }
+  return name;
+}
+
+/** Fails unless the transaction is the one that {@link takeAndMark} was run in. */
+export function* mustBeMarked(dialect: Dialect, name: string): Steps<void> {
+  if (!(yield* dialect.isMarked(name))) {
+    throw new LeaseholdError(
+      "config",
+      "the commit is refused: the transaction that checked the token was ended before, by a statement " +
+        "in it that commits (such as COMMIT; on MySQL also DDL, TRUNCATE, LOCK TABLES, START " +
+        "TRANSACTION) or by one that was rolled back and whose error was passed over (such as a " +
+        "deadlock); what was done before such a commit, and after its end, is written",
+    );
+  }
 }
 
 /** As {@link takeFence}, in a transaction of the program's own. */
@@ -39,18 +61,26 @@ export function* takeFenceInside(dialect: Dialect, claim: Claim): Steps<void> {
 /** Single connections that a transaction of ours is open on. */
 const busy = new WeakSet<object>();
 
-/** Opens a transaction, does steps in it and then work, and commits. Only the steps are tried again. */
+/** What is done in a transaction. */
+export interface Work<S, T> {
+  /** Only these are tried again after a race. */
+  readonly first: () => Steps<S>;
+  readonly work: (connection: object, done: S) => T;
+  /** Ahead of the commit, which their failure prevents. */
+  readonly last?: (done: S) => Steps<void>;
+}
+
+/** Opens a transaction, does the work in it, and commits. */
 export async function inTransaction<S, T>(
   driver: AsyncDriver,
   isolation: Isolation | undefined,
-  steps: () => Steps<S>,
-  work: (connection: object, done: S) => Promise<T> | T,
+  { first, work, last }: Work<S, Promise<T> | T>,
 ): Promise<T> {
   const retry = new Retry();
   for (;;) {
     let begun: { session: Session; done: S };
     try {
-      begun = await begin(driver, isolation, steps);
+      begun = await begin(driver, isolation, first);
     } catch (error) {
       const { race, error: told } = failureOf(driver.dialect, error);
       if (race && (await retry.wait())) {
@@ -59,7 +89,7 @@ export async function inTransaction<S, T>(
       throw told;
     }
     const { session, done } = begun;
-    return finish(driver, session, async () => work(session.connection, done));
+    return finish(driver, session, async () => work(session.connection, done), () => last?.(done));
   }
 }
 
@@ -123,7 +153,12 @@ async function rolledBack(session: Session): Promise<boolean> {
   }
 }
 
-async function finish<T>(driver: AsyncDriver, session: Session, work: () => Promise<T>): Promise<T> {
+async function finish<T>(
+  driver: AsyncDriver,
+  session: Session,
+  work: () => Promise<T>,
+  last: () => Steps<void> | undefined,
+): Promise<T> {
   let result: T;
   try {
     result = await work();
@@ -131,43 +166,33 @@ async function finish<T>(driver: AsyncDriver, session: Session, work: () => Prom
     leave(session, !(await rolledBack(session)));
     throw error;
   }
-  let command: string | undefined;
   try {
-    ({ command } = await session.query({ sql: "COMMIT" }));
+    const steps = last();
+    if (steps) {
+      await drive(steps, session.query);
+    }
+    await session.query({ sql: "COMMIT" });
   } catch (error) {
-    const said = driver.dialect.classify(error) !== undefined;
-    leave(session, !(said && (await rolledBack(session))));
-    throw notCommitted(driver.dialect, error, said);
+    // One whose transaction was ended may be in any state, such as that of LOCK TABLES.
+    const ended = error instanceof LeaseholdError;
+    const answers = ended || driver.dialect.classify(error) !== undefined;
+    leave(session, !(answers && (await rolledBack(session))) || ended);
+    throw notCommitted(driver.dialect, error);
   }
   leave(session, false);
-  if (command === "ROLLBACK") {
-    const message =
-      "a statement of the transaction had failed, so the database rolled it back: nothing was written";
-    throw new LeaseholdError("store", message);
-  }
   return result;
-}
-
-function notCommitted(dialect: Dialect, error: unknown, said: boolean): LeaseholdError {
-  const told = failureOf(dialect, error).error as LeaseholdError;
-  const what = said
-    ? "the commit was refused, and nothing was written"
-    : "the connection broke during the commit, so whether it was done is unknown";
-  const code = said ? told.code : "unavailable";
-  return new LeaseholdError(code, `${what}: ${messageOf(error)}`, { cause: error });
 }
 
 /** As {@link inTransaction}, for a database that answers at once: each try is one turn of the event loop. */
 export async function inSyncTransaction<S, T>(
   driver: SyncDriver,
-  steps: () => Steps<S>,
-  work: (connection: object, done: S) => T,
+  { first, work, last }: Work<S, T>,
 ): Promise<T> {
   const retry = new Retry();
   for (;;) {
     let done: S;
     try {
-      done = beginSync(driver, steps);
+      done = beginSync(driver, first);
     } catch (error) {
       const { race, error: told } = failureOf(driver.dialect, error);
       if (race && (await retry.wait())) {
@@ -176,7 +201,7 @@ export async function inSyncTransaction<S, T>(
       }
       throw told;
     }
-    return finishSync(driver, () => work(driver.connection, done));
+    return finishSync(driver, () => work(driver.connection, done), () => last?.(done));
   }
 }
 
@@ -196,7 +221,11 @@ function beginSync<S>(driver: SyncDriver, steps: () => Steps<S>): S {
   }
 }
 
-function finishSync<T>(driver: SyncDriver, work: () => T): T {
+function finishSync<T>(
+  driver: SyncDriver,
+  work: () => T,
+  last: () => Steps<void> | undefined,
+): T {
   let result: T;
   try {
     result = work();
@@ -213,10 +242,14 @@ function finishSync<T>(driver: SyncDriver, work: () => T): T {
     throw error;
   }
   try {
+    const steps = last();
+    if (steps) {
+      driveSync(steps, driver.query);
+    }
     driver.query({ sql: "COMMIT" });
   } catch (error) {
     rollBackSync(driver);
-    throw notCommitted(driver.dialect, error, true);
+    throw notCommitted(driver.dialect, error);
   }
   return result;
 }

@@ -11,7 +11,7 @@ use leasehold_guard_tests::postgres::PostgresServer;
 use leasehold_guard_tests::sql::{Db, create_tables, run};
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{Connection, Pool, Transaction};
+use sqlx::{Connection, Pool};
 
 use crate::compare::{Bench, micros};
 
@@ -63,8 +63,9 @@ async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) 
     let plain = async || {
         settled(pool).await;
         micros(async {
-            let tx = pool.begin_with(DB::BEGIN).await.expect("it opens");
-            update(tx, &count).await;
+            let mut tx = pool.begin_with(DB::BEGIN).await.expect("it opens");
+            update::<DB>(&mut tx, &count).await;
+            tx.commit().await.expect("it commits");
         })
         .await
     };
@@ -72,7 +73,9 @@ async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) 
         settled(pool).await;
         micros(async {
             let tx = fence::sql::begin(pool, "a", token(34)).await;
-            update(tx.expect("it passes"), &count).await;
+            let mut tx = tx.expect("it passes");
+            update::<DB>(&mut tx, &count).await;
+            tx.commit().await.expect("it commits");
         })
         .await
     };
@@ -90,9 +93,8 @@ async fn settled<DB: Db>(pool: &Pool<DB>) {
 }
 
 /// A new value each time, since what does not change may not be written.
-async fn update<DB: Db>(mut tx: Transaction<'static, DB>, count: &Cell<u64>) {
+async fn update<DB: Db>(tx: &mut DB::Connection, count: &Cell<u64>) {
     count.set(count.get() + 1);
-    let updated = DB::run(&mut tx, UPDATE, &[count.get().into()]).await;
+    let updated = DB::run(tx, UPDATE, &[count.get().into()]).await;
     assert_eq!(updated.expect("the row can be written"), 1);
-    tx.commit().await.expect("it commits");
 }
