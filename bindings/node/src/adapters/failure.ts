@@ -66,7 +66,7 @@ async function unless(reply: Promise<unknown>, refusal: RegExp): Promise<void> {
 const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError", "UpstashError"]);
 
 /** `NOSCRIPT No matching script`, but neither `The client is closed` nor `ECONNREFUSED` alone. */
-const LIKE_A_REPLY = /^[A-Z][A-Z0-9]*[A-Z0-9_]+ \S/;
+const LIKE_A_REPLY = /^[A-Z][A-Z0-9_]+ \S/;
 
 /** ioredis, and `within` of the adapters. */
 const TIMED_OUT = /^Command timed out|within \d+ ms$/;

@@ -4,6 +4,7 @@ import { bundleParts } from "../support/bundle.mjs";
 const FENCE = `
   export * from "./src/fence/index.ts";
   export { fenceKey, slotOf } from "./src/fence/redis/key.ts";
+  export { failure } from "./src/adapters/failure.ts";
   export { partsOf } from "./src/fence/redis/script.ts";`;
 
 /** `leasehold/fence`, with what the tests look at besides; for other processes. */

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { after, before, describe } from "node:test";
+import { inspect } from "node:util";
 import { Redis as Upstash } from "@upstash/redis";
 import { Cluster, Redis } from "ioredis";
 import { createClient, createCluster } from "redis";
@@ -178,6 +179,25 @@ for (const [name, open] of Object.entries(clients)) {
       assert.equal(await server.command("GET", "{r}:fence"), "34");
     });
 
+    // Catches a client's error that is passed on as it is: it has the whole command on it.
+    test("errors show neither the script nor what was to be written", async () => {
+      const redis = under(35);
+      await redis.hset("hash", "f", 1);
+      const script = "--[[ a-private-script ]] return redis.call('INCR', KEYS[1], ARGV[1])";
+      const writes = [
+        () => redis.push("hash", "a-private-value"),
+        () => redis.script(script, ["hash"], ["a-private-value"]),
+      ];
+      for (const write of writes) {
+        const error = await write().catch((error) => error);
+        const shown = `${error.stack} ${inspect(error, { depth: 9, showHidden: true })} ${JSON.stringify(error)}`;
+        assert.doesNotMatch(shown, /a-private|redis\.call/);
+        // Who looks for the reason finds it.
+        assert.match(error.cause.message, /^(WRONGTYPE|ERR) /);
+        assert.ok(error.cause.name && error.cause.stack.includes(error.cause.message), error.cause.stack);
+      }
+    });
+
     // Catches an error of the server that comes as it is, or of another code.
     test("errors of the write are told by their code", async () => {
       const redis = under(35);
@@ -254,6 +274,15 @@ test("fence keys are where everybody looks", () => {
     assert.equal(fence.fenceKey(resource), key);
     assert.equal(fence.slotOf(resource), slot, resource);
     assert.equal(fence.slotOf(key), slot, key);
+  }
+});
+
+// Catches a look-up that finds what every object has.
+test("a code is one of ours, whatever the server says", async () => {
+  for (const said of ["constructor x", "toString", "__proto__ x", "hasOwnProperty x"]) {
+    const error = Object.assign(new Error(said), { name: "ReplyError" });
+    const redis = new FencedRedis({ eval: () => Promise.reject(error) }).resource("r", 1);
+    await fails(redis.set("k", 1), "store", /the server answered/);
   }
 });
 

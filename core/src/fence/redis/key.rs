@@ -30,16 +30,34 @@ fn number_on_slot_of(key: &str) -> u32 {
     NUMBERS[usize::from(redis_keyslot(key.as_bytes()))]
 }
 
-/// For each slot; all in one search, the first time that one is needed.
+/// For each slot; all in one search, the first time that one is needed. The hash of a number is that
+/// of its digits but the last, and one more.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let mut hashes: Vec<u16> = Vec::with_capacity(NUMBERS_TRIED);
     let mut numbers = vec![u32::MAX; SLOTS];
-    // Downwards, so that the smallest stays.
-    for number in (0..1 << 17).rev() {
-        let slot = redis_keyslot(number.to_string().as_bytes());
-        numbers[usize::from(slot)] = number;
+    for (number, digit) in (0_u32..).zip((b'0'..=b'9').cycle()).take(NUMBERS_TRIED) {
+        let before = if number < 10 {
+            0
+        } else {
+            hashes[number as usize / 10]
+        };
+        let hash = crc16_step(before, digit);
+        hashes.push(hash);
+        let smallest = &mut numbers[usize::from(hash) % SLOTS];
+        *smallest = number.min(*smallest);
     }
     numbers
 });
+
+/// CRC-16/XMODEM, as the cluster specification has it.
+fn crc16_step(crc: u16, byte: u8) -> u16 {
+    (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+        (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+    })
+}
+
+/// Those below are on every slot.
+const NUMBERS_TRIED: usize = 1 << 17;
 
 /// Of a Redis cluster.
 const SLOTS: usize = 16_384;

@@ -116,7 +116,8 @@ export function writtenPath(method: string, url: string): string | undefined {
     if (/^%[0-9a-f]{2}$/i.test(part)) {
       bytes.push(Number.parseInt(part.slice(1), 16));
     } else {
-      bytes.push(...new TextEncoder().encode(part));
+      // One by one: so many arguments as a long path has bytes are too many.
+      new TextEncoder().encode(part).forEach((byte) => bytes.push(byte));
     }
   }
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes));

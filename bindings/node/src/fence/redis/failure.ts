@@ -26,7 +26,7 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     new LeaseholdError(
       code,
       `a guarded write to ${quoted(resource)}: ${what}`,
-      hidden ? undefined : { cause: error },
+      hidden ? undefined : { cause: bare(error, said) },
     );
   const [word, second] = said.split(/\s+/, 2);
   if (word === "STALETOKEN" && /^\d+$/.test(second ?? "")) {
@@ -47,12 +47,30 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
   return make(told.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
 }
 
+/**
+ * An error as it may be shown. Clients put the command on theirs, as a property or at the end of the
+ * message: the script, and the values that were to be written.
+ */
+function bare(error: unknown, said: string): Error {
+  const copy = new Error(said);
+  if (error instanceof Error) {
+    const { name, message, stack = "" } = error;
+    const { code } = error as { code?: unknown };
+    const behind = stack.indexOf(message) + message.length;
+    const frames = stack.includes(message) ? stack.slice(behind) : "";
+    Object.defineProperty(copy, "name", { value: name });
+    Object.defineProperty(copy, "stack", { value: `${name}: ${said}${frames}` });
+    Object.assign(copy, typeof code === "string" && { code });
+  }
+  return copy;
+}
+
 /** As `core/src/protocol/server_error.rs` has it. */
 function meaning(said: string): ErrorCode {
   if (said.startsWith("ERR Error compiling script")) {
     return "config";
   }
-  const code = MEANINGS[said.split(/\s/, 1)[0] ?? ""];
+  const code = MEANINGS.get(said.split(/\s/, 1)[0] ?? "");
   if (code !== undefined) {
     return code;
   }
@@ -65,18 +83,19 @@ function meaning(said: string): ErrorCode {
   return words.find(([part]) => said.includes(part))?.[1] ?? "store";
 }
 
-const MEANINGS: Record<string, ErrorCode> = {
-  WRONGTYPE: "wrongType",
-  NOAUTH: "auth",
-  WRONGPASS: "auth",
-  NOPERM: "auth",
-  READONLY: "readOnly",
-  LOADING: "unavailable",
-  BUSY: "unavailable",
-  TRYAGAIN: "unavailable",
-  MASTERDOWN: "unavailable",
-  CLUSTERDOWN: "unavailable",
-  NOREPLICAS: "unavailable",
-  OOM: "unavailable",
-  MISCONF: "unavailable",
-};
+/** A map, since an object has a `constructor` too. */
+const MEANINGS = new Map<string, ErrorCode>([
+  ["WRONGTYPE", "wrongType"],
+  ["NOAUTH", "auth"],
+  ["WRONGPASS", "auth"],
+  ["NOPERM", "auth"],
+  ["READONLY", "readOnly"],
+  ["LOADING", "unavailable"],
+  ["BUSY", "unavailable"],
+  ["TRYAGAIN", "unavailable"],
+  ["MASTERDOWN", "unavailable"],
+  ["CLUSTERDOWN", "unavailable"],
+  ["NOREPLICAS", "unavailable"],
+  ["OOM", "unavailable"],
+  ["MISCONF", "unavailable"],
+]);

@@ -33,18 +33,28 @@ function hashTag(key: string): string | undefined {
   return close > open + 1 ? key.slice(open + 1, close) : undefined;
 }
 
-/** The smallest number that, as a key, is on the slot. Those below 2^17 are on every one. */
+/** The smallest number that, as a key, is on the slot. */
 function numberOnSlot(slot: number): number {
-  for (let number = 0; ; number += 1) {
-    const digits = String(number);
-    let crc = 0;
-    for (let index = 0; index < digits.length; index += 1) {
-      crc = crc16Step(crc, digits.charCodeAt(index));
-    }
-    if (crc % SLOTS === slot) {
-      return number;
-    }
+  numbers ??= smallestNumbers();
+  return numbers[slot] as number;
+}
+
+/** For each slot; all in one search, the first time that one is needed. */
+let numbers: Uint32Array | undefined;
+
+/** Those below 2^17 are on every slot. The hash of a number is that of its digits but the last, and one more. */
+function smallestNumbers(): Uint32Array {
+  const hashes = new Uint16Array(2 ** 17);
+  const found = new Uint32Array(SLOTS);
+  hashes.forEach((_, number) => {
+    const before = number < 10 ? 0 : (hashes[Math.floor(number / 10)] as number);
+    hashes[number] = crc16Step(before, 48 + (number % 10));
+  });
+  // Downwards, so that the smallest stays.
+  for (let number = hashes.length - 1; number >= 0; number -= 1) {
+    found[(hashes[number] as number) % SLOTS] = number;
   }
+  return found;
 }
 
 /** CRC-16/XMODEM, as the cluster specification has it. */

@@ -81,26 +81,26 @@ function classify(error: unknown): Class | undefined {
   if (code === "40001" || code === "40P01" || (code === "0A000" && message.includes("cached plan"))) {
     return "race";
   }
-  return CODES[code] ?? CLASSES[code.slice(0, 2)] ?? "store";
+  return CODES.get(code) ?? CLASSES.get(code.slice(0, 2)) ?? "store";
 }
 
 const SHAPES = "42P01 42703 42804 42883 42P10 42809 55000 22001 22003 22P05 0A000".split(" ");
 
-const CODES: Record<string, Class> = {
-  ...Object.fromEntries(SHAPES.map((code): [string, Class] => [code, "shape"])),
-  "42501": "auth",
-  "25006": "readOnly",
-  "3D000": "config",
-  "3F000": "config",
-  "55P03": "unavailable",
-  "25P03": "unavailable",
-  "25P04": "unavailable",
-};
+const CODES = new Map<string, Class>([
+  ...SHAPES.map((code): [string, Class] => [code, "shape"]),
+  ["42501", "auth"],
+  ["25006", "readOnly"],
+  ["3D000", "config"],
+  ["3F000", "config"],
+  ["55P03", "unavailable"],
+  ["25P03", "unavailable"],
+  ["25P04", "unavailable"],
+]);
 
-const CLASSES: Record<string, Class> = {
-  "23": "shape",
-  "28": "auth",
-  "08": "unavailable",
-  "53": "unavailable",
-  "57": "unavailable",
-};
+const CLASSES = new Map<string, Class>([
+  ["23", "shape"],
+  ["28", "auth"],
+  ["08", "unavailable"],
+  ["53", "unavailable"],
+  ["57", "unavailable"],
+]);
