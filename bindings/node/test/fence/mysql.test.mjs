@@ -11,7 +11,7 @@ import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";
 import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
-import { migrates, refuses } from "./shapes.mjs";
+import { migrates, refuses, suspects } from "./shapes.mjs";
 import { mysql as db } from "./sql.mjs";
 
 const { check, createFenceTable, fencedTransaction } = fence;
@@ -159,6 +159,38 @@ test("other tables are refused", async () => {
     await run("DROP TABLE leasehold_fence");
   }
   await createFenceTable(pool);
+});
+
+// Catches a table that does what somebody else likes, with this user's rights.
+test("a table that somebody has added to is not trusted", async () => {
+  const run = (sql) => pool.query(sql);
+  await suspects(pool, run, [
+    {
+      add: ["CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence FOR EACH ROW SET NEW.token = 1"],
+      says: /has the trigger listens/,
+      remove: ["DROP TRIGGER listens"],
+    },
+    {
+      add: ["ALTER TABLE leasehold_fence ADD COLUMN twice BIGINT AS (token * 2)"],
+      says: /an expression for the column twice/,
+      remove: ["ALTER TABLE leasehold_fence DROP COLUMN twice"],
+    },
+    {
+      add: ["ALTER TABLE leasehold_fence ADD COLUMN who VARCHAR(99) DEFAULT (CURRENT_USER())"],
+      says: /a default .* the column who/,
+      remove: ["ALTER TABLE leasehold_fence DROP COLUMN who"],
+    },
+    {
+      add: ["ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)"],
+      says: /has the constraint small/,
+      remove: ["ALTER TABLE leasehold_fence DROP CONSTRAINT small"],
+    },
+    {
+      add: ["ALTER TABLE leasehold_fence ADD COLUMN note VARCHAR(9)", "CREATE TRIGGER t AFTER INSERT ON leasehold_fence FOR EACH ROW SET @a = 1"],
+      says: /has the trigger t/,
+      remove: ["DROP TRIGGER t"],
+    },
+  ]);
 });
 
 test("a connection that is lost inside of the work is an error and no more", async () => {

@@ -9,7 +9,7 @@ import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";
 import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
-import { migrates, refuses } from "./shapes.mjs";
+import { migrates, refuses, suspects } from "./shapes.mjs";
 import { postgres as db } from "./sql.mjs";
 
 const { check, createFenceTable, fencedTransaction } = fence;
@@ -104,6 +104,57 @@ test("other tables are refused", async () => {
 });
 
 // Catches a COMMIT that turned out to be a ROLLBACK and is taken for a success.
+// Catches a table that does what somebody else likes, with this user's rights.
+test("a table that somebody has added to is not trusted", async () => {
+  const run = (sql) => pool.query(sql);
+  await run("CREATE FUNCTION listen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
+  await run("CREATE FUNCTION steal() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''a''::text'");
+  await run("CREATE DOMAIN odd AS text CHECK (steal() IS NOT NULL)");
+  await run("CREATE ROLE stranger");
+  const alter = (how, undo, says) => ({
+    add: [`ALTER TABLE leasehold_fence ${how}`],
+    says,
+    remove: [`ALTER TABLE leasehold_fence ${undo}`],
+  });
+  await suspects(pool, run, [
+    {
+      add: ["CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence EXECUTE FUNCTION listen()"],
+      says: /has the trigger listens/,
+      remove: ["DROP TRIGGER listens ON leasehold_fence"],
+    },
+    {
+      add: ["CREATE RULE nothing AS ON UPDATE TO leasehold_fence DO INSTEAD NOTHING"],
+      says: /has the rule nothing/,
+      remove: ["DROP RULE nothing ON leasehold_fence"],
+    },
+    alter("ENABLE ROW LEVEL SECURITY", "DISABLE ROW LEVEL SECURITY", /has row security/),
+    {
+      add: ["CREATE TABLE child () INHERITS (leasehold_fence)"],
+      says: /inherited from/,
+      remove: ["DROP TABLE child"],
+    },
+    alter("ADD COLUMN a text DEFAULT steal()", "DROP COLUMN a", /a default .* the column a/),
+    alter("ADD COLUMN a text GENERATED ALWAYS AS (steal()) STORED", "DROP COLUMN a", /the column a/),
+    alter("ADD CONSTRAINT small CHECK (token < 9)", "DROP CONSTRAINT small", /has the constraint small/),
+    {
+      add: ["CREATE INDEX stolen ON leasehold_fence ((steal() || resource))"],
+      says: /in the index stolen/,
+      remove: ["DROP INDEX stolen"],
+    },
+    alter("ADD COLUMN a odd", "DROP COLUMN a", /somebody's own in the column a/),
+    alter("OWNER TO stranger", "OWNER TO CURRENT_USER", /belongs to stranger, who is neither/),
+  ]);
+  // Made by those whom this user is one of, or by who has the database.
+  await run("CREATE ROLE fence_group");
+  await run("CREATE ROLE fence_member IN ROLE fence_group");
+  const member = await single();
+  await run("ALTER TABLE leasehold_fence OWNER TO fence_group");
+  await member.query("SET ROLE fence_member");
+  await createFenceTable(member);
+  await run("ALTER TABLE leasehold_fence OWNER TO CURRENT_USER");
+  await createFenceTable(member);
+});
+
 test("work that goes on after an error is told that nothing was written", async () => {
   const work = async (tx) => {
     await tx.query("INSERT INTO history (resource, token, value) VALUES ('swallowed', 1, 1)");

@@ -37,3 +37,21 @@ export async function refuses(database, run, table) {
   }
   await run(`DROP ${table.split(" ", 1)[0]} leasehold_fence`);
 }
+
+/**
+ * A fence table that somebody has added to is not trusted, and what was added is named; without it, it
+ * is. Each is statements, what the error says, and statements that take it away.
+ */
+export async function suspects(database, run, additions) {
+  for (const { add, says, remove } of additions) {
+    await run("DROP TABLE IF EXISTS leasehold_fence");
+    await createFenceTable(database);
+    for (const sql of add) await run(sql);
+    for (let round = 0; round < 2; round += 1) {
+      await fails(createFenceTable(database), "config", says);
+      await fails(createFenceTable(database), "config", /not a fence table.*find out who made it/s);
+    }
+    for (const sql of remove) await run(sql);
+    await createFenceTable(database);
+  }
+}

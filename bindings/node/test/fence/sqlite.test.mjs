@@ -15,7 +15,7 @@ import { kill, startWriter, waits } from "./checks.mjs";
 import { conforms, fails, race, refused, sound } from "./conformance.mjs";
 import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
-import { migrates, refuses } from "./shapes.mjs";
+import { migrates, refuses, suspects } from "./shapes.mjs";
 import { createTables, guarded, reading, sqlite as db, write } from "./sql.mjs";
 
 const { accepted, check, createFenceTable, fencedTransaction } = fence;
@@ -250,7 +250,23 @@ function checkAll(kind, load, journal) {
       await fails(createFenceTable(own), "config", /not a fence table/);
       run("DROP TABLE leasehold_fence");
     }
-    await createFenceTable(own);
+    await suspects(own, run, [
+      {
+        add: ["CREATE TRIGGER listens AFTER UPDATE ON LEASEHOLD_FENCE BEGIN SELECT 1; END"],
+        says: /has the trigger listens/,
+        remove: ["DROP TRIGGER listens"],
+      },
+      {
+        add: ["ALTER TABLE leasehold_fence ADD COLUMN twice AS (token * 2)"],
+        says: /an expression for the column twice/,
+        remove: ["ALTER TABLE leasehold_fence DROP COLUMN twice"],
+      },
+      {
+        add: ["ALTER TABLE leasehold_fence ADD COLUMN a INTEGER DEFAULT 1"],
+        says: /a default .* the column a/,
+        remove: ["ALTER TABLE leasehold_fence DROP COLUMN a"],
+      },
+    ]);
     own.exec("PRAGMA query_only = ON");
     await fails(fencedTransaction(own, "a", 1, () => {}), "readOnly");
     own.close();

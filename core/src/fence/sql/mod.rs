@@ -159,8 +159,16 @@ impl Database for sqlx::Sqlite {}
 /// needs the right to do so. On Postgres the table is made in the first schema of the
 /// `search_path`.
 ///
+/// A table that is there is looked at, since another one than this program may have made it: nothing
+/// is done with one that has triggers, rules, row security, parents or children, defaults, generated
+/// columns, or other constraints than its key; nor, on Postgres, with one that belongs to somebody
+/// who is neither this user or a role of theirs, nor the owner of the schema or the database, nor a
+/// superuser. This is a look and no lock: whoever may change the table can do so later, and on MySQL
+/// triggers are seen only by those who have the right `TRIGGER`. So let nobody make tables there
+/// whom you would not trust with the data, and [`begin`] does not look again.
+///
 /// Errors: [`ErrorKind::Config`] if there is a table or view of the name that is not a fence
-/// table; it is left as it is. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
+/// table, or is one of those; it is left as it is. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
 /// [`ErrorKind::ReadOnly`] and [`ErrorKind::Store`] as the database says.
 ///
 /// Cancel safe: if the future is dropped, the table is made or not.

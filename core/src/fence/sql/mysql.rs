@@ -49,6 +49,8 @@ struct Columns {
     token: Option<String>,
     inexact: bool,
     is_key: bool,
+    /// What a table of ours has not.
+    strange: Option<String>,
 }
 
 impl Columns {
@@ -62,6 +64,7 @@ impl Columns {
             token: row.try_get("token")?,
             inexact: row.try_get("inexact")?,
             is_key: row.try_get("is_key")?,
+            strange: row.try_get("strange")?,
         })
     }
 
@@ -77,6 +80,9 @@ impl Columns {
         };
         if self.kind != "base table" {
             return Shape::alien("it is not a table");
+        }
+        if let Some(what) = &self.strange {
+            return Shape::strange(what);
         }
         if !utf8 {
             return Shape::column("resource", "VARBINARY(512)", resource);

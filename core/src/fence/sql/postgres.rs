@@ -34,6 +34,8 @@ struct Columns {
     token: Option<String>,
     exact: bool,
     is_key: bool,
+    /// What a table of ours has not.
+    strange: Option<String>,
 }
 
 impl Columns {
@@ -44,6 +46,7 @@ impl Columns {
             token: row.try_get("token")?,
             exact: row.try_get("exact")?,
             is_key: row.try_get("is_key")?,
+            strange: row.try_get("strange")?,
         })
     }
 
@@ -52,6 +55,9 @@ impl Columns {
         let token = self.token.as_deref().unwrap_or_default();
         if !self.permanent {
             return Shape::alien("it is not an ordinary table that survives a crash");
+        }
+        if let Some(what) = &self.strange {
+            return Shape::strange(what);
         }
         if !matches!(resource, "text" | "character varying") {
             return Shape::column("resource", "TEXT", resource);

@@ -28,6 +28,13 @@ impl Shape {
         Self::Alien(why.to_owned())
     }
 
+    /// Somebody else made it, or changed it: it may do more than it is asked for.
+    pub(super) fn strange(what: &str) -> Self {
+        // As long as its owner, or a server, likes.
+        let what: String = what.chars().take(300).collect();
+        Self::Alien(format!("it {} ({ADVICE})", what.escape_debug()))
+    }
+
     pub(super) fn column(name: &str, wanted: &str, found: &str) -> Self {
         Self::Alien(match found {
             "" => format!("it has no column {name} {wanted}"),
@@ -35,6 +42,9 @@ impl Shape {
         })
     }
 }
+
+const ADVICE: &str = "such a table may do with the rights of its users what its maker likes: find out who \
+     made it, and take this away; or drop the table while nobody holds a lease, and have it made anew";
 
 pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
     let mut retry = Retry::new();

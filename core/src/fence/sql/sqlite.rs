@@ -28,6 +28,8 @@ struct Columns {
     resource: Option<String>,
     token: Option<String>,
     is_key: bool,
+    /// What a table of ours has not.
+    strange: Option<String>,
 }
 
 impl Columns {
@@ -37,6 +39,7 @@ impl Columns {
             resource: row.try_get("resource")?,
             token: row.try_get("token")?,
             is_key: row.try_get("is_key")?,
+            strange: row.try_get("strange")?,
         })
     }
 
@@ -50,6 +53,9 @@ impl Columns {
             .any(|part| resource.contains(part));
         if !self.is_table {
             return Shape::alien("it is not a table");
+        }
+        if let Some(what) = &self.strange {
+            return Shape::strange(what);
         }
         if !is_text || resource.contains("INT") {
             return Shape::column("resource", "TEXT", resource);

@@ -64,6 +64,29 @@ pub(crate) async fn refuses<DB: Db>(pool: &Pool<DB>, table: &str) {
     run(pool, &format!("DROP {kind} leasehold_fence")).await;
 }
 
+/// A fence table that somebody has added to is not trusted, and what was added is named; without it,
+/// it is. Each is a statement, what the error says, and a statement that takes it away.
+pub(crate) async fn suspects<DB: Db>(pool: &Pool<DB>, additions: &[(&str, &str, &str)]) {
+    for (add, says, remove) in additions {
+        run(pool, "DROP TABLE IF EXISTS leasehold_fence").await;
+        let made = fence::sql::create_table(pool).await;
+        made.expect("the name is free");
+        run(pool, add).await;
+        for _ in 0..2 {
+            let looked = fence::sql::create_table(pool).await;
+            let error = looked.expect_err("somebody has added to it");
+            assert_eq!(error.kind(), ErrorKind::Config, "{add}: {error}");
+            let said = error.to_string();
+            for part in [says, "not a fence table", "find out who made it"] {
+                assert!(said.contains(part), "{add}: {said}");
+            }
+        }
+        run(pool, remove).await;
+        let looked = fence::sql::create_table(pool).await;
+        looked.unwrap_or_else(|error| panic!("{remove}: {error}"));
+    }
+}
+
 /// Neither the right password nor a wrong one is in what an error says.
 pub(crate) async fn secrets<DB: Db>(connect: impl Fn(&str) -> Pool<DB>, right: &str) {
     let wrong = "a-wrong-secret";

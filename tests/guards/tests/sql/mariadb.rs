@@ -198,10 +198,27 @@ async fn alien_tables_are_refused(pool: &MySqlPool) {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         run(pool, "DROP TABLE leasehold_fence").await;
     }
-    fence::sql::create_table(pool)
-        .await
-        .expect("the name is free");
+    errors::suspects(pool, ADDITIONS).await;
 }
+
+/// Catches a table that does what somebody else likes, with this user's rights.
+const ADDITIONS: &[(&str, &str, &str)] = &[
+    (
+        "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence FOR EACH ROW SET NEW.token = 1",
+        "has the trigger listens",
+        "DROP TRIGGER listens",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ADD COLUMN twice BIGINT AS (token * 2)",
+        "an expression for the column twice",
+        "ALTER TABLE leasehold_fence DROP COLUMN twice",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)",
+        "has the constraint small",
+        "ALTER TABLE leasehold_fence DROP CONSTRAINT small",
+    ),
+];
 
 async fn read_only(pool: &MySqlPool) {
     let mut tx = pool

@@ -137,10 +137,59 @@ async fn alien_tables_are_refused(pool: &PgPool) {
         .expect_err("it is not safe");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     run(pool, "DROP TABLE leasehold_fence").await;
-    fence::sql::create_table(pool)
-        .await
-        .expect("the name is free");
+    for made in [
+        "CREATE FUNCTION listen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "CREATE FUNCTION steal() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''a''::text'",
+        "CREATE ROLE stranger",
+    ] {
+        run(pool, made).await;
+    }
+    errors::suspects(pool, ADDITIONS).await;
 }
+
+/// Catches a table that does what somebody else likes, with this user's rights.
+const ADDITIONS: &[(&str, &str, &str)] = &[
+    (
+        "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence EXECUTE FUNCTION listen()",
+        "has the trigger listens",
+        "DROP TRIGGER listens ON leasehold_fence",
+    ),
+    (
+        "CREATE RULE nothing AS ON UPDATE TO leasehold_fence DO INSTEAD NOTHING",
+        "has the rule nothing",
+        "DROP RULE nothing ON leasehold_fence",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ENABLE ROW LEVEL SECURITY",
+        "has row security",
+        "ALTER TABLE leasehold_fence DISABLE ROW LEVEL SECURITY",
+    ),
+    (
+        "CREATE TABLE child () INHERITS (leasehold_fence)",
+        "inherited from",
+        "DROP TABLE child",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ADD COLUMN a text DEFAULT steal()",
+        "a default or an expression for the column a",
+        "ALTER TABLE leasehold_fence DROP COLUMN a",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)",
+        "has the constraint small",
+        "ALTER TABLE leasehold_fence DROP CONSTRAINT small",
+    ),
+    (
+        "CREATE INDEX stolen ON leasehold_fence ((steal() || resource))",
+        "has expressions in the index stolen",
+        "DROP INDEX stolen",
+    ),
+    (
+        "ALTER TABLE leasehold_fence OWNER TO stranger",
+        "belongs to stranger, who is neither",
+        "ALTER TABLE leasehold_fence OWNER TO CURRENT_USER",
+    ),
+];
 
 /// A user who may write to the tables, but not make any.
 async fn read_only(pool: &PgPool) {

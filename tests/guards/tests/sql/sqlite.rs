@@ -113,7 +113,19 @@ async fn shapes(pool: &SqlitePool) {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         run(pool, "DROP TABLE leasehold_fence").await;
     }
-    fence::sql::create_table(pool)
-        .await
-        .expect("the name is free");
+    errors::suspects(pool, ADDITIONS).await;
 }
+
+/// Catches a table that does more than it is asked for.
+const ADDITIONS: &[(&str, &str, &str)] = &[
+    (
+        "CREATE TRIGGER listens AFTER UPDATE ON LEASEHOLD_FENCE BEGIN SELECT 1; END",
+        "has the trigger listens",
+        "DROP TRIGGER listens",
+    ),
+    (
+        "ALTER TABLE leasehold_fence ADD COLUMN twice AS (token * 2)",
+        "an expression for the column twice",
+        "ALTER TABLE leasehold_fence DROP COLUMN twice",
+    ),
+];

@@ -1,4 +1,5 @@
 import type { ErrorCode } from "../../errors.js";
+import { printable } from "../printable.js";
 import type { Cell, Steps } from "./steps.js";
 
 /** How far the transaction is to be isolated from others. */
@@ -57,6 +58,15 @@ export const CURRENT: Shape = { is: "current" };
 
 export function alien(why: string): Shape {
   return { is: "alien", why };
+}
+
+/** Somebody else made it, or changed it: it may do more than it is asked for. */
+export function strange(what: string): Shape {
+  return alien(
+    `it ${printable(what)} (such a table may do with the rights of its users what its maker likes: find ` +
+      "out who made it, and take this away; or drop the table while nobody holds a lease, and have it " +
+      "made anew)",
+  );
 }
 
 export function alienColumn(name: string, wanted: string, found: string): Shape {

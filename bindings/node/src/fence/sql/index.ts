@@ -48,8 +48,16 @@ export interface FencedTransactionOptions {
  * do it changes nothing. Several programs may call it at once, at each start of theirs. Only making
  * or migrating needs the right to do so. The table is the same that Rust uses.
  *
+ * A table that is there is looked at, since another one than this program may have made it: nothing
+ * is done with one that has triggers, rules, row security, parents or children, defaults, generated
+ * columns, or other constraints than its key; nor, on Postgres, with one that belongs to somebody who is
+ * neither this user or a role of theirs, nor the owner of the schema or the database, nor a superuser.
+ * This is a look and no lock: whoever may change the table can do so later, and on MySQL triggers are
+ * seen only by those who have the right `TRIGGER`. So let nobody make tables there whom you would not
+ * trust with the data, and {@link fencedTransaction} does not look again.
+ *
  * Rejects with a {@link LeaseholdError} of code `config` if there is a table or view of the name
- * `leasehold_fence` that is not a fence table, which is left as it is; `auth`, `unavailable`,
+ * `leasehold_fence` that is not a fence table, or is one of those, which is left as it is; `auth`, `unavailable`,
  * `readOnly` and `store` as the database says.
  *
  * ```ts

@@ -7,7 +7,7 @@ import marked from "../../../../../core/src/fence/sql/mysql/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
 const NO_TABLE = 1146;
@@ -69,7 +69,7 @@ export const mysql: Dialect = {
 };
 
 function shapeOf(row: readonly Cell[]): Shape {
-  const [kind, engine, resource, encoding, length, token, inexact, isKey] = row.map(text);
+  const [kind, engine, resource, encoding, length, token, inexact, isKey, odd] = row.map(text);
   // The bytes of these are those of UTF-8, and stay so when the column turns into bytes.
   const utf8 =
     encoding === ""
@@ -77,6 +77,9 @@ function shapeOf(row: readonly Cell[]): Shape {
       : resource === "varchar" && ["ascii", "utf8mb3", "utf8mb4"].includes(encoding ?? "");
   if (kind !== "base table") {
     return alien("it is not a table");
+  }
+  if (odd) {
+    return strange(odd);
   }
   if (!utf8) {
     return alienColumn("resource", "VARBINARY(512)", resource ?? "");

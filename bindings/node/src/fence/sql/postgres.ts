@@ -5,7 +5,7 @@ import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
@@ -47,10 +47,13 @@ export const postgres: Dialect = {
   classify,
 };
 
-function shapeOf([permanent, resourceType, tokenType, exact, isKey]: readonly Cell[]): Shape {
+function shapeOf([permanent, resourceType, tokenType, exact, isKey, odd]: readonly Cell[]): Shape {
   const [resource, token] = [text(resourceType), text(tokenType)];
   if (!isTrue(permanent)) {
     return alien("it is not an ordinary table that survives a crash");
+  }
+  if (text(odd)) {
+    return strange(text(odd));
   }
   if (resource !== "text" && resource !== "character varying") {
     return alienColumn("resource", "TEXT", resource);

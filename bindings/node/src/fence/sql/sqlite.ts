@@ -5,7 +5,7 @@ import mark from "../../../../../core/src/fence/sql/sqlite/mark.sql";
 import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../printable.js";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape } from "./dialect.js";
+import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
@@ -54,11 +54,14 @@ export const sqlite: Dialect = {
  * Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so that there
  * is nothing to migrate.
  */
-function shapeOf([isTable, resourceType, tokenType, isKey]: readonly Cell[]): Shape {
+function shapeOf([isTable, resourceType, tokenType, isKey, odd]: readonly Cell[]): Shape {
   const [resource, token] = [text(resourceType), text(tokenType)];
   const isText = ["CHAR", "TEXT", "CLOB"].some((part) => resource.includes(part));
   if (!isTrue(isTable)) {
     return alien("it is not a table");
+  }
+  if (text(odd)) {
+    return strange(text(odd));
   }
   if (!isText || resource.includes("INT")) {
     return alienColumn("resource", "TEXT", resource);

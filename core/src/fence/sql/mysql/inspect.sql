@@ -10,7 +10,18 @@ SELECT CONVERT(LOWER(t.table_type) USING utf8mb4) AS kind,
         WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name
         AND s.non_unique = 0 GROUP BY s.index_name
         HAVING COUNT(*) = 1 AND MAX(s.column_name) = 'resource' AND MAX(s.sub_part) IS NULL) > 0
-        AS is_key
+        AS is_key,
+    CONVERT(COALESCE(
+        (SELECT CONCAT('has the trigger ', MIN(g.trigger_name)) FROM information_schema.triggers g
+            WHERE g.event_object_schema = t.table_schema AND g.event_object_table = t.table_name),
+        (SELECT CONCAT('has a default or an expression for the column ', MIN(c.column_name))
+            FROM information_schema.columns c WHERE c.table_schema = t.table_schema
+            AND c.table_name = t.table_name AND (c.extra LIKE '%GENERATED%'
+            OR c.column_default IS NOT NULL AND c.column_default NOT IN ('NULL', ''))),
+        (SELECT CONCAT('has the constraint ', MIN(n.constraint_name))
+            FROM information_schema.table_constraints n WHERE n.table_schema = t.table_schema
+            AND n.table_name = t.table_name AND n.constraint_type NOT IN ('PRIMARY KEY', 'UNIQUE'))
+    ) USING utf8mb4) AS strange
 FROM information_schema.tables t
 LEFT JOIN information_schema.columns r ON r.table_schema = t.table_schema
     AND r.table_name = t.table_name AND r.column_name = 'resource'
