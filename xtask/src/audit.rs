@@ -1,32 +1,139 @@
 //! `cargo xtask audit`: the dependencies, checked by cargo-deny as `deny.toml` says.
 
-use anyhow::{Result, ensure};
+use std::fs;
+use std::path::Path;
 
-use crate::run::Cmd;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::run::{Cmd, root};
 
 const OFFLINE: Cmd<'_> = Cmd::cargo(&["deny", "check", "bans", "licenses", "sources"]);
 const FETCH: Cmd<'_> = Cmd::cargo(&["deny", "fetch", "db"]);
-const ADVISORIES: Cmd<'_> = Cmd::cargo(&["deny", "check", "--disable-fetch", "advisories"]);
+const ADVISORIES: Cmd<'_> = Cmd::cargo(&["deny", "check", "advisories"]);
+
+/// What `cargo xtask audit` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fail if the advisories could not be checked: for continuous integration.
+    #[arg(long)]
+    require_advisories: bool,
+}
 
 /// Runs all the checks, even after one that failed.
-pub(crate) fn main() -> Result<()> {
+pub(crate) fn main(options: &Options) -> Result<()> {
     ensure!(
         Cmd::cargo(&["deny", "--version"]).probe().is_some(),
         "cargo-deny is missing; install it with: cargo install --locked cargo-deny"
     );
-    let offline = run(OFFLINE);
+    let config = fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
+    let checked = run(OFFLINE).and(control(&config));
+    for ignored in config.lines().filter(|line| line.contains("{ id = ")) {
+        println!("== advisories: ignored: {}", ignored.trim());
+    }
     // A separate command, because the exit status of the check itself does not tell a database
     // that could not be fetched from an advisory that was found.
     if let Err(error) = run(FETCH) {
         println!("== {error:#}");
         println!("== WARNING: advisories: not checked: could not fetch");
-        return offline;
+        ensure!(
+            !options.require_advisories,
+            "the advisories were not checked"
+        );
+        return checked;
     }
     let advisories = run(ADVISORIES);
-    offline.and(advisories)
+    checked.and(advisories)
 }
 
 fn run(cmd: Cmd<'_>) -> Result<()> {
     println!("== {cmd}");
     cmd.run()
+}
+
+/// The negative control, without the network: the same commands, on a database of our own. What is
+/// ignored is let pass, and what else is found is a failure.
+fn control(config: &str) -> Result<()> {
+    println!("== advisories: control, with a database of one's own");
+    let folder = root().join("target/audit");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let database = folder.join("database");
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is UTF-8");
+    let own = format!(
+        "[advisories]\ndb-path = {:?}",
+        text(&folder.join("fetched"))?
+    );
+    let file = folder.join("deny.toml");
+    advisory(&database, "rsa", "RUSTSEC-2023-0071")?;
+    fs::write(&file, config.replacen("[advisories]", &own, 1))?;
+    let (database, file) = (text(&database)?, text(&file)?);
+    // git takes the folder for the address from which the database is fetched.
+    let instead = format!("url.file://{database}.insteadOf");
+    let env = [
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", instead.as_str()),
+        (
+            "GIT_CONFIG_VALUE_0",
+            "https://github.com/RustSec/advisory-db",
+        ),
+    ];
+    let deny = ["deny", "--offline", "--config", &file];
+    let fetch = ["deny", "--config", &file, "fetch", "db"];
+    let passes = || -> Result<bool> {
+        commit(&database)?;
+        Cmd::cargo(&fetch)
+            .with_env(&env)
+            .probe()
+            .context("the database cannot be fetched")?;
+        let check = [&deny[..], &["check", "advisories"]].concat();
+        Ok(Cmd::cargo(&check).probe().is_some())
+    };
+    ensure!(
+        passes()?,
+        "the control failed: the advisory of rsa is not ignored, or rsa is not used any more"
+    );
+    advisory(Path::new(&database), "sqlx", "RUSTSEC-2099-0001")?;
+    ensure!(
+        !passes()?,
+        "the control failed: an advisory of sqlx was passed over"
+    );
+    Ok(())
+}
+
+/// That every version of a crate has a flaw.
+fn advisory(database: &Path, package: &str, id: &str) -> Result<()> {
+    let folder = database.join("crates").join(package);
+    fs::create_dir_all(&folder)?;
+    let head = format!("id = \"{id}\"\npackage = \"{package}\"\ndate = \"2023-11-22\"");
+    let text = format!(
+        "```toml\n[advisory]\n{head}\n\n[versions]\npatched = []\n```\n\n# A flaw\n\nA control.\n"
+    );
+    fs::write(folder.join(format!("{id}.md")), text)?;
+    Ok(())
+}
+
+fn commit(database: &str) -> Result<()> {
+    let who = [
+        "-c",
+        "user.name=control",
+        "-c",
+        "user.email=control@localhost",
+    ];
+    let commit = [
+        &["-C", database][..],
+        &who,
+        &["commit", "--quiet", "-m", "Advisories"],
+    ]
+    .concat();
+    for args in [
+        &["-C", database, "init", "--quiet", "--initial-branch=main"][..],
+        &["-C", database, "add", "."],
+        &commit,
+    ] {
+        let done = Cmd::new("git", args).probe();
+        done.context("git cannot make a database of advisories")?;
+    }
+    Ok(())
 }

@@ -37,9 +37,10 @@ enum Task {
     Test(test::Options),
     /// Check the dependencies with cargo-deny: bans, licences, sources, advisories.
     ///
-    /// Needs cargo-deny: `cargo install --locked cargo-deny`. Only the advisories need the
-    /// network. If their database cannot be fetched that is said, and is no failure.
-    Audit,
+    /// Needs cargo-deny, 0.20 or newer: `cargo install --locked cargo-deny`; and git. Only the
+    /// advisories need the network. If their database cannot be fetched that is said, and is no
+    /// failure unless `--require-advisories` is given.
+    Audit(audit::Options),
     /// Make the npm package: target/npm/leasehold-VERSION.tgz.
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
@@ -51,7 +52,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => return test::main(&options),
-        Task::Audit => audit::main(),
+        Task::Audit(options) => audit::main(&options),
         Task::Package => package::main(),
         Task::Bench(options) => bench::main(&options),
     };
