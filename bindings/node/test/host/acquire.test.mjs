@@ -43,11 +43,31 @@ forEachStore((store) => {
     await next.release();
   });
 
-  test("one lock is one owner: its leases share a tenure, and the last to go frees it", async () => {
-    const lock = (await store.locker()).lock(store.name());
+  test("a lock that a module keeps lets in one caller at a time", async () => {
+    // Ten lines that a newcomer writes. Catches a handle that lets all its callers in at once.
+    const orders = (await store.locker()).lock(store.name());
+    let inside = 0;
+    const request = () =>
+      orders.using(async (lease) => {
+        inside += 1;
+        assert.equal(inside, 1);
+        await pause(2);
+        assert.ok(lease.valid && orders.held);
+        inside -= 1;
+        return lease.token;
+      });
+    const tokens = await Promise.all(Array.from({ length: 10 }, request));
+    assert.deepEqual(tokens, [...new Set(tokens)].sort((one, next) => one - next));
+    assert.equal(orders.held, false);
+    await store.nothingLeft(orders.name);
+  });
+
+  test("leases of a re-entrant lock share a tenure, and the last to go frees it", async () => {
+    const lock = (await store.locker()).lock(store.name(), { reentrant: true });
     const [first, second] = [await lock.acquire(), await lock.acquire()];
     const third = await lock.tryAcquire();
     assert.deepEqual([second.token, third.token], [first.token, first.token]);
+    assert.deepEqual([first.holdCount, third.holdCount], [3, 3]);
     await first.release();
     assert.ok(!first.valid && second.valid && third.valid);
     await third.release();
@@ -66,6 +86,17 @@ forEachStore((store) => {
     }
     await lease.renew();
     assert.ok(lease.remaining > 2_000, String(lease.remaining));
+    await lease.release();
+  });
+
+  test("a lease is renewed for another time to live, and what else is given is refused", async () => {
+    const lease = await (await store.locker()).lock(store.name(), { fixed: true }).acquire();
+    await lease.renew({ ttl: 100_000 });
+    assert.ok(lease.remaining > 90_000, String(lease.remaining));
+    for (const wrong of [5_000, { ttl: 0 }, { ttl: 1e12 }, { tll: 5 }]) {
+      await assert.rejects(lease.renew(wrong), { code: "config" });
+    }
+    assert.ok(lease.valid);
     await lease.release();
   });
 

@@ -17,7 +17,7 @@ forEachStore((store) => {
     const locker = await store.hearing();
     const [held, wanted, other] = [store.name(), store.name(), store.name()];
     const rival = survives ? await store.admin.lock(wanted).acquire() : undefined;
-    const lock = locker.lock(held);
+    const lock = locker.lock(held, { reentrant: true });
     const leases = [
       await lock.acquire(),
       await lock.acquire(),

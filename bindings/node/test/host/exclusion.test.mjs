@@ -98,8 +98,8 @@ forEachStore((store) => {
     assert.equal(room.conflicts, 0, "only one at a time believes to have it");
   });
 
-  test("the negative control: one owner for all of them is no lock", async () => {
-    const lock = (await store.locker()).lock(store.name(), { ttl: TTL });
+  test("the negative control: a re-entrant handle for all of them is no lock", async () => {
+    const lock = (await store.locker()).lock(store.name(), { ttl: TTL, reentrant: true });
     const room = await contend(async () => ofLease(await lock.acquire()));
     assert.ok(room.overlaps > 0, "the check notices");
   });
