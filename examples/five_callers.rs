@@ -88,7 +88,6 @@ async fn play(locker: &Locker, where_locks_are: &str) -> Outcome {
 
 async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
     let who = format!("caller {number}");
-    // Each its own handle: clones of one are one owner, and do not exclude each other.
     let lock = locker.lock("desk")?;
     let asked = Instant::now();
     let lease = lock.acquire_within(PATIENCE).await?;

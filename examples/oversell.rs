@@ -123,7 +123,6 @@ async fn with_leases(screen: Screen, locker: &Locker) -> Outcome<usize> {
 
 /// Buys one, if there is one, under a lease.
 async fn buy(screen: Screen, locker: Locker, shop: Arc<Shop>, who: String) -> Outcome {
-    // Each its own handle: clones of one are one owner, and do not exclude each other.
     let lease = locker.lock(NAME)?.acquire().await?;
     let token = lease.token();
     let seen = shop.stock();

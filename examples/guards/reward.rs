@@ -99,7 +99,6 @@ async fn without_lock(screen: Screen, rewards: &Rewards) -> Outcome<usize> {
 async fn with_lock(screen: Screen, locker: &Locker, rewards: &Rewards) -> Outcome<usize> {
     let mut family = JoinSet::new();
     for (number, name) in (1..).zip(FAMILY) {
-        // Each its own handle: clones of one are one owner, and do not exclude each other.
         let (rewards, lock) = (rewards.clone(), locker.lock(&rewards.resource)?);
         family.spawn(async move {
             let lease = lock.acquire().await?;

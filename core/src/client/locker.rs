@@ -86,16 +86,16 @@ impl Locker {
     /// A handle on one name. It does no I/O. [`ErrorKind::Config`](crate::ErrorKind::Config) if
     /// the name is empty or longer than 512 bytes.
     ///
-    /// Each call makes a new *owner*: two handles on one name exclude each other, also within
-    /// this locker. Clones of one handle do not: they are one owner.
+    /// Acquisitions exclude each other, through one handle as through several, within this locker as
+    /// across processes.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
     /// let locker = leasehold::Locker::in_memory();
-    /// let (one, other) = (locker.lock("orders/42")?, locker.lock("orders/42")?);
-    /// let held = one.acquire().await?;
-    /// assert!(other.try_acquire().await?.is_none());
-    /// assert!(one.clone().try_acquire().await?.is_some());
+    /// let lock = locker.lock("orders/42")?;
+    /// let held = lock.acquire().await?;
+    /// assert!(lock.clone().try_acquire().await?.is_none());
+    /// assert!(locker.lock("orders/42")?.try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock, Error> {
