@@ -90,6 +90,17 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
     },
+    /// The store's clock and this machine's were seen to run apart by more than the
+    /// [drift margin](crate::Builder::drift_margin): one of them is being steered, say slewed, or runs
+    /// wrong. From now on this margin is kept. Leases are renewed by it at once, but the deadlines of
+    /// fixed ones, and of all that cannot be renewed now, stay: until then they may be later than the
+    /// store's expiry. Told readers of all locks only, each time that the margin grows; it never
+    /// shrinks while the locker lives.
+    ClockDrift {
+        /// The margin from now on, in parts per million.
+        #[serde(rename = "driftMargin")]
+        drift_margin: u32,
+    },
     /// This reader was too slow and missed events. An `Acquired` for each lock that is held
     /// now follows; a `Lost` is the last to be given up.
     Lagged {
@@ -99,7 +110,7 @@ pub enum LeaseEvent {
 }
 
 impl LeaseEvent {
-    /// The lock that the event is of; `None` for `Lagged`.
+    /// The lock that the event is of; `None` for `ClockDrift` and `Lagged`.
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Waiting { name, .. }
@@ -108,11 +119,11 @@ impl LeaseEvent {
             | Self::AtRisk { name, .. }
             | Self::Lost { name, .. }
             | Self::Released { name, .. } => Some(name),
-            Self::Lagged { .. } => None,
+            Self::ClockDrift { .. } | Self::Lagged { .. } => None,
         }
     }
 
-    /// The tenure's token; `None` for `Waiting` and `Lagged`.
+    /// The tenure's token; `None` for `Waiting`, `ClockDrift` and `Lagged`.
     pub fn token(&self) -> Option<FencingToken> {
         match self {
             Self::Acquired { token, .. }
@@ -120,7 +131,7 @@ impl LeaseEvent {
             | Self::AtRisk { token, .. }
             | Self::Lost { token, .. }
             | Self::Released { token, .. } => Some(*token),
-            Self::Waiting { .. } | Self::Lagged { .. } => None,
+            Self::Waiting { .. } | Self::ClockDrift { .. } | Self::Lagged { .. } => None,
         }
     }
 }
@@ -251,6 +262,12 @@ mod tests {
                     token,
                 },
                 r#"{"type":"released","name":"a/b","token":34}"#,
+            ),
+            (
+                LeaseEvent::ClockDrift {
+                    drift_margin: 96_153,
+                },
+                r#"{"type":"clockDrift","driftMargin":96153}"#,
             ),
             (
                 LeaseEvent::Lagged { missed: 3 },

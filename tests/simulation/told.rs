@@ -135,6 +135,13 @@ impl Book {
         }
     }
 
+    pub(crate) fn notice(&self, checks: &mut Checks, event: &LeaseEvent) {
+        let host = self.host;
+        let fits = matches!(event, LeaseEvent::ClockDrift { .. });
+        checks.saw("told that clocks drift");
+        checks.ensure("calls", fits, || format!("host {host}: {event:?}"));
+    }
+
     fn acquired(
         &mut self,
         checks: &mut Checks,

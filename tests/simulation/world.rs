@@ -331,6 +331,7 @@ impl World {
                         self.watch_acquired(id, lease);
                     }
                 }
+                Output::Notice { event } => book.notice(&mut self.checks, &event),
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
                 Output::Subscribe => self.subscribe(id),
             }

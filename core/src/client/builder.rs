@@ -30,6 +30,7 @@ pub struct Builder {
     owner: Option<String>,
     command_timeout: Duration,
     patience: Duration,
+    drift_margin: u32,
     token_retention: Duration,
 }
 
@@ -41,6 +42,7 @@ impl Builder {
             owner: None,
             command_timeout: settings.command_timeout,
             patience: settings.patience,
+            drift_margin: settings.drift_margin,
             token_retention: Duration::from_secs(7 * 24 * 60 * 60),
         }
     }
@@ -79,6 +81,28 @@ impl Builder {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How far the rates of the store's clock and of this machine's may differ, in parts per million:
+    /// 1,000 to 250,000; 2,000 by default, which is 1 in 500. Deadlines come so much earlier than the
+    /// store's expiry. Exclusion rests on it: as long as the clocks differ by less, no two leases on a
+    /// name are valid at once.
+    ///
+    /// The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
+    /// systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that
+    /// to 500 on the store's machine and on this one, or set 90,000 here if one of them is steered so,
+    /// and 170,000 if both are. Rates that differ by more are noticed within a second or two where
+    /// there is much traffic, else after three renewals or so; then the margin is widened, and
+    /// [`ClockDrift`](crate::LeaseEvent::ClockDrift) says so. What was promised before that may be
+    /// too long.
+    ///
+    /// No margin covers a clock that is *set*: if the store's is set forward, its keys expire so much
+    /// early, and if it is set back, a dead holder's lock stays so much longer; nor a virtual machine
+    /// that its hypervisor holds up, if its clock stands still meanwhile.
+    #[must_use]
+    pub fn drift_margin(mut self, parts_per_million: u32) -> Self {
+        self.drift_margin = parts_per_million;
         self
     }
 
@@ -187,6 +211,7 @@ impl Builder {
         let settings = Settings {
             command_timeout: self.command_timeout,
             patience: self.patience,
+            drift_margin: self.drift_margin,
             ..Settings::new(client)
         };
         settings.checked()

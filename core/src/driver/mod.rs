@@ -250,6 +250,10 @@ impl Shared {
                     .wakers
                     .extend(state.hub.publish(lock, lease, &event));
             }
+            Output::Notice { event } => {
+                effects.traces.extend(trace::wanted(&event));
+                effects.wakers.extend(state.hub.notify(&event));
+            }
             Output::Subscribe => effects.subscribes = true,
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
         }

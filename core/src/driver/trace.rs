@@ -6,7 +6,7 @@ use crate::event::LeaseEvent;
 /// The event, if anybody listens to its kind.
 pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
     let wanted = match event {
-        LeaseEvent::Lost { .. } | LeaseEvent::AtRisk { .. } => {
+        LeaseEvent::Lost { .. } | LeaseEvent::AtRisk { .. } | LeaseEvent::ClockDrift { .. } => {
             tracing::enabled!(tracing::Level::WARN)
         }
         _ => tracing::enabled!(tracing::Level::DEBUG),
@@ -42,6 +42,12 @@ pub(super) fn write(event: &LeaseEvent) {
         } => tracing::warn!(%name, %token, %reason, "lease lost"),
         LeaseEvent::Released { name, token } => {
             tracing::debug!(%name, %token, "lease released");
+        }
+        LeaseEvent::ClockDrift { drift_margin } => {
+            tracing::warn!(
+                drift_margin,
+                "the clocks run apart: the drift margin is wider"
+            );
         }
         // Said by a reader's own place in the events, not by the engine.
         LeaseEvent::Lagged { .. } => {}

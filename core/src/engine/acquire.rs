@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquiring::{Acquiring, Caller};
-use super::clock;
 use super::contender::{Contender, Phase};
 use super::io::{Done, Grant, LockId, LockSpec, Wait};
 use super::link::{Answer, came_late, mismatch};
@@ -224,13 +223,13 @@ impl Engine {
     }
 
     fn acquired(&mut self, id: Short, flight: Flight, held: Held, time: ServerTime) {
-        let now = self.now;
+        let (now, margin) = (self.now, self.margin());
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         // The lock was asked for no longer than this, whatever the answer says.
         let expires = held.expires.min(time + spec.ttl);
-        let deadline = clock::deadline(flight.sent, time, expires);
+        let deadline = margin.deadline(flight.sent, time, expires);
         let mut tenure = Tenure::new(spec, acquiring.lease, held.token, flight.sent, deadline);
         if tenure.is_over(spec, now) {
             // The answer took longer than the lease lives: ask again with the same lease id.

@@ -2,35 +2,61 @@
 //!
 //! Take a reply with server time S to a request sent at local time t0 and received at t1. When
 //! the server's clock said S, the local clock was between t0 and t1. Nothing is assumed of the
-//! clocks' values; only their *rates* may differ by no more than the drift margin.
+//! clocks' values; only their *rates* may differ by no more than the drift margin. Whether they do is
+//! watched in [`rates`](super::rates).
 
 use std::time::Duration;
 
 use crate::time::{ServerTime, Timestamp};
 
-/// One part in 500, or 2,000 parts per million: clock discipline slews by 500 at most, so two
-/// clocks that are steered in opposite directions differ by half of this margin.
-const DRIFT_PARTS: u32 = 500;
+/// How far the rates of two clocks may differ, in parts per million.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Margin(u32);
 
-/// How far two clocks may come apart while this much time passes.
-pub(super) fn drift(elapsed: Duration) -> Duration {
-    elapsed / DRIFT_PARTS
-}
+impl Margin {
+    /// Clock discipline that slews by 500 ppm at most, in opposite directions.
+    pub(super) const LEAST: Self = Self(1_000);
+    /// Twice that, or 1 part in 500.
+    pub(super) const DEFAULT: Self = Self(2_000);
+    /// Slewing of 83,333 ppm, chrony's default, in opposite directions, and half as much again. A
+    /// lease is of little use to whom a quarter of it is not enough.
+    pub(super) const MOST: Self = Self(250_000);
 
-/// The local moment by which a lease with this expiry must be treated as gone: the server's
-/// expiry is never earlier.
-pub(super) fn deadline(sent: Timestamp, time: ServerTime, expires: ServerTime) -> Timestamp {
-    let left = expires.since(time);
-    sent + left.saturating_sub(drift(left))
-}
-
-/// The time to live that is wanted, or a longer one where that could be over by the server's clock
-/// before so much time as is left has passed here.
-pub(super) fn covering(left: Duration, wanted: Duration) -> Duration {
-    if wanted.saturating_sub(drift(wanted)) >= left {
-        return wanted;
+    /// Within the bounds.
+    pub(super) fn new(parts_per_million: u32) -> Self {
+        Self(parts_per_million).clamp(Self::LEAST, Self::MOST)
     }
-    left + drift(left) * 2 + Duration::from_millis(1)
+
+    pub(super) fn parts_per_million(self) -> u32 {
+        self.0
+    }
+
+    /// How far two clocks may come apart while this much time passes.
+    fn drift(self, elapsed: Duration) -> Duration {
+        let nanos = elapsed.as_nanos() * u128::from(self.0) / 1_000_000;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The local moment by which a lease with this expiry must be treated as gone: the server's
+    /// expiry is never earlier.
+    pub(super) fn deadline(
+        self,
+        sent: Timestamp,
+        time: ServerTime,
+        expires: ServerTime,
+    ) -> Timestamp {
+        let left = expires.since(time);
+        sent + left.saturating_sub(self.drift(left))
+    }
+
+    /// The time to live that is wanted, or a longer one where that could be over by the server's
+    /// clock before so much time as is left has passed here.
+    pub(super) fn covering(self, left: Duration, wanted: Duration) -> Duration {
+        if wanted.saturating_sub(self.drift(wanted)) >= left {
+            return wanted;
+        }
+        left + self.drift(left) * 2 + Duration::from_millis(1)
+    }
 }
 
 /// What is known of a server's clock: bounds from both sides, each at some moment.
@@ -56,13 +82,18 @@ impl Anchor {
 
     /// The better of this anchor and a newer one, in either bound. An older bound says more if
     /// the newer answer took its time; it says nothing if the server's clock was set since.
-    pub(super) fn refreshed(self, server: ServerTime, sent: Timestamp, now: Timestamp) -> Self {
+    pub(super) fn refreshed(
+        self,
+        server: ServerTime,
+        (sent, now): (Timestamp, Timestamp),
+        margin: Margin,
+    ) -> Self {
         let mut fresh = Self::new(server, sent, now);
-        let known = self.not_after(now);
+        let known = self.not_after(now, margin);
         if known > server && known <= server + now.since(sent) {
             fresh.server = known;
         }
-        let known = self.not_before(server);
+        let known = self.not_before(server, margin);
         if known > sent && known <= now {
             fresh.sent = known;
         }
@@ -70,22 +101,24 @@ impl Anchor {
     }
 
     /// A server time that the server reaches no later than the local clock reaches `at`.
-    pub(super) fn not_after(&self, at: Timestamp) -> ServerTime {
+    pub(super) fn not_after(&self, at: Timestamp, margin: Margin) -> ServerTime {
         let elapsed = at.since(self.received);
-        self.server + elapsed.saturating_sub(drift(elapsed))
+        self.server + elapsed.saturating_sub(margin.drift(elapsed))
     }
 
     /// A local moment no later than the one at which the server's clock said `time`.
-    pub(super) fn not_before(&self, time: ServerTime) -> Timestamp {
+    pub(super) fn not_before(&self, time: ServerTime, margin: Margin) -> Timestamp {
         let later = time.since(self.answered);
         let earlier = self.answered.since(time);
-        self.sent + later.saturating_sub(drift(later)) - (earlier + drift(earlier))
+        self.sent + later.saturating_sub(margin.drift(later)) - (earlier + margin.drift(earlier))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MARGIN: Margin = Margin::DEFAULT;
 
     const fn local(millis: u64) -> Timestamp {
         Timestamp::from_nanos(millis * 1_000_000)
@@ -95,9 +128,12 @@ mod tests {
     fn a_deadline_counts_from_before_the_request_and_leaves_a_margin() {
         let time = ServerTime::from_millis(1_700_000_000_000);
         let expires = time + Duration::from_secs(30);
-        assert_eq!(deadline(local(1_000), time, expires), local(31_000 - 60));
         assert_eq!(
-            deadline(local(1_000), expires, time),
+            MARGIN.deadline(local(1_000), time, expires),
+            local(31_000 - 60)
+        );
+        assert_eq!(
+            MARGIN.deadline(local(1_000), expires, time),
             local(1_000),
             "already over"
         );
@@ -107,10 +143,13 @@ mod tests {
     fn not_after_counts_from_the_reply_and_leaves_a_margin() {
         let anchor = Anchor::new(ServerTime::from_millis(9_000), local(400), local(500));
         assert_eq!(
-            anchor.not_after(local(1_500)),
+            anchor.not_after(local(1_500), MARGIN),
             ServerTime::from_millis(9_998)
         );
-        assert_eq!(anchor.not_after(local(100)), ServerTime::from_millis(9_000));
+        assert_eq!(
+            anchor.not_after(local(100), MARGIN),
+            ServerTime::from_millis(9_000)
+        );
     }
 
     /// Whatever the delays and the drift within the margin, the server's clock passes
@@ -126,7 +165,7 @@ mod tests {
                 let server = ServerTime::from_micros(server_start);
                 let anchor = Anchor::new(server, local(t0), local(t1));
                 let give_up = t1 + 2_000;
-                let bound = anchor.not_after(local(give_up));
+                let bound = anchor.not_after(local(give_up), MARGIN);
                 assert!(
                     bound.as_micros() <= server_at(give_up),
                     "{rate} {t0} {at} {t1}"
@@ -135,13 +174,14 @@ mod tests {
                 // What the server does at some moment, as it tells later, or told before.
                 for millis in [at, at + 1_500] {
                     let time = ServerTime::from_micros(server_at(millis));
-                    assert!(anchor.not_before(time) <= local(millis));
+                    assert!(anchor.not_before(time, MARGIN) <= local(millis));
                     let before = ServerTime::from_micros(server_start - millis * rate);
-                    assert!(anchor.not_before(before) <= local(at.saturating_sub(millis)));
+                    assert!(anchor.not_before(before, MARGIN) <= local(at.saturating_sub(millis)));
                 }
 
                 let expires = ServerTime::from_micros(server_start) + Duration::from_secs(10);
-                let deadline = deadline(local(t0), ServerTime::from_micros(server_start), expires);
+                let deadline =
+                    MARGIN.deadline(local(t0), ServerTime::from_micros(server_start), expires);
                 let deadline = deadline.as_nanos() / 1_000_000;
                 assert!(server_at(deadline.max(at)) <= expires.as_micros());
             }
@@ -157,16 +197,22 @@ mod tests {
     #[test]
     fn a_slow_answer_does_not_undo_what_a_quick_one_told() {
         let quick = Anchor::new(server(10_000), local(1_000), local(1_000));
-        let slow_there = quick.refreshed(server(12_000), local(2_000), local(3_000));
-        assert_eq!(slow_there.not_before(server(12_000)), local(3_000 - 4));
-        assert_eq!(slow_there.not_after(local(3_000)), server(12_000));
-        let slow_back = quick.refreshed(server(11_000), local(2_000), local(3_000));
-        assert_eq!(slow_back.not_before(server(11_000)), local(2_000));
-        assert_eq!(slow_back.not_after(local(3_000)), server(12_000 - 4));
-        // And so on: a bound that is kept grows less sure as it ages.
-        let slower = slow_there.refreshed(server(22_000), local(4_000), local(13_000));
+        let slow_there = quick.refreshed(server(12_000), (local(2_000), local(3_000)), MARGIN);
         assert_eq!(
-            slower.not_before(server(22_000)),
+            slow_there.not_before(server(12_000), MARGIN),
+            local(3_000 - 4)
+        );
+        assert_eq!(slow_there.not_after(local(3_000), MARGIN), server(12_000));
+        let slow_back = quick.refreshed(server(11_000), (local(2_000), local(3_000)), MARGIN);
+        assert_eq!(slow_back.not_before(server(11_000), MARGIN), local(2_000));
+        assert_eq!(
+            slow_back.not_after(local(3_000), MARGIN),
+            server(12_000 - 4)
+        );
+        // And so on: a bound that is kept grows less sure as it ages.
+        let slower = slow_there.refreshed(server(22_000), (local(4_000), local(13_000)), MARGIN);
+        assert_eq!(
+            slower.not_before(server(22_000), MARGIN),
             local(13_000 - 4 - 20),
             "by the quick one still"
         );
@@ -175,9 +221,9 @@ mod tests {
     #[test]
     fn a_quick_answer_is_better_than_an_old_one() {
         let old = Anchor::new(server(10_000), local(900), local(1_100));
-        let fresh = old.refreshed(server(110_000), local(101_000), local(101_000));
-        assert_eq!(fresh.not_before(server(110_000)), local(101_000));
-        assert_eq!(fresh.not_after(local(101_000)), server(110_000));
+        let fresh = old.refreshed(server(110_000), (local(101_000), local(101_000)), MARGIN);
+        assert_eq!(fresh.not_before(server(110_000), MARGIN), local(101_000));
+        assert_eq!(fresh.not_after(local(101_000), MARGIN), server(110_000));
     }
 
     /// Catches an anchor that believes a clock which was set, and takes a grant of now for one of
@@ -188,9 +234,9 @@ mod tests {
         for before in [10 * hour, 0] {
             let old = Anchor::new(server(5 * hour + before), local(1_000), local(1_000));
             let now = server(10 * hour + 2_000);
-            let fresh = old.refreshed(now, local(2_000), local(3_000));
-            assert_eq!(fresh.not_before(now), local(2_000));
-            assert_eq!(fresh.not_after(local(3_000)), now);
+            let fresh = old.refreshed(now, (local(2_000), local(3_000)), MARGIN);
+            assert_eq!(fresh.not_before(now, MARGIN), local(2_000));
+            assert_eq!(fresh.not_after(local(3_000), MARGIN), now);
         }
     }
 
@@ -212,16 +258,16 @@ mod tests {
                 let sent = now + random(3_000);
                 let at = sent + random(2) * random(1_500);
                 now = at + random(2) * random(1_500);
-                anchor = anchor.refreshed(server_at(at), local(sent), local(now));
+                anchor = anchor.refreshed(server_at(at), (local(sent), local(now)), MARGIN);
                 let alone = Anchor::new(server_at(at), local(sent), local(now));
                 let later = now + random(60_000);
-                let (after, before) = (anchor.not_after(local(later)), server_at(later));
-                assert!(after <= before && after >= alone.not_after(local(later)));
+                let (after, before) = (anchor.not_after(local(later), MARGIN), server_at(later));
+                assert!(after <= before && after >= alone.not_after(local(later), MARGIN));
                 for happened in [at, later, at.saturating_sub(random(10_000))] {
                     let (time, local) = (server_at(happened), local(happened));
-                    let bound = anchor.not_before(time);
+                    let bound = anchor.not_before(time, MARGIN);
                     assert!(bound <= local, "{rate}: {bound:?} and {local:?}");
-                    assert!(bound >= alone.not_before(time));
+                    assert!(bound >= alone.not_before(time, MARGIN));
                 }
             }
         }

@@ -12,6 +12,9 @@ use crate::time::Timestamp;
 /// How many events one reader may leave unread, besides one for each lease that was held meanwhile.
 const CAPACITY: usize = 1_024;
 
+/// What is queued for no lease in particular is queued as this one's.
+const NO_LEASE: LeaseId = LeaseId(0);
+
 /// One stream of events. The host chooses it, and never again for another one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReaderId(pub u64);
@@ -132,6 +135,18 @@ impl<W> Hub<W> {
         wakers
     }
 
+    /// Queues an event that is about no lock, for the readers of all.
+    pub fn notify(&mut self, event: &LeaseEvent) -> Vec<W> {
+        let mut wakers = Vec::new();
+        for id in &self.of_all {
+            if let Some(reader) = self.readers.get_mut(id) {
+                reader.push(Short::of(NO_LEASE), event.clone());
+                wakers.extend(reader.waker.take());
+            }
+        }
+        wakers
+    }
+
     /// No event of this lock will follow.
     pub fn end(&mut self, lock: LockId) -> Vec<W> {
         let mut wakers = Vec::new();
@@ -243,8 +258,13 @@ impl<W> Reader<W> {
         Some(event)
     }
 
-    /// Says of each lease that is held now that it is.
+    /// Says of each lease that is held now that it is, and of all what else is not as usual.
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
+        if self.scope.is_none() {
+            let drift = engine.clock_drift();
+            let of_none = drift.map(|event| (Short::of(NO_LEASE), event));
+            self.queue.extend(of_none);
+        }
         let unread = self.queue.len();
         match self.scope {
             Some(lock) => self.queue_held(engine.held(now, lock)),

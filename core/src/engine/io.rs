@@ -211,6 +211,11 @@ pub enum Output {
         /// The lease's deadline after it, where there is one.
         deadline: Option<Timestamp>,
     },
+    /// Something happened that is about no lock: for readers of all locks.
+    Notice {
+        /// What happened.
+        event: LeaseEvent,
+    },
     /// No event of a handle that was closed will follow.
     Closed {
         /// The handle.

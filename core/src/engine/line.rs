@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Engine;
-use super::clock;
 use super::contender::Phase;
 use super::io::{LockSpec, Output};
 use super::pace::jitter_at;
@@ -140,21 +139,21 @@ impl Engine {
     fn granted(&mut self, id: Short, held: Held, time: ServerTime) {
         // Another server's clock says nothing of the time of this one's grant.
         let anchor = self.anchor().filter(|_| !self.settings.clustered);
-        let now = self.now;
+        let (now, margin) = (self.now, self.margin());
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         // If the store said later that somebody else has the lock, it was over by then; and what
         // seems to be of the future is told by a clock that was set, and says nothing.
         let is_over = acquiring.refused.is_some_and(|at| at > time);
-        let granted_at = anchor.map(|anchor| anchor.not_before(time));
+        let granted_at = anchor.map(|anchor| anchor.not_before(time, margin));
         let Some(at) = granted_at.filter(|at| *at <= now && !is_over) else {
             return self.ask_now(id);
         };
         // The store promises no more than this to one whom it has not heard of.
         let promised = spec.ttl.min(window(spec.ttl) / 2);
         let expires = held.expires.min(time + promised);
-        let deadline = clock::deadline(at, time, expires);
+        let deadline = margin.deadline(at, time, expires);
         let (spec, lease) = (spec.clone(), acquiring.lease);
         let mut tenure = Tenure::new(&spec, lease, held.token, at, deadline);
         if tenure.is_over(&spec, now) {

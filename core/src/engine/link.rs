@@ -1,15 +1,17 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
-use super::clock::Anchor;
+use super::clock::{Anchor, Margin};
 use super::contender::Phase;
 use super::io::{Output, RequestId};
 use super::outbox::{Outbox, Outgoing};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
+use super::rates::{Mark, Rates};
 use super::table::Short;
 use super::tenure::Tenure;
 use super::timers::Timed;
 use super::{Engine, Origin, Serial, Settings, Whose};
 use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, Command, LeaseId, Op, Reply};
 use crate::time::{ServerTime, Timestamp};
 
@@ -35,6 +37,7 @@ pub(super) const MAX_ALONE_IN_FLIGHT: usize = 64;
 #[derive(Debug)]
 pub(super) struct Link {
     state: State,
+    rates: Rates,
     pace: Pace,
     wake: Timestamp,
     outbox: Outbox,
@@ -63,9 +66,10 @@ struct Request {
 pub(super) type Answer = Result<(Reply, ServerTime), Error>;
 
 impl Link {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(margin: Margin) -> Self {
         Self {
             state: State::Unanchored,
+            rates: Rates::new(margin),
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
@@ -99,6 +103,7 @@ impl Engine {
 
     pub(super) fn connected(&mut self) {
         self.link.state = State::Unanchored;
+        self.link.rates.forget();
         self.link.pace = Pace::due(self.now);
         let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
         // What still waits for an anchor was never sent, and waits for the new one.
@@ -123,6 +128,18 @@ impl Engine {
             State::Up(anchor) => Some(anchor),
             State::Unanchored | State::Down(_) => None,
         }
+    }
+
+    /// What is allowed for clocks that come apart.
+    pub(super) fn margin(&self) -> Margin {
+        self.link.rates.margin()
+    }
+
+    /// The drift margin, if it had to be widened: an event for readers of all locks.
+    pub fn clock_drift(&self) -> Option<LeaseEvent> {
+        let drift_margin = self.margin().parts_per_million();
+        let widened = drift_margin > self.settings.drift_margin;
+        widened.then_some(LeaseEvent::ClockDrift { drift_margin })
     }
 
     /// Takes back an operation that has not left yet: one that never acts.
@@ -152,18 +169,7 @@ impl Engine {
         let Request { sent, origins, .. } = self.link.requests.remove(place);
         match result {
             Ok(batch) => {
-                let anchor = match self.link.state {
-                    // The servers of a cluster have a clock each.
-                    State::Up(anchor) if !self.settings.clustered => {
-                        anchor.refreshed(batch.time, sent, self.now)
-                    }
-                    State::Up(_) | State::Unanchored | State::Down(_) => {
-                        Anchor::new(batch.time, sent, self.now)
-                    }
-                };
-                self.link.state = State::Up(anchor);
-                self.timers
-                    .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
+                let drifted = self.clock_told(batch.time, sent);
                 let mut replies = batch.replies.into_iter();
                 for origin in origins {
                     let reply = replies.next().unwrap_or_else(|| {
@@ -173,6 +179,10 @@ impl Engine {
                         ))
                     });
                     self.deliver(origin, Some(sent), reply.map(|reply| (reply, batch.time)));
+                }
+                if drifted {
+                    // What holders were promised before was too much; this makes it true.
+                    self.renew_now(|_| true);
                 }
             }
             Err(error) if origins.is_empty() => {
@@ -188,6 +198,35 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// The server's clock said so. Returns whether the drift margin had to be widened.
+    fn clock_told(&mut self, time: ServerTime, sent: Timestamp) -> bool {
+        let (server, received) = (time, self.now);
+        let mark = Mark {
+            server,
+            sent,
+            received,
+        };
+        // The servers of a cluster have a clock each.
+        let one_clock = !self.settings.clustered;
+        let drifted = one_clock && self.link.rates.saw(mark);
+        let anchor = match self.link.state {
+            // What an older answer tells of now rests on the margin.
+            State::Up(anchor) if one_clock && !drifted => {
+                anchor.refreshed(server, (sent, received), self.margin())
+            }
+            State::Up(_) | State::Unanchored | State::Down(_) => {
+                Anchor::new(server, sent, received)
+            }
+        };
+        self.link.state = State::Up(anchor);
+        self.timers
+            .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
+        if drifted && let Some(event) = self.clock_drift() {
+            self.outputs.push_back(Output::Notice { event });
+        }
+        drifted
     }
 
     pub(super) fn link_time(&mut self) {
@@ -217,7 +256,7 @@ impl Engine {
     }
 
     fn send_batch(&mut self, anchor: Anchor) {
-        let request = RequestId(self.next_serial().get());
+        let (request, margin) = (RequestId(self.next_serial().get()), self.margin());
         let most = self.most_at_once().min(self.link.outbox.len());
         let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let (mut give_up, mut bytes) = (self.now, 0);
@@ -231,7 +270,7 @@ impl Engine {
             origins.push(out.origin);
             batch.push(Op {
                 command: out.command,
-                not_after: anchor.not_after(out.give_up),
+                not_after: anchor.not_after(out.give_up, margin),
             });
         }
         self.await_reply(request, give_up, origins);

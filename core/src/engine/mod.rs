@@ -57,6 +57,7 @@ mod link;
 mod outbox;
 mod pace;
 mod query;
+mod rates;
 mod release;
 mod table;
 mod tenure;
@@ -74,11 +75,12 @@ pub use io::{
     WaiterInfo,
 };
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{ClientId, Command, LeaseId};
 use crate::time::Timestamp;
 use acquiring::Caller;
+use clock::Margin;
 use contender::{Contender, Lock, Phase};
 use line::Line;
 use link::Link;
@@ -96,6 +98,8 @@ pub struct Settings {
     pub command_timeout: Duration,
     /// How long a call goes on trying while the store gives no answer.
     pub patience: Duration,
+    /// How far the rates of the store's clock and of the host's may differ, in parts per million.
+    pub drift_margin: u32,
     /// Whether the store is a cluster, of servers with a clock of their own each: operations then
     /// leave one by one, and a lock that was handed over is asked for once more.
     pub clustered: bool,
@@ -105,20 +109,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults: 2 s for an attempt, 10 s of patience.
+    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million.
     pub fn new(client: ClientId) -> Self {
         Self {
             client,
             command_timeout: Duration::from_secs(2),
             patience: Duration::from_secs(10),
+            drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
             single_threaded: false,
         }
     }
 
     /// The same, with a patience of one attempt at least.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds: 1 ms to 1 min
-    /// for an attempt, up to 1 h of patience.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
+    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
     ///
     /// ```
     /// use leasehold::{engine::Settings, protocol::ClientId};
@@ -132,6 +137,13 @@ impl Settings {
         let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         Error::check_range("command_timeout", self.command_timeout, least, minute)?;
         Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
+        let margin = self.drift_margin;
+        if Margin::new(margin).parts_per_million() != margin {
+            let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);
+            let message =
+                format!("drift_margin is from {least} to {most} parts per million, not {margin}");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
         self.patience = self.patience.max(self.command_timeout);
         Ok(self)
     }
@@ -187,10 +199,11 @@ struct Shutdown {
 impl Engine {
     /// An engine that is not connected yet.
     pub fn new(settings: Settings) -> Self {
+        let link = Link::new(Margin::new(settings.drift_margin));
         Self {
             settings,
             now: Timestamp::from_nanos(0),
-            link: Link::new(),
+            link,
             line: Line::default(),
             locks: Table::default(),
             contenders: Table::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock;
+use super::clock::Margin;
 use super::contender::{Contender, Phase};
 use super::io::{CallId, Done, LockId, LockSpec};
 use super::link::{Answer, came_late, mismatch};
@@ -55,7 +55,8 @@ struct Rare {
     /// The time to live that the program asked for by hand, and the one that it has got.
     wanted: Option<Duration>,
     ttl: Option<Duration>,
-    /// The longest that the store was ever asked for by hand.
+    /// What the store was asked for last, and the longest that it ever was.
+    asked: Option<Duration>,
     longest: Duration,
 }
 
@@ -134,16 +135,24 @@ impl Tenure {
         changed.unwrap_or_default().max(spec.ttl)
     }
 
-    /// What the store is asked for now. A shorter time to live than before must not cut short what
-    /// the holder was promised: the store may act on it while the holder still counts on the rest.
-    fn ask(&mut self, spec: &LockSpec, now: Timestamp) -> Duration {
+    /// What the store is asked for now. A shorter time to live than before, or a wider margin, must
+    /// not cut short what the holder was promised: the store may act on it while the holder still
+    /// counts on the rest.
+    fn ask(&mut self, spec: &LockSpec, now: Timestamp, margin: Margin) -> Duration {
         let wanted = self.wanted_ttl(spec);
-        let Some(rare) = &mut self.rare else {
-            return wanted;
-        };
-        let asked = clock::covering(self.deadline.since(now), wanted);
-        rare.longest = rare.longest.max(asked);
+        let asked = margin.covering(self.deadline.since(now), wanted);
+        if asked != spec.ttl || self.rare.is_some() {
+            let rare = self.rare.get_or_insert_default();
+            rare.asked = Some(asked);
+            rare.longest = rare.longest.max(asked);
+        }
         asked
+    }
+
+    /// What the store was asked for last.
+    fn asked(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.asked);
+        changed.unwrap_or(spec.ttl)
     }
 
     /// When `Lost` is told: so long before the deadline that a host which wakes a little late
@@ -280,7 +289,7 @@ impl Engine {
 
     pub(super) fn renew(&mut self, id: Short) {
         let (now, timeout) = (self.now, self.settings.command_timeout);
-        let attempt = self.next_serial();
+        let (attempt, margin) = (self.next_serial(), self.margin());
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
@@ -297,7 +306,7 @@ impl Engine {
             key: spec.key.clone(),
             lease: tenure.lease,
             token: tenure.token,
-            ttl: tenure.ask(spec, now),
+            ttl: tenure.ask(spec, now, margin),
         };
         if let Err(error) = self.send(Whose::Contender(id), flight, command) {
             self.renewal_failed(id, error);
@@ -319,12 +328,14 @@ impl Engine {
     }
 
     fn extended(&mut self, id: Short, flight: Flight, expires: ServerTime, time: ServerTime) {
-        let now = self.now;
+        let (now, margin) = (self.now, self.margin());
         let Some((spec, tenure)) = self.tenure(id) else {
             return;
         };
-        let expires = expires.min(time + tenure.longest_ttl(spec));
-        let deadline = clock::deadline(flight.sent, time, expires).max(tenure.deadline);
+        let expires = expires.min(time + tenure.asked(spec));
+        let deadline = margin
+            .deadline(flight.sent, time, expires)
+            .max(tenure.deadline);
         tenure.unconfirmed = false;
         tenure.deadline = deadline;
         let ttl = tenure.wanted_ttl(spec);

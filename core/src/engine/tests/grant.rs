@@ -10,6 +10,9 @@ use crate::protocol::{Held, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
+/// For so long the store gives a lock to whom it has not heard of.
+const PROMISED: Duration = Duration::from_secs(WINDOW.as_secs() / 2);
+
 /// One grant, told late, by clocks that are not what they were when they were compared.
 struct Case {
     /// How long the question took whose answer the clocks were compared by, to the store and
@@ -79,7 +82,7 @@ impl Case {
         let (granted, time) = (host.now, host.server_now());
         let held = Held {
             token: FencingToken::new(2).expect("a token"),
-            expires: ServerTime::from_millis(time.millis()) + WINDOW,
+            expires: ServerTime::from_millis(time.millis()) + PROMISED,
         };
         let lease = lease(host);
         self.pass(host, self.delay);
@@ -114,23 +117,23 @@ fn the_deadline_of_a_grant_is_never_later_than_the_stores_expiry() {
         }
         held += 1;
         let deadline = host.grant(call).deadline;
-        assert!(deadline <= host.now + WINDOW, "{story}");
+        assert!(deadline <= host.now + PROMISED, "{story}");
         assert!(host.grant(call).began <= host.now, "{story}");
         if step != 0 {
             continue;
         }
         // A clock that is fast by a thousandth ends it so much sooner.
-        let true_end = granted + WINDOW - WINDOW / 1_000 * u32::from(rate > 0);
+        let true_end = granted + PROMISED - PROMISED / 1_000 * u32::from(rate > 0);
         assert!(
             deadline <= true_end,
             "{story}: {deadline:?} and {true_end:?}"
         );
         assert!(host.grant(call).began <= granted, "{story}");
         // It is not needlessly early either.
-        let slack = latency.0 + latency.1 + (age + delay + WINDOW) * 4 / 1_000 + ms(2);
+        let slack = latency.0 + latency.1 + (age + delay + PROMISED) * 4 / 1_000 + ms(2);
         assert!(deadline + slack >= true_end, "{story}: {deadline:?}");
     }
-    assert!(held > 300 && asked > 100, "{held} held, {asked} asked");
+    assert!(held > 200 && asked > 100, "{held} held, {asked} asked");
 }
 
 /// Steady clocks and a push in time: it is held, whatever the rest.

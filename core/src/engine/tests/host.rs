@@ -92,6 +92,7 @@ pub(super) struct Host {
     pub(super) events: Vec<Told>,
     pub(super) done: BTreeMap<CallId, Outcome>,
     pub(super) closed: Vec<LockId>,
+    pub(super) notices: Vec<LeaseEvent>,
     pub(super) lost: Vec<(Timestamp, RequestId)>,
     last_id: u64,
 }
@@ -124,6 +125,7 @@ impl Host {
             events: Vec::new(),
             done: BTreeMap::new(),
             closed: Vec::new(),
+            notices: Vec::new(),
             lost: Vec::new(),
             last_id: 0,
         }

@@ -47,6 +47,7 @@ impl Host {
                         deadline,
                     });
                 }
+                Output::Notice { event } => self.notices.push(event),
                 Output::Closed { lock } => self.closed.push(lock),
                 Output::Subscribe => {
                     self.asked_to_subscribe += 1;

@@ -152,6 +152,7 @@ fn short(event: &LeaseEvent) -> String {
         LeaseEvent::AtRisk { .. } => "at risk".to_owned(),
         LeaseEvent::Lost { reason, .. } => format!("lost: {reason}"),
         LeaseEvent::Released { token, .. } => format!("released {token}"),
+        LeaseEvent::ClockDrift { drift_margin } => format!("drift {drift_margin}"),
         LeaseEvent::Lagged { missed } => format!("lagged {missed}"),
     }
 }

@@ -1,0 +1,281 @@
+//! Whether the rates of two clocks differ by more than the drift margin allows for.
+//!
+//! Two answers bound how long the server's clock and the local one took for the same stretch of
+//! time, whatever the network did: a slow answer proves little, and nothing that is wrong.
+//!
+//! A clock that was *set*, or a machine that stood still, is no rate, though between two answers it
+//! looks like one. So a difference is believed only if three stretches, one after the other, show it
+//! each by itself.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::clock::Margin;
+use crate::time::{ServerTime, Timestamp};
+
+/// Stretches of so many lengths are looked at, from the shortest on, each twice as long: up to two
+/// minutes, three of which take more than six.
+const SCALES: usize = 10;
+const SHORTEST: Duration = Duration::from_millis(250);
+
+/// How many stretches have to show a difference.
+const STRETCHES: usize = 3;
+
+const MILLION: u128 = 1_000_000;
+
+/// The drift margin, and what was seen of the clocks.
+#[derive(Debug)]
+pub(super) struct Rates {
+    margin: Margin,
+    /// The ends of the last stretches of each length.
+    scales: [VecDeque<Mark>; SCALES],
+}
+
+/// When the server's clock said `server`, the local one was between the other two.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) server: ServerTime,
+    pub(super) sent: Timestamp,
+    pub(super) received: Timestamp,
+}
+
+impl Rates {
+    pub(super) fn new(margin: Margin) -> Self {
+        let scales = [const { VecDeque::new() }; SCALES];
+        Self { margin, scales }
+    }
+
+    /// What is allowed for from now on: it grows when it has to, and does not shrink, since clocks
+    /// that were steered once will be again.
+    pub(super) fn margin(&self) -> Margin {
+        self.margin
+    }
+
+    /// Another server may answer, by another clock.
+    pub(super) fn forget(&mut self) {
+        self.scales.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// Takes in an answer. Returns whether the margin had to be widened. What is proven is always a
+    /// little less than what is: the margin is a quarter more, and the least one on top.
+    pub(super) fn saw(&mut self, mark: Mark) -> bool {
+        let (mut length, mut proven) = (SHORTEST, 0);
+        for marks in &mut self.scales {
+            if take_in(marks, mark, length) {
+                proven = proven.max(difference(marks));
+            }
+            length *= 2;
+        }
+        if proven <= u128::from(self.margin.parts_per_million()) {
+            return false;
+        }
+        let wider = proven + proven / 4 + u128::from(Margin::LEAST.parts_per_million());
+        let wider = u32::try_from(wider).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut self.margin, Margin::new(wider));
+        self.margin > before
+    }
+}
+
+/// Whether the answer ends a stretch. One that took too long says too little to begin or end any.
+fn take_in(marks: &mut VecDeque<Mark>, mark: Mark, length: Duration) -> bool {
+    let is_later = |last: &Mark| mark.received.since(last.received) >= length;
+    let is_quick = mark.received.since(mark.sent) <= length / 16;
+    let ends = is_quick && marks.back().is_none_or(is_later);
+    if ends {
+        if marks.len() > STRETCHES {
+            marks.pop_front();
+        }
+        marks.push_back(mark);
+    }
+    ends
+}
+
+/// By how much one clock was faster than the other in every stretch, in parts per million of it.
+fn difference(marks: &VecDeque<Mark>) -> u128 {
+    if marks.len() <= STRETCHES {
+        return 0;
+    }
+    let stretches = || marks.iter().zip(marks.iter().skip(1));
+    let fast = stretches().map(|(from, to)| {
+        let longest = to.received.since(from.sent);
+        excess(to.server.since(from.server), longest)
+    });
+    let slow = stretches().map(|(from, to)| {
+        let shortest = to.sent.since(from.received);
+        excess(shortest, to.server.since(from.server))
+    });
+    fast.min().max(slow.min()).unwrap_or(0)
+}
+
+/// What one time is longer than another, in parts per million of the longer one.
+fn excess(longer: Duration, shorter: Duration) -> u128 {
+    let more = longer.saturating_sub(shorter).as_nanos();
+    (more * MILLION).checked_div(longer.as_nanos()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    /// Two clocks and a network between them. True time is in milliseconds.
+    struct Clocks {
+        rates: Rates,
+        now: u64,
+        server: f64,
+        local: f64,
+        seed: u64,
+        widened: Vec<u32>,
+    }
+
+    impl Clocks {
+        fn new() -> Self {
+            Self {
+                rates: Rates::new(Margin::DEFAULT),
+                now: 0,
+                server: 1.7e12,
+                local: 5e6,
+                seed: 1,
+                widened: Vec::new(),
+            }
+        }
+
+        fn random(&mut self, below: u64) -> u64 {
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            (self.seed >> 33) % below.max(1)
+        }
+
+        fn pass(&mut self, millis: u64, (server, local): (f64, f64)) {
+            let millis_f = f64::from(u32::try_from(millis).expect("a short time"));
+            self.now += millis;
+            self.server += millis_f * (1.0 + server / 1e6);
+            self.local += millis_f * (1.0 + local / 1e6);
+        }
+
+        fn moment(&self) -> Timestamp {
+            Timestamp::from_nanos((self.local * 1e6) as u64)
+        }
+
+        /// For so long an answer comes every so often, up to so slowly, by clocks with these rates
+        /// in parts per million.
+        fn run(&mut self, long: u64, (every, slow): (u64, u64), rates: (f64, f64)) {
+            let end = self.now + long;
+            while self.now < end {
+                let sent = self.moment();
+                let there = self.random(slow);
+                self.pass(there, rates);
+                let server = ServerTime::from_micros((self.server * 1e3) as u64);
+                let back = self.random(slow);
+                self.pass(back, rates);
+                let received = self.moment();
+                let mark = Mark {
+                    server,
+                    sent,
+                    received,
+                };
+                if self.rates.saw(mark) {
+                    self.widened.push(self.rates.margin().parts_per_million());
+                }
+                self.pass(every, rates);
+            }
+        }
+    }
+
+    /// Catches a watch that takes slow or uneven answers for a difference.
+    #[test]
+    fn clocks_within_the_margin_are_left_alone_whatever_the_network_does() {
+        for slow in [1, 5, 80, 1_000, 6_000] {
+            for every in [5, 40, 700, 10_000] {
+                for rates in [(0.0, 0.0), (500.0, -500.0), (-900.0, 900.0)] {
+                    let mut clocks = Clocks::new();
+                    clocks.run((every * 2_000).max(MINUTE), (every, slow), rates);
+                    assert!(clocks.widened.is_empty(), "{slow} {every} {rates:?}");
+                }
+            }
+        }
+    }
+
+    /// Catches a margin that trusts chrony's slewing, on either machine or on both.
+    #[test]
+    fn slewing_is_noticed_soon_and_covered_and_said_a_few_times() {
+        let slewing = 83_333.0;
+        for rates in [
+            (slewing, 0.0),
+            (-slewing, 0.0),
+            (0.0, slewing),
+            (slewing, -slewing),
+        ] {
+            for (every, slow, soon) in [(50, 2, 1_500), (50, 80, 15_000), (10_000, 2, 45_000)] {
+                let mut clocks = Clocks::new();
+                clocks.run(5 * MINUTE, (every, slow), (300.0, 0.0));
+                assert!(clocks.widened.is_empty());
+                clocks.run(soon, (every, slow), rates);
+                assert!(
+                    !clocks.widened.is_empty(),
+                    "{rates:?} {every} {slow}: unnoticed"
+                );
+                clocks.run(5 * MINUTE, (every, slow), rates);
+                let (server, local) = (1.0 + rates.0 / 1e6, 1.0 + rates.1 / 1e6);
+                let apart = 1e6 * (1.0 - server.min(local) / server.max(local));
+                let margin = f64::from(clocks.rates.margin().parts_per_million());
+                assert!(
+                    margin >= apart,
+                    "{rates:?} {every} {slow}: {margin} of {apart}"
+                );
+                assert!(margin <= apart * 1.25 + 1_001.0, "{margin} of {apart}");
+                assert!(clocks.widened.len() <= 4, "{:?}", clocks.widened);
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_difference_is_noticed_in_minutes() {
+        let mut clocks = Clocks::new();
+        clocks.run(10 * MINUTE, (100, 20), (3_000.0, 0.0));
+        let margin = clocks.rates.margin().parts_per_million();
+        assert!((3_000..5_000).contains(&margin), "{margin}");
+    }
+
+    /// Catches a jump that is taken for a rate: a clock that was set, by people or by a discipline
+    /// that steps it, or a machine that a hypervisor held up.
+    #[test]
+    fn a_clock_that_was_set_is_no_rate() {
+        for jump in [-3_600_000.0, -2_000.0, 40.0, 2_000.0, 3_600_000.0] {
+            for every in [50, 300, 5_000] {
+                let mut clocks = Clocks::new();
+                for _ in 0..2 {
+                    clocks.run(2 * MINUTE, (every, 3), (200.0, -200.0));
+                    clocks.server += jump;
+                    clocks.run(every, (every, 3), (200.0, -200.0));
+                    clocks.server += jump;
+                    clocks.run(7 * MINUTE, (every, 3), (200.0, -200.0));
+                }
+                assert!(clocks.widened.is_empty(), "{jump} {every}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_margin_has_an_upper_bound_and_never_shrinks() {
+        let mut clocks = Clocks::new();
+        clocks.run(MINUTE, (50, 2), (800_000.0, 0.0));
+        assert_eq!(clocks.rates.margin(), Margin::MOST);
+        let said = clocks.widened.len();
+        clocks.run(5 * MINUTE, (50, 2), (0.0, 800_000.0));
+        clocks.run(30 * MINUTE, (50, 2), (0.0, 0.0));
+        assert_eq!(clocks.rates.margin(), Margin::MOST);
+        assert_eq!(clocks.widened.len(), said, "and is not said again");
+    }
+
+    #[test]
+    fn another_servers_clock_is_not_compared_with_the_former_one() {
+        let mut clocks = Clocks::new();
+        for _ in 0..100 {
+            clocks.run(400, (20, 2), (0.0, 0.0));
+            clocks.server += 500.0;
+            clocks.rates.forget();
+        }
+        assert!(clocks.widened.is_empty());
+    }
+}
