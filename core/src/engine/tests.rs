@@ -7,6 +7,7 @@ mod cancel;
 mod close;
 mod cluster;
 mod deadline;
+mod drift;
 mod exclusive;
 mod grant;
 mod handoff;

@@ -1,0 +1,120 @@
+//! Clocks that run apart.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use super::host::{Host, LOCK, TTL, ms};
+use super::view::key;
+use crate::engine::{Engine, Hub, LockId, ReaderId, Settings};
+use crate::event::LeaseEvent;
+use crate::protocol::ClientId;
+use crate::time::{ServerTime, Timestamp};
+
+/// What chrony slews by unless it is told otherwise, in parts per million.
+const SLEWING: u64 = 83_333;
+
+/// Whose clock the store's gains on; a lock of half a second sees to it that there is traffic.
+fn busy() -> Host {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.ttl = ms(500);
+    host.hold(LockId(2));
+    host
+}
+
+fn slew(host: &mut Host, time: Duration) {
+    let end = host.now + time;
+    while host.now < end {
+        host.advance(ms(10));
+        host.epoch += 10_000 * SLEWING / 1_000_000;
+    }
+}
+
+/// The server's time at a later local moment, if it goes on so.
+fn server_at(host: &Host, moment: Timestamp) -> ServerTime {
+    let left = moment.since(host.now);
+    let nanos = u64::try_from(left.as_nanos()).expect("a short time");
+    host.server_now() + left + Duration::from_nanos(nanos * SLEWING / 1_000_000)
+}
+
+/// Catches a margin that stays what it was, and holders who count on what they were promised by it:
+/// the store would free their lock two seconds before they stop to use it.
+#[test]
+fn what_is_held_ends_before_the_store_frees_it_once_slewing_was_noticed() {
+    let mut host = busy();
+    let is_safe = |host: &Host| {
+        let stored = host.server.lock_value(host.server_now(), &key(LOCK));
+        let (_, expires) = stored.expect("it is held");
+        server_at(host, host.held_until(LOCK)) <= expires
+    };
+    host.advance(TTL / 2);
+    assert!(host.notices.is_empty());
+    slew(&mut host, ms(100));
+    assert!(!is_safe(&host), "nobody can know yet");
+    slew(&mut host, ms(1_900));
+    assert_eq!(host.notices.len(), 1, "{:?}", host.notices);
+    assert!(is_safe(&host));
+    slew(&mut host, TTL);
+    assert_eq!(host.notices.len(), 1, "{:?}", host.notices);
+    assert!(is_safe(&host) && host.is_held(LOCK));
+}
+
+/// Another server's clock may be anywhere, and its rate as well.
+#[test]
+fn the_clocks_of_a_cluster_are_not_compared() {
+    let mut host = Host::new();
+    host.engine.settings.clustered = true;
+    host.ttl = ms(500);
+    host.hold(LOCK);
+    slew(&mut host, TTL);
+    assert!(host.notices.is_empty());
+}
+
+#[test]
+fn the_margin_is_what_deadlines_leave() {
+    let mut host = Host::new();
+    let mut settings = Settings::new(ClientId(7));
+    settings.drift_margin = 100_000;
+    host.engine = Engine::new(settings.checked().expect("good settings"));
+    host.input(crate::engine::Input::Connected);
+    let deadline = host.hold(LOCK).deadline;
+    assert_eq!(deadline.since(host.now), TTL * 9 / 10);
+}
+
+#[test]
+fn a_margin_out_of_bounds_is_refused_with_its_name_and_the_bounds() {
+    for margin in [0, 999, 250_001, u32::MAX] {
+        let mut settings = Settings::new(ClientId(7));
+        settings.drift_margin = margin;
+        let error = settings.checked().expect_err("it is out of bounds");
+        assert!(error.is_config());
+        let says = error.to_string();
+        assert!(
+            says.contains("drift_margin is from 1000 to 250000"),
+            "{says}"
+        );
+    }
+}
+
+/// Catches an event that a reader misses for good since it came later, or was slow.
+#[test]
+fn readers_of_all_locks_are_told_whenever_they_begin() {
+    let (one, all, late) = (ReaderId(1), ReaderId(2), ReaderId(3));
+    let mut host = busy();
+    let mut hub = Hub::<()>::default();
+    hub.subscribe(one, Some(LOCK), &host.engine, host.now);
+    hub.subscribe(all, None, &host.engine, host.now);
+    slew(&mut host, ms(2_000));
+    for notice in &host.notices {
+        hub.notify(notice);
+    }
+    hub.subscribe(late, None, &host.engine, host.now);
+    let mut drifts = |reader| {
+        let mut count = 0;
+        while let Poll::Ready(Some(event)) = hub.poll(reader, &host.engine, host.now, &mut None) {
+            count += usize::from(matches!(event, LeaseEvent::ClockDrift { .. }));
+        }
+        count
+    };
+    assert_eq!([one, all, late].map(&mut drifts), [0, 1, 1]);
+}
