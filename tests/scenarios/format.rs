@@ -42,6 +42,7 @@ pub(crate) struct LockerSpec {
     pub(crate) owner: Option<String>,
     pub(crate) command_timeout: Option<u64>,
     pub(crate) patience: Option<u64>,
+    pub(crate) drift_margin: Option<u32>,
     pub(crate) token_retention: Option<u64>,
 }
 

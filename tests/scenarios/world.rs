@@ -143,6 +143,9 @@ impl World {
         if let Some(patience) = spec.patience {
             builder = builder.patience(Duration::from_millis(patience));
         }
+        if let Some(margin) = spec.drift_margin {
+            builder = builder.drift_margin(margin);
+        }
         if let Some(retention) = spec.token_retention {
             builder = builder.token_retention(Duration::from_millis(retention));
         }

@@ -29,6 +29,24 @@ export interface LockerOptions {
    */
   readonly patience?: number | undefined;
   /**
+   * How far the rates of the store's clock and of this machine's may differ, in parts per million: 1,000
+   * to 250,000; 2,000 by default, which is 1 in 500. Deadlines come so much earlier than the store's
+   * expiry. Exclusion rests on it: as long as the clocks differ by less, no two leases on a name are
+   * valid at once.
+   *
+   * The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
+   * systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that to
+   * 500 on the store's machine and on this one, or set 90,000 here if one of them is steered so, and
+   * 170,000 if both are. Rates that differ by more are noticed within a second or two where there is
+   * much traffic, else after three renewals or so, but not on a cluster; then the margin is widened, and
+   * the event `clockDrift` says so. What was promised before that may be too long.
+   *
+   * No margin covers a clock that is *set*: if the store's is set forward, its keys expire so much early,
+   * and if it is set back, a dead holder's lock stays so much longer; nor a virtual machine that its
+   * hypervisor holds up, if its clock stands still meanwhile.
+   */
+  readonly driftMargin?: number | undefined;
+  /**
    * Milliseconds that the store remembers the last token of an unused name: 1,000 to 31,622,400,000
    * (366 days); 604,800,000 (7 days) by default. Tokens grow even past it, as long as the server's
    * clock does.
@@ -83,6 +101,7 @@ export const LOCKER_DEFAULTS = {
   namespace: "leasehold",
   commandTimeout: 2_000,
   patience: 10_000,
+  driftMargin: 2_000,
   tokenRetention: 7 * 24 * 60 * 60 * 1_000,
 } as const;
 
@@ -124,13 +143,14 @@ export function readOptions<Options extends object>(
 }
 
 /** What a value may be. */
-export type Kind = "string" | "number" | "limit" | "boolean" | "signal";
+export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal";
 
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   namespace: "string",
   owner: "string",
   commandTimeout: "number",
   patience: "number",
+  driftMargin: "parts",
   tokenRetention: "number",
 };
 
@@ -191,6 +211,11 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   number(what, value) {
     if (!isTime(value) || value === Infinity) {
       throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
+    }
+  },
+  parts(what, value) {
+    if (!Number.isSafeInteger(value) || !isTime(value)) {
+      throw config(`${what} is a whole number of parts per million from 0 up, not ${shown(value)}`);
     }
   },
   limit(what, value) {

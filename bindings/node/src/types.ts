@@ -47,6 +47,14 @@ export type LeaseEvent =
     }
   /** The holder released the lock, and the store confirmed it. */
   | { readonly type: "released"; readonly name: string; readonly token: number }
+  /**
+   * The store's clock and this machine's were seen to run apart by more than the `driftMargin`: one of
+   * them is being steered, say slewed, or runs wrong. From now on this margin is kept, in parts per
+   * million. Leases are renewed by it at once, but the deadlines of fixed ones, and of all that cannot be
+   * renewed now, stay: until then they may be later than the store's expiry. Told readers of all locks
+   * only, each time that the margin grows; it never shrinks while the locker lives.
+   */
+  | { readonly type: "clockDrift"; readonly driftMargin: number }
   /** This reader was too slow and missed events; an `acquired` for each lock that is held follows. */
   | { readonly type: "lagged"; readonly missed: number };
 

@@ -50,14 +50,24 @@ export interface Settings {
   readonly namespace: string;
   readonly commandTimeout: number;
   readonly patience: number;
+  readonly driftMargin: number;
   readonly tokenRetention: number;
 }
 
 export function newEngine(glue: Glue, settings: Settings, clustered: boolean): Engine {
-  const { namespace, commandTimeout, patience, tokenRetention } = settings;
+  const { namespace, commandTimeout, patience, driftMargin, tokenRetention } = settings;
   const [high, low] = random();
   try {
-    return new glue.Engine(high, low, namespace, commandTimeout, patience, tokenRetention, clustered);
+    return new glue.Engine(
+      high,
+      low,
+      namespace,
+      commandTimeout,
+      patience,
+      driftMargin,
+      tokenRetention,
+      clustered,
+    );
   } catch (error) {
     throw thrown(error);
   }

@@ -52,6 +52,7 @@ impl Engine {
         namespace: String,
         command_timeout: f64,
         patience: f64,
+        drift_margin: f64,
         token_retention: f64,
         clustered: bool,
     ) -> Result<Self, Thrown> {
@@ -60,6 +61,7 @@ impl Engine {
             let settings = Settings {
                 command_timeout: duration("command_timeout", command_timeout)?,
                 patience: duration("patience", patience)?,
+                drift_margin: u32::try_from(number(drift_margin)).unwrap_or(u32::MAX),
                 clustered,
                 single_threaded: true,
                 ..Settings::new(client)

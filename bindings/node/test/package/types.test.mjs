@@ -60,6 +60,8 @@ function told(event: LeaseEvent): string {
     case "waiting":
       // @ts-expect-error nobody has a token who waits
       return event.token;
+    case "clockDrift":
+      return \`\${event.driftMargin}\`;
     case "lagged":
       return \`\${event.missed}\`;
     default: {

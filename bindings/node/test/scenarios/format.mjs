@@ -62,6 +62,7 @@ const LOCKER = {
   "owner?": string,
   "commandTimeout?": count,
   "patience?": count,
+  "driftMargin?": count,
   "tokenRetention?": count,
 };
 const LOCK = {

@@ -182,6 +182,11 @@ impl Engine {
                 self.changed(lease, &event, deadline)
             }
             Output::Subscribe => task::SUBSCRIBE,
+            Output::Notice { event } => {
+                let woken = self.hub.notify(&event);
+                self.awake.extend(woken);
+                task::NOTHING
+            }
             Output::Closed { .. } => task::NOTHING,
         }
     }
