@@ -44,7 +44,9 @@ fn lease_id(random: [u32; 4]) -> LeaseId {
 #[wasm_bindgen]
 impl Engine {
     /// An engine that is not connected yet. The client is 64 random bits; the times are in
-    /// milliseconds.
+    /// milliseconds, the drift margin is in parts per million.
+    // An object would cost more across the border.
+    #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(constructor)]
     pub fn new(
         client_high: u32,

@@ -33,8 +33,7 @@ impl Margin {
 
     /// How far two clocks may come apart while this much time passes.
     fn drift(self, elapsed: Duration) -> Duration {
-        let nanos = elapsed.as_nanos() * u128::from(self.0) / 1_000_000;
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        elapsed.saturating_mul(self.0) / 1_000_000
     }
 
     /// The local moment by which a lease with this expiry must be treated as gone: the server's

@@ -21,8 +21,6 @@ const SHORTEST: Duration = Duration::from_millis(250);
 /// How many stretches have to show a difference.
 const STRETCHES: usize = 3;
 
-const MILLION: u128 = 1_000_000;
-
 /// The drift margin, and what was seen of the clocks.
 #[derive(Debug)]
 pub(super) struct Rates {
@@ -66,10 +64,10 @@ impl Rates {
             }
             length *= 2;
         }
-        if proven <= u128::from(self.margin.parts_per_million()) {
+        if proven <= u64::from(self.margin.parts_per_million()) {
             return false;
         }
-        let wider = proven + proven / 4 + u128::from(Margin::LEAST.parts_per_million());
+        let wider = proven + proven / 4 + u64::from(Margin::LEAST.parts_per_million());
         let wider = u32::try_from(wider).unwrap_or(u32::MAX);
         let before = std::mem::replace(&mut self.margin, Margin::new(wider));
         self.margin > before
@@ -91,7 +89,7 @@ fn take_in(marks: &mut VecDeque<Mark>, mark: Mark, length: Duration) -> bool {
 }
 
 /// By how much one clock was faster than the other in every stretch, in parts per million of it.
-fn difference(marks: &VecDeque<Mark>) -> u128 {
+fn difference(marks: &VecDeque<Mark>) -> u64 {
     if marks.len() <= STRETCHES {
         return 0;
     }
@@ -108,9 +106,10 @@ fn difference(marks: &VecDeque<Mark>) -> u128 {
 }
 
 /// What one time is longer than another, in parts per million of the longer one.
-fn excess(longer: Duration, shorter: Duration) -> u128 {
-    let more = longer.saturating_sub(shorter).as_nanos();
-    (more * MILLION).checked_div(longer.as_nanos()).unwrap_or(0)
+fn excess(longer: Duration, shorter: Duration) -> u64 {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let more = micros(longer.saturating_sub(shorter));
+    more.saturating_mul(1_000_000) / micros(longer).max(1)
 }
 
 #[cfg(test)]
