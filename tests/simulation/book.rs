@@ -15,6 +15,8 @@ pub(crate) struct Tenure {
     pub(crate) token: FencingToken,
     pub(crate) deadline: Timestamp,
     pub(crate) leases: u32,
+    /// When the deadline was told.
+    pub(crate) since: Timestamp,
 }
 
 /// Who contends for a lock: a re-entrant handle, or one acquisition through another one.
@@ -91,6 +93,8 @@ pub(crate) struct Book {
     /// Acquisitions that nobody wants any more, and that did not succeed.
     pub(crate) left: Vec<(LockKey, LeaseId)>,
     pub(crate) shutdown: bool,
+    /// When it was told last that the clocks drift.
+    pub(crate) noticed: Option<Timestamp>,
 }
 
 /// What the program does.
@@ -107,6 +111,7 @@ impl Book {
             unconfirmed: BTreeSet::new(),
             left: Vec::new(),
             shutdown: false,
+            noticed: None,
         }
     }
 

@@ -73,6 +73,8 @@ pub(crate) struct Checks {
     pub(crate) dead: BTreeSet<LeaseId>,
     /// Those that the server takes for subscribed.
     pub(crate) listeners: BTreeSet<ClientId>,
+    /// The server's clock is slewed by more than anybody was told.
+    pub(crate) slewed: bool,
 }
 
 impl Checks {

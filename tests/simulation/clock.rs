@@ -34,14 +34,37 @@ impl HostClock {
     }
 }
 
-/// The server's wall clock. It runs at the true rate; hosts are measured against it.
+/// The server's wall clock. It runs at the true rate, unless it is slewed; hosts are measured against
+/// it.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ServerClock {
     pub(crate) origin_micros: u64,
+    pub(crate) slewing: Option<Slewing>,
+}
+
+/// From a moment on a clock runs faster and faster, and then goes on so.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Slewing {
+    pub(crate) from: Moment,
+    /// How long it takes to get to its rate.
+    pub(crate) gradually: Moment,
+    /// By how many parts in a million it is fast in the end.
+    pub(crate) rate: u64,
 }
 
 impl ServerClock {
     pub(crate) fn at(self, moment: Moment) -> ServerTime {
-        ServerTime::from_micros(self.origin_micros + moment / 1_000)
+        let ahead = self.slewing.map_or(0, |slewing| slewing.ahead(moment));
+        ServerTime::from_micros(self.origin_micros + (moment + ahead) / 1_000)
+    }
+}
+
+impl Slewing {
+    fn ahead(self, moment: Moment) -> Moment {
+        let slewed = moment.saturating_sub(self.from);
+        let begun = slewed.min(self.gradually);
+        // At half of the rate on average.
+        let while_begun = begun / 1_000 * (begun / 1_000) / (2 * self.gradually / 1_000_000).max(1);
+        (while_begun + (slewed - begun)) / 1_000 * self.rate / 1_000
     }
 }

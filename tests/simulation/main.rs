@@ -27,6 +27,7 @@ mod program;
 mod pushes;
 mod random;
 mod sabotage;
+mod slewing;
 mod taken;
 mod told;
 mod world;

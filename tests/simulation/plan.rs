@@ -202,6 +202,7 @@ impl Plan {
             faults,
             server_clock: ServerClock {
                 origin_micros: 1_700_000_000_000_000 + random.below(1_000_000_000),
+                slewing: None,
             },
         }
     }

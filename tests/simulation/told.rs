@@ -97,7 +97,7 @@ impl Book {
                 let old = held.as_ref().map(|held| held.deadline);
                 let kept = old.is_some_and(|old| deadline >= Some(old) && at.now < old);
                 if let (Some(held), Some(deadline)) = (held, deadline) {
-                    held.deadline = deadline;
+                    (held.deadline, held.since) = (deadline, at.now);
                 }
                 checks.saw("renewed");
                 checks.ensure("I4", kept, || {
@@ -135,8 +135,9 @@ impl Book {
         }
     }
 
-    pub(crate) fn notice(&self, checks: &mut Checks, event: &LeaseEvent) {
+    pub(crate) fn notice(&mut self, checks: &mut Checks, at: Look, event: &LeaseEvent) {
         let host = self.host;
+        self.noticed = Some(at.now);
         let fits = matches!(event, LeaseEvent::ClockDrift { .. });
         checks.saw("told that clocks drift");
         checks.ensure("calls", fits, || format!("host {host}: {event:?}"));
@@ -163,6 +164,7 @@ impl Book {
             token,
             deadline,
             leases: 0,
+            since: at.now,
         });
         let fresh = own && idle && !self.ended.contains(&lease);
         checks.saw("acquired");
@@ -212,7 +214,9 @@ impl Book {
             LossReason::Deleted | LossReason::Superseded | LossReason::Revoked
         );
         let disturbed = |tenure: &Tenure| checks.is_disturbed(&key, tenure.token);
-        let cause = !by_others || tenure.as_ref().is_none_or(disturbed);
+        let expired = |tenure: &Tenure| checks.nobody_could_know(self, tenure);
+        let excused = |tenure| disturbed(tenure) || expired(tenure);
+        let cause = !by_others || tenure.as_ref().is_none_or(excused);
         checks.ensure("I4", cause, || {
             format!("host {host}: nobody touched the lock, and {event:?}")
         });

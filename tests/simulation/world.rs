@@ -331,7 +331,7 @@ impl World {
                         self.watch_acquired(id, lease);
                     }
                 }
-                Output::Notice { event } => book.notice(&mut self.checks, &event),
+                Output::Notice { event } => book.notice(&mut self.checks, look, &event),
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
                 Output::Subscribe => self.subscribe(id),
             }
@@ -359,7 +359,16 @@ impl World {
             };
             let others: Vec<_> = others.filter(same).collect();
             for (_, other) in others {
-                self.checks.both_valid(&key, one, other);
+                let older = if one.token < other.token { one } else { other };
+                let book = &self.hosts[older.host].book;
+                let lock = book.locks.get(&older.lock);
+                let held = lock.and_then(|lock| lock.held.as_ref());
+                if held.is_some_and(|held| self.checks.nobody_could_know(book, held)) {
+                    self.checks
+                        .saw("two leases at once before slewing was noticed");
+                } else {
+                    self.checks.both_valid(&key, one, other);
+                }
             }
         }
     }

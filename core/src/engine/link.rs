@@ -181,8 +181,7 @@ impl Engine {
                     self.deliver(origin, Some(sent), reply.map(|reply| (reply, batch.time)));
                 }
                 if drifted {
-                    // What holders were promised before was too much; this makes it true.
-                    self.renew_now(|_| true);
+                    self.keep_promises();
                 }
             }
             Err(error) if origins.is_empty() => {
@@ -227,6 +226,15 @@ impl Engine {
             self.outputs.push_back(Output::Notice { event });
         }
         drifted
+    }
+
+    /// What holders were promised by a margin that was too small: the store is asked for it once more,
+    /// and for as much as it takes by the new one.
+    fn keep_promises(&mut self) {
+        for id in self.contenders_that(|phase| matches!(phase, Phase::Held(_))) {
+            self.look(id);
+            self.settle(id);
+        }
     }
 
     pub(super) fn link_time(&mut self) {

@@ -1,0 +1,84 @@
+//! A server whose clock is slewed by more than the drift margin.
+//!
+//! What was promised before anybody could notice may be broken; so it says where the margin is set.
+//! From then on exclusion holds as ever.
+
+use std::time::Duration;
+
+use crate::book::{Book, Tenure};
+use crate::checks::{Checks, Stats};
+use crate::clock::{MILLI, SECOND, Slewing};
+use crate::plan::{Faults, Plan, Sabotage};
+use crate::random::Random;
+use crate::world::World;
+
+/// What chrony slews by unless it is told otherwise, and how soon it may be at that.
+const RATE: u64 = 83_333;
+const FROM: u64 = 10 * SECOND;
+const GRADUALLY: (u64, u64) = (100 * MILLI, 10 * SECOND);
+
+/// By then everybody must have noticed: three stretches, while answers are lost.
+const NOTICED: u64 = 50 * SECOND;
+const END: u64 = 90 * SECOND;
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+impl Checks {
+    /// Whether a lease's deadline was told before its host could know that it is too late, or was on
+    /// its way then.
+    pub(crate) fn nobody_could_know(&self, book: &Book, lease: &Tenure) -> bool {
+        let before = |at| lease.since <= at + TIMEOUT;
+        self.slewed && book.noticed.is_none_or(before)
+    }
+}
+
+/// Catches an engine that trusts its margin for ever: two would have the lock again and again.
+#[test]
+fn slewing_is_noticed_and_then_does_no_harm() {
+    let mut all = Stats::default();
+    for seed in 0..200 {
+        let mut world = slewed(seed);
+        world.advance(NOTICED);
+        for host in &world.hosts {
+            let knows = host.book.noticed.is_some() || host.book.shutdown;
+            assert!(knows, "seed {seed}: a host knows nothing");
+        }
+        world.advance(END);
+        let result = world.result();
+        all.merge(&result.unwrap_or_else(|broken| panic!("seed {seed}: {broken:?}")));
+    }
+    println!("{all:#?}");
+    for what in [
+        "two leases at once before slewing was noticed",
+        "lost: expired",
+        "handed over",
+    ] {
+        assert!(all.count(what) > 0, "never seen: {what}");
+    }
+}
+
+/// Two hosts or more that want one lock of four seconds, and whose renewals fail now and then.
+fn slewed(seed: u64) -> World {
+    let mut random = Random::new(seed);
+    let mut plan = Plan::new(&mut random, Sabotage::None);
+    plan.faults = Faults {
+        black_holes: 4,
+        lost_requests: 5,
+        lost_replies: 5,
+        ..Faults::none()
+    };
+    plan.names.truncate(1);
+    plan.ttls = vec![Duration::from_secs(4)];
+    plan.timeout = TIMEOUT;
+    (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
+    (plan.chaos, plan.pace) = (END, 300 * MILLI);
+    plan.server_clock.slewing = Some(Slewing {
+        from: FROM,
+        gradually: random.between(GRADUALLY.0, GRADUALLY.1),
+        rate: RATE,
+    });
+    let mut world = World::new(plan, random, false);
+    world.checks.slewed = true;
+    world.begin();
+    world
+}
