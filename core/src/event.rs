@@ -92,9 +92,9 @@ pub enum LeaseEvent {
     },
     /// The store's clock and this machine's were seen to run apart by more than the
     /// [drift margin](crate::Builder::drift_margin): one of them is being steered, say slewed, or runs
-    /// wrong. From now on this margin is kept. Leases are renewed by it at once, but the deadlines of
-    /// fixed ones, and of all that cannot be renewed now, stay: until then they may be later than the
-    /// store's expiry. Told readers of all locks only, each time that the margin grows; it never
+    /// wrong. From now on this margin is kept. The store is asked at once for what holders were
+    /// promised before; until it answers, and for fixed leases, a deadline may be later than the store's
+    /// expiry. Told readers of all locks only, each time that the margin grows; it never
     /// shrinks while the locker lives.
     ClockDrift {
         /// The margin from now on, in parts per million.

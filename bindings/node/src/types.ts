@@ -50,8 +50,8 @@ export type LeaseEvent =
   /**
    * The store's clock and this machine's were seen to run apart by more than the `driftMargin`: one of
    * them is being steered, say slewed, or runs wrong. From now on this margin is kept, in parts per
-   * million. Leases are renewed by it at once, but the deadlines of fixed ones, and of all that cannot be
-   * renewed now, stay: until then they may be later than the store's expiry. Told readers of all locks
+   * million. The store is asked at once for what holders were promised before; until it answers, and for
+   * fixed leases, a deadline may be later than the store's expiry. Told readers of all locks
    * only, each time that the margin grows; it never shrinks while the locker lives.
    */
   | { readonly type: "clockDrift"; readonly driftMargin: number }
