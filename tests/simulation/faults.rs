@@ -24,6 +24,7 @@ impl World {
     pub(crate) fn trouble(&mut self) {
         let faults = self.plan.faults.clone();
         for host in 0..self.hosts.len() {
+            self.read_some(host);
             if self.random.chance(faults.pauses) && self.random.chance(40) {
                 self.pause(host);
             }
@@ -54,6 +55,14 @@ impl World {
         self.audit();
         let next = self.now + TROUBLE;
         self.schedule(next, Happening::Trouble);
+    }
+
+    fn read_some(&mut self, host: usize) {
+        let most = if self.random.chance(10) { 5 } else { 0 };
+        let Self { hosts, checks, .. } = self;
+        let host = &mut hosts[host];
+        let now = host.clock.at(self.now);
+        host.readers.read_some(checks, (&host.engine, now), most);
     }
 
     /// A client is gone, without a word; another begins in its place. What is on its way may
@@ -242,6 +251,7 @@ impl World {
         }
         for host in 0..self.hosts.len() {
             self.give_everything_up(host);
+            self.catch_up(host);
         }
         let until = self.now + REST;
         while !self.failed() && self.now < until && !self.at_rest() {
@@ -314,6 +324,13 @@ impl World {
         let alive = members.iter().filter(|(_, _, until)| alive(*until));
         let lease = |text: &str| text.split(':').next().and_then(|lease| lease.parse().ok());
         alive.filter_map(|(text, ..)| lease(text)).collect()
+    }
+
+    fn catch_up(&mut self, host: usize) {
+        let Self { hosts, checks, .. } = self;
+        let host = &mut hosts[host];
+        let now = host.clock.at(self.now);
+        host.readers.catch_up(checks, &host.engine, now);
     }
 
     fn shut_down_all(&mut self) {

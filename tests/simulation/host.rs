@@ -12,6 +12,7 @@ use crate::clock::{HostClock, Moment};
 use crate::plan::Plan;
 use crate::pushes::Ear;
 use crate::random::Random;
+use crate::readers::Readers;
 
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -23,6 +24,7 @@ pub(crate) struct Host {
     pub(crate) book: Book,
     pub(crate) link: Link,
     pub(crate) ear: Ear,
+    pub(crate) readers: Readers,
     /// How many inputs it was given.
     pub(crate) fed: u64,
     /// How late it is told the time.
@@ -70,10 +72,12 @@ impl Host {
     pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
         let client = ClientId(random.next());
         let limit = plan.patience + 3 * plan.timeout + std::time::Duration::from_secs(1);
+        let engine = Engine::new(plan.settings(client));
         Self {
             client,
             life: 0,
-            engine: Engine::new(plan.settings(client)),
+            readers: Readers::new(&engine),
+            engine,
             clock: plan.clock(random),
             book: Book::new(id, limit),
             link: Link::default(),
@@ -91,6 +95,7 @@ impl Host {
         let new = Self::new(plan, random, self.book.host);
         self.client = new.client;
         self.engine = new.engine;
+        self.readers = new.readers;
         self.book = new.book;
         self.ear = new.ear;
         self.link.up = false;

@@ -26,6 +26,7 @@ mod plan;
 mod program;
 mod pushes;
 mod random;
+mod readers;
 mod sabotage;
 mod slewing;
 mod taken;

@@ -115,6 +115,10 @@ impl World {
 
     pub(crate) fn acquire_now(&mut self, host: usize, wait: Wait) {
         let handle = self.handle(host);
+        self.acquire_through(host, handle, wait);
+    }
+
+    pub(crate) fn acquire_through(&mut self, host: usize, handle: LockId, wait: Wait) {
         let Some(spec) = self.hosts[host].book.handles.get(&handle) else {
             return;
         };

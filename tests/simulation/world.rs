@@ -308,7 +308,7 @@ impl World {
         let mut outputs = 0;
         while let Some(output) = self.hosts[id].engine.poll() {
             self.trace(|_| format!("    {output:?}"));
-            let Host { book, .. } = &mut self.hosts[id];
+            let Host { book, readers, .. } = &mut self.hosts[id];
             match output {
                 Output::Send {
                     request,
@@ -326,6 +326,7 @@ impl World {
                     event,
                     deadline,
                 } => {
+                    readers.publish(lock, lease, &event);
                     book.event(&mut self.checks, look, (lock, lease), &event, deadline);
                     if let LeaseEvent::Acquired { .. } = event {
                         self.watch_acquired(id, lease);
@@ -342,8 +343,14 @@ impl World {
                     .ensure("progress", false, || format!("host {id} never ends"));
             }
         }
-        let Host { book, engine, .. } = &self.hosts[id];
+        let Host {
+            book,
+            engine,
+            readers,
+            ..
+        } = &mut self.hosts[id];
         book.settled(&mut self.checks, look.now, engine);
+        readers.keep_up(&mut self.checks, engine, look.now);
         self.check_exclusion(id);
         self.watch_leaving(id);
     }
@@ -351,25 +358,30 @@ impl World {
     /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
     /// that is somebody's step.
     fn check_exclusion(&mut self, host: usize) {
-        let own: Vec<_> = self.valid_leases(host).collect();
-        for (key, one) in own {
-            let others = (0..self.hosts.len()).flat_map(|host| self.valid_leases(host));
-            let same = |(of, other): &(_, Valid)| {
-                *of == key && (other.host, other.lock) != (one.host, one.lock)
-            };
-            let others: Vec<_> = others.filter(same).collect();
-            for (_, other) in others {
-                let older = if one.token < other.token { one } else { other };
-                let book = &self.hosts[older.host].book;
-                let lock = book.locks.get(&older.lock);
-                let held = lock.and_then(|lock| lock.held.as_ref());
-                if held.is_some_and(|held| self.checks.nobody_could_know(book, held)) {
-                    self.checks
-                        .saw("two leases at once before slewing was noticed");
-                } else {
-                    self.checks.both_valid(&key, one, other);
-                }
+        let mut of_key = BTreeMap::<_, Vec<_>>::new();
+        for (key, lease) in (0..self.hosts.len()).flat_map(|host| self.valid_leases(host)) {
+            of_key.entry(key).or_default().push(lease);
+        }
+        for (key, mut leases) in of_key {
+            leases.sort_by_key(|lease| lease.token);
+            let newer = leases.iter().enumerate();
+            let pairs =
+                newer.flat_map(|(place, new)| leases[..place].iter().map(|old| (*old, *new)));
+            for (old, new) in pairs.filter(|(old, new)| [old.host, new.host].contains(&host)) {
+                self.meet(&key, old, new);
             }
+        }
+    }
+
+    fn meet(&mut self, key: &LockKey, old: Valid, new: Valid) {
+        let book = &self.hosts[old.host].book;
+        let lock = book.locks.get(&old.lock);
+        let held = lock.and_then(|lock| lock.held.as_ref());
+        if held.is_some_and(|held| self.checks.nobody_could_know(book, held)) {
+            self.checks
+                .saw("two leases at once before slewing was noticed");
+        } else {
+            self.checks.both_valid(key, old, new);
         }
     }
 
