@@ -178,8 +178,9 @@ impl World {
             return;
         };
         let call = self.new_call(host, Call::Renew { lock, lease });
-        let ttl = self.random.pick(&self.plan.ttls);
-        let ttl = ttl.filter(|_| self.random.chance(30));
+        let longest = u64::try_from(self.plan.longest_ttl().as_millis()).unwrap_or(100);
+        let ttl = Duration::from_millis(self.random.between(100, longest));
+        let ttl = self.random.chance(40).then_some(ttl);
         self.input(host, Input::Renew { call, lease, ttl });
     }
 
