@@ -27,6 +27,7 @@ const ofLocker = {
   owner: badOwners,
   commandTimeout: [...badNumbers, 0, 60_001, 1e300],
   patience: [...badNumbers, 1e300],
+  driftMargin: [...badNumbers, 0, 999, 1_000.5, 250_001, 1e300],
   tokenRetention: [...badNumbers, 0, 1e300],
 };
 const ofLock = {
