@@ -7,6 +7,7 @@
 //! The tests run one at a time, so that they measure the lock and not each other; and if the machine
 //! stood still just when the loss was to be told, that is no lateness of the lock.
 
+mod margin;
 mod short;
 mod suspended;
 

@@ -42,10 +42,10 @@ impl World {
             return;
         }
         let value = self.server.lock_value(self.server_clock.at(self.now), &key);
-        let least = self.server_clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
+        let due = self.server_clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
         let expires = value.map(|(_, expires)| expires);
         self.checks.saw("had its whole time");
-        self.checks.ensure("I4", expires >= Some(least), || {
+        self.checks.ensure("I4", expires >= Some(due), || {
             format!("{offer:?} was told that it has {key:?}, and it ends before its time to live")
         });
     }

@@ -12,7 +12,8 @@ use crate::event::LeaseEvent;
 
 /// A stream of what happens to one lock, or to all locks of a locker.
 ///
-/// - It begins with the current state: an `Acquired` for each lock that is held.
+/// - It begins with the current state: an `Acquired` for each lock that is held; for all locks, first a
+///   `ClockDrift` if the drift margin had to be widened.
 /// - Renewals that were not read yet merge into the newest.
 /// - A reader that leaves more than 1,024 events unread gets `Lagged` with the number that it
 ///   missed, then the losses that it has not read, then the current state. Memory stays bounded;

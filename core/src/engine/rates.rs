@@ -118,23 +118,26 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    /// Two clocks and a network between them. True time is in milliseconds.
+    /// Two clocks and a network between them. True time is in milliseconds, the clocks' nanoseconds.
     struct Clocks {
         rates: Rates,
         now: u64,
-        server: f64,
-        local: f64,
+        server: u64,
+        local: u64,
         seed: u64,
         widened: Vec<u32>,
     }
+
+    /// How much the server's clock and the local one are fast, in parts per million.
+    type Fast = (i64, i64);
 
     impl Clocks {
         fn new() -> Self {
             Self {
                 rates: Rates::new(Margin::DEFAULT),
                 now: 0,
-                server: 1.7e12,
-                local: 5e6,
+                server: 1_700_000_000_000_000_000,
+                local: 5_000_000_000_000,
                 seed: 1,
                 widened: Vec::new(),
             }
@@ -145,29 +148,27 @@ mod tests {
             (self.seed >> 33) % below.max(1)
         }
 
-        fn pass(&mut self, millis: u64, (server, local): (f64, f64)) {
-            let millis_f = f64::from(u32::try_from(millis).expect("a short time"));
+        fn pass(&mut self, millis: u64, (server, local): Fast) {
             self.now += millis;
-            self.server += millis_f * (1.0 + server / 1e6);
-            self.local += millis_f * (1.0 + local / 1e6);
+            self.server += millis * 1_000_000_u64.saturating_add_signed(server);
+            self.local += millis * 1_000_000_u64.saturating_add_signed(local);
         }
 
-        fn moment(&self) -> Timestamp {
-            Timestamp::from_nanos((self.local * 1e6) as u64)
+        fn set(&mut self, millis: i64) {
+            self.server = self.server.saturating_add_signed(millis * 1_000_000);
         }
 
-        /// For so long an answer comes every so often, up to so slowly, by clocks with these rates
-        /// in parts per million.
-        fn run(&mut self, long: u64, (every, slow): (u64, u64), rates: (f64, f64)) {
+        /// For so long an answer comes every so often, up to so slowly.
+        fn run(&mut self, long: u64, (every, slow): (u64, u64), fast: Fast) {
             let end = self.now + long;
             while self.now < end {
-                let sent = self.moment();
+                let sent = Timestamp::from_nanos(self.local);
                 let there = self.random(slow);
-                self.pass(there, rates);
-                let server = ServerTime::from_micros((self.server * 1e3) as u64);
+                self.pass(there, fast);
+                let server = ServerTime::from_micros(self.server / 1_000);
                 let back = self.random(slow);
-                self.pass(back, rates);
-                let received = self.moment();
+                self.pass(back, fast);
+                let received = Timestamp::from_nanos(self.local);
                 let mark = Mark {
                     server,
                     sent,
@@ -176,7 +177,7 @@ mod tests {
                 if self.rates.saw(mark) {
                     self.widened.push(self.rates.margin().parts_per_million());
                 }
-                self.pass(every, rates);
+                self.pass(every, fast);
             }
         }
     }
@@ -186,7 +187,7 @@ mod tests {
     fn clocks_within_the_margin_are_left_alone_whatever_the_network_does() {
         for slow in [1, 5, 80, 1_000, 6_000] {
             for every in [5, 40, 700, 10_000] {
-                for rates in [(0.0, 0.0), (500.0, -500.0), (-900.0, 900.0)] {
+                for rates in [(0, 0), (500, -500), (-900, 900)] {
                     let mut clocks = Clocks::new();
                     clocks.run((every * 2_000).max(MINUTE), (every, slow), rates);
                     assert!(clocks.widened.is_empty(), "{slow} {every} {rates:?}");
@@ -198,16 +199,16 @@ mod tests {
     /// Catches a margin that trusts chrony's slewing, on either machine or on both.
     #[test]
     fn slewing_is_noticed_soon_and_covered_and_said_a_few_times() {
-        let slewing = 83_333.0;
+        let slewing = 83_333;
         for rates in [
-            (slewing, 0.0),
-            (-slewing, 0.0),
-            (0.0, slewing),
+            (slewing, 0),
+            (-slewing, 0),
+            (0, slewing),
             (slewing, -slewing),
         ] {
             for (every, slow, soon) in [(50, 2, 1_500), (50, 80, 15_000), (10_000, 2, 45_000)] {
                 let mut clocks = Clocks::new();
-                clocks.run(5 * MINUTE, (every, slow), (300.0, 0.0));
+                clocks.run(5 * MINUTE, (every, slow), (300, 0));
                 assert!(clocks.widened.is_empty());
                 clocks.run(soon, (every, slow), rates);
                 assert!(
@@ -215,14 +216,14 @@ mod tests {
                     "{rates:?} {every} {slow}: unnoticed"
                 );
                 clocks.run(5 * MINUTE, (every, slow), rates);
-                let (server, local) = (1.0 + rates.0 / 1e6, 1.0 + rates.1 / 1e6);
-                let apart = 1e6 * (1.0 - server.min(local) / server.max(local));
-                let margin = f64::from(clocks.rates.margin().parts_per_million());
+                let (server, local) = (1_000_000 + rates.0, 1_000_000 + rates.1);
+                let apart = 1_000_000 - 1_000_000 * server.min(local) / server.max(local);
+                let margin = i64::from(clocks.rates.margin().parts_per_million());
                 assert!(
                     margin >= apart,
                     "{rates:?} {every} {slow}: {margin} of {apart}"
                 );
-                assert!(margin <= apart * 1.25 + 1_001.0, "{margin} of {apart}");
+                assert!(margin <= apart * 5 / 4 + 1_001, "{margin} of {apart}");
                 assert!(clocks.widened.len() <= 4, "{:?}", clocks.widened);
             }
         }
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn a_small_difference_is_noticed_in_minutes() {
         let mut clocks = Clocks::new();
-        clocks.run(10 * MINUTE, (100, 20), (3_000.0, 0.0));
+        clocks.run(10 * MINUTE, (100, 20), (3_000, 0));
         let margin = clocks.rates.margin().parts_per_million();
         assert!((3_000..5_000).contains(&margin), "{margin}");
     }
@@ -240,15 +241,15 @@ mod tests {
     /// that steps it, or a machine that a hypervisor held up.
     #[test]
     fn a_clock_that_was_set_is_no_rate() {
-        for jump in [-3_600_000.0, -2_000.0, 40.0, 2_000.0, 3_600_000.0] {
+        for jump in [-3_600_000, -2_000, 40, 2_000, 3_600_000] {
             for every in [50, 300, 5_000] {
                 let mut clocks = Clocks::new();
                 for _ in 0..2 {
-                    clocks.run(2 * MINUTE, (every, 3), (200.0, -200.0));
-                    clocks.server += jump;
-                    clocks.run(every, (every, 3), (200.0, -200.0));
-                    clocks.server += jump;
-                    clocks.run(7 * MINUTE, (every, 3), (200.0, -200.0));
+                    clocks.run(2 * MINUTE, (every, 3), (200, -200));
+                    clocks.set(jump);
+                    clocks.run(every, (every, 3), (200, -200));
+                    clocks.set(jump);
+                    clocks.run(7 * MINUTE, (every, 3), (200, -200));
                 }
                 assert!(clocks.widened.is_empty(), "{jump} {every}");
             }
@@ -258,11 +259,11 @@ mod tests {
     #[test]
     fn the_margin_has_an_upper_bound_and_never_shrinks() {
         let mut clocks = Clocks::new();
-        clocks.run(MINUTE, (50, 2), (800_000.0, 0.0));
+        clocks.run(MINUTE, (50, 2), (800_000, 0));
         assert_eq!(clocks.rates.margin(), Margin::MOST);
         let said = clocks.widened.len();
-        clocks.run(5 * MINUTE, (50, 2), (0.0, 800_000.0));
-        clocks.run(30 * MINUTE, (50, 2), (0.0, 0.0));
+        clocks.run(5 * MINUTE, (50, 2), (0, 800_000));
+        clocks.run(30 * MINUTE, (50, 2), (0, 0));
         assert_eq!(clocks.rates.margin(), Margin::MOST);
         assert_eq!(clocks.widened.len(), said, "and is not said again");
     }
@@ -271,8 +272,8 @@ mod tests {
     fn another_servers_clock_is_not_compared_with_the_former_one() {
         let mut clocks = Clocks::new();
         for _ in 0..100 {
-            clocks.run(400, (20, 2), (0.0, 0.0));
-            clocks.server += 500.0;
+            clocks.run(400, (20, 2), (0, 0));
+            clocks.set(500);
             clocks.rates.forget();
         }
         assert!(clocks.widened.is_empty());
