@@ -5,7 +5,8 @@ import type { LeaseEvent } from "./types.js";
 /**
  * What happens to one lock, or to all locks of a locker: to be read with `for await`.
  *
- * It begins with the current state, an `acquired` for each lock that is held. Renewals that were not
+ * It begins with the current state, an `acquired` for each lock that is held (for all locks, first a
+ * `clockDrift` if the drift margin had to be widened). Renewals that were not
  * read yet merge into the newest. A reader that leaves 1,024 events unread gets `lagged`, then the
  * losses that it has not read, then the current state, so memory stays bounded. Readers do not take
  * events from each other. It ends with the locker's shutdown, or with `return()`, which leaving a
