@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cancel;
+mod connect;
 mod exclusion;
 mod faults;
 mod hostile;

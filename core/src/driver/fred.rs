@@ -1,7 +1,9 @@
 //! A Redis server through the fred client.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use ::fred::bytes::Bytes;
@@ -40,8 +42,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct FredStore {
     client: Client,
     secrets: Secrets,
-    /// The client's own task, if this crate made the client and so decides over its connection.
-    task: Option<AbortHandle>,
+    /// If this crate made the client and so decides over its connection.
+    task: Option<OwnTask>,
     timeouts: AtomicU32,
     /// Whether the connection is being looked at or replaced already.
     suspect: Arc<AtomicBool>,
@@ -66,23 +68,14 @@ impl FredStore {
             .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
             .build()
             .map_err(|error| named(secrets.convert(&error)))?;
-        let init = tokio::time::timeout(INIT_TIMEOUT, client.init()).await;
-        let (task, checked) = match init {
-            Ok(Ok(task)) => {
-                let task = task.abort_handle();
-                let checked = Self::checked(client.clone(), Some(task.clone())).await;
-                (Some(task), checked.map_err(named))
-            }
-            Ok(Err(error)) => (None, Err(named(secrets.convert(&error)))),
-            Err(_) => {
+        let task = tokio::time::timeout(INIT_TIMEOUT, OwnTask::connect(&client))
+            .await
+            .map_err(|_| {
                 let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
-                (None, Err(Error::new(ErrorKind::Timeout, message)))
-            }
-        };
-        if checked.is_err() {
-            quit(&client, task.as_ref()).await;
-        }
-        checked
+                Error::new(ErrorKind::Timeout, message)
+            })?
+            .map_err(|error| named(secrets.convert(&error)))?;
+        Self::checked(client, Some(task)).await.map_err(named)
     }
 
     pub(super) async fn with_client(client: Client) -> Result<Self, Error> {
@@ -93,7 +86,7 @@ impl FredStore {
         Self::checked(client, None).await
     }
 
-    async fn checked(client: Client, task: Option<AbortHandle>) -> Result<Self, Error> {
+    async fn checked(client: Client, task: Option<OwnTask>) -> Result<Self, Error> {
         let store = Self {
             secrets: Secrets::of(&client),
             client,
@@ -206,7 +199,9 @@ impl FredStore {
             task.get().inspect(|task| task.abort());
         }
         if let Some(task) = &self.task {
-            quit(&self.client, Some(task)).await;
+            // fred's `quit` may hang while it reconnects, and its task may go on after it.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.client.quit()).await;
+            task.0.abort();
         }
     }
 
@@ -244,6 +239,30 @@ impl FredStore {
             }
             suspect.store(false, Ordering::Release);
         });
+    }
+}
+
+/// The task of a client that this crate made, which drives its connection. Both end with this.
+pub(super) struct OwnTask(AbortHandle);
+
+impl OwnTask {
+    /// Connects. As fred's `init`, which leaves the task behind if its future is dropped.
+    pub(super) async fn connect(client: &Client) -> Result<Self, FredError> {
+        let mut connected = pin!(client.wait_for_connect());
+        // It listens from its first poll on, and so hears of whatever comes of the connection.
+        let early = futures::poll!(&mut connected);
+        let task = Self(client.connect().abort_handle());
+        match early {
+            Poll::Ready(result) => result?,
+            Poll::Pending => connected.await?,
+        }
+        Ok(task)
+    }
+}
+
+impl Drop for OwnTask {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -309,12 +328,6 @@ fn options(timeout: Duration) -> Options {
         timeout: Some(timeout),
         ..Options::default()
     }
-}
-
-/// fred's `quit` may hang while it reconnects, and its task may go on reconnecting after it.
-pub(super) async fn quit(client: &Client, task: Option<&AbortHandle>) {
-    let _ = tokio::time::timeout(CLOSE_TIMEOUT, client.quit()).await;
-    task.inspect(|task| task.abort());
 }
 
 fn is_unauthenticated(error: &Error) -> bool {

@@ -9,10 +9,9 @@ use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
 use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::fred::{is_answer, quit};
+use super::fred::{OwnTask, is_answer};
 use super::{Input, Shared};
 use crate::protocol;
 
@@ -32,14 +31,7 @@ pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>
     let mut pause = FIRST_RETRY;
     while shared.strong_count() > 0 {
         let heard = match connect(&client) {
-            Ok(own) => {
-                let mut listener = Listener {
-                    client: own,
-                    task: None,
-                };
-                let heard = listener.hear(&channel, &shared).await;
-                heard.err()
-            }
+            Ok(client) => Listener { client }.hear(&channel, &shared).await.err(),
             Err(error) => Some((false, error)),
         };
         let Some((subscribed, error)) = heard else {
@@ -89,32 +81,18 @@ enum News {
     Down,
 }
 
-/// Quits when it is dropped.
 struct Listener {
     client: Client,
-    task: Option<AbortHandle>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let (client, task) = (self.client.clone(), self.task.take());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { quit(&client, task.as_ref()).await });
-        }
-    }
 }
 
 impl Listener {
     /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
-    async fn hear(
-        &mut self,
-        channel: &str,
-        shared: &Weak<Shared>,
-    ) -> Result<(), (bool, FredError)> {
-        let client = self.client.clone();
+    async fn hear(&self, channel: &str, shared: &Weak<Shared>) -> Result<(), (bool, FredError)> {
+        let client = &self.client;
         let (mut messages, mut errors) = (client.message_rx(), client.error_rx());
-        let task = client.init().await.map_err(|error| (false, error))?;
-        self.task = Some(task.abort_handle());
+        let _connection = OwnTask::connect(client)
+            .await
+            .map_err(|error| (false, error))?;
         // Made after the first connection, so it tells of later ones only.
         let mut reconnects = client.reconnect_rx();
         self.subscribe(channel)

@@ -1,0 +1,60 @@
+//! Connecting, and what is left of it when it does not come to its end.
+
+use std::time::Duration;
+
+use leasehold::Locker;
+use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
+use tokio::runtime::Handle;
+
+use crate::{LIMIT, millis};
+
+/// Waits until neither the server has a connection but that of `admin`, nor this runtime a task.
+async fn nothing_is_left(admin: &mut Admin) {
+    let alone = async || admin.info("clients", "connected_clients").await.as_deref() == Some("1");
+    eventually(LIMIT, "the connections to be closed", alone).await;
+    let ended = async || Handle::current().metrics().num_alive_tasks() == 0;
+    eventually(LIMIT, "the tasks to end", ended).await;
+}
+
+/// Catches connections and tasks that live on, for as long as the process, when the program gives
+/// up connecting: whatever had been done by then has no other owner.
+#[tokio::test]
+async fn connecting_that_is_given_up_leaves_nothing_behind() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let mut given_up = 0;
+    for turn in 0..150 {
+        let time = Duration::from_micros(turn * 6_000 / 150);
+        let connected = tokio::time::timeout(time, Locker::connect(server.url())).await;
+        given_up += u32::from(connected.is_err());
+    }
+    assert!(given_up > 20, "only {given_up} were given up");
+    nothing_is_left(&mut admin).await;
+}
+
+/// As above, of a locker that is given up as soon as it was made, while it connects to hear pushes.
+#[tokio::test]
+async fn a_locker_that_is_dropped_early_leaves_nothing_behind() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for turn in 0..50 {
+        let locker = Locker::connect(server.url()).await.expect("it is there");
+        let lock = locker.lock("x").expect("valid");
+        let lease = lock.acquire().await.expect("it is free");
+        lease.release().await.expect("it is held");
+        tokio::time::sleep(Duration::from_micros(turn * 40)).await;
+    }
+    nothing_is_left(&mut admin).await;
+}
+
+/// Catches a task that goes on connecting to a server which accepts and never answers.
+#[tokio::test]
+async fn connecting_to_a_server_that_never_answers_ends_with_the_call() {
+    let server = FakeServer::start(|_| String::new()).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let connected = tokio::time::timeout(millis(200), Locker::connect(server.url())).await;
+    connected.expect_err("it waits for an answer");
+    let ended = async || tasks() == before;
+    eventually(millis(2_000), "the tasks to end", ended).await;
+}
