@@ -104,16 +104,20 @@ impl Engine {
     fn attempt_late(&mut self, id: Short, flight: Flight) {
         let now = self.now;
         let (timeout, patience) = (self.settings.command_timeout, self.settings.patience);
+        // Without a link it is a failure, after which those who wait have patience.
+        let linked = self.anchor().is_some();
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         let longer = (now + acquiring.attempt_time(spec, timeout)).min(acquiring.latest);
         let give_up = longer.min(flight.sent + patience);
-        let waits = acquiring.waits();
+        let waits = linked && acquiring.waits();
         let longer = waits.then(|| self.wait_on(flight, give_up)).flatten();
-        match (longer, self.acquiring(id)) {
-            (Some(longer), Some((_, acquiring))) => acquiring.flight = Some(longer),
-            _ => self.attempt_failed(id, flight, &Error::no_answer()),
+        if let (Some(longer), Some((_, acquiring))) = (longer, self.acquiring(id)) {
+            acquiring.flight = Some(longer);
+        } else {
+            let error = self.why_no_answer(flight.attempt);
+            self.attempt_failed(id, flight, &error);
         }
     }
 
@@ -212,14 +216,7 @@ impl Engine {
             ttl: spec.ttl,
             waits: acquiring.waits(),
         });
-        if let Err(error) = self.send(Whose::Contender(id), flight, command) {
-            // Nothing was sent, so nothing is in doubt.
-            let never_sent = Flight {
-                give_up: now,
-                ..flight
-            };
-            self.attempt_failed(id, never_sent, &error);
-        }
+        self.send(Whose::Contender(id), flight, command);
     }
 
     fn acquired(&mut self, id: Short, flight: Flight, held: Held, time: ServerTime) {
@@ -329,19 +326,14 @@ impl Engine {
         let (now, patience) = (self.now, self.settings.patience);
         let timeout = self.settings.command_timeout;
         let unsent = self.unsend(flight.attempt);
-        let late;
-        let error = if unsent && error.kind() == ErrorKind::Timeout {
-            late = never_left();
-            &late
-        } else {
-            error
-        };
+        let linked = self.anchor().is_some();
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
         };
         acquiring.flight = None;
         // An earlier caller, who waited for less, ended the attempt.
-        let full = flight.sent + acquiring.attempt_time(spec, timeout);
+        let attempt_time = acquiring.attempt_time(spec, timeout);
+        let full = flight.sent + attempt_time;
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
         let refused = matches!(
             error.kind(),
@@ -363,7 +355,8 @@ impl Engine {
             .pace
             .back_off(now, FIRST_RETRY, SLOWEST_RETRY, acquiring.lease);
         let impatient = acquiring.remove(|caller| match caller.wait {
-            Wait::Never => !cut_short,
+            // Without a link it is tried once more, on the next one.
+            Wait::Never => !cut_short && (linked || now >= caller.asked + attempt_time),
             Wait::Forever => now.since(since.max(caller.asked)) >= patience,
             Wait::Until(_) => false,
         });
@@ -388,12 +381,14 @@ impl Engine {
             Wait::Until(until) => until <= now,
             Wait::Forever => false,
         });
+        let (ended, flight) = (acquiring.callers.is_empty(), acquiring.flight);
         let result = match &acquiring.silence {
             Some((_, error)) => Err(error.clone()),
             None if acquiring.refused.is_some() => Ok(Done::Busy),
-            None => Err(Error::no_answer()),
+            None => Err(flight.map_or_else(Error::no_answer, |flight| {
+                self.why_no_answer(flight.attempt)
+            })),
         };
-        let ended = acquiring.callers.is_empty();
         for caller in over {
             self.complete(caller.call, result.clone());
         }
@@ -407,13 +402,6 @@ fn no_time() -> Error {
     Error::new(
         ErrorKind::Timeout,
         "there was no time left to ask the store",
-    )
-}
-
-fn never_left() -> Error {
-    Error::new(
-        ErrorKind::Timeout,
-        "too much else waits for the store: the request did not leave in time, and did nothing",
     )
 }
 

@@ -168,11 +168,13 @@ impl Engine {
 
     fn ask_now(&mut self, id: Short) {
         let now = self.now;
+        let flight = self.acquiring(id).and_then(|(_, asks)| asks.flight);
+        let has_left = flight.is_some_and(|flight| self.has_left(flight.attempt));
         let Some((_, acquiring)) = self.acquiring(id) else {
             return;
         };
         // What is under way may have been answered before whatever happened now.
-        acquiring.asks_again = acquiring.flight.is_some();
+        acquiring.asks_again |= has_left;
         acquiring.pace.next = now;
         self.contender_time(id);
     }

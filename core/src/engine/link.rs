@@ -1,7 +1,7 @@
 //! The link to the store: what is sent when, and to whom the answers go.
 
 use super::clock::{Anchor, Margin};
-use super::contender::Phase;
+use super::contender::{Contender, Phase};
 use super::io::{Output, RequestId};
 use super::outbox::{Outbox, Outgoing};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
@@ -38,6 +38,10 @@ pub(super) const MAX_ALONE_IN_FLIGHT: usize = 64;
 pub(super) struct Link {
     state: State,
     rates: Rates,
+    /// Why the server's clock is not known, as far as that was told.
+    trouble: Option<Error>,
+    /// Whether the store has ever answered.
+    proven: bool,
     pace: Pace,
     wake: Timestamp,
     outbox: Outbox,
@@ -47,7 +51,7 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 enum State {
-    Down(Error),
+    Down,
     /// Connected, or about to be for the first time; the server's clock is not known yet, and so no
     /// `not_after` either. What is to be sent waits.
     Unanchored,
@@ -70,6 +74,8 @@ impl Link {
         Self {
             state: State::Unanchored,
             rates: Rates::new(margin),
+            trouble: None,
+            proven: false,
             pace: Pace::due(Timestamp::from_nanos(0)),
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
@@ -80,16 +86,8 @@ impl Link {
 
 impl Engine {
     /// Queues an operation, which leaves at the end of this call of `handle` unless many are under
-    /// way; fails if there is no link.
-    pub(super) fn send(
-        &mut self,
-        whose: Whose,
-        flight: Flight,
-        command: Command,
-    ) -> Result<(), Error> {
-        if let State::Down(error) = &self.link.state {
-            return Err(error.clone());
-        }
+    /// way. Without a link it waits for one, as long as it may take.
+    pub(super) fn send(&mut self, whose: Whose, flight: Flight, command: Command) {
         let Flight {
             attempt, give_up, ..
         } = flight;
@@ -98,7 +96,6 @@ impl Engine {
             command,
             give_up,
         });
-        Ok(())
     }
 
     pub(super) fn connected(&mut self) {
@@ -112,21 +109,22 @@ impl Engine {
         self.retry_all();
     }
 
-    pub(super) fn disconnected(&mut self, error: &Error) {
-        self.link.state = State::Down(error.clone());
+    pub(super) fn disconnected(&mut self, error: Error) {
+        let error = unreachable(error);
+        self.link.state = State::Down;
+        self.link.trouble = Some(error.clone());
         self.timers
             .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
-        self.fail_requests(error);
-        self.fail_queued(error);
-        // Whoever holds a lock is told now, and not at its next renewal.
-        self.renew_now(|tenure| tenure.pace.failures == 0);
+        // What was not sent yet waits for the next link.
+        self.fail_requests(&error);
+        self.warn_holders(&error);
     }
 
     /// What is known of the server's clock.
     pub(super) fn anchor(&self) -> Option<Anchor> {
         match self.link.state {
             State::Up(anchor) => Some(anchor),
-            State::Unanchored | State::Down(_) => None,
+            State::Unanchored | State::Down => None,
         }
     }
 
@@ -142,21 +140,36 @@ impl Engine {
         widened.then_some(LeaseEvent::ClockDrift { drift_margin })
     }
 
+    /// Why an attempt has no answer in time: what never left did nothing.
+    pub(super) fn why_no_answer(&mut self, attempt: Serial) -> Error {
+        if self.has_left(attempt) {
+            return Error::no_answer();
+        }
+        match (&self.link.state, &self.link.trouble) {
+            (State::Up(_), _) => never_left(),
+            (State::Unanchored | State::Down, Some(error)) => error.clone(),
+            (State::Unanchored | State::Down, None) => Error::new(
+                ErrorKind::Unavailable,
+                "the store cannot be reached: it has not answered yet",
+            ),
+        }
+    }
+
+    pub(super) fn has_left(&mut self, attempt: Serial) -> bool {
+        self.link.outbox.find(attempt).is_none()
+    }
+
     /// Takes back an operation that has not left yet: one that never acts.
     pub(super) fn unsend(&mut self, attempt: Serial) -> bool {
         self.link.outbox.take_back(attempt).is_some()
     }
 
-    /// Lets an operation wait on that did not leave in its time since much was before it: it keeps
-    /// its turn. Returns until when; nothing if it left, or does not leave for another reason.
+    /// Lets an operation wait on that did not leave in its time: it keeps its turn. Returns until
+    /// when; nothing if it left, or if its time is over.
     pub(super) fn wait_on(&mut self, flight: Flight, give_up: Timestamp) -> Option<Flight> {
-        let may_leave = matches!(self.link.state, State::Up(_)) && give_up > self.now;
-        let out = self
-            .link
-            .outbox
-            .find(flight.attempt)
-            .filter(|_| may_leave)?;
-        out.give_up = give_up;
+        let may_leave = give_up > self.now;
+        let out = self.link.outbox.find(flight.attempt);
+        out.filter(|_| may_leave)?.give_up = give_up;
         Some(Flight { give_up, ..flight })
     }
 
@@ -184,13 +197,7 @@ impl Engine {
                     self.keep_promises();
                 }
             }
-            Err(error) if origins.is_empty() => {
-                self.back_off_probe();
-                // What waits for the server's clock would be refused as well.
-                if !error.is_transient() {
-                    self.fail_queued(&error);
-                }
-            }
+            Err(error) if origins.is_empty() => self.probe_failed(error),
             Err(error) => {
                 for origin in origins {
                     self.deliver(origin, None, Err(error.clone()));
@@ -215,11 +222,13 @@ impl Engine {
             State::Up(anchor) if one_clock && !drifted => {
                 anchor.refreshed(server, (sent, received), self.margin())
             }
-            State::Up(_) | State::Unanchored | State::Down(_) => {
+            State::Up(_) | State::Unanchored | State::Down => {
                 Anchor::new(server, sent, received)
             }
         };
         self.link.state = State::Up(anchor);
+        self.link.trouble = None;
+        self.link.proven = true;
         self.timers
             .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         if drifted && let Some(event) = self.clock_drift() {
@@ -241,6 +250,8 @@ impl Engine {
         self.timers
             .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         if matches!(self.link.state, State::Unanchored) {
+            let trouble = &mut self.link.trouble;
+            trouble.get_or_insert_with(|| unreachable(Error::no_answer()));
             self.probe();
         }
     }
@@ -327,7 +338,13 @@ impl Engine {
         self.timers.set(Timed::Link, &mut self.link.wake, give_up);
     }
 
-    fn back_off_probe(&mut self) {
+    fn probe_failed(&mut self, error: Error) {
+        // What waits for the server's clock would be refused as well. A store that did serve this
+        // client may do so again: its passwords may be changed one after the other.
+        if !error.is_transient() && !self.link.proven {
+            self.fail_queued(&error);
+        }
+        self.link.trouble = Some(unreachable(error));
         if matches!(self.link.state, State::Unanchored) {
             let seed = LeaseId(u128::from(self.settings.client.0));
             self.link
@@ -388,6 +405,20 @@ impl Engine {
         self.settle(id);
     }
 
+    /// Whoever holds a lock is told now that there is no link, and not at its next renewal.
+    fn warn_holders(&mut self, error: &Error) {
+        let unwarned = |contender: &Contender| match &contender.phase {
+            Phase::Held(tenure) => tenure.is_renewed(&contender.spec) && tenure.pace.failures == 0,
+            Phase::Acquiring(_) => false,
+        };
+        let held = self.contenders.iter();
+        let held = held.filter(|(_, contender)| unwarned(contender));
+        for id in held.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.renewal_failed(id, error.clone());
+            self.settle(id);
+        }
+    }
+
     fn renew_now(&mut self, which: impl Fn(&Tenure) -> bool) {
         let now = self.now;
         for id in self.contenders_that(|phase| matches!(phase, Phase::Held(held) if which(held))) {
@@ -413,6 +444,30 @@ impl Engine {
             self.retry_query(call);
         }
     }
+}
+
+/// Without a link nothing was sent, and the next link may do better, whatever ended this one.
+fn unreachable(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable => error,
+        ErrorKind::Timeout => Error::with_source(
+            ErrorKind::Unavailable,
+            "the store cannot be reached: it did not answer in time",
+            error,
+        ),
+        _ => Error::with_source(
+            ErrorKind::Unavailable,
+            format!("the store cannot be reached: {error}"),
+            error,
+        ),
+    }
+}
+
+fn never_left() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "too much else waits for the store: the request did not leave in time, and did nothing",
+    )
 }
 
 pub(super) fn came_late() -> Error {

@@ -224,7 +224,7 @@ impl Engine {
         self.run_due();
         match input {
             Input::Connected => self.connected(),
-            Input::Disconnected { error } => self.disconnected(&error),
+            Input::Disconnected { error } => self.disconnected(error),
             Input::Reply { request, result } => self.reply(request, result),
             Input::Push(push) => self.pushed(push),
             Input::Subscribed => self.subscribed(),

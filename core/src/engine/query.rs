@@ -45,7 +45,10 @@ impl Engine {
             return;
         };
         match query.flight {
-            Some(flight) if flight.give_up <= now => self.query_unknown(call, Error::no_answer()),
+            Some(flight) if flight.give_up <= now => {
+                let error = self.why_no_answer(flight.attempt);
+                self.query_unknown(call, error);
+            }
             None if query.until <= now => {
                 let error = query.error.clone().unwrap_or_else(Error::no_answer);
                 self.end_query(call);
@@ -110,9 +113,7 @@ impl Engine {
         };
         query.flight = Some(flight);
         let command = query.command.clone();
-        if let Err(error) = self.send(Whose::Query(call), flight, command) {
-            self.query_failed(call, error);
-        }
+        self.send(Whose::Query(call), flight, command);
     }
 
     /// It was sent, and what came of it is not known.

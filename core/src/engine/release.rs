@@ -157,7 +157,7 @@ impl Engine {
             return self.release_expired(id);
         }
         if let Some((call, _)) = release.call.take_if(|(_, until)| *until <= now) {
-            let error = release.error.clone().unwrap_or_else(Error::no_answer);
+            let error = self.release_error(id);
             self.complete(call, Err(error));
         }
         let Some(release) = self.releases.get_mut(&id) else {
@@ -288,9 +288,7 @@ impl Engine {
             key: release.key.clone(),
             claim: release.claim.clone(),
         };
-        if let Err(error) = self.send(Whose::Release(id), flight, command) {
-            self.release_failed(id, error);
-        }
+        self.send(Whose::Release(id), flight, command);
     }
 
     /// There was no answer in time; perhaps since the attempt has not left yet.
@@ -304,8 +302,9 @@ impl Engine {
         match self.releases.get_mut(&id) {
             Some(release) if longer.is_some() => release.flight = longer,
             _ => {
+                let error = self.why_no_answer(flight.attempt);
                 self.release_in_doubt(id, flight.attempt);
-                self.release_failed(id, Error::no_answer());
+                self.release_failed(id, error);
             }
         }
     }
@@ -333,6 +332,18 @@ impl Engine {
         if let Some((call, _)) = refused {
             self.complete(call, Err(error));
         }
+    }
+
+    /// Why the store has not confirmed it yet.
+    fn release_error(&mut self, id: Short) -> Error {
+        let release = self.releases.get(&id);
+        let told = release.and_then(|release| release.error.clone());
+        let flight = release.and_then(|release| release.flight);
+        told.unwrap_or_else(|| {
+            flight.map_or_else(Error::no_answer, |flight| {
+                self.why_no_answer(flight.attempt)
+            })
+        })
     }
 
     /// The store answered; `lost` if the lease had been lost before.
@@ -368,9 +379,9 @@ impl Engine {
             return;
         };
         let call = release.call.take();
-        let error = release.error.clone().unwrap_or_else(Error::no_answer);
         // A renewal that was under way may have lengthened what the store has.
         release.until = now + release.ttl;
+        let error = self.release_error(id);
         self.tell_end(id, Some(tenure), Some(LossReason::Expired));
         self.answer(call.map(|(call, _)| call), Err(error));
         self.settle_release(id);

@@ -174,7 +174,7 @@ impl Tenure {
         renewal.min(self.loss_at(spec))
     }
 
-    fn is_renewed(&self, spec: &LockSpec) -> bool {
+    pub(super) fn is_renewed(&self, spec: &LockSpec) -> bool {
         !spec.fixed || self.unconfirmed || self.is_asked()
     }
 
@@ -195,7 +195,10 @@ impl Engine {
             return self.lose(id, LossReason::Expired);
         }
         match tenure.flight {
-            Some(flight) if flight.give_up <= now => self.renewal_failed(id, Error::no_answer()),
+            Some(flight) if flight.give_up <= now => {
+                let error = self.why_no_answer(flight.attempt);
+                self.renewal_failed(id, error);
+            }
             None if tenure.is_renewed(spec) && tenure.pace.next <= now => self.renew(id),
             _ => {}
         }
@@ -253,7 +256,9 @@ impl Engine {
             self.complete(call, Err(lost(reason)));
         }
         let doubt = tenure.doubt();
-        if doubt.is_some() || matches!(reason, LossReason::Expired | LossReason::Shutdown) {
+        // Who was granted it by a push may have asked for a place in line once more meanwhile.
+        let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
+        if doubt.is_some() || kept || tenure.unconfirmed {
             // The store may still have it for a while; others need not wait that long.
             self.give_back(&spec, tenure.lease, doubt, tenure.longest_ttl(&spec));
         }
@@ -308,9 +313,7 @@ impl Engine {
             token: tenure.token,
             ttl: tenure.ask(spec, now, margin),
         };
-        if let Err(error) = self.send(Whose::Contender(id), flight, command) {
-            self.renewal_failed(id, error);
-        }
+        self.send(Whose::Contender(id), flight, command);
     }
 
     fn renewed(&mut self, id: Short, flight: Flight, expires: ServerTime, time: ServerTime) {
@@ -359,7 +362,7 @@ impl Engine {
         self.renew_later(id);
     }
 
-    fn renewal_failed(&mut self, id: Short, error: Error) {
+    pub(super) fn renewal_failed(&mut self, id: Short, error: Error) {
         let now = self.now;
         let Some((spec, tenure)) = self.tenure(id) else {
             return;

@@ -23,4 +23,5 @@ mod renew_for;
 mod share;
 mod shutdown;
 mod tenure;
+mod unreachable;
 mod view;
