@@ -6,6 +6,7 @@ mod connect;
 mod exclusion;
 mod faults;
 mod hostile;
+mod link;
 mod memory;
 mod refusals;
 mod rights;

@@ -170,7 +170,7 @@ impl FredStore {
         let secrets = self.secrets.clone();
         let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
             Ok((error, _)) => Input::Disconnected {
-                error: secrets.convert_link(&error),
+                error: secrets.convert(&error),
             },
             // Something was missed. A fresh start is right whatever it was.
             Err(_) => Input::Connected,
@@ -373,15 +373,6 @@ impl Secrets {
         } else {
             convert(error, details)
         }
-    }
-
-    /// Of an error that ended the connection: whatever it was, a new one may do better.
-    fn convert_link(&self, error: &FredError) -> Error {
-        let error = self.convert(error);
-        if error.is_transient() || error.kind() == ErrorKind::Auth {
-            return error;
-        }
-        Error::new(ErrorKind::Unavailable, error.to_string())
     }
 }
 

@@ -1,0 +1,114 @@
+//! Links that end and are made anew: calls wait for them within their own time.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LeaseEvent, Locker};
+use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+
+use crate::{LIMIT, connect, connect_with, millis};
+
+/// Closes all connections but that of `admin`, as a server does with idle ones.
+async fn close_all(admin: &mut Admin) {
+    admin.command(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
+}
+
+/// Catches calls that fail since the server has closed an idle link, though nothing was sent, or
+/// though they could be asked once more.
+#[tokio::test]
+async fn a_call_on_a_link_that_was_closed_waits_for_the_next() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    for turn in 0..60 {
+        let lock = locker.lock(format!("x{turn}")).expect("valid");
+        close_all(&mut admin).await;
+        tokio::time::sleep(Duration::from_micros(turn * 1_000)).await;
+        let lease = lock.try_acquire().await;
+        let lease = lease.unwrap_or_else(|error| panic!("in turn {turn}: {error}"));
+        drop(lease.expect("it is free"));
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_by_hand_on_a_link_that_was_closed_waits_for_the_next() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("valid").fixed();
+    let lease = lock.acquire().await.expect("it is free");
+    // Its holder is told of the end of a link at once.
+    let other = locker.lock("y").expect("valid");
+    let mut events = other.events();
+    let _other = other.acquire().await.expect("it is free");
+    for turn in 0..10 {
+        close_all(&mut admin).await;
+        let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
+        next_event(&mut events, LIMIT, at_risk).await;
+        let renewed = lease.renew().await;
+        renewed.unwrap_or_else(|error| panic!("in turn {turn}: {error}"));
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        next_event(&mut events, LIMIT, renewed).await;
+    }
+}
+
+/// Catches a password that is refused while the link is made anew, and fails every call at once,
+/// also when it is right again.
+#[tokio::test]
+async fn a_password_that_is_refused_meanwhile_is_waited_for() {
+    let server = RedisServer::config().password("s3cret").start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect_with(Locker::builder(), &server.url()).await;
+    let lock = locker.lock("x").expect("valid");
+    admin.ok(&["CONFIG", "SET", "requirepass", "other"]).await;
+    close_all(&mut admin).await;
+    let watch = Stopwatch::start();
+    let refused = async || {
+        let error = lock.acquire_within(millis(100)).await.err()?;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        error.to_string().contains("(WRONGPASS)").then_some(())
+    };
+    eventually(LIMIT, "the reason", refused).await;
+    assert!(
+        watch.elapsed() >= millis(100),
+        "a call takes the time it has"
+    );
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire_within(LIMIT).await }
+    });
+    tokio::time::sleep(millis(500)).await;
+    assert!(!waiting.is_finished(), "it waits");
+    admin.ok(&["CONFIG", "SET", "requirepass", "s3cret"]).await;
+    let lease = waiting.await.expect("no panic").expect("an answer");
+    assert!(lease.is_some(), "the password is right again");
+}
+
+/// What was never sent is in no doubt.
+#[tokio::test]
+async fn a_server_that_is_gone_is_unavailable_for_every_call() {
+    let mut server = RedisServer::start().await;
+    let builder = Locker::builder()
+        .command_timeout(millis(300))
+        .patience(millis(600));
+    let locker = connect_with(builder, &server.url()).await;
+    server.kill();
+    let lock = locker.lock("x").expect("valid");
+    let gone = async || {
+        let error = lock.try_acquire().await.expect_err("nobody is there");
+        error.to_string().contains("Connection refused")
+    };
+    eventually(LIMIT, "the client to notice", gone).await;
+    let errors = [
+        lock.try_acquire().await.err(),
+        lock.acquire_within(millis(200)).await.err(),
+        lock.acquire().await.err(),
+        locker.inspect("x").await.err(),
+        locker.force_release("x").await.err(),
+    ];
+    for error in errors {
+        let error = error.expect("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(error.to_string().contains("Connection refused"), "{error}");
+    }
+}
