@@ -1,7 +1,7 @@
 //! Other ways to a store: in memory, by socket, by a client that exists.
 
 use fred::prelude::*;
-use leasehold::{LeaseEvent, Locker};
+use leasehold::{LeaseEvent, Locker, LossReason};
 use leasehold_tests::{RedisServer, unique_name};
 use tokio_stream::StreamExt;
 
@@ -134,4 +134,19 @@ async fn a_lease_outlives_its_locker_handle() {
     tokio::time::sleep(millis(3_500)).await;
     assert!(lease.is_valid(), "it is renewed");
     lease.release().await.expect("it is held");
+}
+
+/// Catches work that is taken for done under the lease, though it blocked its thread past the
+/// deadline: nothing looked at the clock after it.
+#[tokio::test]
+async fn work_that_ends_past_the_deadline_fails() {
+    let locker = Locker::in_memory();
+    let lock = locker.lock("x").expect("valid").ttl(millis(100)).fixed();
+    let lease = lock.acquire().await.expect("it is free");
+    let late = lease.run(async { std::thread::sleep(millis(150)) }).await;
+    let lost = late.expect_err("the lease was over");
+    assert_eq!(lost.reason, LossReason::Expired);
+    // The control: what ends in time is done.
+    let lease = lock.acquire().await.expect("it is free");
+    assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }

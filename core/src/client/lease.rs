@@ -1,7 +1,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use pin_project::pin_project;
@@ -173,7 +173,9 @@ impl Lease {
     }
 
     /// Does work for as long as the lease is held: at the moment of its loss the work is dropped,
-    /// at its next await point. The lease is still held afterwards if the work came to its end.
+    /// at its next await point. The lease is still held afterwards if the work came to its end; work
+    /// that came to it only after the deadline, since it blocked its thread, fails too, and its output
+    /// is dropped.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -309,21 +311,22 @@ impl<F: Future> Future for Run<'_, F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let state = &this.lease.hold.state;
-        // The clock is looked at each time: past the deadline the work takes no further step.
-        let reason = match state.lost() {
-            Some(reason) => Some(reason),
-            None => match this.lost.as_mut().poll(context) {
-                Poll::Ready(reason) => Some(reason),
-                Poll::Pending => None,
-            },
-        };
-        match reason {
-            Some(reason) => Poll::Ready(Err(Lost {
+        let lost = |reason| {
+            Err(Lost {
                 name: this.lease.name().clone(),
                 token: state.token,
                 reason,
-            })),
-            None => this.work.poll(context).map(Ok),
+            })
+        };
+        // The clock is looked at each time: past the deadline the work takes no further step.
+        if let Some(reason) = state.lost() {
+            return Poll::Ready(lost(reason));
         }
+        if let Poll::Ready(reason) = this.lost.as_mut().poll(context) {
+            return Poll::Ready(lost(reason));
+        }
+        let output = ready!(this.work.poll(context));
+        // Its last step may have taken long.
+        Poll::Ready(state.lost().map_or(Ok(output), lost))
     }
 }
