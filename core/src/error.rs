@@ -113,7 +113,7 @@ pub struct Error(Arc<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: Box<str>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
@@ -132,7 +132,7 @@ impl Error {
         message: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        let source = Some(source.into());
+        let source = Some(Arc::from(source.into()));
         Self(Arc::new(Inner {
             kind,
             message: message.into().into(),
@@ -190,7 +190,17 @@ impl Error {
     /// The same error with the name that it is about.
     #[cfg(feature = "native")]
     pub(crate) fn about(&self, name: &crate::name::Name) -> Self {
-        Self::new(self.kind(), format!("lock {name:?}: {self}"))
+        self.of(format_args!("lock {name:?}"))
+    }
+
+    /// The same error with what it is about.
+    #[cfg(feature = "native")]
+    pub(crate) fn of(&self, what: impl fmt::Display) -> Self {
+        Self(Arc::new(Inner {
+            kind: self.kind(),
+            message: format!("{what}: {self}").into(),
+            source: self.0.source.clone(),
+        }))
     }
 
     /// [`ErrorKind::Config`] if a text is empty or has more bytes than that.
@@ -231,14 +241,27 @@ impl Error {
     }
 }
 
+/// A time as people say it: exactly in few digits, or else roughly.
 fn in_words(time: Duration) -> String {
-    const DAY: u64 = 86_400;
-    match (time.as_secs(), time.subsec_nanos()) {
-        (0, 0) => "0 ms".to_owned(),
-        (seconds, 0) if seconds % DAY == 0 => format!("{} days", seconds / DAY),
-        (seconds, 0) => format!("{seconds} s"),
-        (_, nanos) if nanos % 1_000_000 == 0 => format!("{} ms", time.as_millis()),
-        _ => format!("{} ns", time.as_nanos()),
+    const UNITS: [(&str, u128); 5] = [
+        ("days", 86_400_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("µs", 1_000),
+        ("ns", 1),
+    ];
+    const MANY: u128 = 10_000;
+    let nanos = time.as_nanos();
+    let exact = |(_, size): &&(&str, u128)| nanos.is_multiple_of(*size) && nanos / size < MANY;
+    let rough = |(_, size): &&(&str, u128)| nanos >= *size;
+    if nanos == 0 {
+        "0 ms".to_owned()
+    } else if let Some((unit, size)) = UNITS.iter().find(exact) {
+        format!("{} {unit}", nanos / size)
+    } else if let Some((unit, size)) = UNITS.iter().find(rough) {
+        format!("a little more than {} {unit}", nanos / size)
+    } else {
+        unreachable!("it is a whole number of nanoseconds")
     }
 }
 
@@ -286,5 +309,50 @@ impl Serialize for Error {
         fields.serialize_field("code", self.kind().code())?;
         fields.serialize_field("message", &*self.0.message)?;
         fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches "31622400000000001 ns".
+    #[test]
+    fn times_are_told_in_words_for_people() {
+        let day = Duration::from_secs(86_400);
+        let cases = [
+            (Duration::ZERO, "0 ms"),
+            (Duration::from_nanos(7), "7 ns"),
+            (Duration::from_micros(9_999), "9999 µs"),
+            (Duration::from_nanos(9_999_999), "a little more than 9 ms"),
+            (Duration::from_millis(10), "10 ms"),
+            (Duration::from_millis(1_500), "1500 ms"),
+            (Duration::from_secs(3_600), "3600 s"),
+            (
+                Duration::from_millis(3_600_001),
+                "a little more than 3600 s",
+            ),
+            (day * 366, "366 days"),
+            (
+                day * 366 + Duration::from_nanos(1),
+                "a little more than 366 days",
+            ),
+            (day / 2 * 123, "a little more than 61 days"),
+            (Duration::MAX, "a little more than 213503982334601 days"),
+        ];
+        for (time, words) in cases {
+            assert_eq!(in_words(time), words);
+        }
+    }
+
+    /// Catches a cause that is lost when an error is told with what it is about.
+    #[cfg(feature = "native")]
+    #[test]
+    fn an_error_keeps_its_cause() {
+        let error = Error::with_source(ErrorKind::Unavailable, "no", "the cause");
+        let about = error.of("redis://here");
+        assert_eq!(about.to_string(), "redis://here: no");
+        let cause = about.source().expect("it has one");
+        assert_eq!(cause.to_string(), "the cause");
     }
 }

@@ -8,6 +8,7 @@ mod faults;
 mod hostile;
 mod link;
 mod memory;
+mod reasons;
 mod refusals;
 mod rights;
 mod round_trips;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pin_project::pin_project;
 
 use super::Lock;
-use crate::driver::Hold;
+use crate::driver::{Hold, HoldState};
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
@@ -199,10 +199,10 @@ impl Lease {
     }
 
     /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
-    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost, and
-    /// [`Shutdown`](crate::ErrorKind::Shutdown) if by the locker's shutdown; after another error the
-    /// lease may or may not have been extended, and may be renewed again. Joins a renewal that is
-    /// under way. Dropping the future does not stop it.
+    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost, with
+    /// the reason and a [`Lost`] as its source, and [`Shutdown`](crate::ErrorKind::Shutdown) if by the
+    /// locker's shutdown; after another error the lease may or may not have been extended, and may be
+    /// renewed again. Joins a renewal that is under way. Dropping the future does not stop it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -245,15 +245,16 @@ impl Lease {
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
         let renewed = self.hold.renew(ttl).await;
-        renewed.map(drop).map_err(|error| error.about(self.name()))
+        let told = |error| told(error, self.name(), &self.hold.state);
+        renewed.map(drop).map_err(told)
     }
 
     /// Gives the lease up and waits until the store has freed the lock, one round trip; at once
     /// if other leases of a [re-entrant](Lock::reentrant) handle still share it.
     ///
-    /// [`NotHeld`](crate::ErrorKind::NotHeld) if it had been lost: then somebody else may have
-    /// held the lock while you worked. After another error the store has not confirmed; the
-    /// release is tried on in the background, and the lock ends by its time to live. Dropping
+    /// [`NotHeld`](crate::ErrorKind::NotHeld) if it had been lost, with the reason and a [`Lost`] as its
+    /// source: then somebody else may have held the lock while you worked. After another error the
+    /// store has not confirmed; the release is tried on in the background, and the lock ends by its time to live. Dropping
     /// the future does not stop the release.
     ///
     /// ```
@@ -266,8 +267,11 @@ impl Lease {
     /// ```
     pub async fn release(self) -> Result<(), Error> {
         let Self { hold, lock } = self;
+        let state = hold.state.clone();
         let released = hold.release().await;
-        released.map(drop).map_err(|error| error.about(lock.name()))
+        released
+            .map(drop)
+            .map_err(|error| told(error, lock.name(), &state))
     }
 }
 
@@ -278,6 +282,22 @@ impl fmt::Debug for Lease {
             .field("token", &self.token())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
+    }
+}
+
+/// What failed, about which lock; with the reason if the lease was lost before.
+fn told(error: Error, name: &Name, state: &HoldState) -> Error {
+    match state.lost() {
+        Some(reason) if error.is_not_held() => {
+            let message = format!("lock {name:?}: the lease is not held: {reason}");
+            let lost = Lost {
+                name: name.clone(),
+                token: state.token,
+                reason,
+            };
+            Error::with_source(error.kind(), message, lost)
+        }
+        _ => error.about(name),
     }
 }
 

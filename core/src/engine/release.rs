@@ -124,7 +124,8 @@ impl Engine {
             ..Release::new(&spec, claim, tenure.loss_at(&spec), self.now)
         };
         for call in tenure.take_renewals() {
-            self.complete(call, Err(not_held()));
+            let message = "the lease is not held: it was released";
+            self.complete(call, Err(Error::new(ErrorKind::NotHeld, message)));
         }
         self.await_release(lock, id);
         self.start_release(id, release);

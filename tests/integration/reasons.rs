@@ -1,0 +1,68 @@
+//! Errors of leases that were lost say why.
+
+use std::error::Error as _;
+
+use leasehold::{Lease, Locker, LossReason, Lost};
+use leasehold_tests::{Admin, RedisServer, within};
+
+use crate::{LIMIT, connect, lock_key, millis};
+
+/// Catches "it was lost or released before" where the reason is known.
+async fn says_why(lease: Lease, reason: LossReason) {
+    assert_eq!(within(LIMIT, lease.lost()).await, Some(reason));
+    let (name, token) = (lease.name().clone(), lease.token());
+    let renewed = lease.renew().await.expect_err("it is lost");
+    let released = lease.release().await.expect_err("it is lost");
+    for error in [renewed, released] {
+        let text = format!("lock {name:?}: the lease is not held: {reason}");
+        assert_eq!(error.to_string(), text);
+        assert!(error.is_not_held());
+        let source = error.source().expect("the loss");
+        let lost: &Lost = source.downcast_ref().expect("the loss");
+        assert_eq!(
+            (&lost.name, lost.token, lost.reason),
+            (&name, token, reason)
+        );
+    }
+}
+
+#[tokio::test]
+async fn renewing_and_releasing_a_lost_lease_say_why_it_is_lost() {
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let mut admin = Admin::connect(&server).await;
+    let acquire = async |name: &str| {
+        let lock = locker.lock(name).expect("valid").ttl(millis(3_000));
+        lock.owner("job").acquire().await.expect("it is free")
+    };
+    let lock = locker.lock("expired").expect("valid").ttl(millis(50));
+    let lease = lock.fixed().acquire().await.expect("it is free");
+    says_why(lease, LossReason::Expired).await;
+
+    let lease = acquire("deleted").await;
+    assert_eq!(admin.int(&["DEL", &lock_key("deleted")]).await, 1);
+    says_why(lease, LossReason::Deleted).await;
+
+    let lease = acquire("revoked").await;
+    let freed = locker.force_release("revoked").await.expect("an answer");
+    assert!(freed.is_some());
+    says_why(lease, LossReason::Revoked).await;
+
+    let lease = acquire("superseded").await;
+    let other = connect(&server).await;
+    let lock = other.lock("superseded").expect("valid").owner("job");
+    let _reclaimed = lock.acquire().await.expect("it is the owner's");
+    says_why(lease, LossReason::Superseded).await;
+}
+
+/// A release is answered after a shutdown too.
+#[tokio::test]
+async fn after_a_shutdown_a_release_says_so() {
+    let locker = Locker::in_memory();
+    let lock = locker.lock("x").expect("valid");
+    let lease = lock.acquire().await.expect("it is free");
+    locker.shutdown().await;
+    let error = lease.release().await.expect_err("it is lost");
+    let text = "lock \"x\": the lease is not held: the locker was shut down";
+    assert_eq!(error.to_string(), text);
+}
