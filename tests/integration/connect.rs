@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Locker;
+use leasehold::{ErrorKind, Locker};
 use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
 use tokio::runtime::Handle;
 
@@ -24,7 +24,8 @@ async fn connecting_that_is_given_up_leaves_nothing_behind() {
     let mut admin = Admin::connect(&server).await;
     let mut given_up = 0;
     for turn in 0..150 {
-        let time = Duration::from_micros(turn * 6_000 / 150);
+        // From 0 to 6 ms, the shorter ones more often.
+        let time = Duration::from_micros(turn * turn * 6_000 / (150 * 150));
         let connected = tokio::time::timeout(time, Locker::connect(server.url())).await;
         given_up += u32::from(connected.is_err());
     }
@@ -57,4 +58,37 @@ async fn connecting_to_a_server_that_never_answers_ends_with_the_call() {
     connected.expect_err("it waits for an answer");
     let ended = async || tasks() == before;
     eventually(millis(2_000), "the tasks to end", ended).await;
+}
+
+/// Catches "whether it acted is unknown" of what asks for nothing to be done.
+#[tokio::test]
+async fn a_server_that_falls_silent_did_not_answer() {
+    for silent in ["PING", "EVALSHA"] {
+        let server = FakeServer::start(move |command| match &*command[0] {
+            command if command == silent => String::new(),
+            "PING" => "+PONG\r\n".to_owned(),
+            _ => "-NOPERM no\r\n".to_owned(),
+        });
+        let server = server.await;
+        let error = Locker::connect(server.url()).await;
+        let error = error.expect_err("there is no answer");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{silent}: {error:?}");
+        let text = format!("{}: the server did not answer in time", server.url());
+        assert_eq!(error.to_string(), text, "{silent}");
+    }
+}
+
+/// Catches a cause that is dropped: a program may want more than the words.
+#[tokio::test]
+async fn the_client_s_own_error_is_the_cause() {
+    let mut server = RedisServer::start().await;
+    server.kill();
+    let error = Locker::connect(server.url()).await;
+    let error = error.expect_err("nobody is there");
+    let cause = std::error::Error::source(&error).expect("fred's error");
+    let cause = cause.downcast_ref::<fred::error::Error>();
+    assert_eq!(
+        cause.expect("fred's error").kind(),
+        &fred::error::ErrorKind::IO
+    );
 }

@@ -1,5 +1,6 @@
 //! Users who may do little: what is enough is enough, and what is missing is named.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold::{ErrorKind, Locker};
@@ -55,6 +56,61 @@ async fn the_rights_that_are_named_are_enough() {
     assert_eq!(connections(&mut admin).await, before, "none was replaced");
     let refused = admin.command(&["ACL", "LOG"]).await;
     assert_eq!(refused, Resp::Array(Vec::new()));
+}
+
+/// What the server logged of commands that a user may not run, and how often.
+async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
+    let Resp::Array(entries) = admin.command(&["ACL", "LOG"]).await else {
+        panic!("the log is a list");
+    };
+    let of = |entry: &Resp, field: &str| {
+        let Resp::Array(fields) = entry else {
+            panic!("an entry is a list of fields");
+        };
+        let name = fields
+            .chunks(2)
+            .find(|pair| pair[0].as_string().as_deref() == Some(field));
+        name.expect("every entry has it")[1].clone()
+    };
+    let mut denials = BTreeMap::new();
+    for entry in &entries {
+        let object = of(entry, "object").as_string().expect("a text");
+        *denials.entry(object).or_default() += of(entry, "count").as_int().expect("a number");
+    }
+    denials
+}
+
+/// Catches questions that are asked though the answer is known to be no: each is a denial in the
+/// server's log, which people watch. What fred asks on its own on each connection is left.
+#[tokio::test]
+async fn connecting_asks_for_nothing_that_was_refused_before() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let url = user(&server, &mut admin, "readme", &NAMED).await;
+    let subscribed = async |locker: &Locker| {
+        let lock = locker.lock("x").expect("valid");
+        drop(lock.acquire().await.expect("it is free"));
+        let mut admin = Admin::connect(&server).await;
+        let hears = async || {
+            let list = admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+            list.is_some_and(|list| !list.is_empty())
+        };
+        eventually(LIMIT, "the connection for pushes", hears).await;
+    };
+    let locker = Locker::connect(&url).await.expect("the rights are enough");
+    subscribed(&locker).await;
+    let found = denials(&mut admin).await;
+    assert_eq!(
+        found,
+        BTreeMap::from([("client|id".to_owned(), 2), ("info".to_owned(), 2)])
+    );
+    locker.shutdown().await;
+    // Those whom they disturb may allow them.
+    user(&server, &mut admin, "readme", &["+info", "+client|id"]).await;
+    admin.ok(&["ACL", "LOG", "RESET"]).await;
+    let locker = Locker::connect(&url).await.expect("the rights are enough");
+    subscribed(&locker).await;
+    assert_eq!(denials(&mut admin).await, BTreeMap::new());
 }
 
 /// Catches a healthy link that is replaced since a PING is not allowed on it.

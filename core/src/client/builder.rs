@@ -123,7 +123,7 @@ impl Builder {
     /// cannot be reached, [`Auth`](crate::ErrorKind::Auth) if it refuses the user,
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, and
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
-    /// connection, and 3 s for each of three first questions.
+    /// connection, and 3 s for each of two first questions.
     ///
     /// Must be called on a tokio runtime with time and I/O enabled. The locker's connections and its
     /// background task run on it, so it may be used from other runtimes, but lives only as long as

@@ -7,6 +7,7 @@ use super::{Builder, Core, LeaseEvents, Lock};
 use crate::driver::Answer;
 use crate::engine::{HolderInfo, Input, Inspection};
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::name::Name;
 use crate::protocol::{LockKey, Pattern};
 
@@ -102,6 +103,22 @@ impl Locker {
         let name = Name::new(name)?;
         let key = LockKey::new(&self.core.namespace, &name)?;
         Ok(Lock::new(self.core.clone(), name, key))
+    }
+
+    /// What connecting found at the store that endangers leases though it works, such as a server
+    /// that evicts keys; nothing in memory, or if this user may not ask `INFO`. It is not looked at
+    /// again later. Each finding was traced as a warning.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// for finding in locker.findings() {
+    ///     eprintln!("{finding}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn findings(&self) -> &[Finding] {
+        self.core.shared.findings()
     }
 
     /// The events of all locks of this locker: see [`LeaseEvents`].

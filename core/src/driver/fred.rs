@@ -11,7 +11,7 @@ use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
-use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, InfoKind, Value};
+use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, Value};
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -19,6 +19,7 @@ use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Input, Shared, listener};
 use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Op, server_error};
 use crate::rt;
 use crate::time::Timestamp;
@@ -42,6 +43,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct FredStore {
     client: Client,
     secrets: Secrets,
+    findings: Vec<Finding>,
     /// If this crate made the client and so decides over its connection.
     task: Option<OwnTask>,
     timeouts: AtomicU32,
@@ -55,7 +57,7 @@ pub(crate) struct FredStore {
 impl FredStore {
     pub(super) async fn connect(config: Config, shown: String) -> Result<Self, Error> {
         let secrets = Secrets(config.password.clone());
-        let named = |cause: Error| Error::new(cause.kind(), format!("{shown}: {cause}"));
+        let named = |cause: Error| cause.of(&shown);
         let client = Builder::from_config(config)
             .with_connection_config(|connection| {
                 connection.connection_timeout = CONNECT_TIMEOUT;
@@ -74,7 +76,7 @@ impl FredStore {
                 let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
                 Error::new(ErrorKind::Timeout, message)
             })?
-            .map_err(|error| named(secrets.convert(&error)))?;
+            .map_err(|error| named(unanswered(secrets.convert(&error))))?;
         Self::checked(client, Some(task)).await.map_err(named)
     }
 
@@ -87,8 +89,9 @@ impl FredStore {
     }
 
     async fn checked(client: Client, task: Option<OwnTask>) -> Result<Self, Error> {
-        let store = Self {
+        let mut store = Self {
             secrets: Secrets::of(&client),
+            findings: Vec::new(),
             client,
             task,
             timeouts: AtomicU32::new(0),
@@ -97,30 +100,35 @@ impl FredStore {
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
         };
-        store.check_server().await?;
+        store.findings = store.check_server().await.map_err(unanswered)?;
         // Loads the script, and finds out whether this user may run it.
-        store.execute(&[], rt::now() + CONNECT_TIMEOUT).await?;
+        let probe = store.execute(&[], rt::now() + CONNECT_TIMEOUT).await;
+        probe.map_err(unanswered)?;
         Ok(store)
     }
 
-    async fn check_server(&self) -> Result<(), Error> {
+    /// What connecting found.
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    async fn check_server(&self) -> Result<Vec<Finding>, Error> {
+        // fred asks for the version whenever it connects. Who may not look may still lock, and is
+        // not refused once more; the script itself finds out the rest.
+        if self.client.server_version().is_none() {
+            tracing::warn!("the server's version could not be checked");
+            return Ok(Vec::new());
+        }
         let options = options(CONNECT_TIMEOUT);
         let client = self.client.with_options(&options);
-        for kind in [InfoKind::Server, InfoKind::Replication] {
-            match client
-                .info::<String>(Some(kind))
-                .await
-                .map_err(|error| self.secrets.convert(&error))
-            {
-                Ok(text) => protocol::check_server(&text)?,
-                // Who may not look may still lock; the script itself finds out the rest.
-                Err(error) if error.kind() == ErrorKind::Auth && !is_unauthenticated(&error) => {
-                    tracing::warn!(%error, "the server's version could not be checked");
-                }
-                Err(error) => return Err(error),
-            }
+        let info: Result<String, _> = client.info(None).await;
+        let info = info.map_err(|error| self.secrets.convert(&error))?;
+        protocol::check_server(&info)?;
+        let findings = Finding::all(&info);
+        for finding in &findings {
+            tracing::warn!("{finding}");
         }
-        Ok(())
+        Ok(findings)
     }
 
     pub(super) async fn execute(
@@ -330,8 +338,12 @@ fn options(timeout: Duration) -> Options {
     }
 }
 
-fn is_unauthenticated(error: &Error) -> bool {
-    error.to_string().contains("NOAUTH")
+/// Of a question that asks for nothing to be done.
+fn unanswered(error: Error) -> Error {
+    if error.is_timeout() {
+        return Error::new(error.kind(), "the server did not answer in time");
+    }
+    error
 }
 
 /// fred shows the operating system's errors in their debug form.
@@ -366,17 +378,16 @@ impl Secrets {
         if let Some(refusal) = protocol::credentials_refused(details) {
             Error::new(ErrorKind::Auth, refusal)
         } else if self.hide(error) {
-            convert(
-                error,
-                "(its message has the password in it and is not shown)",
-            )
+            let instead = "(its message has the password in it and is not shown)";
+            convert(error, instead, None)
         } else {
-            convert(error, details)
+            convert(error, details, Some(error.clone()))
         }
     }
 }
 
-fn convert(error: &FredError, details: &str) -> Error {
+/// The cause is kept where fred itself says it; what a server said has its place in the message.
+fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error {
     let kind = match error.kind() {
         FredErrorKind::Timeout => return Error::no_answer(),
         FredErrorKind::Backpressure => ErrorKind::Overloaded,
@@ -394,10 +405,16 @@ fn convert(error: &FredError, details: &str) -> Error {
     };
     let message = match kind {
         ErrorKind::Overloaded => format!("too many commands wait for the connection: {details}"),
-        ErrorKind::Store => format!("the store's answer could not be read: {details}"),
+        ErrorKind::Store => {
+            let message = format!("the store's answer could not be read: {details}");
+            return Error::new(kind, message);
+        }
         _ => format!("the store cannot be reached: {details}"),
     };
-    Error::new(kind, message)
+    match cause {
+        Some(cause) => Error::with_source(kind, message, cause),
+        None => Error::new(kind, message),
+    }
 }
 
 /// A server's refusal: what it means is told from its own words, even if they are not shown.
@@ -460,8 +477,6 @@ mod tests {
                 "the server refused the user or password (WRONGPASS); check the user and password \
                  in the URL"
             );
-            let error = secrets.convert(&said("NOAUTH Authentication required."));
-            assert!(is_unauthenticated(&error), "{error}");
             let error = secrets.convert(&said(
                 "ERR unknown command 'AUTH' 'password' 'user' 'invalid'",
             ));

@@ -32,6 +32,7 @@ use crate::engine::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
+use crate::finding::Finding;
 use crate::protocol::{ClientId, LeaseId, Op};
 use crate::rt;
 use crate::time::Timestamp;
@@ -127,6 +128,11 @@ impl Shared {
     /// A number that was never used before in this locker.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What connecting found at the store.
+    pub(crate) fn findings(&self) -> &[Finding] {
+        self.store.findings()
     }
 
     /// Tells the engine something that no caller waits for.

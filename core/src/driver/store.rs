@@ -6,6 +6,7 @@ use super::Shared;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::protocol::{BatchReply, ClientId, Op};
 use crate::time::Timestamp;
 
@@ -34,6 +35,14 @@ impl Store {
     /// Uses a client that the program has.
     pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
         FredStore::with_client(client).await.map(Self::Fred)
+    }
+
+    /// What connecting found.
+    pub(super) fn findings(&self) -> &[Finding] {
+        match self {
+            Self::Fred(store) => store.findings(),
+            Self::Memory(_) => &[],
+        }
     }
 
     /// Executes a batch in one script call; it gives up at that moment.

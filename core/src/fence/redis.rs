@@ -26,8 +26,8 @@
 //!   as they are. After `FLUSHALL`, a restart without persistence or a failover to a replica that
 //!   lags behind, an older token passes once more *until the next holder has written*: new tokens
 //!   are greater still, since they are lifted to the server's clock, but nothing tells the server
-//!   so before. A `maxmemory-policy` of `allkeys-*` may evict the fence: use `noeviction` or
-//!   `volatile-*`.
+//!   so before. Set `maxmemory-policy` to `noeviction`: `allkeys-*` may evict the fence, and
+//!   `volatile-*` evicts locks that are held, if they are on the same server.
 //!
 //! **An error of the write itself**, such as a wrong type or a mistake in a script, is after the
 //! check: *the token was kept though the write failed*. That refuses nobody but older holders. A

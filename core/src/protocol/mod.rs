@@ -41,4 +41,4 @@ pub use push::{channel, decode_push};
 pub use script::{SCRIPT, SCRIPT_SHA};
 pub use server_error::{check_server, server_error};
 #[cfg(feature = "native")]
-pub(crate) use server_error::{credentials_refused, printable};
+pub(crate) use server_error::{credentials_refused, info_field, printable};

@@ -59,11 +59,7 @@ pub(crate) fn credentials_refused(text: &str) -> Option<&'static str> {
 /// assert_eq!(error.kind(), ErrorKind::Unsupported);
 /// ```
 pub fn check_server(info: &str) -> Result<(), Error> {
-    let field = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
-    };
-    if let Some(version) = field("redis_version") {
+    if let Some(version) = info_field(info, "redis_version") {
         let major = version
             .split('.')
             .next()
@@ -74,11 +70,17 @@ pub fn check_server(info: &str) -> Result<(), Error> {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }
-    if field("role") == Some("slave") {
+    if info_field(info, "role") == Some("slave") {
         let message = "the server is a read-only replica; connect to the primary";
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }
     Ok(())
+}
+
+/// The value of a field of `INFO`.
+pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
 }
 
 /// A hostile or broken server does not get to fill logs, or to write lines of its own there.

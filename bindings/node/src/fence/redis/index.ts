@@ -39,7 +39,8 @@ export interface FencedRedisOptions {
  * A refusal, {@link StaleTokenError}, wrote nothing. It is safe to rely on as long as everybody who
  * writes these keys does it by the guard and names the same resource, and as long as the server
  * keeps the fence: no `FLUSHALL`, no restart without persistence, no failover to a replica that
- * lags behind, no `maxmemory-policy` of `allkeys-*`.
+ * lags behind, no `maxmemory-policy` but `noeviction` (`allkeys-*` may evict the fence, `volatile-*`
+ * locks that are held, if they are on the same server).
  *
  * An error of the write itself, such as a wrong type, is after the check: the token was kept though
  * the write failed, which refuses nobody but older holders.
