@@ -243,26 +243,37 @@ impl Error {
 
 /// A time as people say it: exactly in few digits, or else roughly.
 fn in_words(time: Duration) -> String {
-    const UNITS: [(&str, u128); 5] = [
-        ("days", 86_400_000_000_000),
-        ("s", 1_000_000_000),
-        ("ms", 1_000_000),
-        ("µs", 1_000),
-        ("ns", 1),
-    ];
-    const MANY: u128 = 10_000;
-    let nanos = time.as_nanos();
-    let exact = |(_, size): &&(&str, u128)| nanos.is_multiple_of(*size) && nanos / size < MANY;
-    let rough = |(_, size): &&(&str, u128)| nanos >= *size;
-    if nanos == 0 {
-        "0 ms".to_owned()
-    } else if let Some((unit, size)) = UNITS.iter().find(exact) {
-        format!("{} {unit}", nanos / size)
-    } else if let Some((unit, size)) = UNITS.iter().find(rough) {
-        format!("a little more than {} {unit}", nanos / size)
-    } else {
-        unreachable!("it is a whole number of nanoseconds")
+    const DAY: u64 = 86_400;
+    const FEW: u64 = 10_000;
+    let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+    let days = seconds / DAY;
+    if days > 0 {
+        let more = if seconds % DAY == 0 && nanos == 0 {
+            ""
+        } else {
+            "more than "
+        };
+        let plural = if days == 1 { "" } else { "s" };
+        return format!("{more}{days} day{plural}");
     }
+    if nanos == 0 {
+        let unit = if seconds == 0 { "ms" } else { "s" };
+        return format!("{seconds} {unit}");
+    }
+    let nanos = seconds * 1_000_000_000 + u64::from(nanos);
+    let units = [("ms", 1_000_000), ("µs", 1_000), ("ns", 1)];
+    let exact = |(_, size): &&(&str, u64)| nanos % size == 0 && nanos / size < FEW;
+    if let Some((unit, size)) = units.iter().find(exact) {
+        return format!("{} {unit}", nanos / size);
+    }
+    let (unit, size) = if seconds > 0 {
+        ("s", 1_000_000_000)
+    } else if nanos < 1_000_000 {
+        ("µs", 1_000)
+    } else {
+        ("ms", 1_000_000)
+    };
+    format!("more than {} {unit}", nanos / size)
 }
 
 impl fmt::Display for Error {
@@ -323,22 +334,18 @@ mod tests {
         let cases = [
             (Duration::ZERO, "0 ms"),
             (Duration::from_nanos(7), "7 ns"),
+            (Duration::from_nanos(10_001), "more than 10 µs"),
             (Duration::from_micros(9_999), "9999 µs"),
-            (Duration::from_nanos(9_999_999), "a little more than 9 ms"),
+            (Duration::from_nanos(9_999_999), "more than 9 ms"),
             (Duration::from_millis(10), "10 ms"),
             (Duration::from_millis(1_500), "1500 ms"),
             (Duration::from_secs(3_600), "3600 s"),
-            (
-                Duration::from_millis(3_600_001),
-                "a little more than 3600 s",
-            ),
+            (Duration::from_millis(3_600_001), "more than 3600 s"),
+            (day, "1 day"),
             (day * 366, "366 days"),
-            (
-                day * 366 + Duration::from_nanos(1),
-                "a little more than 366 days",
-            ),
-            (day / 2 * 123, "a little more than 61 days"),
-            (Duration::MAX, "a little more than 213503982334601 days"),
+            (day * 366 + Duration::from_nanos(1), "more than 366 days"),
+            (day / 2 * 123, "more than 61 days"),
+            (Duration::MAX, "more than 213503982334601 days"),
         ];
         for (time, words) in cases {
             assert_eq!(in_words(time), words);

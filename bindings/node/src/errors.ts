@@ -68,6 +68,11 @@ export class LeaseLostError extends LeaseholdError {
   }
 }
 
+/** @internal */
+export function reasonText(reason: LossReason): string {
+  return WHY[reason];
+}
+
 /**
  * What all copies of this package in a process mark the objects of a class with: each copy has a class
  * of its own.

@@ -13,6 +13,7 @@ export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from ".
 export type { Tenures } from "./tenures.js";
 export type {
   HolderInfo,
+  Finding,
   Inspection,
   LeaseEvent,
   LossReason,

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "./errors.js";
+import { LeaseholdError, reasonText } from "./errors.js";
 import type { Acquired, Host } from "./host.js";
 import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "./platform.js";
@@ -102,31 +102,32 @@ export class Lease {
    * this lease and of those that share its tenure. What is left is never cut short: less than
    * `remaining` takes effect with the renewals after it.
    *
-   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost; after
-   * another code it may or may not have been extended, and may be renewed again
+   * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost, with a
+   * `LeaseLostError` as its cause; after another code it may or may not have been extended, and may be
+   * renewed again
    */
   async renew(options?: RenewOptions): Promise<void> {
     const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    await this.#host.renew(this.#tenure, ttl);
+    await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#told(error));
   }
 
   /**
    * Gives the lease up and waits until the store has freed the lock; at once if other leases of a
    * re-entrant `Lock` still share it. Calling it again does nothing.
    *
-   * @throws LeaseholdError `notHeld` if it had been lost: then somebody else may have held the lock
-   * while you worked. After another code the store has not confirmed; the release is tried on in the
-   * background, and the lock ends by its time to live.
+   * @throws LeaseholdError `notHeld` if it had been lost, with a `LeaseLostError` as its cause: then
+   * somebody else may have held the lock while you worked. After another code the store has not
+   * confirmed; the release is tried on in the background, and the lock ends by its time to live.
    */
   async release(): Promise<void> {
     if (this.#released) {
       return;
     }
     this.#released = true;
-    await this.#host.release(this.#tenure);
+    await this.#host.release(this.#tenure).catch((error: unknown) => this.#told(error));
   }
 
   /** What logs need: it is for people, and for `JSON.stringify`. The `remaining` is in whole milliseconds. */
@@ -164,11 +165,21 @@ export class Lease {
     }
   }
 
+  /** Throws what failed; with the reason if the lease was lost before. */
+  #told(error: unknown): never {
+    const { lost } = this.#tenure;
+    if (lost === undefined || !(error instanceof LeaseholdError) || error.code !== "notHeld") {
+      throw error;
+    }
+    throw this.#notHeld(`is not held: ${reasonText(lost)}`, this.#lossError());
+  }
+
   #lossError(): LeaseholdError {
     return this.#tenure.lossError(this.#tenure.lost ?? "expired");
   }
 
-  #notHeld(why: string): LeaseholdError {
-    return new LeaseholdError("notHeld", `lock ${JSON.stringify(this.name)}: the lease ${why}`);
+  #notHeld(why: string, cause?: LeaseholdError): LeaseholdError {
+    const message = `lock ${JSON.stringify(this.name)}: the lease ${why}`;
+    return new LeaseholdError("notHeld", message, cause && { cause });
   }
 }

@@ -20,7 +20,7 @@ import {
 import { defaultLabel } from "./platform.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { RedisStore } from "./store.js";
-import type { HolderInfo, Inspection } from "./types.js";
+import type { Finding, HolderInfo, Inspection } from "./types.js";
 import { checkSettings, type Settings } from "./wasm.js";
 
 /**
@@ -39,14 +39,21 @@ import { checkSettings, type Settings } from "./wasm.js";
 export class Locker {
   readonly #host: Host;
   readonly #options: Checked;
+  /**
+   * What `Locker.connect` found at the store that endangers leases though it works, such as a server
+   * that evicts keys; nothing if this user may not ask `INFO`, and of `Locker.from` and in memory. Each
+   * finding was also a warning of the process, where there is one, named `LeaseholdWarning`.
+   */
+  readonly findings: readonly Finding[];
 
-  private constructor(host: Host, options: Checked) {
+  private constructor(host: Host, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.from or Locker.inMemory";
     if (!attempt(made, () => host instanceof Host)) {
       throw config(made);
     }
     this.#host = host;
     this.#options = options;
+    this.findings = Object.freeze(findings);
   }
 
   /**
@@ -54,7 +61,7 @@ export class Locker {
    * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
    * `memory://name` for a store in this process that all lockers share that name it, also those of
    * another copy of this package in the same version, such as its other module format. It tries once:
-   * it gives up after 6 seconds without a connection, and after 3 for each of three first questions.
+   * it gives up after 6 seconds without a connection, and after 3 for each of two first questions.
    *
    * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
    * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
@@ -70,8 +77,7 @@ export class Locker {
     const adapter = await openClient(url);
     const store = new RedisStore(adapter);
     try {
-      await store.check();
-      return Locker.#on(store, settings);
+      return Locker.#on(store, settings, await store.check());
     } catch (error) {
       await adapter.close();
       throw error;
@@ -97,8 +103,8 @@ export class Locker {
     return Locker.#on(new MemoryStore(), checked(options));
   }
 
-  static #on(store: RedisStore | MemoryStore, options: Checked): Locker {
-    return new Locker(new Host(store, options), options);
+  static #on(store: RedisStore | MemoryStore, options: Checked, findings?: readonly Finding[]): Locker {
+    return new Locker(new Host(store, options), options, findings);
   }
 
   /**

@@ -1,10 +1,11 @@
 import type { Adapter } from "./adapters/index.js";
 import { within } from "./adapters/shared.js";
-import { LeaseholdError } from "./errors.js";
+import type { LeaseholdError } from "./errors.js";
 import { explained, named } from "./explain.js";
 import { messageOf } from "./fence/printable.js";
 import type { Host } from "./host.js";
 import { attempt } from "./options.js";
+import type { Finding } from "./types.js";
 import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
 
 /** Where a host's batches go. */
@@ -59,21 +60,21 @@ export class RedisStore implements Store {
     this.#unwatch?.();
     const link = {
       up: () => host.connected(),
-      down: (error: unknown) => host.disconnected(this.#linkError(error)),
+      down: (error: unknown) => host.disconnected(this.#error(error)),
     };
     this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
   }
 
-  /** Whether the server can keep locks, and this user may run the script. */
-  async check(): Promise<void> {
+  /** Whether the server can keep locks, and this user may run the script; and what endangers leases. */
+  async check(): Promise<Finding[]> {
     // Until a host says otherwise: somebody waits for this.
     this.keepAlive(true);
     try {
-      for (const section of ["server", "replication"] as const) {
-        const info = await inTime(this.#info(section));
-        stateless().checkServer(info);
-      }
+      const info = await inTime(this.#info());
+      stateless().checkServer(info);
       await inTime(this.#run([], []));
+      const found = JSON.parse(stateless().findings(info)) as [string, Finding][];
+      return found.map(([message, finding]) => warned({ ...finding, message }));
     } catch (error) {
       const told = typeof error === "string" ? parsed(error) : this.#error(error);
       throw named(told, this.#adapter);
@@ -128,9 +129,9 @@ export class RedisStore implements Store {
     await this.#adapter.close();
   }
 
-  async #info(section: "server" | "replication"): Promise<string> {
+  async #info(): Promise<string> {
     try {
-      return (await this.#adapter.info?.(section)) ?? "";
+      return (await this.#adapter.info?.("default")) ?? "";
     } catch (error) {
       // Who may not look may still lock; the script itself finds out the rest.
       const { code, message } = this.#error(error);
@@ -160,12 +161,13 @@ export class RedisStore implements Store {
   #error(error: unknown): LeaseholdError {
     return explained(error, this.#adapter);
   }
+}
 
-  /** Of an error that ended the link: whatever it was, a new one may always mend it. */
-  #linkError(error: unknown): LeaseholdError {
-    const told = this.#error(error);
-    return told.code === "auth" ? told : new LeaseholdError("unavailable", told.message);
-  }
+/** Warned of where there is a way to: people who only start the program have to see it. */
+function warned(finding: Finding): Finding {
+  const { process } = globalThis as { process?: { emitWarning?(message: string, type: string): void } };
+  process?.emitWarning?.(finding.message, "LeaseholdWarning");
+  return finding;
 }
 
 /** Of a first question, which the engine does not watch over. */

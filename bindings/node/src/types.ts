@@ -9,6 +9,11 @@ export type LossReason =
   | "shutdown"
   | "crashed";
 
+/** Something about a store that endangers leases though it works; connecting finds it. */
+export type Finding =
+  /** A server that is full gives held locks away, by its `maxmemory-policy`: set it to `noeviction`. */
+  { readonly type: "eviction"; readonly policy: string; readonly message: string };
+
 /**
  * Something that happened to a lock of this locker. Times are in milliseconds; a `token` is a safe
  * integer.

@@ -17,7 +17,7 @@ mod text;
 pub use engine::Engine;
 pub use memory::MemoryStore;
 
-use leasehold::{Error, protocol};
+use leasehold::{Error, Finding, protocol};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Of errors: a string that is thrown.
@@ -54,6 +54,17 @@ pub fn server_error(text: &str) -> String {
 #[wasm_bindgen(js_name = checkServer)]
 pub fn check_server(info: &str) -> Result<(), Thrown> {
     protocol::check_server(info).map_err(|error| thrown(&error))
+}
+
+/// What a server's `INFO` tells that endangers leases: pairs of words and a finding, in JSON.
+#[wasm_bindgen]
+pub fn findings(info: &str) -> String {
+    let found = Finding::all(info).into_iter();
+    json(
+        &found
+            .map(|found| (found.to_string(), found))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn thrown(error: &Error) -> Thrown {

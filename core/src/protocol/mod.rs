@@ -39,6 +39,7 @@ pub use key::LockKey;
 pub use pattern::Pattern;
 pub use push::{channel, decode_push};
 pub use script::{SCRIPT, SCRIPT_SHA};
-pub use server_error::{check_server, server_error};
 #[cfg(feature = "native")]
-pub(crate) use server_error::{credentials_refused, info_field, printable};
+pub(crate) use server_error::credentials_refused;
+pub use server_error::{check_server, server_error};
+pub(crate) use server_error::{info_field, printable};

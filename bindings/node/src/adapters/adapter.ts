@@ -19,7 +19,7 @@ export interface Adapter {
   /** Runs a script by its text. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
   /** The server's `INFO` of a section; absent if it cannot be asked. */
-  info?(section: "server" | "replication"): Promise<string>;
+  info?(section: "default"): Promise<string>;
   /**
    * Tells of the connection from now on, until the returned function is called. If it is up
    * already, that is told before this returns; a client that has no connection (HTTP, or an object
