@@ -15,7 +15,7 @@ async fn a_server_that_evicts_keys_is_found_when_connecting() {
             policy: policy.to_owned(),
         };
         let locker = connect(&server).await;
-        assert_eq!(locker.findings(), [found.clone()]);
+        assert_eq!(locker.findings(), std::slice::from_ref(&found));
         assert!(locker.lock("x").expect("valid").acquire().await.is_ok());
         let locker = Locker::with_fred(own_client(&server).await).await;
         assert_eq!(locker.expect("it is connected").findings(), [found]);

@@ -245,7 +245,7 @@ impl Lease {
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
         let renewed = self.hold.renew(ttl).await;
-        let told = |error| told(error, self.name(), &self.hold.state);
+        let told = |error| told(&error, self.name(), &self.hold.state);
         renewed.map(drop).map_err(told)
     }
 
@@ -271,7 +271,7 @@ impl Lease {
         let released = hold.release().await;
         released
             .map(drop)
-            .map_err(|error| told(error, lock.name(), &state))
+            .map_err(|error| told(&error, lock.name(), &state))
     }
 }
 
@@ -286,7 +286,7 @@ impl fmt::Debug for Lease {
 }
 
 /// What failed, about which lock; with the reason if the lease was lost before.
-fn told(error: Error, name: &Name, state: &HoldState) -> Error {
+fn told(error: &Error, name: &Name, state: &HoldState) -> Error {
     match state.lost() {
         Some(reason) if error.is_not_held() => {
             let message = format!("lock {name:?}: the lease is not held: {reason}");

@@ -82,6 +82,18 @@ impl Link {
             requests: Vec::new(),
         }
     }
+
+    /// What those are told who wait for a link that there is none of for this reason: nothing was
+    /// sent. A refusal is final for a client that was never served, but for another one the next
+    /// link may do better: passwords may be changed at the server first.
+    fn trouble_of(&self, error: Error) -> Error {
+        let message = match error.kind() {
+            ErrorKind::Timeout => "the store cannot be reached: it did not answer in time".into(),
+            _ if error.is_transient() || !self.proven => return error,
+            _ => format!("the store cannot be reached: {error}"),
+        };
+        Error::with_source(ErrorKind::Unavailable, message, error)
+    }
 }
 
 impl Engine {
@@ -101,6 +113,7 @@ impl Engine {
     pub(super) fn connected(&mut self) {
         self.link.state = State::Unanchored;
         self.link.rates.forget();
+        self.link.trouble = None;
         self.link.pace = Pace::due(self.now);
         let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
         // What still waits for an anchor was never sent, and waits for the new one.
@@ -110,7 +123,7 @@ impl Engine {
     }
 
     pub(super) fn disconnected(&mut self, error: Error) {
-        let error = unreachable(error);
+        let error = self.link.trouble_of(error);
         self.link.state = State::Down;
         self.link.trouble = Some(error.clone());
         self.timers
@@ -250,8 +263,8 @@ impl Engine {
         self.timers
             .set(Timed::Link, &mut self.link.wake, Timestamp::NEVER);
         if matches!(self.link.state, State::Unanchored) {
-            let trouble = &mut self.link.trouble;
-            trouble.get_or_insert_with(|| unreachable(Error::no_answer()));
+            let silent = self.link.trouble_of(Error::no_answer());
+            self.link.trouble.get_or_insert(silent);
             self.probe();
         }
     }
@@ -262,6 +275,10 @@ impl Engine {
         // A host that is late with its answers must not hold up the rest.
         self.link.requests.retain(|request| request.give_up > now);
         let State::Up(anchor) = self.link.state else {
+            let trouble = self.link.trouble.clone();
+            if let Some(refused) = trouble.filter(|error| !error.is_transient()) {
+                self.fail_queued(&refused);
+            }
             return;
         };
         let most = if self.settings.clustered {
@@ -339,12 +356,7 @@ impl Engine {
     }
 
     fn probe_failed(&mut self, error: Error) {
-        // What waits for the server's clock would be refused as well. A store that did serve this
-        // client may do so again: its passwords may be changed one after the other.
-        if !error.is_transient() && !self.link.proven {
-            self.fail_queued(&error);
-        }
-        self.link.trouble = Some(unreachable(error));
+        self.link.trouble = Some(self.link.trouble_of(error));
         if matches!(self.link.state, State::Unanchored) {
             let seed = LeaseId(u128::from(self.settings.client.0));
             self.link
@@ -443,23 +455,6 @@ impl Engine {
         for call in queries {
             self.retry_query(call);
         }
-    }
-}
-
-/// Without a link nothing was sent, and the next link may do better, whatever ended this one.
-fn unreachable(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Unavailable => error,
-        ErrorKind::Timeout => Error::with_source(
-            ErrorKind::Unavailable,
-            "the store cannot be reached: it did not answer in time",
-            error,
-        ),
-        _ => Error::with_source(
-            ErrorKind::Unavailable,
-            format!("the store cannot be reached: {error}"),
-            error,
-        ),
     }
 }
 

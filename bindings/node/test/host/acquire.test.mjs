@@ -114,7 +114,12 @@ forEachStore((store) => {
     assert.deepEqual([code, reason], ["lost", "expired"]);
     // Much less than a renewal in the background would give it, and enough for a busy machine.
     assert.ok(awake() - begin <= left + 1_000, "no later than it was said");
-    await assert.rejects(lease.release(), { code: "notHeld" });
+    const message = `lock ${JSON.stringify(lease.name)}: the lease is not held: it expired`;
+    await assert.rejects(lease.renew(), ({ code, message: said, cause }) => {
+      assert.deepEqual([code, said, cause.code, cause.reason], ["notHeld", message, "lost", "expired"]);
+      return true;
+    });
+    await assert.rejects(lease.release(), { code: "notHeld", message });
     await store.nothingLeft(name);
   });
 

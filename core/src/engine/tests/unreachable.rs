@@ -158,6 +158,26 @@ fn credentials_that_a_new_link_is_refused_may_be_right_soon() {
     host.grant(long);
 }
 
+/// The first link decides whether the password is right.
+#[test]
+fn credentials_that_the_first_link_is_refused_are_wrong() {
+    let mut host = Host::unconnected();
+    let early = host.acquire(LOCK, Wait::Forever);
+    let error = wrong_password();
+    host.input(Input::Disconnected { error });
+    let late = host.acquire(LockId(2), Wait::Never);
+    for call in [early, late] {
+        assert_eq!(host.outcome(call), &Err(wrong_password()), "at once");
+    }
+    // It is asked again all the same.
+    host.net = Net::Hold;
+    host.input(Input::Connected);
+    let waits = host.acquire(LOCK, Wait::Never);
+    host.net = Net::Up;
+    host.answer_all();
+    host.grant(waits);
+}
+
 /// As above, of a host that learns of it by the probe.
 #[test]
 fn a_store_that_did_serve_this_client_is_not_given_up_when_it_refuses_it() {
