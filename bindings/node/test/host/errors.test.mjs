@@ -217,7 +217,6 @@ for (const kind of clients) {
     });
 
     test("a server that was never there is unavailable, with the cause", async (t) => {
-      // Catches: "too much else waits for the store", and "whether it acted is unknown" of what was never sent.
       const port = await freePort();
       const { locker, end } = await unconnected(kind, `redis://127.0.0.1:${port}`, settings);
       t.after(async () => {
@@ -243,6 +242,21 @@ for (const kind of clients) {
     });
   });
 }
+
+test("a store over HTTP that was never there is unavailable, with the cause", async (t) => {
+  // Catches: "too much else waits for the store", and "whether it acted is unknown" of what was never
+  // sent. Such a client has no connection that could be down.
+  const cause = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "ECONNREFUSED" });
+  const locker = Locker.from({ eval: () => Promise.reject(new TypeError("fetch failed", { cause })) }, settings);
+  t.after(() => locker.shutdown());
+  for (const [what, call] of Object.entries(calls)) {
+    if (what !== "hold") {
+      const { message } = await fails(call(locker, what), "unavailable");
+      assert.doesNotMatch(message, /too much else|unknown/, what);
+      assert.match(message, /ECONNREFUSED/, what);
+    }
+  }
+});
 
 /** That it takes so many milliseconds, at the most without those in which this process stood still. */
 async function timed(call, least, most) {
