@@ -9,6 +9,7 @@ mod faults;
 mod hostile;
 mod link;
 mod memory;
+mod paused;
 mod reasons;
 mod refusals;
 mod rights;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{LeaseEvent, Locker};
-use leasehold_tests::{Stopwatch, next_event};
+use leasehold_tests::{RedisServer, Stopwatch, next_event};
 
 use crate::{LIMIT, ONE_AT_A_TIME};
 
@@ -17,7 +17,10 @@ const SOON: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn the_loss_is_told_soon_after_the_machine_wakes() {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let lock = Locker::in_memory().lock("x").expect("valid");
+    // A store in memory lives by paused time.
+    let server = RedisServer::start().await;
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    let lock = locker.lock("x").expect("valid");
     let lock = lock.ttl(TTL).fixed();
     let mut events = lock.events();
     let lease = lock.acquire().await.expect("it is free");

@@ -11,7 +11,6 @@ use crate::driver::{Hold, HoldState};
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
-use crate::rt;
 use crate::token::FencingToken;
 
 /// The time-limited right to a name, with a fencing token.
@@ -96,7 +95,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn began(&self) -> SystemTime {
-        let ago = rt::now().since(self.hold.state.began);
+        let ago = self.hold.state.age();
         SystemTime::now()
             .checked_sub(ago)
             .unwrap_or(SystemTime::UNIX_EPOCH)

@@ -307,7 +307,8 @@ impl Lock {
         if time.is_zero() {
             return self.try_acquire().await;
         }
-        self.ask(Wait::Until(rt::now() + time)).await
+        self.ask(Wait::Until(self.handle.core.shared.now() + time))
+            .await
     }
 
     /// Keeps the lock for as long as the program runs, through losses: see [`Tenures`].

@@ -18,6 +18,17 @@ use crate::protocol::{LockKey, Pattern};
 /// hears of locks that are handed to it or taken from it. When the last handle of a locker is gone
 /// (clones, locks and leases count), its task ends and both are closed.
 ///
+/// # Testing
+///
+/// On a store in memory a locker lives by tokio's time where a test has paused it
+/// (`#[tokio::test(start_paused = true)]`, of tokio's feature `test-util`): leases are renewed and
+/// expire, and waiters wait, in no time at all. A test that sleeps for an hour sees an hour of renewals;
+/// one that jumps ahead by `tokio::time::advance`, further than a lease lives, is a process that stood
+/// still, and loses it. Tests with paused time need a store each, so no `memory://` URL of one name.
+///
+/// A server's time cannot be paused, and its client's time-outs would come at once: use a store in
+/// memory there.
+///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
 /// let locker = leasehold::Locker::in_memory();

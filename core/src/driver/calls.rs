@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::clock::Clock;
 use super::{CallId, Input, LockId, Shared};
 use crate::engine::{Done, Grant, HolderInfo, Inspection};
 use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
 use crate::protocol::LeaseId;
-use crate::rt;
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -44,7 +44,8 @@ pub(crate) struct Hold {
 pub(crate) struct HoldState {
     lease: LeaseId,
     pub(crate) token: FencingToken,
-    pub(crate) began: Timestamp,
+    began: Timestamp,
+    clock: Clock,
     deadline: AtomicU64,
     /// 0 while it is held, else one more than the index of the reason.
     lost: AtomicU8,
@@ -89,7 +90,7 @@ impl Calls {
             Done::Acquired(grant) => {
                 let state = holds
                     .entry(grant.lease)
-                    .or_insert_with(|| HoldState::of(grant))
+                    .or_insert_with(|| HoldState::of(grant, &shared.clock))
                     .clone();
                 state.leases.fetch_add(1, Ordering::AcqRel);
                 Answer::Acquired(Hold {
@@ -239,11 +240,12 @@ impl Drop for Hold {
 }
 
 impl HoldState {
-    fn of(grant: Grant) -> Arc<Self> {
+    fn of(grant: Grant, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             lease: grant.lease,
             token: grant.token,
             began: grant.began,
+            clock: clock.clone(),
             deadline: AtomicU64::new(grant.deadline.as_nanos()),
             lost: AtomicU8::new(0),
             leases: AtomicU32::new(0),
@@ -261,7 +263,7 @@ impl HoldState {
         let told = usize::from(self.lost.load(Ordering::Acquire));
         match told.checked_sub(1).and_then(|index| REASONS.get(index)) {
             Some(reason) => Some(*reason),
-            None if rt::now() >= self.deadline() => Some(LossReason::Expired),
+            None if self.clock.now() >= self.deadline() => Some(LossReason::Expired),
             None => None,
         }
     }
@@ -297,10 +299,15 @@ impl HoldState {
         }
     }
 
+    /// How long ago the tenure began.
+    pub(crate) fn age(&self) -> Duration {
+        self.clock.now().since(self.began)
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         match self.lost() {
             Some(_) => Duration::ZERO,
-            None => self.deadline().since(rt::now()),
+            None => self.deadline().since(self.clock.now()),
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
+use super::clock::Clock;
 use super::{Input, Shared, listener};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
@@ -282,11 +283,14 @@ async fn follow_link(
     let mut down = false;
     while shared.strong_count() > 0 {
         let change = if down {
-            match tokio::time::timeout(LINK_CHECK, changes.next()).await {
-                Ok(change) => change,
+            tokio::select! {
+                biased;
+                change = changes.next() => change,
                 // Not every error that fred reports ends the connection; no news follows then.
-                Err(_) if client.is_connected() => Some(Input::Connected),
-                Err(_) => continue,
+                () = Clock::Machine.sleep(LINK_CHECK) => match client.is_connected() {
+                    true => Some(Input::Connected),
+                    false => continue,
+                },
             }
         } else {
             changes.next().await

@@ -9,8 +9,8 @@ use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
 use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::Instant;
 
+use super::clock::Clock;
 use super::fred::{OwnTask, is_answer};
 use super::{Input, Shared};
 use crate::protocol;
@@ -49,7 +49,7 @@ pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>
         } else {
             (pause * 2).min(SLOWEST_RETRY)
         };
-        tokio::time::sleep(pause).await;
+        Clock::Machine.sleep(pause).await;
     }
 }
 
@@ -99,7 +99,7 @@ impl Listener {
             .await
             .map_err(|error| (false, error))?;
         feed(shared, Input::Subscribed);
-        let (mut hears, mut check) = (true, Box::pin(tokio::time::sleep(CHECK)));
+        let (mut hears, mut check) = (true, Box::pin(Clock::Machine.sleep(CHECK)));
         while shared.strong_count() > 0 {
             let news = tokio::select! {
                 biased;
@@ -137,7 +137,7 @@ impl Listener {
                 }
             }
             let pause = if hears { CHECK } else { CHECK_IF_DOWN };
-            check.as_mut().reset(Instant::now() + pause);
+            check.set(Clock::Machine.sleep(pause));
         }
         Ok(())
     }

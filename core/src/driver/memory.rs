@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use tokio::runtime::Handle;
+
+use super::clock::Clock;
 use super::{Input, Shared};
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
@@ -11,7 +14,8 @@ use crate::time::{ServerTime, Timestamp};
 
 pub(crate) struct MemoryStore {
     server: Mutex<MemoryServer>,
-    /// Its clock starts at the wall's and then counts evenly, whatever the wall does.
+    clock: Clock,
+    /// Its time starts at the wall's and then counts evenly, whatever the wall does.
     origin: (ServerTime, Timestamp),
     pushes: Mutex<Pushes>,
 }
@@ -29,9 +33,11 @@ static NAMED: Mutex<BTreeMap<String, Weak<MemoryStore>>> = Mutex::new(BTreeMap::
 
 impl MemoryStore {
     pub(super) fn new() -> Self {
+        let clock = Clock::Runtime(Handle::current());
         Self {
             server: Mutex::default(),
-            origin: (rt::wall_clock(), rt::now()),
+            origin: (rt::wall_clock(), clock.now()),
+            clock,
             pushes: Mutex::default(),
         }
     }
@@ -51,7 +57,7 @@ impl MemoryStore {
     pub(super) fn execute(&self, batch: &[Op]) -> BatchReply {
         let server = &mut *self.server.lock().unwrap_or_else(PoisonError::into_inner);
         // Read with the lock held, so that the store's time never goes back.
-        let now = self.origin.0 + rt::now().since(self.origin.1);
+        let now = self.origin.0 + self.clock.now().since(self.origin.1);
         let reply = server.execute(now, batch);
         let pushes = server.take_pushes();
         if !pushes.is_empty() {

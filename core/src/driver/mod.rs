@@ -5,6 +5,7 @@
 //! locker owns the timers.
 
 mod calls;
+mod clock;
 mod fred;
 mod life;
 mod listener;
@@ -34,9 +35,9 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
 use crate::protocol::{ClientId, LeaseId, Op};
-use crate::rt;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
+use clock::Clock;
 use life::Life;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
@@ -47,6 +48,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 pub(crate) struct Shared {
     state: Mutex<State>,
     client: ClientId,
+    clock: Clock,
     store: Store,
     runtime: Handle,
     rearm: Notify,
@@ -108,6 +110,7 @@ impl Shared {
                 closing: None,
                 dead: None,
             }),
+            clock: store.clock(),
             store,
             runtime: Handle::current(),
             rearm: Notify::new(),
@@ -130,6 +133,11 @@ impl Shared {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The time that this locker lives by.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// What connecting found at the store.
     pub(crate) fn findings(&self) -> &[Finding] {
         self.store.findings()
@@ -144,21 +152,21 @@ impl Shared {
     /// The program has no handle left, or has shut down: what is under way is finished, and the
     /// link closed.
     pub(crate) fn close(&self) {
-        self.state().closing.get_or_insert_with(rt::now);
+        self.state().closing.get_or_insert_with(|| self.now());
         self.rearm.notify_one();
     }
 
     /// Whether a lease of this handle is held now.
     pub(crate) fn is_held(&self, lock: LockId) -> bool {
         let state = self.state();
-        state.engine.held(rt::now(), lock).next().is_some()
+        state.engine.held(self.now(), lock).next().is_some()
     }
 
     /// A new reader of the events of one lock, or of all.
     pub(crate) fn subscribe(&self, lock: Option<LockId>) -> ReaderId {
         let id = ReaderId(self.next_id());
         let state = &mut *self.state();
-        state.hub.subscribe(id, lock, &state.engine, rt::now());
+        state.hub.subscribe(id, lock, &state.engine, self.now());
         id
     }
 
@@ -177,7 +185,9 @@ impl Shared {
         let mut waker = Some(waker.clone());
         let polled = {
             let state = &mut *self.state();
-            state.hub.poll(reader, &state.engine, rt::now(), &mut waker)
+            state
+                .hub
+                .poll(reader, &state.engine, self.now(), &mut waker)
         };
         // The former waker is dropped with nothing locked.
         drop(waker);
@@ -199,7 +209,7 @@ impl Shared {
         let rearm = {
             let state = &mut *self.state();
             let input = input(state);
-            state.engine.handle(rt::now(), input);
+            state.engine.handle(self.now(), input);
             while let Some(output) = state.engine.poll() {
                 self.apply(state, output, &mut effects);
             }
@@ -235,7 +245,7 @@ impl Shared {
             }
             Output::Complete { call, result } => {
                 if matches!(result, Ok(Done::ShutDown)) {
-                    state.closing.get_or_insert_with(rt::now);
+                    state.closing.get_or_insert_with(|| self.now());
                 }
                 let result = result.map_err(|error| state.reason_of(error));
                 let State { calls, holds, .. } = state;
@@ -325,7 +335,7 @@ impl State {
 async fn keep_time(mut life: Life) {
     let shared = life.shared.clone();
     loop {
-        let now = rt::now();
+        let now = shared.now();
         let wake = {
             let state = &mut *shared.state();
             let end = state.closing.map(|since| since + shared.patience);
@@ -342,7 +352,10 @@ async fn keep_time(mut life: Life) {
             shared.rearm.notified().await;
         } else {
             let nap = wake.since(now).min(LONGEST_NAP);
-            let _ = tokio::time::timeout(nap, shared.rearm.notified()).await;
+            tokio::select! {
+                () = shared.rearm.notified() => {}
+                () = shared.clock.sleep(nap) => {}
+            }
         }
     }
     let wakers = shared.state().hub.end_all();

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use super::Shared;
+use super::clock::Clock;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use crate::error::Error;
@@ -35,6 +38,14 @@ impl Store {
     /// Uses a client that the program has.
     pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
         FredStore::with_client(client).await.map(Self::Fred)
+    }
+
+    /// What a locker on it takes for the time.
+    pub(super) fn clock(&self) -> Clock {
+        match self {
+            Self::Fred(_) => Clock::Machine,
+            Self::Memory(_) => Clock::Runtime(Handle::current()),
+        }
     }
 
     /// What connecting found.
