@@ -287,10 +287,12 @@ async fn follow_link(
                 biased;
                 change = changes.next() => change,
                 // Not every error that fred reports ends the connection; no news follows then.
-                () = Clock::Machine.sleep(LINK_CHECK) => match client.is_connected() {
-                    true => Some(Input::Connected),
-                    false => continue,
-                },
+                () = Clock::Machine.sleep(LINK_CHECK) => {
+                    if !client.is_connected() {
+                        continue;
+                    }
+                    Some(Input::Connected)
+                }
             }
         } else {
             changes.next().await
