@@ -1,16 +1,8 @@
 import { LeaseholdError } from "../errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
-import {
-  closed,
-  type Emitter,
-  errorOf,
-  hearEvents,
-  nothing,
-  secretsOf,
-  startSoon,
-  texts,
-} from "./shared.js";
+import { closed, errorOf, nothing, secretsOf, startSoon, texts } from "./shared.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {

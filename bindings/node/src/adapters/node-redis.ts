@@ -1,11 +1,10 @@
 import { LeaseholdError } from "../errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
+import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
 import {
   closed,
-  type Emitter,
   errorOf,
-  hearEvents,
   later,
   nothing,
   secretsOf,

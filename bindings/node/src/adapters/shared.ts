@@ -2,15 +2,6 @@ import { messageOf } from "../fence/printable.js";
 import { keepAlive, startTimer, type Timer } from "../platform.js";
 import type { Link } from "./adapter.js";
 
-// What events carry differs from event to event.
-type Told = (...told: any[]) => void;
-
-/** What all clients that have a connection are. */
-export interface Emitter {
-  on(event: string, listener: Told): unknown;
-  removeListener(event: string, listener: Told): unknown;
-}
-
 export function nothing(): void {}
 
 /** Of a client that says nothing more exact. */
@@ -20,19 +11,6 @@ export function closed(): Error {
 
 export function errorOf(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(messageOf(reason));
-}
-
-/** Hears events of a client until the returned function is called, and then none of them any more. */
-export function hearEvents(emitter: Emitter, listeners: Record<string, Told>): () => void {
-  const entries = Object.entries(listeners);
-  for (const [event, listener] of entries) {
-    emitter.on(event, listener);
-  }
-  return () => {
-    for (const [event, listener] of entries) {
-      emitter.removeListener(event, listener);
-    }
-  };
 }
 
 export { keepAlive as keepTimer, type Timer } from "../platform.js";
