@@ -1,4 +1,4 @@
-import { keepAlive, now, startTimer, type Timer } from "./platform.js";
+import { keepAlive, now, startTimer, stopTimer, type Timer } from "./platform.js";
 
 /** One timer, for the earliest moment that it was set to. */
 export class Alarm {
@@ -13,7 +13,7 @@ export class Alarm {
 
   set(at: number): void {
     if (at < this.#at) {
-      clearTimeout(this.#timer);
+      stopTimer(this.#timer);
       this.#at = at;
       this.#timer = startTimer(this.#ring, at - now());
       keepAlive(this.#timer, this.#alive);
@@ -21,7 +21,7 @@ export class Alarm {
   }
 
   clear(): void {
-    clearTimeout(this.#timer);
+    stopTimer(this.#timer);
     this.#timer = undefined;
     this.#at = Infinity;
   }

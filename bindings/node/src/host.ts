@@ -4,7 +4,7 @@ import { type Effects, noEffects } from "./effects.js";
 import { LeaseholdError } from "./errors.js";
 import { Reader } from "./events.js";
 import { Locks } from "./locks.js";
-import { now, random, startPulse, startTimer } from "./platform.js";
+import { now, random, soon, startPulse, startTimer } from "./platform.js";
 import { isAborted, onAbort, reasonOf } from "./signals.js";
 import type { Store } from "./store.js";
 import { Tenure, type LockState } from "./tenure.js";
@@ -258,7 +258,7 @@ export class Host {
 
   #settleSoon(delays: number): void {
     const fed = this.#fed;
-    queueMicrotask(() => {
+    soon(() => {
       if (this.#fed > fed && delays > 0) {
         this.#settleSoon(delays - 1);
         return;

@@ -1,7 +1,17 @@
 /** What differs from one runtime to the next: clocks, randomness, timers, the machine's name. */
 
+// Taken when this loads, so that they are real ones: a test that puts fakes in their place later on
+// means its own code. A store's clock would not follow, and leases are counted against that.
+const { setTimeout, clearTimeout, setInterval, clearInterval, performance } = globalThis;
+const resolved = Promise.resolve();
+
 /** Milliseconds of a clock that never goes back. */
-export const now: () => number = () => performance.now();
+export const now: () => number = performance.now.bind(performance);
+
+/** Has something done before the event loop goes on. Not `queueMicrotask`, which tests can fake, too. */
+export function soon(act: () => void): void {
+  void resolved.then(act);
+}
 
 /** Four random 32-bit numbers. Many are drawn at once, since each draw is a system call. */
 export function random(): readonly [number, number, number, number] {
@@ -26,6 +36,10 @@ const LONGEST = 2 ** 31 - 1;
 /** Never early: what is due at a moment is done once it has come. */
 export function startTimer(run: () => void, delay: number): Timer {
   return setTimeout(run, Math.min(Math.max(0, Math.ceil(delay)), LONGEST));
+}
+
+export function stopTimer(timer: Timer | undefined): void {
+  clearTimeout(timer);
 }
 
 export function keepAlive(timer: Timer | undefined, alive: boolean): void {

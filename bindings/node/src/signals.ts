@@ -1,4 +1,5 @@
 import { attempt } from "./options.js";
+import { startTimer } from "./platform.js";
 
 /** What waits under each signal, in the order in which it came; one listener carries all of it. */
 const waiting = new WeakMap<AbortSignal, Waiting>();
@@ -70,9 +71,9 @@ function run(signal: AbortSignal, there: Waiting): void {
       act();
     } catch (error) {
       // As with listeners: it is told, and keeps nobody behind it from being told.
-      queueMicrotask(() => {
+      startTimer(() => {
         throw error;
-      });
+      }, 0);
     }
   }
 }

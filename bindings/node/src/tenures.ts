@@ -1,6 +1,6 @@
 import { LeaseholdError } from "./errors.js";
 import type { Lease } from "./lease.js";
-import { startTimer, type Timer } from "./platform.js";
+import { startTimer, stopTimer, type Timer } from "./platform.js";
 import { isAborted, onAbort } from "./signals.js";
 
 /** Milliseconds between two tries while the store gives no answer. */
@@ -90,7 +90,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     let timer: Timer | undefined;
     const passed = new Promise<void>((resolve) => (timer = startTimer(resolve, PAUSE)));
     await Promise.race([passed, this.#stopped]);
-    clearTimeout(timer);
+    stopTimer(timer);
   }
 
   #end(): void {

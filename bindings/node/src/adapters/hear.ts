@@ -1,6 +1,6 @@
 import type { Hearing } from "./adapter.js";
 import { answered, failure } from "./failure.js";
-import { errorOf, grown, keepTimer, later, type Timer, within } from "./shared.js";
+import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } from "./shared.js";
 
 /** A connection of ours that hears one channel, and is thrown away when it breaks. */
 export interface Ear {
@@ -95,7 +95,7 @@ class Listener {
 
   stop(): void {
     this.#stopped = true;
-    clearTimeout(this.#timer);
+    stopTimer(this.#timer);
     this.#ear?.close();
     this.#ear = undefined;
   }
@@ -112,7 +112,7 @@ class Listener {
   }
 
   #subscribed(): void {
-    this.#since = performance.now();
+    this.#since = now();
     this.#checkLater();
     this.#hearing.subscribed();
   }
@@ -139,11 +139,11 @@ class Listener {
 
   #broke(reason: unknown): void {
     const error = errorOf(reason);
-    clearTimeout(this.#timer);
+    stopTimer(this.#timer);
     this.#ear?.close();
     this.#ear = undefined;
     // One that did not last is no reason to hurry.
-    if (performance.now() - this.#since > CHECK) {
+    if (now() - this.#since > CHECK) {
       this.#tries = 0;
     }
     this.#since = Number.POSITIVE_INFINITY;

@@ -2,7 +2,7 @@ import { LeaseholdError } from "../errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
-import { closed, errorOf, nothing, secretsOf, startSoon, texts } from "./shared.js";
+import { closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -192,7 +192,7 @@ function openEar(
       alive = now;
       keep();
       // The stream is made a little after `connect` is called.
-      setImmediate(keep);
+      later(0, keep, alive);
     },
     close: () => {
       stopHearing();

@@ -9,6 +9,7 @@ import {
   nothing,
   secretsOf,
   startSoon,
+  stopTimer,
   texts,
   type Timer,
 } from "./shared.js";
@@ -202,7 +203,7 @@ function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void 
   let looking: Timer | undefined;
   let up = false;
   const look = () => {
-    clearTimeout(looking);
+    stopTimer(looking);
     up = connected(client, kind);
     if (up) {
       link.up();
@@ -230,7 +231,7 @@ function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void 
   look();
   const stopStarting = startSoon(() => !client.isOpen, () => client.connect(), link);
   return () => {
-    clearTimeout(looking);
+    stopTimer(looking);
     stopStarting();
     stopHearing();
   };

@@ -2,7 +2,7 @@ import type { Adapter } from "./adapter.js";
 import { admitted, answered } from "./failure.js";
 import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
 import { CONNECT_LIMIT, OPEN_LIMIT, PING_LIMIT } from "./own-ioredis.js";
-import { grown, keepTimer, later, nothing, type Timer, within } from "./shared.js";
+import { grown, keepTimer, later, nothing, stopTimer, type Timer, within } from "./shared.js";
 import type { Target } from "./url.js";
 
 interface Module {
@@ -98,7 +98,7 @@ function owned(
     },
     close: async () => {
       shut = true;
-      clearTimeout(timer);
+      stopTimer(timer);
       await adapter.close();
       // One that is connecting would become open all the same, and can be closed only then.
       void connecting.finally(() => closeConnection(client));

@@ -1,5 +1,5 @@
 import { messageOf } from "../fence/printable.js";
-import { keepAlive, startTimer, type Timer } from "../platform.js";
+import { keepAlive, startTimer, stopTimer, type Timer } from "../platform.js";
 import type { Link } from "./adapter.js";
 
 export function nothing(): void {}
@@ -13,7 +13,7 @@ export function errorOf(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(messageOf(reason));
 }
 
-export { keepAlive as keepTimer, type Timer } from "../platform.js";
+export { keepAlive as keepTimer, now, stopTimer, type Timer } from "../platform.js";
 
 export function later(milliseconds: number, act: () => void, alive = false): Timer {
   const timer = startTimer(act, milliseconds);
@@ -31,7 +31,7 @@ export function within<T>(
   return new Promise((resolve, reject) => {
     const late = () => reject(new Error(`${what} within ${milliseconds} ms`));
     const timer = later(milliseconds, late, alive);
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+    answer.then(resolve, reject).finally(() => stopTimer(timer));
   });
 }
 
@@ -67,10 +67,10 @@ export function startSoon(idle: () => boolean, connect: () => unknown, link: Lin
     }
   };
   let stopped = false;
-  const timer = setTimeout(() => void start().catch((error) => stopped || link.down(error)), 0);
+  const timer = startTimer(() => void start().catch((error) => stopped || link.down(error)), 0);
   return () => {
     stopped = true;
-    clearTimeout(timer);
+    stopTimer(timer);
   };
 }
 

@@ -1,6 +1,7 @@
 import { failure } from "../../adapters/index.js";
 import { within } from "../../adapters/shared.js";
 import { LeaseholdError } from "../../errors.js";
+import { now } from "../../platform.js";
 import { quoted } from "../stale.js";
 import type { Argument, Runner } from "./client.js";
 import { type Attempt, failed } from "./failure.js";
@@ -129,7 +130,7 @@ export class Fenced {
   }
 
   async #run(text: string, sha: string, keys: string[], args: Argument[]): Promise<unknown> {
-    const giveUp = performance.now() + this.#timeout;
+    const giveUp = now() + this.#timeout;
     if (!this.#runner.evalsha) {
       return this.#runner.eval(text, keys, args);
     }
@@ -139,7 +140,7 @@ export class Fenced {
       const told = failure(error);
       // The server's own words: what a script says itself is not taken for them.
       const missing = "reply" in told && told.reply.startsWith("NOSCRIPT No matching script");
-      if (!missing || performance.now() > giveUp) {
+      if (!missing || now() > giveUp) {
         throw error;
       }
       return this.#runner.eval(text, keys, args);
