@@ -314,7 +314,11 @@ export class Host {
     try {
       this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
       this.#readers.forEach((reader) => this.#attach(reader));
-      this.#store.open(this);
+      if (this.#isShutDown) {
+        this.step((engine, at) => engine.shutdown(at, (this.#lastId += 1)));
+      } else {
+        this.#store.open(this);
+      }
     } catch {
       // There is no memory for another one, say: the old one fails again, and this is tried again.
     }
@@ -349,9 +353,10 @@ export class Host {
     }
     const id = (this.#lastId += 1);
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = lock;
-    this.#use((engine) =>
-      engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense),
-    );
+    const define = (engine: Engine) =>
+      engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense);
+    // An engine that fails at this is replaced, and the next has to know it, too.
+    this.#use(define) ?? this.#use(define);
     this.#locks.add(id, lock);
     for (const unused of this.#locks.takeUnused()) {
       this.#use((engine) => engine.forget(unused));

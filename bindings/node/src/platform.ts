@@ -70,6 +70,15 @@ const IN_WORKER =
 const PULSE = 100;
 const NOTHING = () => {};
 
+/** A reference that keeps nothing alive, where the runtime has such a thing. */
+export interface Weak<T> {
+  deref(): T | undefined;
+}
+
+export function weak<T extends object>(object: T): Weak<T> {
+  return typeof WeakRef === "undefined" ? { deref: () => object } : new WeakRef(object);
+}
+
 /** `machine/process`, for people who look who holds a lock. */
 export function defaultLabel(): string {
   return (label ??= machineAndProcess());

@@ -6,7 +6,8 @@ import { messageOf } from "./fence/printable.js";
 import type { Host } from "./host.js";
 import { attempt } from "./options.js";
 import type { Finding } from "./types.js";
-import { newInstance, parsed, stateless, type Engine, type Glue } from "./wasm.js";
+import { type Engine, type Glue, parsed, stateless } from "./wasm.js";
+import { Instance } from "./instance.js";
 
 /** Where a host's batches go. */
 export interface Store {
@@ -42,6 +43,9 @@ export class RedisStore implements Store {
   readonly polled: boolean;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
+  #instance: Instance | undefined;
+  /** Whether this host's engine failed once: if it does so again, it takes no other with it. */
+  #alone = false;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
 
@@ -53,10 +57,12 @@ export class RedisStore implements Store {
   }
 
   instance(): Glue {
-    return newInstance();
+    this.#instance = this.#alone ? new Instance() : Instance.shared();
+    return this.#instance.glue;
   }
 
   open(host: Host): void {
+    this.#instance?.add(host);
     this.#unwatch?.();
     const link = {
       up: () => host.connected(),
@@ -120,10 +126,12 @@ export class RedisStore implements Store {
   }
 
   abandon(host: Host, cause: unknown): void {
-    host.restart(cause);
+    this.#alone ||= this.#instance?.failed === false;
+    this.#instance?.abandon(host, cause);
   }
 
-  async close(): Promise<void> {
+  async close(host: Host): Promise<void> {
+    this.#instance?.remove(host);
     this.unsubscribe();
     this.#unwatch?.();
     await this.#adapter.close();

@@ -1,8 +1,9 @@
 // The engine itself fails: a trap in WebAssembly. Everything that it kept is given up with a clear
 // word, and the locker goes on with a new one.
 import assert from "node:assert/strict";
+import { before } from "node:test";
 import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
-import { aborted, collect, forEachStore } from "../support/stores.mjs";
+import { aborted, clients, collect, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { waitFor, within } from "../support/wait.mjs";
 
@@ -11,6 +12,7 @@ const traps = trappable();
 forEachStore((store) => {
   // A store in memory is in the instance that fails.
   const survives = !store.isMemory;
+  before(() => survives && setApart(store.admin));
 
   /** A locker with all that can be under way: leases, waiters, readers. */
   async function busy() {
@@ -146,13 +148,70 @@ forEachStore((store) => {
   });
 });
 
+forEachStore(
+  (store) => {
+    before(() => setApart(store.admin));
+
+    test("a failure is told to all that share the engine's instance, once, and they go on", async () => {
+      // Catches: a neighbour that goes on with an engine in memory that nobody can trust; one that is
+      // told of the same failure twice, and loses what it got in between.
+      const lockers = [await store.locker(), await store.locker(), await store.locker()];
+      const names = lockers.map(() => store.name());
+      const leases = await Promise.all(lockers.map((locker, i) => locker.lock(names[i], { ttl: 1_000 }).acquire()));
+      const lost = leases.map(({ signal }) => aborted(signal));
+      const waiting = lockers[2].lock(names[0]).acquire().catch((error) => error);
+      await store.inLine(names[0], 1);
+      // The program's answer to the loss uses the next, which was not told yet.
+      const again = new Promise((resolve) => {
+        leases[0].signal.addEventListener("abort", () => resolve(lockers[1].lock(store.name()).acquire()));
+      });
+      traps.anywhere("engine_inspect");
+      assert.equal((await lockers[0].inspect("x").catch((error) => error)).code, "internal");
+      for (const reason of await Promise.all(lost)) {
+        assert.equal(reason.reason, "crashed");
+      }
+      assert.equal((await waiting).code, "internal");
+      const kept = await again;
+      const others = await Promise.all(lockers.map((locker) => locker.lock(store.name()).acquire()));
+      assert.ok(kept.valid && others.every(({ valid }) => valid));
+
+      // Who failed once is by itself: the others lose nothing by the next time.
+      traps.anywhere("engine_inspect");
+      await assert.rejects(lockers[0].inspect("x"), { code: "internal" });
+      assert.equal((await aborted(others[0].signal)).reason, "crashed");
+      assert.ok(kept.valid && others[1].valid && others[2].valid);
+      await kept.renew();
+      await Promise.all(lockers.map((locker) => locker.shutdown()));
+    });
+
+    test("after its shutdown a locker is not woken by a neighbour's failure", async () => {
+      // Catches: a new engine that knows of no shutdown, and listens to a client again for ever.
+      const [ended, other] = [await store.locker(), await store.locker()];
+      await ended.shutdown();
+      traps.anywhere("engine_inspect");
+      assert.equal((await other.inspect("x").catch((error) => error)).code, "internal");
+      await assert.rejects(ended.lock(store.name()).acquire(), { code: "shutdown" });
+      await assert.rejects(ended.inspect("x"), { code: "shutdown" });
+      await other.shutdown();
+    });
+  },
+  { only: clients },
+);
+
+/** A locker whose engine failed has an instance by itself: what fails later is not its own. */
+async function setApart(locker) {
+  traps.anywhere("engine_inspect");
+  assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
+}
+
 /**
- * Makes exports of the engine's instances fail on demand, of the newest each time: with a real trap,
- * which leaves the instance as it is.
+ * Makes exports of the engine's instances fail on demand, of the newest or of whichever is called next:
+ * with a real trap, which leaves the instance as it is.
  */
 function trappable() {
   const { Instance } = WebAssembly;
   let newest;
+  const wherever = new Set();
   WebAssembly.Instance = function (module, imports) {
     const { exports } = new Instance(module, imports);
     const due = (newest = new Set());
@@ -162,10 +221,10 @@ function trappable() {
         ? value
         : (...args) => {
             // An address beyond the memory in place of the object's.
-            return due.delete(name) ? value(0xffff_fff0, ...args.slice(1)) : value(...args);
+            return due.delete(name) || wherever.delete(name) ? value(0xffff_fff0, ...args.slice(1)) : value(...args);
           };
     }
     return { exports: wrapped };
   };
-  return { next: (name) => newest.add(name) };
+  return { next: (name) => newest.add(name), anywhere: (name) => wherever.add(name) };
 }
