@@ -25,6 +25,10 @@ const BUILD: Cmd<'_> = Cmd::cargo(&[
     "--locked",
 ]);
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
+/// Bytes of the engine's stack; the compiler's own choice is a mebibyte. It lies below everything else
+/// in memory, so that one that is too deep traps. `bindings/node/test/host/memory.test.mjs` looks how
+/// deep it is.
+const STACK: usize = 64 * 1024;
 /// Of blob and glue, compressed as a web server does; above it the build fails.
 const SIZE_LIMIT: usize = 90 * 1024;
 const SIZE_AIM: usize = 60 * 1024;
@@ -33,7 +37,7 @@ const SIZE_AIM: usize = 60 * 1024;
 pub(crate) fn main() -> Result<()> {
     Need::Wasm.ensure()?;
     Need::Node.ensure()?;
-    let flags = reproducible();
+    let flags = flags();
     run(BUILD.with_env(&[("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", &flags)]))?;
     let generated = root().join(npm::FOLDER).join("src/generated");
     generate(&generated)?;
@@ -44,14 +48,14 @@ pub(crate) fn main() -> Result<()> {
     check_sizes(&generated)
 }
 
-/// No path of this machine is in what is published.
-fn reproducible() -> String {
+/// A small stack, since each instance has one; and no path of this machine is in what is published.
+fn flags() -> String {
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
-    let home = home.map(|home| format!("--remap-path-prefix={home}=cargo "));
+    let home = home.map(|home| format!(" --remap-path-prefix={home}=cargo"));
     let root = root();
     format!(
-        "{}--remap-path-prefix={}=leasehold",
+        "-Clink-arg=-zstack-size={STACK}{} --remap-path-prefix={}=leasehold",
         home.unwrap_or_default(),
         root.display()
     )
