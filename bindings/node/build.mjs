@@ -39,16 +39,19 @@ const resolve = (source, extension, { connects }) => ({
     onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
     // Else `instanceof LeaseholdError` would be false for an error of another entry.
     onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
+    // Most of the package, and the same for Node and for browsers.
+    onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
   },
 });
 
 /**
  * esbuild writes a class that mentions itself as `var Name = class _Name`, and that is what consoles
- * show of it. Its `keepNames` would mend this, too, but no bundler could leave such a class out.
+ * show of it. Its `keepNames` would mend this, too, but no bundler could leave such a class out. Nothing
+ * moves by it, so that the source map stays right.
  */
 const keepClassNames = (code) =>
   [...code.matchAll(/^var (\w+) = class _\1\b/gm)].reduce(
-    (text, [, name]) => text.replace(new RegExp(`\\b_${name}\\b`, "g"), name),
+    (text, [, name]) => text.replace(new RegExp(`\\b_${name}\\b`, "g"), `${name} `),
     code,
   );
 
@@ -67,6 +70,9 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects })],
+    // Of the sources in the package.
+    sourcemap: true,
+    sourcesContent: false,
     logLevel: "warning",
     write: false,
   });
@@ -98,11 +104,28 @@ async function types(entries) {
   }
 }
 
+/** Takes over what Cargo.toml says of the project, so that a publisher fills it in at one place. */
+async function manifest() {
+  const cargo = await readFile("../../Cargo.toml", "utf8");
+  const said = (key) => cargo.match(new RegExp(`^${key} = \\[?"([^"]*)"`, "m"))[1];
+  const text = await readFile("package.json", "utf8");
+  const repository = said("repository");
+  const taken = {
+    author: said("authors"),
+    homepage: said("homepage"),
+    repository: { type: "git", url: `git+${repository}.git`, directory: "bindings/node" },
+    bugs: { url: `${repository}/issues` },
+  };
+  const filled = `${JSON.stringify({ ...JSON.parse(text), ...taken }, null, 2)}\n`;
+  if (filled !== text) await writeFile("package.json", filled);
+}
+
+await manifest();
 await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }, "inline", extension),
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts", blob: "src/module/blob.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
   bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false }),

@@ -1,4 +1,4 @@
-import base64 from "wasm:base64";
+import { base64 } from "./blob.js";
 
 // For every platform that may compile at run time: nothing to fetch, nothing to find.
 

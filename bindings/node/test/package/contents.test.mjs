@@ -1,15 +1,18 @@
 // What is in the tarball, and what its files ask of a platform.
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { homedir } from "node:os";
+import { join, posix } from "node:path";
 import { before, describe } from "node:test";
 import { build, transform } from "esbuild";
 import { test } from "../support/test.mjs";
-import { installed } from "./support.mjs";
+import { installed, run, SOURCE } from "./support.mjs";
 
-/** Two thirds are the two copies of the blob as text, for `import` and for `require`. */
-const TARBALL_LIMIT = 700_000;
+/** A third are the two copies of the blob as text, for `import` and for `require`. */
+const TARBALL_LIMIT = 850_000;
 const OPTIONAL = ["ioredis", "redis"];
+/** Prints the stack of a refusal. */
+const FAILS = "require('leasehold').Locker.connect(1).catch(({ stack }) => console.log(stack))";
 
 describe("the tarball", () => {
   let root;
@@ -33,16 +36,55 @@ describe("the tarball", () => {
     for (const name of ["preinstall", "install", "postinstall"]) assert.equal(manifest.scripts?.[name], undefined);
   });
 
-  test("has every file that it exports, its licences and its README, and no sources", async () => {
+  test("has every file that it exports, its licences, its README, and the sources of its maps", async () => {
     const has = new Set(account.files.map((file) => file.path));
     const exported = JSON.stringify(manifest.exports).match(/\.\/[^"]*\.(json|cjs|js|cts|ts|wasm)/g);
     const missing = [...exported, "LICENSE-MIT", "LICENSE-APACHE", "README.md"]
       .map((path) => path.replace("./", ""))
       .filter((path) => !has.has(path) && path !== "leasehold.wasm");
     assert.deepEqual(missing, []);
-    const others = [...has].filter((path) => !/^(dist\/|LICENSE-|README\.md$|package\.json$)/.test(path));
+    const others = [...has].filter((path) => !/^(dist\/|src\/|LICENSE-|README\.md$|package\.json$)/.test(path));
     assert.deepEqual(others, []);
     assert.ok(account.size < TARBALL_LIMIT, `${account.size} bytes`);
+  });
+
+  test("has a map of each script, whose sources are there", async () => {
+    // Catches: a stack trace that leads nowhere; a map that the renaming of classes left behind.
+    const has = new Set(account.files.map((file) => file.path));
+    for (const file of [...(await files(".js")), ...(await files(".cjs"))]) {
+      const text = await readFile(join(root, "dist", file), "utf8");
+      assert.match(text, new RegExp(`\\n//# sourceMappingURL=${file}\\.map\\n?$`), file);
+      const { sources } = JSON.parse(await readFile(join(root, "dist", `${file}.map`), "utf8"));
+      // Texts that were put in; no line of the script comes of them.
+      const code = sources.filter((source) => !/\.(lua|sql|wasm)$/.test(source));
+      assert.deepEqual(code.filter((source) => !has.has(posix.join("dist", source))), [], file);
+    }
+    const error = await run(process.execPath, ["--enable-source-maps", "-e", FAILS], root);
+    assert.match(error, /at \S*checkText .*src.options\.ts:\d+:\d+\)\n +at .*connect .*src.locker\.ts:/);
+  });
+
+  test("tells nothing of the machine that made it", async () => {
+    const places = [join(SOURCE, "../.."), homedir(), process.env.CARGO_HOME].filter((place) => place?.length > 1);
+    for (const { path } of account.files) {
+      const text = await readFile(join(root, path), "latin1");
+      assert.deepEqual(places.filter((place) => text.includes(place)), [], path);
+    }
+  });
+
+  test("says of the project what Cargo.toml says", async () => {
+    // Catches: a publisher who filled it in for one of the two registries.
+    const cargo = await readFile(join(SOURCE, "../../Cargo.toml"), "utf8");
+    const said = (key) => cargo.match(new RegExp(`^${key} = \\[?"(.+?)"`, "m"))[1];
+    const { version, license, author, homepage, repository, bugs } = manifest;
+    assert.deepEqual(
+      [version, license, author, homepage, repository.url, repository.directory, bugs.url],
+      [
+        ...["version", "license", "authors", "homepage"].map(said),
+        `git+${said("repository")}.git`,
+        "bindings/node",
+        `${said("repository")}/issues`,
+      ],
+    );
   });
 
   // Catches: a client or a module of Node that got into what pages and workers load.

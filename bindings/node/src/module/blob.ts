@@ -1,0 +1,4 @@
+import base64 from "wasm:base64";
+
+/** The engine's WebAssembly. */
+export { base64 };
