@@ -1,4 +1,5 @@
 import { LeaseholdError, reasonText } from "./errors.js";
+import { checkAttached } from "./attached.js";
 import type { Acquired, Host } from "./host.js";
 import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "./platform.js";
@@ -77,6 +78,7 @@ export class Lease {
    * if it was released before
    */
   async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
+    checkAttached(this, Lease, "lease.run");
     checkFunction("run: the work", work);
     const { signal } = this;
     let stopListening!: () => void;
@@ -107,6 +109,7 @@ export class Lease {
    * renewed again
    */
   async renew(options?: RenewOptions): Promise<void> {
+    checkAttached(this, Lease, "lease.renew");
     const { ttl } = readOptions("the options of renew", options, RENEW_OPTIONS);
     if (this.#released) {
       throw this.#notHeld("was released before");
@@ -123,6 +126,7 @@ export class Lease {
    * confirmed; the release is tried on in the background, and the lock ends by its time to live.
    */
   async release(): Promise<void> {
+    checkAttached(this, Lease, "lease.release");
     if (this.#released) {
       return;
     }

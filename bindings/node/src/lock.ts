@@ -1,3 +1,4 @@
+import { checkAttached } from "./attached.js";
 import { LeaseholdError } from "./errors.js";
 import { LeaseEvents } from "./events.js";
 import type { Host } from "./host.js";
@@ -51,6 +52,7 @@ export class Lock {
    * aborted: the call then has left the line, and leaves no lock behind.
    */
   async acquire(options?: AcquireOptions): Promise<Lease> {
+    checkAttached(this, Lock, "lock.acquire");
     const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
     const lease = await this.#ask(wait, signal);
     if (lease === undefined) {
@@ -69,6 +71,7 @@ export class Lock {
   async tryAcquire(options?: {
     readonly signal?: AbortSignal | undefined;
   }): Promise<Lease | undefined> {
+    checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
     return this.#ask(0, signal);
   }
@@ -84,6 +87,7 @@ export class Lock {
     work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,
     options?: AcquireOptions,
   ): Promise<T> {
+    checkAttached(this, Lock, "lock.using");
     checkFunction("using: the work", work);
     const lease = await this.acquire(options);
     let result: T;
@@ -100,6 +104,7 @@ export class Lock {
 
   /** Keeps the lock for as long as the program runs, through losses: see {@link Tenures}. */
   hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures {
+    checkAttached(this, Lock, "lock.hold");
     const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
     return new Tenures((stop) => this.acquire({ signal: stop }), signal);
   }
@@ -109,6 +114,7 @@ export class Lock {
    * apart.
    */
   events(): LeaseEvents {
+    checkAttached(this, Lock, "lock.events");
     return new LeaseEvents(this.#host.addReader(this.#state));
   }
 

@@ -1,3 +1,4 @@
+import { checkAttached } from "./attached.js";
 import { adapt, type RedisClient } from "./adapters/index.js";
 import { openClient } from "./connect.js";
 import { LeaseEvents } from "./events.js";
@@ -65,7 +66,7 @@ export class Locker {
    *
    * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
    * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
-   * user; `unsupported` for a server older than 7.0; `readOnly` for a replica
+   * user; `unsupported` for a server older than 7.0, or where there is no WebAssembly; `readOnly` for a replica
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
@@ -114,6 +115,7 @@ export class Locker {
    * @throws LeaseholdError `config` for a bad name or option
    */
   lock(name: string, options?: LockOptions): Lock {
+    checkAttached(this, Locker, "locker.lock");
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
     const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
@@ -133,6 +135,7 @@ export class Locker {
 
   /** The events of all locks of this locker. */
   events(): LeaseEvents {
+    checkAttached(this, Locker, "locker.events");
     return new LeaseEvents(this.#host.addReader());
   }
 
@@ -143,6 +146,7 @@ export class Locker {
    * answer for the `patience`; `auth`, `wrongType`, `store`, `overloaded`, `shutdown`
    */
   async inspect(name: string): Promise<Inspection> {
+    checkAttached(this, Locker, "locker.inspect");
     checkText("a lock's name", name);
     return this.#host.call((engine, at, id) => engine.inspect(at, id, name));
   }
@@ -155,6 +159,7 @@ export class Locker {
    * @throws LeaseholdError `unsupported` on a cluster; else as `inspect`, at the first step or a later one
    */
   async *list(pattern: string): AsyncGenerator<string, void, undefined> {
+    checkAttached(this, Locker, "locker.list");
     checkText("a pattern", pattern);
     this.#host.checkWalk();
     let cursor: string | null = "0";
@@ -175,6 +180,7 @@ export class Locker {
    * @throws LeaseholdError as `inspect`, and `readOnly` for a replica
    */
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
+    checkAttached(this, Locker, "locker.forceRelease");
     checkText("a lock's name", name);
     const holder = await this.#host.call<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name),
@@ -189,6 +195,7 @@ export class Locker {
    * Never rejects. A client given to `Locker.from` stays open.
    */
   async shutdown(): Promise<void> {
+    checkAttached(this, Locker, "locker.shutdown");
     await this.#host.shutdown();
   }
 

@@ -12,12 +12,21 @@ let current: WasmModule | undefined;
 
 /** The engine's module, compiled at the first call. */
 export function wasmModule(): WasmModule {
+  checkPlatform();
   return (current ??= compile());
 }
 
 /** The same without blocking: browsers limit what their main thread may compile at once. */
 export async function wasmModuleAsync(): Promise<WasmModule> {
   return (current ??= await compileAsync());
+}
+
+/** Throws `unsupported` where there can be no engine. */
+export function checkPlatform(): void {
+  if (typeof WebAssembly === "undefined") {
+    const message = "there is no WebAssembly here, which the lock engine is made of: Node has none under --jitless";
+    throw new LeaseholdError("unsupported", message);
+  }
 }
 
 /** The module to take from now on. */

@@ -2,7 +2,7 @@ import { LeaseholdError, type ErrorCode } from "./errors.js";
 import { attempt, config, DEFAULT_TTL } from "./options.js";
 import { random } from "./platform.js";
 import { instantiate, type Glue } from "./generated/glue.js";
-import { supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
+import { checkPlatform, supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
 
 export type { Glue, WasmModule };
 export type Engine = InstanceType<Glue["Engine"]>;
@@ -14,9 +14,10 @@ export type MemoryServer = InstanceType<Glue["MemoryStore"]>;
  * thread may refuse to compile at once what this compiles in the background.
  *
  * @param module the content of `leasehold/leasehold.wasm`, or a `WebAssembly.Module` of it
- * @throws LeaseholdError `config` if it is something else
+ * @throws LeaseholdError `config` if it is something else; `unsupported` where there is no WebAssembly
  */
 export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView): Promise<void> {
+  checkPlatform();
   if (module === undefined) {
     await wasmModuleAsync();
     return;

@@ -1,0 +1,67 @@
+// What goes wrong with a program's way of calling, or with the platform, is said in words of this package.
+import assert from "node:assert/strict";
+import { LeaseholdError, Locker } from "../../dist/index.js";
+import { startProgram } from "../support/program.mjs";
+import { test } from "../support/test.mjs";
+
+test("a method that was taken off its object says so", async (t) => {
+  // Catches: a TypeError about a private name, from deep inside.
+  const locker = Locker.inMemory();
+  t.after(() => locker.shutdown());
+  const lock = locker.lock("x");
+  const lease = await lock.acquire();
+  const objects = { locker, lock, lease };
+  const methods = {
+    locker: ["lock", "events", "inspect", "list", "forceRelease", "shutdown"],
+    lock: ["acquire", "tryAcquire", "using", "hold", "events"],
+    lease: ["run", "renew", "release"],
+  };
+  for (const [name, object] of Object.entries(objects)) {
+    for (const method of methods[name]) {
+      const detached = object[method];
+      // As of `const { acquire } = lock`, and as of `setTimeout(lease.release)`.
+      for (const other of [undefined, {}, setTimeout]) {
+        const call = async () => {
+          const made = detached.call(other, async () => {});
+          return method === "list" ? made.next() : made;
+        };
+        await assert.rejects(call, (error) => {
+          assert.ok(error instanceof LeaseholdError, `${name}.${method}: ${error.stack}`);
+          assert.equal(error.code, "config");
+          assert.match(error.message, new RegExp(`^${name}\\.${method} was called without its ${name}: .*${name}\\.${method}\\(…\\)`));
+          return true;
+        });
+      }
+    }
+  }
+  // All of them are in the list.
+  for (const [name, object] of Object.entries(objects)) {
+    const own = Object.entries(Object.getOwnPropertyDescriptors(Object.getPrototypeOf(object)));
+    const callable = own.filter(([, { value }]) => typeof value === "function").map(([method]) => method);
+    const others = ["constructor", "toJSON", "whenOver"];
+    assert.deepEqual(callable.filter((method) => !others.includes(method)).sort(), [...methods[name]].sort());
+  }
+  assert.ok(lease.valid, "nothing was done by any of them");
+});
+
+test("without WebAssembly every way to a locker says what is missing", async () => {
+  // Catches: a ReferenceError from inside.
+  const program = startProgram(process.execPath, ["--jitless", "--input-type=module", "-e", `
+    const { init, Locker } = await import("./dist/index.js");
+    const client = { eval: async () => [] };
+    const ways = [
+      () => Locker.inMemory(),
+      () => Locker.from(client),
+      () => Locker.connect("memory://x"),
+      () => Locker.connect("redis://127.0.0.1:1"),
+      () => init(),
+      () => init(new Uint8Array()),
+    ];
+    for (const way of ways) {
+      const error = await (async () => way())().catch((error) => error);
+      console.log(error.constructor.name, error.code, /WebAssembly.*--jitless/.test(error.message));
+    }
+  `]);
+  assert.equal(await program.end(), 0, program.output());
+  assert.deepEqual(program.lines, Array(6).fill("LeaseholdError unsupported true"));
+});
