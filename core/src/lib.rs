@@ -43,6 +43,9 @@
 //! decides everything and does no I/O, the [`protocol`] is what it says to a store, and
 //! [`MemoryServer`] is a store without a server. Without the default feature `native` only these
 //! are there, and they compile for WebAssembly.
+//!
+//! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
+//! redsync beside ours, and how to move a fleet while it runs.
 
 #[cfg(feature = "native")]
 mod client;
@@ -80,3 +83,8 @@ pub use token::FencingToken;
 ))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// And those for who comes from another lock.
+#[cfg(all(doctest, feature = "native"))]
+#[doc = include_str!("../../docs/coming-from.md")]
+struct ComingFrom;

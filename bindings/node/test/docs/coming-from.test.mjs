@@ -1,0 +1,124 @@
+// docs/coming-from.md: its programs run, and moving a fleet by it keeps the exclusion that it promises.
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Locker } from "../../dist/index.js";
+import { startNode } from "../support/program.mjs";
+import { startRedis } from "../support/redis.mjs";
+import { test } from "../support/test.mjs";
+import { atExit, pause } from "../support/wait.mjs";
+
+const CLIENT = "../../../../core/src/client";
+const page = await readFile(new URL("../../../../docs/coming-from.md", import.meta.url), "utf8");
+/** What stands above each program, and the program. */
+const blocks = [...page.matchAll(/^```js\n([^]*?)^```$/gm)].map(({ 1: code, index }) => {
+  const [title] = page.slice(0, index).match(/^(?:## .+|From .+:)$/gm).slice(-1);
+  return [title.replace(/^## |:$/g, ""), code];
+});
+const cache = fileURLToPath(new URL("../../node_modules/.cache", import.meta.url));
+
+let server;
+let folder;
+before(async () => {
+  server = await startRedis();
+  // There, so that what is imported is found.
+  mkdirSync(cache, { recursive: true });
+  folder = mkdtempSync(join(cache, "docs-"));
+  atExit(() => rmSync(folder, { recursive: true, force: true }));
+});
+after(() => server.stop());
+
+/** Writes a program of the page, on the server of the tests. */
+async function put(name, code) {
+  const file = join(folder, `${name}.mjs`);
+  const dist = new URL("../../dist/index.js", import.meta.url);
+  await writeFile(file, code.replaceAll("redis://127.0.0.1:6379", server.url).replace('"leasehold"', `"${dist}"`));
+  return file;
+}
+
+test("the page has a program for each of the packages that are in JavaScript", () => {
+  assert.deepEqual(blocks.map(([title]) => title), ["redlock", "redis-semaphore", "From redlock", "From redis-semaphore"]);
+});
+
+test("the calls of ours in its tables are there", async () => {
+  // Catches: a table that names what was renamed, or is of the other language.
+  const rows = [...page.matchAll(/^\|(.+)\|$/gm)].map(([, row]) => row.split(" | ")).filter(([first]) => !first.startsWith("-"));
+  const calls = (cell = "") => [...cell.matchAll(/\b(locker|lock|lease)\.(\w+)/g)].map(([, on, name]) => [on, name]);
+
+  const locker = Locker.inMemory();
+  const lock = locker.lock("x");
+  const objects = { locker, lock, lease: await lock.acquire() };
+  const ours = rows.flatMap((row) => calls(row[row.length - 1]));
+  assert.deepEqual(ours.filter(([on, name]) => !(name in objects[on])), []);
+  await locker.shutdown();
+
+  const files = ["lock", "lease", "locker"].map(async (on) => [on, await readFile(new URL(`${CLIENT}/${on}.rs`, import.meta.url), "utf8")]);
+  const sources = Object.fromEntries(await Promise.all(files));
+  const rust = rows.filter(({ length }) => length === 3).flatMap(([, cell]) => calls(cell));
+  const isPublic = ([on, name]) => new RegExp(`pub (async )?fn ${name}\\b`).test(sources[on]);
+  assert.deepEqual(rust.filter((call) => !isPublic(call)), []);
+  assert.ok(ours.length > 30 && rust.length > 15, `${ours.length} and ${rust.length}`);
+});
+
+for (const [at, [title, code]] of blocks.entries()) {
+  test(`${title}: the program runs and ends`, async () => {
+    const program = startNode(await put(`block-${at}`, code));
+    assert.equal(await program.end(30_000), 0, program.output());
+    assert.doesNotMatch(program.output(), /[Ee]rror/);
+  });
+}
+
+/** What a process of the old kind does: it has the old lock alone. */
+const OLD = {
+  "From redlock": `const old = (name, work) => redlock.using([name], 5_000, work);`,
+  "From redis-semaphore": `const old = async (name, work) => {
+    const mutex = new Mutex(client, name);
+    await mutex.acquire();
+    try { return await work(); } finally { await mutex.release(); }
+  };`,
+};
+
+/** Adds to a counter in two steps that only a lock makes one, in one of the phases. */
+const VISITOR = (phase, turns) => `
+const take = [old, underBoth, (name, work) => locker.lock(name).using(work)][${phase}];
+for (let turn = 0; turn < ${turns}; turn++) {
+  await take("fleet", async () => {
+    const seen = Number(await client.get("count"));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    await client.set("count", seen + 1);
+  });
+}
+await locker.shutdown();
+client.disconnect();
+`;
+
+for (const [title, code] of blocks.filter(([title]) => title in OLD)) {
+  /** Processes of two phases at a time count together; returns what is missing at the end. */
+  async function missing(...phases) {
+    const TURNS = 40;
+    await server.command("SET", "count", 0);
+    // Those that poll are not in line: in a crowd they need more tries than by default.
+    const patient = "new Redlock([client], { retryCount: -1, retryDelay: 5, retryJitter: 2 })";
+    const set = code.slice(0, code.indexOf("await underBoth(")).replace("new Redlock([client])", patient);
+    const files = phases.map((phase, at) => put(`visitor-${at}`, set + OLD[title] + VISITOR(phase, TURNS)));
+    const programs = (await Promise.all(files)).map((file) => startNode(file));
+    for (const program of programs) assert.equal(await program.end(60_000), 0, program.output());
+    return phases.length * TURNS - Number(await server.command("GET", "count"));
+  }
+
+  test(`${title}: phases 0 and 1 exclude each other, and so do 1 and 2`, async () => {
+    assert.equal(await missing(0, 0, 1, 1), 0);
+    assert.equal(await missing(1, 1, 2, 2), 0);
+  });
+
+  test(`${title}: phases 0 and 2 do not, as the page says`, async () => {
+    // Control: that the count would show it.
+    for (let tries = 0; (await missing(0, 2)) === 0; tries++) {
+      assert.ok(tries < 10, "they never met");
+      await pause(10);
+    }
+  });
+}
