@@ -1,3 +1,4 @@
+import { LeaseholdError } from "./errors.js";
 import { config, shown } from "./options.js";
 import { compile, compileAsync } from "./module/source.js";
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold::engine::{
-    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, Settings, Wait,
+    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, Settings, Table, Wait,
 };
 use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Pattern, Push,
 };
 use leasehold::{Error, ErrorKind, Name, Owner};
-use rustc_hash::FxHashMap;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -27,7 +26,7 @@ pub struct Engine {
     counter: Counter,
     inner: leasehold::engine::Engine,
     hub: Hub<ReaderId>,
-    locks: FxHashMap<LockId, Arc<LockSpec>>,
+    locks: Table<LockId, Arc<LockSpec>>,
     tenures: Tenures,
     /// What was sent and not answered yet: few batches.
     batches: Vec<(RequestId, Vec<Op>)>,
@@ -82,7 +81,7 @@ impl Engine {
             counter,
             inner: leasehold::engine::Engine::new(settings),
             hub: Hub::default(),
-            locks: FxHashMap::default(),
+            locks: Table::default(),
             tenures: Tenures::default(),
             batches: Vec::new(),
             awake: Vec::new(),
@@ -137,7 +136,7 @@ impl Engine {
 
     /// Forgets what a lock is: one that is not held, and that nobody acquires or reads the events of.
     pub fn forget(&mut self, lock: f64) {
-        self.locks.remove(&LockId(number(lock)));
+        self.locks.take(&LockId(number(lock)));
     }
 }
 

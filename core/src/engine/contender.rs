@@ -91,7 +91,7 @@ impl Engine {
 /// Handles and their contenders.
 impl Engine {
     pub(super) fn add_contender(&mut self, id: Short, contender: Contender) {
-        let lock = self.locks.entry(contender.lock).or_default();
+        let lock = self.locks.get_or_insert_with(contender.lock, Lock::default);
         lock.uses += 1;
         if contender.spec.reentrant {
             lock.shared = Some(id);
@@ -112,7 +112,7 @@ impl Engine {
     pub(super) fn hold(&mut self, id: Short, tenure: Tenure) {
         if let Some(contender) = self.contenders.get_mut(&id) {
             contender.phase = Phase::Held(tenure);
-            let lock = self.locks.entry(contender.lock).or_default();
+            let lock = self.locks.get_or_insert_with(contender.lock, Lock::default);
             lock.forgotten.extend(lock.held.replace(id));
         }
     }
@@ -137,7 +137,7 @@ impl Engine {
 
     /// The handle waits for the release of this tenure before it can be closed.
     pub(super) fn await_release(&mut self, lock: LockId, id: Short) {
-        let lock = self.locks.entry(lock).or_default();
+        let lock = self.locks.get_or_insert_with(lock, Lock::default);
         lock.uses += 1;
         lock.releasing = Some(id);
     }

@@ -89,7 +89,7 @@ impl<W> Hub<W> {
         now: Timestamp,
     ) {
         match scope {
-            Some(lock) => self.of_lock.entry(lock).or_default().push(id),
+            Some(lock) => self.of_lock.get_or_insert_with(lock, Vec::new).push(id),
             None => self.of_all.push(id),
         }
         let mut reader = Reader {
@@ -207,7 +207,7 @@ impl<W> Reader<W> {
         }
         if matches!(event, LeaseEvent::Renewed { .. }) {
             let end = self.first + self.queue.len() as u64;
-            let place = *self.renewed.entry(lease).or_insert(end);
+            let place = *self.renewed.get_or_insert_with(lease, || end);
             let index = usize::try_from(place.saturating_sub(self.first)).unwrap_or(usize::MAX);
             if let Some(unread) = self.queue.get_mut(index) {
                 *unread = (lease, event);

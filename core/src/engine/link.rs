@@ -235,9 +235,7 @@ impl Engine {
             State::Up(anchor) if one_clock && !drifted => {
                 anchor.refreshed(server, (sent, received), self.margin())
             }
-            State::Up(_) | State::Unanchored | State::Down => {
-                Anchor::new(server, sent, received)
-            }
+            State::Up(_) | State::Unanchored | State::Down => Anchor::new(server, sent, received),
         };
         self.link.state = State::Up(anchor);
         self.link.trouble = None;

@@ -86,7 +86,8 @@ use line::Line;
 use link::Link;
 use query::Query;
 use release::Release;
-use table::{Short, Table};
+use table::Short;
+pub use table::{Id, Table};
 use timers::{Timed, Timers};
 
 /// What holds for the whole locker.
