@@ -165,7 +165,7 @@ impl MemoryServer {
                 ttl,
             } => Ok(self.renew(now, key, (*lease, *token), *ttl)),
             Command::Release { key, claim } => Ok(self.release(now, key, claim)),
-            Command::ForceRelease { key } => Ok(self.force_release(now, key)),
+            Command::ForceRelease { key, token } => Ok(self.force_release(now, key, *token)),
             Command::Inspect { key } => Ok(self.inspect(now, key)),
             Command::List { pattern, cursor } => Ok(self.list(now, pattern, *cursor)),
         }
@@ -248,15 +248,19 @@ impl MemoryServer {
         Reply::Gone
     }
 
-    fn force_release(&mut self, now: ServerTime, key: &LockKey) -> Reply {
-        let lock = self.lock(key).cloned();
+    fn force_release(&mut self, now: ServerTime, key: &LockKey, token: FencingToken) -> Reply {
+        let holder = self
+            .lock(key)
+            .map(|lock| (lock.client, lock.lease, lock.token));
+        if holder.is_some_and(|(.., held)| held != token) {
+            return Reply::Taken;
+        }
         self.free(now, key);
-        let holder = lock.map(|lock| {
-            let Lock { lease, token, .. } = lock;
-            self.publish(lock.client, Push::Revoked { lease, token });
-            lock.holder()
-        });
-        Reply::ForceReleased(holder)
+        let Some((client, lease, token)) = holder else {
+            return Reply::Gone;
+        };
+        self.publish(client, Push::Revoked { lease, token });
+        Reply::Released
     }
 
     fn inspect(&self, now: ServerTime, key: &LockKey) -> Reply {

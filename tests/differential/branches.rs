@@ -13,7 +13,7 @@ use crate::real::Entry;
 use line::Change;
 
 /// Everything that has to be reached.
-const BRANCHES: [&str; 54] = [
+const BRANCHES: [&str; 55] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -54,6 +54,7 @@ const BRANCHES: [&str; 54] = [
     "force-release: late",
     "force-release: released from a label",
     "force-release: released from an owner",
+    "force-release: another tenure",
     "force-release: free",
     "force-release: free since it expired",
     "inspect: late",
@@ -258,16 +259,19 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         }
         (Command::Release { .. }, Ok(Reply::Gone)) => vec!["release: gone"],
         (Command::Release { .. }, Ok(Reply::Taken)) => vec!["release: taken"],
-        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(Some(_)))) if owner => {
+        (Command::ForceRelease { .. }, Ok(Reply::Released)) if owner => {
             vec!["force-release: released from an owner"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(Some(_)))) => {
+        (Command::ForceRelease { .. }, Ok(Reply::Released)) => {
             vec!["force-release: released from a label"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(None))) if expired => {
+        (Command::ForceRelease { .. }, Ok(Reply::Taken)) => {
+            vec!["force-release: another tenure"]
+        }
+        (Command::ForceRelease { .. }, Ok(Reply::Gone)) if expired => {
             vec!["force-release: free since it expired"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::ForceReleased(None))) => {
+        (Command::ForceRelease { .. }, Ok(Reply::Gone)) => {
             vec!["force-release: free"]
         }
         (Command::Inspect { .. }, Ok(Reply::Inspected(_))) => inspected(before),

@@ -13,7 +13,7 @@ use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::real::{Listener, Real};
 use crate::samples::{
-    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release, inspect, key, list, release, wait,
+    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release_of, inspect, key, list, release, wait,
 };
 
 const MOST_WAITERS: u32 = 65_536;
@@ -188,11 +188,11 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     run(&mut real, again).await;
     assert_eq!(holder(&mut real, &key).await, Some(2), "it is the next");
     assert!((1..=6_000).contains(&real.admin.int(&["PTTL", &key.lock()]).await));
-    let freed = run(&mut real, [force_release(&key)]).await;
-    assert!(
-        matches!(freed[0], Reply::ForceReleased(Some(_))),
-        "{freed:?}"
-    );
+    let Some(token) = seen(&run(&mut real, [inspect(&key)]).await[0]).last_token else {
+        panic!("somebody has it");
+    };
+    let freed = run(&mut real, [force_release_of(&key, token)]).await;
+    assert_eq!(freed, [Reply::Released]);
     assert_eq!(listener.pushes().await, Ok(vec![]));
 }
 

@@ -78,10 +78,7 @@ async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
     assert_eq!(replies[3], Ok(Reply::Released));
     assert_eq!(real.admin.int(&["EXISTS", &key.lock()]).await, 0);
     let answer = real.run(&batch([force_release(key)])).await;
-    assert_eq!(
-        answer.expect("it is answered").replies,
-        [Ok(Reply::ForceReleased(None))]
-    );
+    assert_eq!(answer.expect("it is answered").replies, [Ok(Reply::Gone)]);
 }
 
 /// Finds a script that takes junk for a claim, or that keeps a lock held because of junk.

@@ -79,8 +79,14 @@ pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     }
 }
 
+/// Of the first tenure that a dense counter numbers.
 pub(crate) fn force_release(key: &LockKey) -> Command {
-    Command::ForceRelease { key: key.clone() }
+    force_release_of(key, first_token())
+}
+
+pub(crate) fn force_release_of(key: &LockKey, token: FencingToken) -> Command {
+    let key = key.clone();
+    Command::ForceRelease { key, token }
 }
 
 pub(crate) fn inspect(key: &LockKey) -> Command {

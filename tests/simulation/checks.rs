@@ -174,9 +174,15 @@ impl Checks {
                     format!("a release of {} freed {before:?}", claim.lease)
                 });
             }
-            (Command::ForceRelease { key }, _) => {
-                self.disturb(key, before);
-                self.saw("force-released");
+            (Command::ForceRelease { key, token }, _) => {
+                let other = before.is_some_and(|(_, holder)| holder != *token);
+                self.ensure("I1", !other || after == before, || {
+                    format!("a forced release of {token} freed {before:?}")
+                });
+                if !other {
+                    self.disturb(key, before);
+                    self.saw("force-released");
+                }
             }
             _ => {}
         }

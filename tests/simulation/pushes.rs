@@ -152,8 +152,10 @@ impl World {
             tell(lease, Push::Granted { lease, held, time });
         }
         if let Some((lease, token)) = step.before {
-            if let Command::ForceRelease { .. } = step.command {
-                tell(lease, Push::Revoked { lease, token });
+            if let Command::ForceRelease { token: meant, .. } = step.command {
+                if *meant == token {
+                    tell(lease, Push::Revoked { lease, token });
+                }
             } else if step.granted().is_some() && step.is_reclaim() {
                 tell(lease, Push::Superseded { lease, token });
             }

@@ -175,7 +175,8 @@ export class Locker {
 
   /**
    * Frees a name whoever holds it, and tells who that was; `undefined` if it was free. The first in
-   * line gets the lock. An answer that does not come is an error at once: the call may have acted.
+   * line gets the lock. It ends the tenure that it finds when it first looks and no other, however
+   * often it has to try.
    *
    * @throws LeaseholdError as `inspect`, and `readOnly` for a replica
    */

@@ -219,8 +219,9 @@ impl Locker {
     /// in line gets the lock. The holder hears of it at once if it is connected, else at its next
     /// renewal (of a fixed lease: when it is renewed by hand or ends), and its
     /// writes are refused wherever its token is checked.
-    /// Errors as of [`inspect`](Self::inspect), but an answer that does not come is an error at
-    /// once: the call may have acted, and is not tried again. Not cancel-safe for that reason.
+    /// It ends the tenure that it finds when it first looks and no other, however often it has to
+    /// try; so after an error, or if the future was dropped, calling it again is safe, though by
+    /// then it may find the next holder. Errors as of [`inspect`](Self::inspect).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -139,8 +139,8 @@ pub enum Input {
         /// Where the last step ended; 0 to begin.
         cursor: u64,
     },
-    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`]; by an error if what came
-    /// of it is not known, since doing it again might hit the next holder.
+    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`]. Only the tenure that the
+    /// store knew when it was first asked is ended, however often that has to be tried.
     ForceRelease {
         /// The call to answer.
         call: CallId,

@@ -84,7 +84,7 @@ use clock::Margin;
 use contender::{Contender, Lock, Phase};
 use line::Line;
 use link::Link;
-use query::Query;
+use query::{Goal, Query};
 use release::Release;
 use table::Short;
 pub use table::{Id, Table};
@@ -262,13 +262,15 @@ impl Engine {
                 self.acquire(lock, spec, lease, Caller::new(call, wait, self.now));
             }
             Input::Renew { call, lease, ttl } => self.renew_by_hand(call, lease, ttl),
-            Input::Inspect { call, key } => self.query(call, Command::Inspect { key }),
-            Input::ForceRelease { call, key } => self.query(call, Command::ForceRelease { key }),
+            Input::Inspect { call, key } => self.query(call, Command::Inspect { key }, Goal::Look),
+            Input::ForceRelease { call, key } => {
+                self.query(call, Command::Inspect { key }, Goal::Free);
+            }
             Input::List {
                 call,
                 pattern,
                 cursor,
-            } => self.query(call, Command::List { pattern, cursor }),
+            } => self.query(call, Command::List { pattern, cursor }, Goal::Look),
         }
         self.settle_shutdown();
     }

@@ -13,6 +13,7 @@ use crate::time::{ServerTime, Timestamp};
 #[derive(Debug)]
 pub(super) struct Query {
     command: Command,
+    goal: Goal,
     until: Timestamp,
     flight: Option<Flight>,
     pace: Pace,
@@ -20,14 +21,26 @@ pub(super) struct Query {
     wake: Timestamp,
 }
 
+/// What the answer is for.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// It is what the program wants to know.
+    Look,
+    /// The lock is to be freed, whoever turns out to have it.
+    Free,
+    /// It is being freed of this holder.
+    FreeOf(HolderInfo),
+}
+
 impl Engine {
-    pub(super) fn query(&mut self, call: CallId, command: Command) {
+    pub(super) fn query(&mut self, call: CallId, command: Command, goal: Goal) {
         let until = self.now + self.settings.patience;
         let pace = Pace::due(self.now);
         self.queries.insert(
             call,
             Query {
                 command,
+                goal,
                 until,
                 flight: None,
                 pace,
@@ -47,7 +60,7 @@ impl Engine {
         match query.flight {
             Some(flight) if flight.give_up <= now => {
                 let error = self.why_no_answer(flight.attempt);
-                self.query_unknown(call, error);
+                self.query_failed(call, error);
             }
             None if query.until <= now => {
                 let error = query.error.clone().unwrap_or_else(Error::no_answer);
@@ -71,19 +84,30 @@ impl Engine {
     }
 
     pub(super) fn query_answer(&mut self, call: CallId, attempt: Serial, answer: Answer) {
-        let flight = self.queries.get(&call).and_then(|query| query.flight);
-        if flight.is_none_or(|flight| flight.attempt != attempt) {
+        let Some(query) = self.queries.get(&call) else {
+            return;
+        };
+        if query.flight.is_none_or(|flight| flight.attempt != attempt) {
             return;
         }
-        let done = match answer {
-            Ok((Reply::Inspected(seen), time)) => Done::Inspected(inspection(seen, time)),
-            Ok((Reply::Listed { cursor, names }, _)) => Done::Listed { cursor, names },
-            Ok((Reply::ForceReleased(holder), time)) => {
-                Done::ForceReleased(holder.map(|holder| holder_info(holder, time)))
+        let done = match (answer, &query.goal) {
+            (Ok((Reply::Inspected(seen), time)), Goal::Look) => {
+                Done::Inspected(inspection(seen, time))
             }
-            Ok((Reply::Late, _)) => return self.query_failed(call, came_late()),
-            Ok(_) => return self.query_failed(call, mismatch()),
-            Err(error) => return self.query_unknown(call, error),
+            (Ok((Reply::Listed { cursor, names }, _)), Goal::Look) => {
+                Done::Listed { cursor, names }
+            }
+            (Ok((Reply::Inspected(seen), time)), Goal::Free) => match seen.holder {
+                Some(holder) => return self.free_of(call, holder_info(holder, time)),
+                None => Done::ForceReleased(None),
+            },
+            // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
+            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), Goal::FreeOf(holder)) => {
+                Done::ForceReleased(Some(holder.clone()))
+            }
+            (Ok((Reply::Late, _)), _) => return self.query_failed(call, came_late()),
+            (Ok(_), _) => return self.query_failed(call, mismatch()),
+            (Err(error), _) => return self.query_failed(call, error),
         };
         self.end_query(call);
         self.complete(call, Ok(done));
@@ -116,22 +140,19 @@ impl Engine {
         self.send(Whose::Query(call), flight, command);
     }
 
-    /// It was sent, and what came of it is not known.
-    fn query_unknown(&mut self, call: CallId, error: Error) {
-        let query = self.queries.get(&call);
-        let attempt = query
-            .and_then(|query| query.flight)
-            .map(|flight| flight.attempt);
-        if attempt.is_some_and(|attempt| self.unsend(attempt)) {
-            return self.query_failed(call, error);
-        }
-        let query = self.queries.get(&call);
-        if query.is_some_and(|query| matches!(query.command, Command::ForceRelease { .. })) {
-            // The first may still act, and a second one may hit the holder after.
-            self.end_query(call);
-            return self.complete(call, Err(error));
-        }
-        self.query_failed(call, error);
+    /// The lock has this holder: now it is freed of exactly that one.
+    fn free_of(&mut self, call: CallId, holder: HolderInfo) {
+        let Some(query) = self.queries.get_mut(&call) else {
+            return;
+        };
+        let Some(key) = query.command.key().cloned() else {
+            return;
+        };
+        let token = holder.token;
+        query.command = Command::ForceRelease { key, token };
+        query.goal = Goal::FreeOf(holder);
+        self.attempt_query(call);
+        self.settle_query(call);
     }
 
     fn query_failed(&mut self, call: CallId, error: Error) {
@@ -139,11 +160,18 @@ impl Engine {
         let Some(query) = self.queries.get_mut(&call) else {
             return;
         };
-        query.flight = None;
-        if !error.is_transient() || query.until <= now {
+        let flight = query.flight.take();
+        let until = query.until;
+        if let Some(flight) = flight {
+            self.unsend(flight.attempt);
+        }
+        if !error.is_transient() || until <= now {
             self.end_query(call);
             return self.complete(call, Err(error));
         }
+        let Some(query) = self.queries.get_mut(&call) else {
+            return;
+        };
         // The seed only spreads retries; the call's number does for that.
         let seed = LeaseId(u128::from(call.0));
         query.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, seed);

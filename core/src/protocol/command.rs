@@ -155,10 +155,13 @@ pub enum Command {
         /// Whose lease or place in line ends.
         claim: Claim,
     },
-    /// Frees the lock for the next in line, whoever has it, and tells the holder.
+    /// Frees the lock for the next in line if this tenure has it, whoever that is, and tells the
+    /// holder.
     ForceRelease {
         /// The lock's keys.
         key: LockKey,
+        /// The tenure that is meant: a command that runs twice must not hit the next one.
+        token: FencingToken,
     },
     /// Tells who has the lock, and who waits for it.
     Inspect {
@@ -184,7 +187,7 @@ impl Command {
             Self::Acquire(acquire) => Some(&acquire.key),
             Self::Renew { key, .. }
             | Self::Release { key, .. }
-            | Self::ForceRelease { key }
+            | Self::ForceRelease { key, .. }
             | Self::Inspect { key } => Some(key),
             Self::List { .. } => None,
         }
@@ -242,14 +245,12 @@ pub enum Reply {
         /// When the lock expires now.
         expires: ServerTime,
     },
-    /// Renew, release: the lock is free.
+    /// Renew, release, force-release: the lock is free.
     Gone,
-    /// Renew, release: the lock is somebody else's.
+    /// Renew, release, force-release: the lock is somebody else's.
     Taken,
-    /// Release: freed.
+    /// Release, force-release: freed.
     Released,
-    /// Force-release: freed, and this was its holder; `None` if it was free.
-    ForceReleased(Option<Holder>),
     /// Inspect.
     Inspected(Inspected),
     /// List.

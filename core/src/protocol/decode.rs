@@ -55,11 +55,15 @@ fn reply<F: AsRef<[u8]>>(
         (Command::Renew { .. }, "renewed") => Reply::Renewed {
             expires: fields.millis()?,
         },
-        (Command::Renew { .. } | Command::Release { .. }, "gone") => Reply::Gone,
-        (Command::Renew { .. } | Command::Release { .. }, "taken") => Reply::Taken,
-        (Command::Release { .. }, "released") => Reply::Released,
-        (Command::ForceRelease { .. }, "released") => Reply::ForceReleased(Some(fields.holder()?)),
-        (Command::ForceRelease { .. }, "free") => Reply::ForceReleased(None),
+        (
+            Command::Renew { .. } | Command::Release { .. } | Command::ForceRelease { .. },
+            "gone",
+        ) => Reply::Gone,
+        (
+            Command::Renew { .. } | Command::Release { .. } | Command::ForceRelease { .. },
+            "taken",
+        ) => Reply::Taken,
+        (Command::Release { .. } | Command::ForceRelease { .. }, "released") => Reply::Released,
         (Command::Inspect { .. }, "held" | "free") => inspected(status == "held", fields)?,
         (Command::List { pattern, .. }, "listed") => Reply::Listed {
             cursor: Some(fields.number()?).filter(|cursor| *cursor != 0),

@@ -65,7 +65,7 @@ impl ScriptCall {
             Command::Renew { key, .. } => self.push_key(key, LockKey::LOCK),
             Command::Acquire(Acquire { key, .. })
             | Command::Release { key, .. }
-            | Command::ForceRelease { key }
+            | Command::ForceRelease { key, .. }
             | Command::Inspect { key } => {
                 for suffix in LockKey::SUFFIXES {
                     self.push_key(key, suffix);
@@ -90,7 +90,7 @@ impl ScriptCall {
                 self.push(Millis(*ttl));
             }
             Command::Release { claim, .. } => self.push(claim),
-            Command::ForceRelease { .. } => {}
+            Command::ForceRelease { token, .. } => self.push(token),
             Command::Inspect { .. } => self.push(Command::MOST_NAMED),
             Command::List { pattern, cursor } => {
                 self.push(cursor);

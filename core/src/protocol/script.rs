@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "313d26895f4f833c0c4fa83737191cf355dd37b5";
+pub const SCRIPT_SHA: &str = "fe912aa6dc1a3019ab36a051bb1cd4629ad51cb5";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

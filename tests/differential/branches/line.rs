@@ -260,6 +260,7 @@ impl Change<'_> {
 
     fn force_released(&self) -> Vec<&'static str> {
         match self.lock {
+            Some(_) if self.reply == &Ok(Reply::Taken) => Vec::new(),
             Some(_) => vec![if self.told(|push| matches!(push, Push::Revoked { .. })) {
                 "force-release: holder told"
             } else {

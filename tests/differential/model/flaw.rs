@@ -48,6 +48,8 @@ pub(crate) enum Flaw {
     ReleaseStaysInLine,
     /// Who is handed a free lock by a stranger's release is not.
     StrangersReleaseHandsNothingOn,
+    /// A release by force frees the lock of whoever has it by then.
+    ForceReleasesAnybody,
     /// The holder is not told of a release by force.
     SilentRevocation,
     /// The former self is not told of a reclaim.
@@ -63,7 +65,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 22] = [
+    pub(crate) const ALL: [Flaw; 23] = [
         Flaw::RenewalTakesGone,
         Flaw::NoClockFloor,
         Flaw::ActsLate,
@@ -80,6 +82,7 @@ impl Flaw {
         Flaw::UnheardKeepsWindow,
         Flaw::ReleaseStaysInLine,
         Flaw::StrangersReleaseHandsNothingOn,
+        Flaw::ForceReleasesAnybody,
         Flaw::SilentRevocation,
         Flaw::SilentReclaim,
         Flaw::TellsEverybody,
@@ -140,6 +143,9 @@ impl Model {
             _ => holder.is_some(),
         };
         match (&mut *command, self.flaw) {
+            (Command::ForceRelease { key, token }, Flaw::ForceReleasesAnybody) => {
+                *token = former_token(&self.memory, now, key).unwrap_or(*token);
+            }
             (Command::Acquire(acquire), Flaw::NoClockFloor) => {
                 acquire.claim.counter = Counter::Dense;
             }
@@ -160,7 +166,7 @@ impl Model {
                 }
             }
             (
-                Command::Release { key, .. } | Command::ForceRelease { key },
+                Command::Release { key, .. } | Command::ForceRelease { key, .. },
                 Flaw::LastComesFirst,
             ) if frees => {
                 let (key, line) = (key.clone(), self.line(now, key));
@@ -169,7 +175,10 @@ impl Model {
                     self.leave(now, &key, &other);
                 }
             }
-            (Command::Release { key, .. } | Command::ForceRelease { key }, Flaw::ServesTheDead) => {
+            (
+                Command::Release { key, .. } | Command::ForceRelease { key, .. },
+                Flaw::ServesTheDead,
+            ) => {
                 let key = key.clone();
                 let dead = self
                     .line(now, &key)

@@ -45,7 +45,10 @@ enum Act {
         ttl: Duration,
     },
     Release(Who),
-    ForceRelease,
+    /// Of the tenure that the lock has, or of an earlier one.
+    ForceRelease {
+        current: bool,
+    },
     Inspect,
     List(&'static str),
 }
@@ -84,6 +87,10 @@ impl Planned {
     ) -> Op {
         let key = names[self.name % names.len()].clone();
         let claim = |who: &Who| who.claim(now, &key, claims, model);
+        let token = |current| {
+            let token = model.token_of(now, &key).filter(|_| current);
+            token.unwrap_or_else(samples::first_token)
+        };
         let command = match &self.act {
             Act::Acquire { who, ttl, waits } => Command::Acquire(Acquire {
                 claim: claim(who),
@@ -92,10 +99,7 @@ impl Planned {
                 waits: *waits,
             }),
             Act::Renew { who, current, ttl } => Command::Renew {
-                token: model
-                    .token_of(now, &key)
-                    .filter(|_| *current)
-                    .unwrap_or_else(samples::first_token),
+                token: token(*current),
                 lease: claim(who).lease,
                 key,
                 ttl: *ttl,
@@ -104,7 +108,10 @@ impl Planned {
                 claim: claim(who),
                 key,
             },
-            Act::ForceRelease => Command::ForceRelease { key },
+            Act::ForceRelease { current } => Command::ForceRelease {
+                token: token(*current),
+                key,
+            },
             Act::Inspect => Command::Inspect { key },
             Act::List(pattern) => Command::List {
                 pattern: Pattern::new(NAMESPACE, pattern).expect("the tests' patterns are valid"),
@@ -190,7 +197,7 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     let act = prop_oneof![
         3 => Just(Act::Release(Who::Holder)),
         1 => who().prop_map(Act::Release),
-        2 => Just(Act::ForceRelease),
+        2 => Just(Act::ForceRelease { current: true }),
         2 => Just(Act::Inspect),
         2 => next,
     ];
@@ -212,7 +219,7 @@ fn acts() -> impl Strategy<Value = Act> {
         }),
         3 => Just(Act::Release(Who::Holder)),
         4 => who().prop_map(Act::Release),
-        2 => Just(Act::ForceRelease),
+        3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
     ]

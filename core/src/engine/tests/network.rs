@@ -11,6 +11,7 @@ use crate::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, LeaseId, Op, Push, Reply,
 };
 use crate::time::ServerTime;
+use crate::token::FencingToken;
 
 /// The leases of other programs, by number; the first of them is the stranger's.
 const STRANGERS: u128 = 0xdead << 64;
@@ -241,6 +242,22 @@ impl Host {
         self.server
             .lock_value(self.server_now(), &key(lock))
             .is_some()
+    }
+}
+
+impl Host {
+    /// Another program frees the lock of whoever has it.
+    pub(super) fn stranger_force_releases(&mut self, lock: LockId) {
+        let token = self.token_of(lock).expect("somebody has it");
+        let key = key(lock);
+        let reply = self.ask(Command::ForceRelease { key, token });
+        assert_eq!(reply, Reply::Released);
+    }
+
+    /// The token of whoever has the lock in the store.
+    pub(super) fn token_of(&self, lock: LockId) -> Option<FencingToken> {
+        let (value, _) = self.server.lock_value(self.server_now(), &key(lock))?;
+        value.split(':').nth(2)?.parse().ok()
     }
 }
 

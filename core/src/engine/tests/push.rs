@@ -106,7 +106,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         let call = host.acquire(LOCK, Wait::Forever);
         let sent = host.take();
         let mut reply = host.execute(&sent);
-        host.ask(Command::ForceRelease { key: key(LOCK) });
+        host.stranger_force_releases(LOCK);
         let lease = host.acquiring().expect("it asks");
         let token = token(1);
         host.input(Input::Push(Push::Revoked { lease, token }));
@@ -211,7 +211,7 @@ fn the_answer_to_a_renewal_after_a_revocation_changes_nothing() {
         let renewal = host.renew(grant.lease);
         let sent = host.take();
         let early = executed_before.then(|| host.execute(&sent));
-        host.ask(Command::ForceRelease { key: key(LOCK) });
+        host.stranger_force_releases(LOCK);
         assert_eq!(host.error(renewal), ErrorKind::NotHeld);
         let reply = early.unwrap_or_else(|| host.execute(&sent));
         host.reply(&sent, Ok(reply));
@@ -261,7 +261,7 @@ fn a_holder_looks_at_once_when_it_can_be_told_again() {
         host.subscribes = false;
         host.hold(LOCK);
         host.advance(ms(10));
-        host.ask(Command::ForceRelease { key: key(LOCK) });
+        host.stranger_force_releases(LOCK);
         if taken {
             host.stranger_acquires(LOCK, TTL);
         }
@@ -326,7 +326,7 @@ fn a_renewal_that_was_under_way_is_followed_by_a_look() {
     host.renew(lease);
     let sent = host.take();
     let reply = host.execute(&sent);
-    host.ask(Command::ForceRelease { key: key(LOCK) });
+    host.stranger_force_releases(LOCK);
     host.subscribe();
     host.net = Net::Up;
     host.reply(&sent, Ok(reply));

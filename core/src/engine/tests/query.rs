@@ -125,21 +125,61 @@ fn a_question_without_an_answer_is_repeated_until_the_patience_ends() {
     assert_eq!(host.engine.wake_at(), None);
 }
 
-/// The first may still act, and a second one might free the lock of whoever has it by then.
+/// Catches a forced release that gives up though it could be tried again: it hits nobody else.
 #[test]
-fn a_force_release_without_an_answer_fails_and_is_not_repeated() {
+fn a_force_release_without_an_answer_is_repeated_until_the_patience_ends() {
     let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let stranger = host.token_of(LOCK);
+    // The first question, the first forced release and its first answer are lost.
+    host.net = Net::LoseRequests;
+    let call = host.force_release(LOCK);
+    host.advance(TIMEOUT);
+    host.net = Net::LoseReplies;
+    host.advance(SOON);
+    host.net = Net::Up;
+    host.advance(TIMEOUT * 2);
+    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+        panic!("{:?} names no holder", host.outcome(call));
+    };
+    assert_eq!(Some(holder.token), stranger);
+    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
+
     host.net = Net::LoseRequests;
     let start = host.now;
-    let call = host.force_release(LOCK);
-    host.advance(PATIENCE);
-    assert_eq!(host.error(call), ErrorKind::Timeout);
-    assert_eq!(host.answered(call), start + TIMEOUT);
-    assert_eq!(host.ops(), ["force-release"]);
+    let silent = host.force_release(LOCK);
+    host.advance(PATIENCE * 2);
+    assert_eq!(host.error(silent), ErrorKind::Timeout);
+    assert_eq!(host.answered(silent), start + PATIENCE);
+}
 
+/// Catches a forced release that is aimed at whoever has the lock by then: the second holder would
+/// be thrown out for the first.
+#[test]
+fn a_force_release_that_is_repeated_or_runs_twice_spares_the_next_holder() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL);
+    let first = host.token_of(LOCK);
+    host.net = Net::Hold;
     let call = host.force_release(LOCK);
-    host.disconnect();
-    assert_eq!(host.error(call), ErrorKind::Unavailable);
+    let looks = host.take();
+    let reply = host.execute(&looks);
+    host.reply(&looks, Ok(reply));
+    // It frees the lock, its answer is lost, and somebody else acquires.
+    let frees = host.take();
+    host.execute(&frees);
+    host.stranger_acquires(LOCK, TTL);
+    let second = host.token_of(LOCK);
+    assert_ne!(first, second);
+    // A proxy delivers it once more, and the engine repeats it.
+    host.execute(&frees);
+    host.advance(TIMEOUT + SOON);
+    host.answer_all();
+    let Ok(Done::ForceReleased(Some(holder))) = host.outcome(call) else {
+        panic!("{:?} names no holder", host.outcome(call));
+    };
+    assert_eq!(Some(holder.token), first);
+    assert_eq!(host.token_of(LOCK), second);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 -- An operation that is seldom asked for, and how many keys and arguments it has.
 local function find(name)
   if name == 'force_release' then
-    return force_release, 4, 0
+    return force_release, 4, 1
   elseif name == 'inspect' then
     return inspect, 4, 1
   elseif name == 'list' then

@@ -1,18 +1,19 @@
--- Frees the lock for the next in line, whoever has it, and tells the holder.
+-- Frees the lock for the next in line if this tenure has it, whoever that is, and tells the holder.
 --
 -- keys   lock, token, queue, alive
--- args   -
--- reply  released, token, expiry (ms; -1 for none), kind, label
---        free
-local function force_release(k)
-  local lock = KEYS[k]
-  local holder = holder_of(lock)
+-- args   token
+-- reply  released
+--        gone
+--        taken
+local function force_release(k, a)
+  local holder = holder_of(KEYS[k])
   if not holder then
     free(k)
-    return { 'free' }
+    return { 'gone' }
+  elseif holder.token ~= ARGV[a] then
+    return { 'taken' }
   end
-  local expires = expiry_of(lock)
   free(k)
   publish(holder.client, 'revoked', holder.lease, holder.token)
-  return { 'released', holder.token, expires, holder.kind, holder.label }
+  return { 'released' }
 end
