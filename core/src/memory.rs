@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId,
-    LockKey, Op, Pattern, Push, Reply,
+    LockKey, Op, Pattern, Push, Reclaim, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -182,7 +182,11 @@ impl MemoryServer {
                 return Ok(Reply::Held(Held { token, expires }));
             }
             let (client, lease, token) = (lock.client, lock.lease, lock.token);
-            if lock.yields_to(claim) {
+            let yields = lock.yields_to(claim);
+            if yields && acquire.reclaims == Reclaim::Ask {
+                return Ok(Reply::Reclaimable { token });
+            }
+            if yields && acquire.reclaims == Reclaim::From(token) {
                 let held = self.take(now, key, claim, *ttl)?;
                 self.publish(client, Push::Superseded { lease, token });
                 self.leave(key, claim);

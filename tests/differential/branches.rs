@@ -5,7 +5,7 @@ mod line;
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::Error;
-use leasehold::protocol::{Acquire, BatchReply, Command, Counter, LockKey, Op, Reply};
+use leasehold::protocol::{Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Reply};
 use leasehold::time::ServerTime;
 
 use crate::model::Model;
@@ -13,7 +13,7 @@ use crate::real::Entry;
 use line::Change;
 
 /// Everything that has to be reached.
-const BRANCHES: [&str; 55] = [
+const BRANCHES: [&str; 58] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -36,6 +36,9 @@ const BRANCHES: [&str; 55] = [
     "acquire: busy, the asker's owner has only a label",
     "acquire: busy, another owner",
     "acquire: busy, the same owner at the same client",
+    "acquire: reclaimable",
+    "acquire: busy, another tenure of its owner",
+    "acquire: busy, its owner's tenure but not to be taken over",
     "acquire: reclaimed, dense",
     "acquire: reclaimed, clock floor",
     "acquire: reclaim fails, counter used up",
@@ -353,6 +356,7 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
         (Some(_), Ok(Reply::Held(_))) if dense => vec!["acquire: reclaimed, dense"],
         (Some(_), Ok(Reply::Held(_))) => vec!["acquire: reclaimed, clock floor"],
         (Some(_), Err(_)) => vec!["acquire: reclaim fails, counter used up"],
+        (Some(_), Ok(Reply::Reclaimable { .. })) => vec!["acquire: reclaimable"],
         (Some(lock), Ok(Reply::Busy { .. })) => vec![busy(acquire, lock)],
         (_, reply) => panic!("{reply:?} is no answer to {acquire:?}"),
     }
@@ -364,7 +368,13 @@ fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
         (false, true) => "acquire: busy, the holder's owner has only a label",
         (true, false) => "acquire: busy, the asker's owner has only a label",
         (true, true) if lock.label != acquire.claim.owner.label() => "acquire: busy, another owner",
-        (true, true) => "acquire: busy, the same owner at the same client",
+        (true, true) if lock.client == acquire.claim.client.to_string() => {
+            "acquire: busy, the same owner at the same client"
+        }
+        (true, true) if acquire.reclaims == Reclaim::Never => {
+            "acquire: busy, its owner's tenure but not to be taken over"
+        }
+        (true, true) => "acquire: busy, another tenure of its owner",
     }
 }
 

@@ -1,13 +1,15 @@
 //! Keys of the line that hold what is not a line's: each operation that needs the line is refused
 //! and names the key, and a lock is freed and renewed all the same.
 
-use leasehold::protocol::{Command, Counter, LockKey, Reply};
+use leasehold::protocol::{Command, Counter, LockKey, Reclaim, Reply};
 use leasehold::{ErrorKind, Owner};
 use leasehold_tests::Resp;
 
 use crate::real::Real;
 use crate::refusals::{assert_refused, run_amid_others};
-use crate::samples::{acquire, batch, force_release, inspect, key, release, renew, wait};
+use crate::samples::{
+    acquire, batch, first_token, force_release, inspect, key, release, renew, wait,
+};
 
 const MEMBER: &str = "000000000000000000000000000000aa:00000000000000aa:12000:0:l:x";
 
@@ -149,6 +151,7 @@ async fn a_reclaim_that_is_refused_takes_nothing() {
     let take = |lease| {
         let mut acquire = acquire(&key, lease, Counter::Dense);
         acquire.claim.owner = owner.clone();
+        acquire.reclaims = Reclaim::From(first_token());
         Command::Acquire(acquire)
     };
     for spoilt in [key.queue(), key.alive()] {

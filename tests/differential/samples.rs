@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern,
+    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern, Reclaim,
 };
 use leasehold::time::ServerTime;
 use leasehold::{FencingToken, Name, Owner};
@@ -38,13 +38,14 @@ pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
     }
 }
 
-/// Ten minutes to live; it does not wait.
+/// Ten minutes to live; it does not wait, and is told what it may take over.
 pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     Acquire {
         key: key.clone(),
         claim: claim(lease, counter),
         ttl: Duration::from_secs(600),
         waits: false,
+        reclaims: Reclaim::Ask,
     }
 }
 

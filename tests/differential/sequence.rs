@@ -5,7 +5,9 @@ mod acts;
 use std::time::Duration;
 
 use leasehold::Owner;
-use leasehold::protocol::{Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op};
+use leasehold::protocol::{
+    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Reclaim,
+};
 use leasehold::time::ServerTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,8 +15,8 @@ use proptest::sample::subsequence;
 
 use crate::model::Model;
 use crate::samples;
-pub(crate) use acts::{Planned, client};
-use acts::{claims, freeing_on, planned, planned_on, waiting_on};
+pub(crate) use acts::{Planned, claims, client, planned_on};
+use acts::{freeing_on, planned, waiting_on};
 
 /// Names that break what does not escape, quote or count bytes.
 const NAMES: [&str; 10] = [
@@ -100,6 +102,7 @@ impl Crowd {
                 claim,
                 ttl: Duration::from_secs(60),
                 waits: true,
+                reclaims: Reclaim::Never,
             })
         };
         samples::batch((0..self.count).map(ask))

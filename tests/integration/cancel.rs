@@ -128,6 +128,7 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
         },
         ttl: LIMIT,
         waits: false,
+        reclaims: protocol::Reclaim::Never,
     };
     let never = ServerTime::from_micros(9_000_000_000_000_000);
     let op = Op {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::protocol::{Acquire, Claim, Command, LockKey, Op, Reply};
+use leasehold::protocol::{Acquire, Claim, Command, LockKey, Op, Reclaim, Reply};
 use leasehold::time::ServerTime;
 
 use crate::plan::Sabotage;
@@ -61,6 +61,7 @@ impl World {
                     },
                     ttl: *ttl,
                     waits: false,
+                    reclaims: Reclaim::Never,
                 });
                 return match self.server_does(time, op) {
                     Ok(Reply::Held(held)) => Ok(Reply::Renewed {
@@ -104,6 +105,7 @@ impl World {
                 claim,
                 ttl: Duration::from_secs(1),
                 waits: true,
+                reclaims: Reclaim::Never,
             };
             let command = Command::Acquire(acquire);
             let _ = self.server_does(time, Op { command, not_after });

@@ -15,8 +15,9 @@ use super::tenure::Tenure;
 use super::{Engine, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{Acquire, Command, Held, LeaseId, Reply};
+use crate::protocol::{Acquire, Command, Held, LeaseId, Reclaim, Reply};
 use crate::time::ServerTime;
+use crate::token::FencingToken;
 
 /// How many calls may share one acquisition.
 const MAX_CALLERS: usize = 65_536;
@@ -127,6 +128,7 @@ impl Engine {
             Ok((Reply::Busy { expires, place }, time)) => {
                 self.busy(id, flight, (expires, place), time);
             }
+            Ok((Reply::Reclaimable { token }, time)) => self.reclaimable(id, flight, token, time),
             Ok((Reply::Full { waiting }, time)) => self.line_full(id, flight, waiting, time),
             Ok((Reply::Late, _)) => self.came_late(id, flight),
             Ok(_) => self.attempt_failed(id, flight, &mismatch()),
@@ -215,6 +217,7 @@ impl Engine {
             claim: spec.claim(client, acquiring.lease),
             ttl: spec.ttl,
             waits: acquiring.waits(),
+            reclaims: acquiring.reclaims,
         });
         self.send(Whose::Contender(id), flight, command);
     }
@@ -308,6 +311,18 @@ impl Engine {
             let (name, position) = (spec.name.clone(), place.map(NonZeroU32::get));
             self.emit((lock, lease), LeaseEvent::Waiting { name, position }, None);
             self.want_pushes();
+        }
+    }
+
+    /// Its owner has the lock at another client: it asks at once for exactly that tenure.
+    fn reclaimable(&mut self, id: Short, flight: Flight, token: FencingToken, time: ServerTime) {
+        match self.acquiring(id) {
+            Some((_, acquiring)) if acquiring.reclaims == Reclaim::Ask => {
+                acquiring.reclaims = Reclaim::From(token);
+                acquiring.answered(flight.sent, time);
+                self.attempt(id);
+            }
+            _ => self.attempt_failed(id, flight, &mismatch()),
         }
     }
 

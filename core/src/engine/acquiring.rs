@@ -8,7 +8,7 @@ use super::line;
 use super::pace::{Flight, Pace};
 use crate::error::Error;
 use crate::event::LossReason;
-use crate::protocol::LeaseId;
+use crate::protocol::{LeaseId, Reclaim};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -27,6 +27,8 @@ pub(super) struct Acquiring {
     pub(super) place: Option<NonZeroU32>,
     /// The server's clock when it last answered that somebody else has the lock.
     pub(super) refused: Option<ServerTime>,
+    /// What it may take over: the tenure that it found first, if its own owner has it.
+    pub(super) reclaims: Reclaim,
     /// What was taken away before the answer was here that it was taken.
     pub(super) taken_away: Option<(FencingToken, LossReason)>,
     /// An ask that was never answered may have taken a place in line.
@@ -73,6 +75,7 @@ impl Acquiring {
             asks_again: false,
             place: None,
             refused: None,
+            reclaims: Reclaim::Ask,
             taken_away: None,
             lost_ask: false,
             silence: None,
@@ -103,6 +106,9 @@ impl Acquiring {
         self.flight = None;
         self.silence = None;
         self.refused = Some(time);
+        if self.reclaims == Reclaim::Ask {
+            self.reclaims = Reclaim::Never;
+        }
         // Attempts that could not take effect any more at that time did not take the lock.
         self.doubt = self.doubt.filter(|until| *until > sent);
     }

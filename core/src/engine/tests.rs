@@ -18,6 +18,7 @@ mod link;
 mod network;
 mod push;
 mod query;
+mod reclaim;
 mod release;
 mod renew_for;
 mod share;

@@ -130,12 +130,26 @@ pub struct Acquire {
     pub ttl: Duration,
     /// Whether it takes a place in line, or confirms it, if the lock is not free.
     pub waits: bool,
+    /// Whether it takes the lock over from its own owner at another client.
+    pub reclaims: Reclaim,
+}
+
+/// What an acquisition may take over from its own owner at another client. It names the tenure, so
+/// that one that comes late, or twice, never takes over a tenure that began after it was asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Reclaim {
+    /// Nothing yet; it is told what it could take over.
+    Ask,
+    /// This tenure, and no other.
+    From(FencingToken),
+    /// Nothing: it found the lock taken by somebody else.
+    Never,
 }
 
 /// One operation of the protocol, of which a batch is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Takes the lock if it is free, this lease's already, or reclaimable.
+    /// Takes the lock if it is free, this lease's already, or has the tenure that it may reclaim.
     Acquire(Acquire),
     /// Extends the lock if it is still this lease's.
     Renew {
@@ -234,6 +248,12 @@ pub enum Reply {
         expires: Option<ServerTime>,
         /// The place in line, 1 for who is next; `None` for a claim that does not wait.
         place: Option<NonZeroU32>,
+    },
+    /// Acquire: its own owner has it at another client, and it may ask again to take it over; it has
+    /// no place in line.
+    Reclaimable {
+        /// The tenure that it may name.
+        token: FencingToken,
     },
     /// Acquire: somebody else has it, and the line is full.
     Full {

@@ -49,6 +49,9 @@ fn reply<F: AsRef<[u8]>>(
             expires: fields.expiry()?,
             place: NonZeroU32::new(fields.count()?),
         },
+        (Command::Acquire(_), "reclaimable") => Reply::Reclaimable {
+            token: fields.token()?,
+        },
         (Command::Acquire(_), "full") => Reply::Full {
             waiting: fields.count()?,
         },

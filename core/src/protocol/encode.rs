@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use super::command::{Acquire, Command, Op};
+use super::command::{Acquire, Command, Op, Reclaim};
 use super::key::LockKey;
 
 /// The keys and arguments of one call of the [script](super::SCRIPT), all in one piece of memory:
@@ -81,6 +81,11 @@ impl ScriptCall {
                 self.push(&acquire.claim);
                 self.push(Millis(acquire.ttl));
                 self.push(if acquire.waits { '1' } else { '0' });
+                match acquire.reclaims {
+                    Reclaim::Ask => self.push('?'),
+                    Reclaim::From(token) => self.push(token),
+                    Reclaim::Never => self.push('0'),
+                }
             }
             Command::Renew {
                 lease, token, ttl, ..

@@ -31,7 +31,7 @@ mod server_error;
 
 pub use command::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId, Op,
-    Push, Reply, Waiter,
+    Push, Reclaim, Reply, Waiter,
 };
 pub use decode::decode;
 pub use encode::{ScriptCall, encode};

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "fe912aa6dc1a3019ab36a051bb1cd4629ad51cb5";
+pub const SCRIPT_SHA: &str = "b39c76d8a5d32b4e9563f53ea31a6632bfd39c43";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

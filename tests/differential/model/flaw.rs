@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, Held, LockKey, Op, Pattern, Push, Reply,
+    Acquire, Claim, ClientId, Command, Counter, Held, LockKey, Op, Pattern, Push, Reclaim, Reply,
 };
 use leasehold::time::ServerTime;
 use leasehold::{Error, FencingToken, MemoryServer, Owner};
@@ -28,6 +28,8 @@ pub(crate) enum Flaw {
     RetryTakesNewToken,
     /// A reclaim keeps its former self's token.
     ReclaimKeepsToken,
+    /// A reclaim takes over whatever tenure its owner has by then.
+    ReclaimsAnyTenure,
     /// A renewal says that it extended the lock, and does not.
     ForgetsRenewals,
     /// A release says that it freed the lock, and does not.
@@ -65,13 +67,14 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 23] = [
+    pub(crate) const ALL: [Flaw; 24] = [
         Flaw::RenewalTakesGone,
         Flaw::NoClockFloor,
         Flaw::ActsLate,
         Flaw::ReleasesForOthers,
         Flaw::RetryTakesNewToken,
         Flaw::ReclaimKeepsToken,
+        Flaw::ReclaimsAnyTenure,
         Flaw::ForgetsRenewals,
         Flaw::KeepsReleased,
         Flaw::LastComesFirst,
@@ -148,6 +151,10 @@ impl Model {
             }
             (Command::Acquire(acquire), Flaw::NoClockFloor) => {
                 acquire.claim.counter = Counter::Dense;
+            }
+            (Command::Acquire(acquire), Flaw::ReclaimsAnyTenure) => {
+                let held = former_token(&self.memory, now, &acquire.key);
+                acquire.reclaims = held.map_or(acquire.reclaims, Reclaim::From);
             }
             (Command::Acquire(acquire), Flaw::RetryTakesNewToken) => {
                 let own = acquire.claim.lease.to_string();
@@ -265,6 +272,7 @@ impl Model {
             claim,
             ttl: *ttl,
             waits: false,
+            reclaims: Reclaim::Never,
         });
         let not_after = op.not_after;
         match self.one(now, Op { command, not_after })? {
@@ -291,6 +299,7 @@ impl Model {
             claim,
             ttl: Duration::from_secs(60),
             waits: true,
+            reclaims: Reclaim::Never,
         });
         let answer = tried.execute(now, &samples::batch([ask]));
         if matches!(answer.replies[..], [Ok(Reply::Busy { .. })]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::Owner;
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern,
+    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern, Reclaim,
 };
 use leasehold::time::ServerTime;
 use proptest::prelude::*;
@@ -37,6 +37,7 @@ enum Act {
         who: Who,
         ttl: Duration,
         waits: bool,
+        reclaims: Which,
     },
     /// Of the tenure that the lock has, or of an earlier one.
     Renew {
@@ -51,6 +52,18 @@ enum Act {
     },
     Inspect,
     List(&'static str),
+}
+
+/// Which tenure an acquisition may take over.
+#[derive(Copy, Clone, Debug)]
+enum Which {
+    /// It asks.
+    Told,
+    /// The one that the lock has then.
+    Current,
+    /// The first that a dense counter numbers.
+    First,
+    None,
 }
 
 #[derive(Clone, Debug)]
@@ -78,7 +91,7 @@ enum NotAfter {
 
 impl Planned {
     /// The operation at a moment, for what the model then holds.
-    pub(super) fn at(
+    pub(crate) fn at(
         &self,
         now: ServerTime,
         names: &[LockKey],
@@ -92,7 +105,18 @@ impl Planned {
             token.unwrap_or_else(samples::first_token)
         };
         let command = match &self.act {
-            Act::Acquire { who, ttl, waits } => Command::Acquire(Acquire {
+            Act::Acquire {
+                who,
+                ttl,
+                waits,
+                reclaims,
+            } => Command::Acquire(Acquire {
+                reclaims: match reclaims {
+                    Which::Told => Reclaim::Ask,
+                    Which::Current => Reclaim::From(token(true)),
+                    Which::First => Reclaim::From(token(false)),
+                    Which::None => Reclaim::Never,
+                },
                 claim: claim(who),
                 key,
                 ttl: *ttl,
@@ -160,7 +184,7 @@ pub(super) fn planned() -> impl Strategy<Value = Planned> {
     (0..3_usize).prop_flat_map(planned_on)
 }
 
-pub(super) fn planned_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+pub(crate) fn planned_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     let not_after = prop_oneof![
         14 => Just(NotAfter::Future),
         1 => Just(NotAfter::Never),
@@ -182,6 +206,7 @@ pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
             who: Who::Known(index),
             ttl,
             waits: true,
+            reclaims: Which::Told,
         },
         not_after: NotAfter::Future,
     })
@@ -193,6 +218,7 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
         who: Who::Next,
         ttl,
         waits: true,
+        reclaims: Which::Told,
     });
     let act = prop_oneof![
         3 => Just(Act::Release(Who::Holder)),
@@ -209,9 +235,14 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 }
 
 fn acts() -> impl Strategy<Value = Act> {
-    let acquire = (who(), times(), prop::bool::weighted(0.75));
+    let acquire = (who(), times(), prop::bool::weighted(0.75), which());
     prop_oneof![
-        20 => acquire.prop_map(|(who, ttl, waits)| Act::Acquire { who, ttl, waits }),
+        20 => acquire.prop_map(|(who, ttl, waits, reclaims)| Act::Acquire {
+            who,
+            ttl,
+            waits,
+            reclaims,
+        }),
         4 => (who(), 0..8_u8, times()).prop_map(|(who, stale, ttl)| Act::Renew {
             who,
             current: stale > 0,
@@ -222,6 +253,15 @@ fn acts() -> impl Strategy<Value = Act> {
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
+    ]
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    prop_oneof![
+        2 => Just(Which::Told),
+        6 => Just(Which::Current),
+        1 => Just(Which::First),
+        1 => Just(Which::None),
     ]
 }
 
@@ -236,7 +276,7 @@ fn who() -> impl Strategy<Value = Who> {
 }
 
 /// Of few leases, so that conflicts happen: the same lease by different clients, owners, counters.
-pub(super) fn claims() -> impl Strategy<Value = Claim> {
+pub(crate) fn claims() -> impl Strategy<Value = Claim> {
     let leases = prop_oneof![
         Just(1),
         Just(2),

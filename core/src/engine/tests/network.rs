@@ -8,7 +8,7 @@ use crate::engine::{Input, LockId, Output};
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, LeaseId, Op, Push, Reply,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, LeaseId, Op, Push, Reclaim, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -207,6 +207,7 @@ impl Host {
             claim: stranger(0),
             ttl,
             waits: false,
+            reclaims: Reclaim::Never,
         }))
     }
 
@@ -226,6 +227,7 @@ impl Host {
             claim: stranger(number),
             ttl: TTL,
             waits: true,
+            reclaims: Reclaim::Never,
         }))
     }
 
@@ -261,7 +263,7 @@ impl Host {
     }
 }
 
-fn stranger(number: u128) -> Claim {
+pub(super) fn stranger(number: u128) -> Claim {
     Claim {
         lease: LeaseId(STRANGERS + number),
         client: ClientId(99),

@@ -6,7 +6,7 @@ use super::view::key;
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
-use crate::protocol::{Acquire, Claim, ClientId, Command, Held, LeaseId, Push, Reply};
+use crate::protocol::{Acquire, Claim, ClientId, Command, Held, LeaseId, Push, Reclaim, Reply};
 use crate::token::FencingToken;
 
 fn token(number: u64) -> FencingToken {
@@ -184,12 +184,14 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
         window: ms(12_000),
     };
     let call = host.acquire_spec(LOCK, spec, Wait::Never);
-    let lease = host.grant(call).lease;
+    let grant = host.grant(call);
+    let lease = grant.lease;
     let taken = host.ask(Command::Acquire(Acquire {
         key: key(LOCK),
         claim,
         ttl: TTL,
         waits: false,
+        reclaims: Reclaim::From(grant.token),
     }));
     assert!(matches!(taken, Reply::Held(_)));
     assert_eq!(

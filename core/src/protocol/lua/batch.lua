@@ -13,7 +13,7 @@ while ARGV[arg] do
   if name == 'renew' then
     operation, keys, args = renew, 1, 3
   elseif name == 'acquire' then
-    operation, keys, args = acquire, 4, 3
+    operation, keys, args = acquire, 4, 4
   elseif name == 'release' then
     operation, keys, args = release, 4, 1
   else

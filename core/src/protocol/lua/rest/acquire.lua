@@ -9,7 +9,12 @@ local function acquire(k, a)
     return { 'held', holder.token, expires }
   elseif holder then
     local same_owner = claim.kind == 'r' and holder.kind == 'r' and holder.label == claim.label
-    takes = same_owner and holder.client ~= claim.client
+    if same_owner and holder.client ~= claim.client then
+      if ARGV[a + 3] == '?' then
+        return { 'reclaimable', holder.token }
+      end
+      takes = ARGV[a + 3] == holder.token
+    end
   else
     first = first_in_line(k)
     takes = not first or first == member

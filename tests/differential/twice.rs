@@ -1,0 +1,152 @@
+//! Every operation delivered twice, at once and later, as by a client or a proxy that repeats what
+//! was not answered.
+//!
+//! On the model only, which the script is compared with in any case.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold::FencingToken;
+use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Op, Reclaim};
+use leasehold::time::ServerTime;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::model::{Flaw, Model};
+use crate::samples;
+use crate::sequence::{Planned, claims, planned_on};
+
+const CASES: u32 = 3_000;
+
+/// What matters of a name: who has the lock, by which token, and who waits, in order.
+type State = (Option<(LeaseId, FencingToken)>, Vec<String>);
+
+struct Run {
+    model: Model,
+    key: LockKey,
+    now: ServerTime,
+    /// The greatest token so far.
+    last: Option<FencingToken>,
+    /// An acquisition keeps its claim.
+    of_lease: BTreeMap<LeaseId, Claim>,
+}
+
+impl Run {
+    fn state(&self) -> State {
+        let holder = self.model.lease_of(self.now, &self.key);
+        let holder = holder.zip(self.model.token_of(self.now, &self.key));
+        let line = self.model.line(self.now, &self.key).into_iter();
+        (holder, line.map(|place| place.member).collect())
+    }
+
+    fn execute(&mut self, op: &Op) {
+        self.model.execute(self.now, std::slice::from_ref(op));
+        self.last = self.last.max(self.model.token_of(self.now, &self.key));
+    }
+
+    /// What a client would send: with the claim that this lease has had before, if any, and with no
+    /// token that nobody has had yet.
+    fn op(&mut self, planned: &Planned, claims: &[Claim]) -> Option<Op> {
+        let names = std::slice::from_ref(&self.key);
+        let mut op = planned.at(self.now, names, claims, &self.model);
+        if let Command::Acquire(leasehold::protocol::Acquire { claim, .. })
+        | Command::Release { claim, .. } = &mut op.command
+        {
+            let own = self.of_lease.entry(claim.lease);
+            *claim = own.or_insert_with(|| claim.clone()).clone();
+        }
+        let named = match &op.command {
+            Command::Acquire(acquire) => match acquire.reclaims {
+                Reclaim::From(token) => Some(token),
+                Reclaim::Ask | Reclaim::Never => None,
+            },
+            Command::ForceRelease { token, .. } => Some(*token),
+            _ => None,
+        };
+        Some(op).filter(|_| named.is_none_or(|token| Some(token) <= self.last))
+    }
+
+    fn passes(&mut self, micros: u64) {
+        self.now = self.now + Duration::from_micros(micros);
+    }
+}
+
+/// Whose operation it is, if it is about a lease.
+fn asker(op: &Op) -> Option<LeaseId> {
+    match &op.command {
+        Command::Acquire(acquire) => Some(acquire.claim.lease),
+        Command::Release { claim, .. } => Some(claim.lease),
+        Command::Renew { lease, .. } => Some(*lease),
+        _ => None,
+    }
+}
+
+fn check(
+    flaw: Flaw,
+    claims: &[Claim],
+    steps: &[(Planned, u64, bool)],
+) -> Result<(), TestCaseError> {
+    let mut run = Run {
+        model: Model::new(flaw),
+        key: samples::key("twice"),
+        now: ServerTime::from_micros(1_700_000_000_000_000),
+        last: None,
+        of_lease: BTreeMap::new(),
+    };
+    let mut earlier: Option<Op> = None;
+    for (planned, pause, later) in steps {
+        run.passes(*pause);
+        let Some(op) = run.op(planned, claims) else {
+            continue;
+        };
+        run.execute(&op);
+        let once = run.state();
+        run.execute(&op);
+        prop_assert_eq!(&run.state(), &once, "delivered twice at once: {:?}", op);
+        // What somebody else has by now stays with them, whatever comes a second time.
+        if let Some(earlier) = earlier.take_if(|_| *later) {
+            let holder = once.0.filter(|(lease, _)| Some(*lease) != asker(&earlier));
+            run.execute(&earlier);
+            let after = run.state().0;
+            let stays = holder.is_none() || after == holder;
+            prop_assert!(stays, "{:?} became {:?} by {:?}", holder, after, earlier);
+        }
+        earlier.get_or_insert(op);
+    }
+    Ok(())
+}
+
+fn run(flaw: Flaw) -> Result<(), String> {
+    let steps = vec((planned_on(0), 0..3_000_u64, any::<bool>()), 1..=20);
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[0; 32]);
+    TestRunner::new_with_rng(config, rng)
+        .run(&(vec(claims(), 6), steps), |(claims, steps)| {
+            check(flaw, &claims, &steps)
+        })
+        .map_err(|error| error.to_string())
+}
+
+/// Catches an operation that hits somebody else when it is delivered a second time.
+#[test]
+fn what_is_delivered_twice_does_nothing_the_second_time() {
+    run(Flaw::Nothing).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The negative control.
+#[test]
+fn what_hits_the_next_holder_the_second_time_is_found() {
+    for flaw in [
+        Flaw::ForceReleasesAnybody,
+        Flaw::ReclaimsAnyTenure,
+        Flaw::ReleasesForOthers,
+        Flaw::RetryTakesNewToken,
+    ] {
+        assert!(run(flaw).is_err(), "{flaw:?} was not found");
+    }
+}
