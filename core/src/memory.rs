@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId,
-    LockKey, Op, Pattern, Push, Reclaim, Reply,
+    LockKey, News, Op, Pattern, Push, Reclaim, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -188,7 +188,7 @@ impl MemoryServer {
             }
             if yields && acquire.reclaims == Reclaim::From(token) {
                 let held = self.take(now, key, claim, *ttl)?;
-                self.publish(client, Push::Superseded { lease, token });
+                self.publish(client, lease, News::Superseded { token });
                 self.leave(key, claim);
                 return Ok(Reply::Held(held));
             }
@@ -263,7 +263,7 @@ impl MemoryServer {
         let Some((client, lease, token)) = holder else {
             return Reply::Gone;
         };
-        self.publish(client, Push::Revoked { lease, token });
+        self.publish(client, lease, News::Revoked { token });
         Reply::Released
     }
 
@@ -332,8 +332,8 @@ impl MemoryServer {
         let token = self.take(now, key, claim, window)?.token;
         self.leave(key, claim);
         let expires = expiry(now, window / 2);
-        let (lease, held, time) = (claim.lease, Held { token, expires }, now);
-        let heard = self.publish(claim.client, Push::Granted { lease, held, time });
+        let (held, time) = (Held { token, expires }, now);
+        let heard = self.publish(claim.client, claim.lease, News::Granted { held, time });
         if let Some(lock) = self.lock_mut(key)
             && !heard
         {
@@ -395,10 +395,10 @@ impl MemoryServer {
         }
     }
 
-    fn publish(&mut self, client: ClientId, push: Push) -> bool {
+    fn publish(&mut self, client: ClientId, lease: LeaseId, news: News) -> bool {
         let heard = self.subscribers.binary_search(&client).is_ok();
         if heard {
-            self.pushes.push((client, push));
+            self.pushes.push((client, Push::new(lease, news)));
         }
         heard
     }

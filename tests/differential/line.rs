@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Claim, ClientId, Command, Counter, Inspected, LeaseId, LockKey, Op, Pattern, Push, Reply,
+    Claim, ClientId, Command, Counter, Inspected, LeaseId, LockKey, News, Op, Pattern, Reply,
 };
 use leasehold::{Error, MemoryServer, Name};
 use leasehold_tests::{Admin, RedisServer, eventually};
@@ -173,7 +173,8 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     assert_eq!(holder(&mut real, &key).await, Some(2));
     assert!(real.admin.int(&["PTTL", &key.lock()]).await > 9_000);
     let pushes = listener.pushes().await.expect("they are messages");
-    assert!(matches!(pushes[..], [Push::Granted { .. }]), "{pushes:?}");
+    let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
+    assert!(matches!(news[..], [News::Granted { .. }]), "{pushes:?}");
 
     real.admin.ok(&["AUTH", "mute", "any"]).await;
     run(&mut real, [wait(&key, 5), release(&key, 2)]).await;
@@ -219,7 +220,8 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
         Some(pushes).filter(|pushes| !pushes.is_empty())
     })
     .await;
-    let [Push::Granted { held, .. }] = pushes[..] else {
+    let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
+    let [News::Granted { held, .. }] = news[..] else {
         panic!("a grant: {pushes:?}");
     };
     assert!(

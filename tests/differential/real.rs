@@ -6,6 +6,8 @@ use leasehold::protocol::{self, BatchReply, ClientId, Op, Push};
 use leasehold::time::ServerTime;
 use leasehold_tests::{Admin, RedisServer, Resp};
 
+use crate::samples::NAMESPACE;
+
 /// Every key with its value and expiry, and then the time: one look at everything. A sorted set's
 /// value is its scores and members, in order.
 const DUMP: &str = "
@@ -143,7 +145,7 @@ impl Listener {
     pub(crate) async fn connect(server: &RedisServer, client: ClientId) -> Self {
         Self {
             admin: Admin::connect(server).await,
-            channel: protocol::channel(client),
+            channel: protocol::channel(NAMESPACE, client),
         }
     }
 

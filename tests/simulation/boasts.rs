@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::protocol::{Push, Reply};
+use leasehold::protocol::{LeaseId, News, Push, Reply};
 use leasehold::time::ServerTime;
 
 use crate::plan::Plan;
@@ -26,11 +26,12 @@ impl Plan {
     }
 
     /// A push as this run's server tells it.
-    pub(crate) fn pushed(&self, mut push: Push) -> Push {
-        if let Push::Granted { held, .. } = &mut push {
+    pub(crate) fn pushed(&self, lease: LeaseId, push: Push) -> Push {
+        let mut news = push.news;
+        if let News::Granted { held, .. } = &mut news {
             self.boast(&mut held.expires);
         }
-        push
+        Push::new(lease, news)
     }
 
     fn boast(&self, expires: &mut ServerTime) {

@@ -3,7 +3,7 @@
 //! a group: then the one that publishes does not know that anybody hears.
 
 use leasehold::engine::Input;
-use leasehold::protocol::{ClientId, Command, Held, LeaseId, Push};
+use leasehold::protocol::{ClientId, Command, Held, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
@@ -132,7 +132,8 @@ impl World {
                 }
                 continue;
             }
-            let push = self.plan.pushed(push);
+            let lease = self.lease_of(host, &push);
+            let push = lease.map_or(push, |lease| self.plan.pushed(lease, push));
             self.hear_at(at, host, Input::Push(push));
         }
     }
@@ -140,24 +141,24 @@ impl World {
     /// What another server of the group tells of a step.
     fn pushes_elsewhere(&mut self, step: &Step) -> Vec<(ClientId, Push)> {
         let (mut pushes, time) = (Vec::new(), step.time);
-        let mut tell = |of: LeaseId, push| {
+        let mut tell = |of: LeaseId, news| {
             let mut hosts = self.hosts.iter();
             let host = hosts.find(|host| host.book.attempts.contains_key(&of));
-            pushes.extend(host.map(|host| (host.client, push)));
+            pushes.extend(host.map(|host| (host.client, Push::new(of, news))));
         };
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
             && step.asker() != Some(lease)
         {
             let held = Held { token, expires };
-            tell(lease, Push::Granted { lease, held, time });
+            tell(lease, News::Granted { held, time });
         }
         if let Some((lease, token)) = step.before {
             if let Command::ForceRelease { token: meant, .. } = step.command {
                 if *meant == token {
-                    tell(lease, Push::Revoked { lease, token });
+                    tell(lease, News::Revoked { token });
                 }
             } else if step.granted().is_some() && step.is_reclaim() {
-                tell(lease, Push::Superseded { lease, token });
+                tell(lease, News::Superseded { token });
             }
         }
         if !pushes.is_empty() {
@@ -168,13 +169,16 @@ impl World {
 
     /// Nobody is woken by what concerns others.
     fn check_push(&mut self, host: usize, push: &Push) {
-        let (Push::Granted { lease, .. }
-        | Push::Revoked { lease, .. }
-        | Push::Superseded { lease, .. }) = push;
-        let own = self.hosts[host].book.attempts.contains_key(lease);
-        self.checks.ensure("I7", own, || {
+        let own = self.lease_of(host, push);
+        self.checks.ensure("I7", own.is_some(), || {
             format!("host {host} is told of somebody else's lease: {push:?}")
         });
+    }
+
+    /// The host's lease that it opens for.
+    fn lease_of(&self, host: usize, push: &Push) -> Option<LeaseId> {
+        let mut leases = self.hosts[host].book.attempts.keys();
+        leases.find(|lease| push.open(**lease).is_some()).copied()
     }
 
     /// On the subscription's connection nothing overtakes.

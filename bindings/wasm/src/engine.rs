@@ -91,7 +91,7 @@ impl Engine {
 
     /// The channel on which the store tells this client something.
     pub fn channel(&self) -> String {
-        protocol::channel(self.client)
+        protocol::channel(&self.namespace, self.client)
     }
 
     /// Tells what a lock is, before it is acquired. The time to live is in milliseconds.

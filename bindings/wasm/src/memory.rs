@@ -1,7 +1,7 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use leasehold::MemoryServer;
-use leasehold::protocol::{ClientId, Push, channel};
+use leasehold::protocol::{ClientId, Push};
 use leasehold::time::ServerTime;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -16,6 +16,8 @@ pub struct MemoryStore {
     origin: f64,
     last: ServerTime,
     pushes: VecDeque<(ClientId, Push)>,
+    /// By whom each of them is heard.
+    channels: BTreeMap<ClientId, String>,
 }
 
 #[wasm_bindgen]
@@ -28,6 +30,7 @@ impl MemoryStore {
             origin: wall - now,
             last: ServerTime::from_micros(0),
             pushes: VecDeque::new(),
+            channels: BTreeMap::new(),
         }
     }
 
@@ -46,17 +49,20 @@ impl MemoryStore {
     /// From now on an engine is told what concerns it.
     pub fn subscribe(&mut self, engine: &Engine) {
         self.server.subscribe(engine.client());
+        self.channels.insert(engine.client(), engine.channel());
     }
 
     /// An engine is told nothing any more.
     pub fn unsubscribe(&mut self, engine: &Engine) {
         self.server.unsubscribe(engine.client());
+        self.channels.remove(&engine.client());
     }
 
     /// The channel of whom the next push is for.
     #[wasm_bindgen(js_name = nextPush)]
     pub fn next_push(&self) -> Option<String> {
-        self.pushes.front().map(|(client, _)| channel(*client))
+        let (client, _) = self.pushes.front()?;
+        Some(self.channels.get(client).cloned().unwrap_or_default())
     }
 
     /// Tells the engine the next push, which has to be for it.

@@ -8,7 +8,7 @@ use crate::driver::{Shared, Store};
 use crate::engine::Settings;
 use crate::error::Error;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, LockKey};
+use crate::protocol::{ClientId, Counter, LockKey, channel};
 use crate::rt;
 
 /// Settings of a [`Locker`], all with defaults that suit most.
@@ -176,7 +176,8 @@ impl Builder {
         // 64 of the bits tell this locker from every other.
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
-        let (shared, clock) = Shared::start(store, settings);
+        let channel = channel(&self.namespace, client);
+        let (shared, clock) = Shared::start(store, settings, channel);
         let Self {
             namespace,
             token_retention,

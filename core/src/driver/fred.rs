@@ -195,7 +195,7 @@ impl FredStore {
 
     /// Listens, in the background, to what the server tells this client.
     pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
-        let channel = protocol::channel(shared.client);
+        let channel = shared.channel.clone();
         let listening = listener::listen(self.client.clone(), channel, Arc::downgrade(shared));
         let listener = shared.runtime.spawn(listening).abort_handle();
         self.listener

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     client: ClientId,
     clock: Clock,
+    /// Where the store tells this client something.
+    channel: String,
     store: Store,
     runtime: Handle,
     rearm: Notify,
@@ -94,12 +96,14 @@ impl Shared {
     pub(crate) fn start(
         store: Store,
         settings: Settings,
+        channel: String,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
         let shared = Arc::new(Self {
             client,
+            channel,
             patience,
             state: Mutex::new(State {
                 engine: Engine::new(settings),

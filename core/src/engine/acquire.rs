@@ -271,6 +271,7 @@ impl Engine {
         self.hold(id, tenure);
         self.want_pushes();
         if let Some((_, reason)) = taken_away {
+            self.give_back_at_loss(id);
             self.lose(id, reason);
         }
     }

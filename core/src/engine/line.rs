@@ -7,10 +7,11 @@ use super::Engine;
 use super::contender::Phase;
 use super::io::{LockSpec, Output};
 use super::pace::jitter_at;
+use super::release::Doubt;
 use super::table::Short;
 use super::tenure::Tenure;
 use crate::event::LossReason;
-use crate::protocol::{Claim, ClientId, Held, LeaseId, Push};
+use crate::protocol::{Claim, ClientId, HalfId, Held, LeaseId, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -90,21 +91,35 @@ impl Engine {
     }
 
     pub(super) fn pushed(&mut self, push: Push) {
-        match push {
-            Push::Granted { lease, held, time } => {
+        let Some(lease) = self.lease_of(push.lease) else {
+            return;
+        };
+        // What does not open was made by a stranger: anybody may publish.
+        match push.open(lease) {
+            Some(News::Granted { held, time }) => {
                 let id = Short::of(lease);
                 match self.acquiring(id) {
-                    Some((_, acquiring)) if acquiring.lease == lease => {
-                        self.granted(id, held, time);
-                    }
+                    Some(_) => self.granted(id, held, time),
                     // It was cancelled, and a late attempt of it was handed the lock.
-                    _ => self.hasten_release(lease),
+                    None => self.hasten_release(lease),
                 }
             }
-            Push::Revoked { lease, token } => self.taken_away(lease, token, LossReason::Revoked),
-            Push::Superseded { lease, token } => {
+            Some(News::Revoked { token }) => self.taken_away(lease, token, LossReason::Revoked),
+            Some(News::Superseded { token }) => {
                 self.taken_away(lease, token, LossReason::Superseded);
             }
+            None => {}
+        }
+    }
+
+    /// The lease of this locker that a push may be about.
+    fn lease_of(&self, half: HalfId) -> Option<LeaseId> {
+        let id = Short::from(half);
+        let contender = self.contenders.get(&id).map(|contender| &contender.phase);
+        match contender {
+            Some(Phase::Acquiring(acquiring)) => Some(acquiring.lease),
+            Some(Phase::Held(tenure)) => Some(tenure.lease),
+            None => Some(self.releases.get(&id)?.lease()),
         }
     }
 
@@ -179,6 +194,14 @@ impl Engine {
         self.contender_time(id);
     }
 
+    /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry.
+    pub(super) fn give_back_at_loss(&mut self, id: Short) {
+        let now = self.now;
+        if let Some((_, tenure)) = self.tenure(id) {
+            tenure.set_doubt(Some(tenure.doubt().unwrap_or(Doubt::until(now))));
+        }
+    }
+
     fn taken_away(&mut self, lease: LeaseId, token: FencingToken, reason: LossReason) {
         let id = Short::of(lease);
         let Some(contender) = self.contenders.get_mut(&id) else {
@@ -190,6 +213,7 @@ impl Engine {
                 acquiring.taken_away = Some((token, reason));
             }
             Phase::Held(tenure) if (tenure.lease, tenure.token) == (lease, token) => {
+                self.give_back_at_loss(id);
                 self.lose(id, reason);
             }
             _ => {}

@@ -89,6 +89,10 @@ impl Release {
         self.ttl.max(self.claim.window * 2)
     }
 
+    pub(super) fn lease(&self) -> LeaseId {
+        self.claim.lease
+    }
+
     fn wake_at(&self) -> Timestamp {
         let own = self.flight.map_or(self.pace.next, |flight| flight.give_up);
         let call = self.call.map_or(Timestamp::NEVER, |(_, until)| until);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::io::{CallId, LockId};
 use super::{ReaderId, Serial};
-use crate::protocol::LeaseId;
+use crate::protocol::{HalfId, LeaseId};
 
 /// The first half of a lease id: by chance no two of one locker are alike, and if they are, the
 /// second is refused.
@@ -15,8 +15,13 @@ pub(super) struct Short(NonZeroU64);
 
 impl Short {
     pub(super) fn of(lease: LeaseId) -> Self {
-        let half = u64::try_from(lease.0 >> 64).unwrap_or(0);
-        Self(NonZeroU64::new(half).unwrap_or(NonZeroU64::MIN))
+        lease.half().into()
+    }
+}
+
+impl From<HalfId> for Short {
+    fn from(half: HalfId) -> Self {
+        Self(NonZeroU64::new(half.0).unwrap_or(NonZeroU64::MIN))
     }
 }
 

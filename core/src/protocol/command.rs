@@ -30,6 +30,30 @@ impl fmt::Debug for LeaseId {
     }
 }
 
+/// The first 16 digits of a lease id, which are no secret: a message names its lease by them. The
+/// others are known to the store and to who made it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HalfId(pub u64);
+
+impl LeaseId {
+    /// What may be told of it to everybody.
+    pub fn half(self) -> HalfId {
+        HalfId(u64::try_from(self.0 >> 64).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for HalfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for HalfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HalfId({self})")
+    }
+}
+
 /// 64 random bits that tell one locker from every other.
 ///
 /// Printed as 16 hexadecimal digits, which is also its form in the store.
@@ -302,34 +326,6 @@ pub struct Waiter {
     pub owner: Owner,
     /// When it came.
     pub since: ServerTime,
-}
-
-/// What the store tells a client without being asked, on the client's [channel](super::channel).
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Push {
-    /// The lock was handed to this lease, which waited in line.
-    Granted {
-        /// Which lease.
-        lease: LeaseId,
-        /// Its token, and until when it has the lock unless it renews it.
-        held: Held,
-        /// The server's clock at that moment.
-        time: ServerTime,
-    },
-    /// The lock was taken from its holder by force.
-    Revoked {
-        /// The holder's lease.
-        lease: LeaseId,
-        /// Its token.
-        token: FencingToken,
-    },
-    /// The holder's owner took the lock over at another client.
-    Superseded {
-        /// The former holder's lease.
-        lease: LeaseId,
-        /// Its token.
-        token: FencingToken,
-    },
 }
 
 /// What an acquisition got.

@@ -30,14 +30,14 @@ mod script;
 mod server_error;
 
 pub use command::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId, Op,
-    Push, Reclaim, Reply, Waiter,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, HalfId, Held, Holder, Inspected,
+    LeaseId, Op, Reclaim, Reply, Waiter,
 };
 pub use decode::decode;
 pub use encode::{ScriptCall, encode};
 pub use key::LockKey;
 pub use pattern::Pattern;
-pub use push::{channel, decode_push};
+pub use push::{News, Push, channel, decode_push};
 pub use script::{SCRIPT, SCRIPT_SHA};
 #[cfg(feature = "native")]
 pub(crate) use server_error::credentials_refused;

@@ -1,28 +1,113 @@
 //! What the store tells a client without being asked.
 
-use super::command::{ClientId, Held, LeaseId, Push};
+use std::fmt;
+
+use super::command::{ClientId, HalfId, Held, LeaseId};
+use super::key::escape;
 use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
+use crate::token::FencingToken;
 
-/// The channel on which a client is told: one for all its locks.
+/// The channel on which a client is told: one for all its locks. Rights to channels can be given by
+/// namespace, which is escaped as in keys.
 ///
 /// ```
 /// use leasehold::protocol::{channel, ClientId};
 ///
-/// assert_eq!(channel(ClientId(0xc0ffee)), "leasehold:0000000000c0ffee");
+/// assert_eq!(channel("shop:eu", ClientId(0xc0ffee)), "leasehold:shop%3Aeu:0000000000c0ffee");
 /// ```
-pub fn channel(client: ClientId) -> String {
-    format!("leasehold:{client}")
+pub fn channel(namespace: &str, client: ClientId) -> String {
+    let mut channel = "leasehold:".to_owned();
+    escape(namespace, true, &mut channel);
+    channel.push(':');
+    channel.push_str(&client.to_string());
+    channel
+}
+
+/// A message on a client's [channel], where anybody may publish and listen. So it names its lease by
+/// half of the id only, and is sealed with the whole of it, which only those know who may read the
+/// lock's key: nobody else can make one that [opens](Self::open).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Push {
+    /// Which lease.
+    pub lease: HalfId,
+    /// What happened to it, if the seal is right.
+    pub news: News,
+    seal: [u8; 20],
+}
+
+/// What a [`Push`] tells.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// The lock was handed to this lease, which waited in line.
+    Granted {
+        /// Its token, and until when it has the lock unless it renews it.
+        held: Held,
+        /// The server's clock at that moment.
+        time: ServerTime,
+    },
+    /// The lock was taken from its holder by force.
+    Revoked {
+        /// The holder's token.
+        token: FencingToken,
+    },
+    /// The holder's owner took the lock over at another client.
+    Superseded {
+        /// The former holder's token.
+        token: FencingToken,
+    },
+}
+
+impl Push {
+    /// As the store makes it.
+    pub fn new(lease: LeaseId, news: News) -> Self {
+        let half = lease.half();
+        let seal = seal(lease, half, news);
+        Self {
+            lease: half,
+            news,
+            seal,
+        }
+    }
+
+    /// What it tells this lease; `None` if it is not for it, or was not made by the store.
+    ///
+    /// ```
+    /// use leasehold::protocol::{LeaseId, News, Push};
+    /// use leasehold::FencingToken;
+    ///
+    /// let (lease, news) = (LeaseId(42), News::Revoked { token: FencingToken::new(7)? });
+    /// assert_eq!(Push::new(lease, news).open(lease), Some(news));
+    /// assert_eq!(Push::new(lease, news).open(LeaseId(43)), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn open(&self, lease: LeaseId) -> Option<News> {
+        // How long it takes to compare them tells nobody anything: no push is answered.
+        (self.seal == seal(lease, self.lease, self.news)).then_some(self.news)
+    }
+}
+
+/// The message as it is published.
+impl fmt::Display for Push {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_news(self.lease, self.news, f)?;
+        f.write_str(":")?;
+        self.seal
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 /// Reads a message of that channel. What is not exactly of the expected form is an error of kind
-/// [`Store`](ErrorKind::Store): anybody may publish.
+/// [`Store`](ErrorKind::Store): anybody may publish. Whether it is to be believed, only
+/// [`Push::open`] tells.
 ///
 /// ```
-/// use leasehold::protocol::{decode_push, LeaseId, Push};
+/// use leasehold::protocol::{decode_push, LeaseId, News, Push};
+/// use leasehold::FencingToken;
 ///
-/// let push = decode_push(b"revoked:0000000000000000000000000000002a:34")?;
-/// assert!(matches!(push, Push::Revoked { lease: LeaseId(42), token } if token.get() == 34));
+/// let sent = Push::new(LeaseId(42), News::Revoked { token: FencingToken::new(7)? });
+/// assert_eq!(decode_push(sent.to_string().as_bytes())?, sent);
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 pub fn decode_push(message: &[u8]) -> Result<Push, Error> {
@@ -32,28 +117,63 @@ pub fn decode_push(message: &[u8]) -> Result<Push, Error> {
     })
 }
 
+fn seal(lease: LeaseId, half: HalfId, news: News) -> [u8; 20] {
+    struct Sealed(LeaseId, HalfId, News);
+    impl fmt::Display for Sealed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}:", self.0)?;
+            write_news(self.1, self.2, f)
+        }
+    }
+    sha1_smol::Sha1::from(Sealed(lease, half, news).to_string())
+        .digest()
+        .bytes()
+}
+
+fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match news {
+        News::Granted { held, time } => {
+            let (token, expires) = (held.token, held.expires.millis());
+            write!(f, "granted:{half}:{token}:{expires}:{}", time.as_micros())
+        }
+        News::Revoked { token } => write!(f, "revoked:{half}:{token}"),
+        News::Superseded { token } => write!(f, "superseded:{half}:{token}"),
+    }
+}
+
 fn read(message: &[u8]) -> Option<Push> {
     let mut fields = std::str::from_utf8(message).ok()?.split(':');
     let what = fields.next()?;
-    let lease = lease(fields.next()?)?;
+    let lease = HalfId(u64::from_be_bytes(bytes(fields.next()?)?));
     let token = fields.next()?.parse().ok()?;
-    let push = match what {
+    let news = match what {
         "granted" => {
             let expires = ServerTime::from_millis(number(fields.next()?)?);
             let time = ServerTime::from_micros(number(fields.next()?)?);
             let held = Held { token, expires };
-            Push::Granted { lease, held, time }
+            News::Granted { held, time }
         }
-        "revoked" => Push::Revoked { lease, token },
-        "superseded" => Push::Superseded { lease, token },
+        "revoked" => News::Revoked { token },
+        "superseded" => News::Superseded { token },
         _ => return None,
     };
+    let seal = bytes(fields.next()?)?;
+    let push = Push { lease, news, seal };
     fields.next().is_none().then_some(push)
 }
 
-fn lease(digits: &str) -> Option<LeaseId> {
-    let hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    digits.parse().ok().filter(|_| hex)
+/// Exactly so many bytes, in hexadecimal.
+fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    let value = |digit: u8| char::from(digit).to_digit(16);
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = u8::try_from(value(*high)? * 16 + value(*low)?).ok()?;
+    }
+    Some(bytes)
 }
 
 fn number(digits: &str) -> Option<u64> {
@@ -65,37 +185,83 @@ fn number(digits: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_grant_is_read() {
-        let message = b"granted:000000000000000000000000000000ff:7:1700000000123:1700000000000456";
+    const LEASE: LeaseId = LeaseId(0x0123_4567_89ab_cdef_0000_0000_0000_00ff);
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).expect("a valid token")
+    }
+
+    fn news() -> [News; 3] {
         let held = Held {
-            token: crate::FencingToken::new(7).expect("a valid token"),
+            token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
         };
         let time = ServerTime::from_micros(1_700_000_000_000_456);
-        let lease = LeaseId(0xff);
-        assert_eq!(
-            decode_push(message),
-            Ok(Push::Granted { lease, held, time })
-        );
+        [
+            News::Granted { held, time },
+            News::Revoked { token: token(7) },
+            News::Superseded { token: token(7) },
+        ]
+    }
+
+    /// As `redis.sha1hex` has it.
+    #[test]
+    fn a_message_is_read_as_it_was_written() {
+        let grant = b"granted:0123456789abcdef:7:1700000000123:1700000000000456:\
+                      abba7e17a0c2ed111565b1dd01fddd79e78c5e1c";
+        assert_eq!(decode_push(grant), Ok(Push::new(LEASE, news()[0])));
+        for news in news() {
+            let sent = Push::new(LEASE, news);
+            let read = decode_push(sent.to_string().as_bytes());
+            assert_eq!(read, Ok(sent));
+            assert_eq!(read.ok().and_then(|push| push.open(LEASE)), Some(news));
+        }
+    }
+
+    /// Catches a seal that does not cover all of the message, or that half of an id can make.
+    #[test]
+    fn what_was_changed_or_made_by_a_stranger_does_not_open() {
+        for news in news() {
+            let sent = Push::new(LEASE, news).to_string();
+            for at in 0..sent.len() {
+                let mut forged = sent.clone().into_bytes();
+                forged[at] = if forged[at] == b'1' { b'2' } else { b'1' };
+                let opened = decode_push(&forged).ok().and_then(|push| push.open(LEASE));
+                assert_eq!(opened, None, "{:?}", String::from_utf8_lossy(&forged));
+            }
+            let half = LeaseId(u128::from(LEASE.half().0) << 64);
+            assert_eq!(Push::new(half, news).open(LEASE), None);
+            let other = LeaseId(LEASE.0 ^ 1);
+            assert_eq!(Push::new(LEASE, news).open(other), None);
+        }
     }
 
     #[test]
     fn anything_else_is_an_error() {
-        let cases: [&[u8]; 10] = [
-            b"",
-            b"granted",
-            b"revoked:ff:7",
-            b"revoked:000000000000000000000000000000ff:0",
-            b"revoked:000000000000000000000000000000ff:7:8",
-            b"revoked:0000000000000000000000000000zzff:7",
-            b"granted:000000000000000000000000000000ff:7:1:",
-            b"granted:000000000000000000000000000000ff:7:-1:2",
-            b"given:000000000000000000000000000000ff:7",
-            b"\xff\xfe",
+        let seal = "0".repeat(40);
+        let lease = "00000000000000ff";
+        let cases = [
+            String::new(),
+            "granted".to_owned(),
+            format!("revoked:ff:7:{seal}"),
+            format!("revoked:{lease}:0:{seal}"),
+            format!("revoked:{lease}:7"),
+            format!("revoked:{lease}:7:{}", "0".repeat(38)),
+            format!("revoked:{lease}:7:{}", "0".repeat(39)),
+            format!("revoked:{lease}:7:{}", "0".repeat(41)),
+            format!("revoked:{lease}:7:{}", "g".repeat(40)),
+            format!("revoked:{lease}:7:+{}", "0".repeat(39)),
+            format!("revoked:{lease}:7:{seal}:8"),
+            format!("revoked:00000000000000zz:7:{seal}"),
+            format!("granted:{lease}:7:1:{seal}"),
+            format!("granted:{lease}:7:-1:2:{seal}"),
+            format!("given:{lease}:7:{seal}"),
+            format!("revoked:\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}:7:{seal}"),
         ];
         for message in cases {
-            assert!(decode_push(message).is_err(), "{message:?} was taken");
+            let read = decode_push(message.as_bytes());
+            assert!(read.is_err(), "{message:?} was taken");
         }
+        assert!(decode_push(b"\xff\xfe").is_err());
     }
 }

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "b39c76d8a5d32b4e9563f53ea31a6632bfd39c43";
+pub const SCRIPT_SHA: &str = "d9c2ffd41356ccc347036de7995826e5958b53e5";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

@@ -1,6 +1,6 @@
 //! Ways through what has to do with the line.
 
-use leasehold::protocol::{Acquire, ClientId, Command, Counter, Inspected, Push, Reply};
+use leasehold::protocol::{Acquire, ClientId, Command, Counter, Inspected, News, Push, Reply};
 use leasehold::time::ServerTime;
 use leasehold::{Error, protocol::Claim};
 
@@ -134,8 +134,8 @@ impl Change<'_> {
         self.line.iter().position(|place| place.member == own)
     }
 
-    fn told(&self, what: impl Fn(&Push) -> bool) -> bool {
-        self.pushes.iter().any(|(_, push)| what(push))
+    fn told(&self, what: impl Fn(&News) -> bool) -> bool {
+        self.pushes.iter().any(|(_, push)| what(&push.news))
     }
 
     fn held(&self, acquire: &Acquire) -> Vec<&'static str> {
@@ -164,7 +164,7 @@ impl Change<'_> {
             }
             Some(_) => {
                 hits.push(
-                    if self.told(|push| matches!(push, Push::Superseded { .. })) {
+                    if self.told(|news| matches!(news, News::Superseded { .. })) {
                         "acquire: reclaimed, former self told"
                     } else {
                         "acquire: reclaimed, former self not subscribed"
@@ -261,7 +261,7 @@ impl Change<'_> {
     fn force_released(&self) -> Vec<&'static str> {
         match self.lock {
             Some(_) if self.reply == &Ok(Reply::Taken) => Vec::new(),
-            Some(_) => vec![if self.told(|push| matches!(push, Push::Revoked { .. })) {
+            Some(_) => vec![if self.told(|news| matches!(news, News::Revoked { .. })) {
                 "force-release: holder told"
             } else {
                 "force-release: holder not subscribed"
@@ -344,7 +344,7 @@ impl Change<'_> {
     }
 
     fn granted(&self, own: &Claim, after: &Lock) -> Vec<&'static str> {
-        let heard = self.told(|push| matches!(push, Push::Granted { .. }));
+        let heard = self.told(|news| matches!(news, News::Granted { .. }));
         let mut hits = vec![if heard {
             "handoff: heard"
         } else {

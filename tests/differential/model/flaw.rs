@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, Held, LockKey, Op, Pattern, Push, Reclaim, Reply,
+    Acquire, Claim, ClientId, Command, Counter, Held, LeaseId, LockKey, News, Op, Pattern, Push,
+    Reclaim, Reply,
 };
 use leasehold::time::ServerTime;
 use leasehold::{Error, FencingToken, MemoryServer, Owner};
@@ -58,6 +59,8 @@ pub(crate) enum Flaw {
     SilentReclaim,
     /// Those who are not subscribed are told too.
     TellsEverybody,
+    /// Messages are sealed with what everybody knows.
+    SealsWithHalf,
     /// Those who died in line count as waiting.
     CountsTheDead,
     /// A place in line is told from 0.
@@ -67,7 +70,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 24] = [
+    pub(crate) const ALL: [Flaw; 25] = [
         Flaw::RenewalTakesGone,
         Flaw::NoClockFloor,
         Flaw::ActsLate,
@@ -89,6 +92,7 @@ impl Flaw {
         Flaw::SilentRevocation,
         Flaw::SilentReclaim,
         Flaw::TellsEverybody,
+        Flaw::SealsWithHalf,
         Flaw::CountsTheDead,
         Flaw::CountsPlacesFromNone,
         Flaw::ListsEverything,
@@ -100,6 +104,7 @@ impl Flaw {
             Self::SilentRevocation
             | Self::SilentReclaim
             | Self::TellsEverybody
+            | Self::SealsWithHalf
             | Self::GrantKeepsToken => "the pushes: the real ones",
             _ => "the model",
         }
@@ -107,13 +112,17 @@ impl Flaw {
 
     /// Whether what the memory pushes is told; it may be changed.
     pub(super) fn lets_through(self, push: &mut Push, is_listening: bool) -> bool {
-        match (self, push) {
-            (Self::SilentRevocation, Push::Revoked { .. })
-            | (Self::SilentReclaim, Push::Superseded { .. }) => false,
+        match (self, &mut push.news) {
+            (Self::SilentRevocation, News::Revoked { .. })
+            | (Self::SilentReclaim, News::Superseded { .. }) => false,
             (Self::UnheardKeepsWindow, _) => is_listening,
-            (Self::GrantKeepsToken, Push::Granted { held, .. }) => {
+            (Self::GrantKeepsToken, News::Granted { held, .. }) => {
                 let former = FencingToken::new(held.token.get() - 1);
                 held.token = former.unwrap_or(held.token);
+                true
+            }
+            (Self::SealsWithHalf, news) => {
+                *push = Push::new(LeaseId(u128::from(push.lease.0) << 64), *news);
                 true
             }
             _ => true,

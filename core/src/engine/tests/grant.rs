@@ -6,7 +6,7 @@ use super::handoff::{WINDOW, lease};
 use super::host::{Host, Net, ms};
 use super::line::in_line;
 use crate::engine::{CallId, Done, Input};
-use crate::protocol::{Held, Push};
+use crate::protocol::{Held, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -86,7 +86,7 @@ impl Case {
         };
         let lease = lease(host);
         self.pass(host, self.delay);
-        host.input(Input::Push(Push::Granted { lease, held, time }));
+        host.input(Input::Push(Push::new(lease, News::Granted { held, time })));
         (granted, call)
     }
 }

@@ -55,7 +55,7 @@ fn an_attempt_that_comes_late_takes_nothing_over() {
     host.input(crate::engine::Input::Connected);
     host.advance(SOON);
     let lease = host.grant(call).lease;
-    host.release(LOCK, lease);
+    host.release(lease);
     host.ask(former(&host, 1, false));
     let newer = host.token_of(LOCK);
     host.execute(&stuck);

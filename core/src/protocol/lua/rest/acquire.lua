@@ -22,7 +22,7 @@ local function acquire(k, a)
   if takes then
     local token, expires = take(k, member, ttl)
     if holder then
-      publish(holder.client, 'superseded', holder.lease, holder.token)
+      publish(k, holder.client, 'superseded', holder.lease, holder.token)
     end
     if holder or first then
       -- What was taken is told, whatever is in the line's keys.

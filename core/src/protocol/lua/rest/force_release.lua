@@ -14,6 +14,6 @@ local function force_release(k, a)
     return { 'taken' }
   end
   free(k)
-  publish(holder.client, 'revoked', holder.lease, holder.token)
+  publish(k, holder.client, 'revoked', holder.lease, holder.token)
   return { 'released' }
 end

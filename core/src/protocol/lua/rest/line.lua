@@ -15,9 +15,13 @@ local function parse_claim(text, key)
   return { lease = lease, client = client, window = window, kind = kind, label = label }
 end
 
--- Tells a client, on the channel that it may have subscribed to; returns how many heard it.
-local function publish(client, ...)
-  local heard = redis.pcall('PUBLISH', 'leasehold:' .. client, table.concat({ ... }, ':'))
+-- Tells a client, on the channel that it may have subscribed to; returns how many heard it. Others
+-- may listen and publish there, so only half of the lease id is told, and all of it seals the rest.
+local function publish(k, client, what, lease, ...)
+  local message = table.concat({ what, string.sub(lease, 1, 16), ... }, ':')
+  local namespace = string.match(KEYS[k], '^{([^:]*):')
+  local channel = 'leasehold:' .. namespace .. ':' .. client
+  local heard = redis.pcall('PUBLISH', channel, message .. ':' .. redis.sha1hex(lease .. ':' .. message))
   return type(heard) == 'number' and heard or 0
 end
 
@@ -58,7 +62,7 @@ local function grant(k, member)
   local token = take(k, member, claim.window)
   leave_line(k, member)
   local promised = digits(now_ms + math.floor(claim.window / 2))
-  local heard = publish(claim.client, 'granted', claim.lease, token, promised, digits(now))
+  local heard = publish(k, claim.client, 'granted', claim.lease, token, promised, digits(now))
   if heard == 0 then
     call('PEXPIREAT', KEYS[k], promised)
   end
