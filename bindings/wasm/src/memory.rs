@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use leasehold::MemoryServer;
 use leasehold::protocol::{ClientId, Push};
@@ -16,8 +16,8 @@ pub struct MemoryStore {
     origin: f64,
     last: ServerTime,
     pushes: VecDeque<(ClientId, Push)>,
-    /// By whom each of them is heard.
-    channels: BTreeMap<ClientId, String>,
+    /// Where everyone who subscribed is told.
+    channels: Vec<(ClientId, String)>,
 }
 
 #[wasm_bindgen]
@@ -30,7 +30,7 @@ impl MemoryStore {
             origin: wall - now,
             last: ServerTime::from_micros(0),
             pushes: VecDeque::new(),
-            channels: BTreeMap::new(),
+            channels: Vec::new(),
         }
     }
 
@@ -49,20 +49,23 @@ impl MemoryStore {
     /// From now on an engine is told what concerns it.
     pub fn subscribe(&mut self, engine: &Engine) {
         self.server.subscribe(engine.client());
-        self.channels.insert(engine.client(), engine.channel());
+        self.channels.push((engine.client(), engine.channel()));
     }
 
     /// An engine is told nothing any more.
     pub fn unsubscribe(&mut self, engine: &Engine) {
         self.server.unsubscribe(engine.client());
-        self.channels.remove(&engine.client());
+        let client = engine.client();
+        self.channels.retain(|(other, _)| *other != client);
     }
 
     /// The channel of whom the next push is for.
     #[wasm_bindgen(js_name = nextPush)]
     pub fn next_push(&self) -> Option<String> {
         let (client, _) = self.pushes.front()?;
-        Some(self.channels.get(client).cloned().unwrap_or_default())
+        let mut channels = self.channels.iter();
+        let own = channels.find(|(other, _)| other == client);
+        Some(own.map(|(_, channel)| channel.clone()).unwrap_or_default())
     }
 
     /// Tells the engine the next push, which has to be for it.
