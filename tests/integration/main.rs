@@ -15,6 +15,7 @@ mod refusals;
 mod rights;
 mod round_trips;
 mod runtimes;
+mod tenants;
 mod tokens;
 
 use std::time::Duration;

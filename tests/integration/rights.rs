@@ -1,27 +1,44 @@
 //! Users who may do little: what is enough is enough, and what is missing is named.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{ErrorKind, Locker};
+use futures::TryStreamExt;
+use leasehold::{Error, ErrorKind, FencingToken, Locker, LossReason};
 use leasehold_tests::{Admin, Proxy, RedisServer, Resp, eventually};
 
-use crate::{LIMIT, millis};
+use crate::{LIMIT, millis, token_key};
 
-/// What the documentation says that a user needs.
-const NAMED: [&str; 8] = [
-    "~{leasehold:*",
-    "&leasehold:*",
-    "-@all",
-    "+@scripting",
-    "+@read",
-    "+@write",
-    "+time",
-    "+@pubsub",
-];
+/// What the documentation says that a user of the default namespace needs: for everything but the
+/// rest, to be told at once, to list, and for a database in the URL.
+const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +get +set +del +incr +decr +pexpire \
+                     +pexpireat +pexpiretime +persist +zadd +zcard +zcount +zmscore +zrange \
+                     +zrangebyscore +zrank +zrem +zscore";
+const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
+const LIST: &str = "+scan";
+const DATABASE: &str = "+select";
+
+/// Locks, and to be told.
+fn named() -> Vec<&'static str> {
+    let words = LOCKS.split_whitespace().chain(PUSHES.split_whitespace());
+    words.collect()
+}
+
+/// The same, in a namespace of one's own.
+pub(crate) fn named_for(namespace: &str) -> Vec<String> {
+    let keys = format!("~{{{namespace}:*");
+    let channels = format!("&leasehold:{namespace}:*");
+    let rest = named().into_iter().filter(|right| right.starts_with('+'));
+    rest.map(str::to_owned).chain([keys, channels]).collect()
+}
 
 /// Makes a user with these rights; returns the URL.
-async fn user(server: &RedisServer, admin: &mut Admin, name: &str, rights: &[&str]) -> String {
+pub(crate) async fn user(
+    server: &RedisServer,
+    admin: &mut Admin,
+    name: &str,
+    rights: &[&str],
+) -> String {
     let mut command = vec!["ACL", "SETUSER", name, "on", ">s3cret"];
     command.extend(rights);
     admin.ok(&command).await;
@@ -40,7 +57,7 @@ async fn connections(admin: &mut Admin) -> u64 {
 async fn the_rights_that_are_named_are_enough() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let url = user(&server, &mut admin, "readme", &NAMED).await;
+    let url = user(&server, &mut admin, "readme", &named()).await;
     let locker = Locker::connect(url).await.expect("the rights are enough");
     let lock = locker.lock("x").expect("valid");
     let _lease = lock.acquire().await.expect("it is free");
@@ -86,7 +103,7 @@ async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
 async fn connecting_asks_for_nothing_that_was_refused_before() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let url = user(&server, &mut admin, "readme", &NAMED).await;
+    let url = user(&server, &mut admin, "readme", &named()).await;
     let subscribed = async |locker: &Locker| {
         let lock = locker.lock("x").expect("valid");
         drop(lock.acquire().await.expect("it is free"));
@@ -118,7 +135,7 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
 async fn a_link_on_which_a_ping_is_refused_is_kept() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    user(&server, &mut admin, "readme", &NAMED).await;
+    user(&server, &mut admin, "readme", &named()).await;
     let proxy = Proxy::start(server.port()).await;
     let url = format!("redis://readme:s3cret@127.0.0.1:{}", proxy.port());
     let locker = Locker::connect(url).await.expect("the rights are enough");
@@ -151,38 +168,163 @@ async fn a_link_on_which_a_ping_is_refused_is_kept() {
 async fn a_database_takes_one_right_more_which_is_named() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let url = user(&server, &mut admin, "readme", &NAMED).await + "/1";
+    let url = user(&server, &mut admin, "readme", &named()).await + "/1";
     let error = Locker::connect(&url).await.expect_err("it may not select");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
-    assert!(error.to_string().contains("+select"), "{error}");
-    user(&server, &mut admin, "readme", &["+select"]).await;
+    assert!(error.to_string().contains(DATABASE), "{error}");
+    user(&server, &mut admin, "readme", &[DATABASE]).await;
     Locker::connect(&url).await.expect("the rights are enough");
 }
 
+/// Does everything that a user of locks can do, by every way through the script; ends with the first
+/// error that is not to be expected.
+async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
+    admin.flushall().await;
+    admin.ok(&["SCRIPT", "FLUSH"]).await;
+    let ttl = Duration::from_secs(6);
+    let lockers = [Locker::connect(url).await?, Locker::connect(url).await?];
+    let lock = |number: usize| Ok::<_, Error>(lockers[number].lock("x")?.ttl(ttl));
+    // Tokens of the clock, ahead of it, of a counter that was counted up densely, and no more.
+    lock(0)?.acquire().await?.release().await?;
+    lock(0)?.acquire().await?.release().await?;
+    let hour = (SystemTime::now() + Duration::from_secs(3_600)).duration_since(UNIX_EPOCH);
+    let ahead = hour.expect("it is after 1970").as_micros().to_string();
+    admin
+        .ok(&["SET", &token_key("x"), &ahead, "PX", "60000"])
+        .await;
+    lock(0)?.acquire().await?.release().await?;
+    lock(0)?.dense_tokens().acquire().await?.release().await?;
+    let most = FencingToken::MAX.to_string();
+    admin.ok(&["SET", &token_key("full"), &most]).await;
+    let used_up = lockers[0].lock("full")?.acquire().await;
+    let used_up = used_up.expect_err("there is no token left");
+    if used_up.kind() != ErrorKind::Store {
+        return Err(used_up);
+    }
+    // A holder, one who does not wait, one who gives up, and one who is handed the lock.
+    let lease = lock(0)?.acquire().await?;
+    lease.renew().await?;
+    assert!(lock(1)?.try_acquire().await?.is_none());
+    assert!(lock(1)?.acquire_within(millis(200)).await?.is_none());
+    let next = lock(1)?;
+    let waits = tokio::spawn(async move { next.acquire().await });
+    let waiting = async || Ok::<_, Error>(lockers[0].inspect("x").await?.waiting == 1);
+    while !waiting().await? && !waits.is_finished() {
+        tokio::time::sleep(millis(10)).await;
+    }
+    let looked = lockers[0].inspect("x").await?;
+    assert!(looked.line.len() == 1 || waits.is_finished());
+    lease.release().await?;
+    let _held = waits.await.expect("it does not panic")?;
+    lockers[0].force_release("x").await.map(drop)
+}
+
+/// Catches a right that is named and not needed, and one whose lack is not told.
 #[tokio::test]
-async fn a_right_that_is_missing_inside_the_script_is_named() {
+async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    for missing in ["-set", "-time", "-@sortedset", "resetkeys"] {
-        let rights: Vec<_> = NAMED.into_iter().chain([missing]).collect();
-        let name = missing.trim_start_matches(['-', '@']);
-        let url = user(&server, &mut admin, name, &rights).await;
-        let used = async {
-            let locker = Locker::connect(url).await?;
-            let lock = locker.lock("x")?;
-            let lease = lock.try_acquire().await?;
-            // Whoever waits needs sorted sets.
-            let other = locker.lock("x")?;
-            other.acquire_within(Duration::from_secs(2)).await?;
-            drop(lease);
-            Ok::<_, leasehold::Error>(())
-        };
-        let error = used.await.expect_err(missing);
-        assert_eq!(error.kind(), ErrorKind::Auth, "{missing}: {error:?}");
-        assert!(error.to_string().contains("+@write"), "{missing}: {error}");
+    let url = user(&server, &mut admin, "all", &named()).await;
+    let done = everything(&url, &mut admin).await;
+    done.expect("the rights are enough");
+    for taken in LOCKS.split_whitespace() {
+        let rest: Vec<_> = named()
+            .into_iter()
+            .filter(|right| *right != taken)
+            .collect();
+        let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
+        let url = user(&server, &mut admin, &name, &rest).await;
+        let error = everything(&url, &mut admin).await.expect_err(taken);
+        assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
+        assert!(
+            error.to_string().contains(taken) || taken == "~{leasehold:*",
+            "{taken}: {error}"
+        );
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
-        admin.flushall().await;
     }
+    let text = include_str!("../../README.md");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.replace("NAMESPACE", "leasehold").replace("\\|", "|");
+    for rights in [LOCKS, PUSHES, LIST, DATABASE] {
+        let rights: Vec<_> = rights.split_whitespace().collect();
+        assert!(text.contains(&rights.join(" ")), "README names {rights:?}");
+    }
+}
+
+/// How often a command was called, or `rejected_calls` of it.
+async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u64 {
+    let stats = admin
+        .info("commandstats", &format!("cmdstat_{command}"))
+        .await;
+    let stats = stats.unwrap_or_default();
+    let mut fields = stats.split(',').filter_map(|field| field.split_once('='));
+    let value = fields.find(|(field, _)| *field == what);
+    value.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+/// Catches a right to channels that is named and not needed.
+#[tokio::test]
+async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let all = user(&server, &mut admin, "all", &named()).await;
+    let missing = [None]
+        .into_iter()
+        .chain(PUSHES.split_whitespace().map(Some));
+    for (number, taken) in missing.enumerate() {
+        let rest: Vec<_> = named()
+            .into_iter()
+            .filter(|right| Some(*right) != taken)
+            .collect();
+        let name = format!("user{number}");
+        let url = user(&server, &mut admin, &name, &rest).await;
+        // One right is the teller's, the others are the hearer's.
+        let (hears, tells) = match taken {
+            Some("+publish") => (&all, &url),
+            _ => (&url, &all),
+        };
+        let holder = Locker::connect(hears).await.expect("it may connect");
+        let teller = Locker::connect(tells).await.expect("it may connect");
+        let lock = holder
+            .lock(&name)
+            .expect("valid")
+            .ttl(Duration::from_secs(3));
+        let lease = lock.acquire().await.expect("it is free");
+        // Time to subscribe, or to be refused.
+        let (command, answer) = match taken {
+            None | Some("+publish") => ("pubsub|numsub", "calls"),
+            Some("+pubsub|numsub") => ("pubsub|numsub", "rejected_calls"),
+            Some(_) => ("subscribe", "rejected_calls"),
+        };
+        let asked = async || statistic(&mut admin, command, answer).await > 0;
+        eventually(LIMIT, "the answer to the subscription", asked).await;
+        teller.force_release(&name).await.expect("an answer");
+        let reason = tokio::time::timeout(LIMIT, lease.lost()).await;
+        let expected = match taken {
+            None => LossReason::Revoked,
+            Some(_) => LossReason::Deleted,
+        };
+        assert_eq!(reason, Ok(expected), "without {taken:?}");
+        holder.shutdown().await;
+        admin.reset_stats().await;
+    }
+}
+
+/// Catches a list that is empty since it may not be made.
+#[tokio::test]
+async fn to_list_takes_one_right_more_which_is_named() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let url = user(&server, &mut admin, "readme", &named()).await;
+    let locker = Locker::connect(&url).await.expect("the rights are enough");
+    let _lease = locker.lock("x").expect("valid").acquire().await;
+    let listed: Result<Vec<_>, _> = locker.list("*").try_collect().await;
+    let error = listed.expect_err("it may not scan");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    assert!(error.to_string().contains(LIST), "{error}");
+    user(&server, &mut admin, "readme", &[LIST]).await;
+    let listed: Vec<_> = locker.list("*").try_collect().await.expect("it may");
+    assert_eq!(listed.len(), 1);
 }
 
 /// Catches a reason that is hidden since the password is a word of it.

@@ -5,10 +5,12 @@ use crate::error::{Error, ErrorKind};
 /// The oldest Redis with all the commands of the script.
 const OLDEST: u32 = 7;
 
-/// What a user of the server has to be allowed.
-const RIGHTS: &str = "; the lock script needs +@scripting +@read +@write +time on its namespace's \
-                      keys, to hear of grants +@pubsub on the channels leasehold:*, and for a \
-                      database in the URL +select";
+/// What a user of the server has to be allowed: as README has it, and a test for each of them.
+const RIGHTS: &str = "; a user of the locks needs on the keys ~{NAMESPACE:* +eval +evalsha +time \
+                      +exists +get +set +del +incr +decr +pexpire +pexpireat +pexpiretime +persist \
+                      +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrank +zrem +zscore; to \
+                      be told at once, on the channels &leasehold:NAMESPACE:* +subscribe +publish \
+                      +pubsub|numsub; to list +scan; and for a database in the URL +select";
 
 /// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
 /// key that it is about, where that is known.
@@ -175,7 +177,7 @@ mod tests {
         for text in texts {
             let error = server_error(text, None);
             assert_eq!(error.kind(), ErrorKind::Auth, "{text:?}");
-            assert!(error.to_string().contains("+@write"), "{error}");
+            assert!(error.to_string().contains("+zmscore"), "{error}");
         }
     }
 

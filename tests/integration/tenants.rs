@@ -1,0 +1,276 @@
+//! Tenants of one server who mean each other harm.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, ErrorKind, FencingToken, Lease, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, Resp, eventually};
+use tokio::task::JoinHandle;
+
+use crate::LIMIT;
+use crate::rights::{named_for, user};
+
+/// Longer than a push takes, shorter than whatever else could tell.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+struct Tenant {
+    url: String,
+    namespace: &'static str,
+}
+
+impl Tenant {
+    async fn new(server: &RedisServer, admin: &mut Admin, namespace: &'static str) -> Self {
+        let rights = named_for(namespace);
+        let rights: Vec<_> = rights.iter().map(String::as_str).collect();
+        let url = user(server, admin, namespace, &rights).await;
+        Self { url, namespace }
+    }
+
+    async fn locker(&self) -> Locker {
+        let builder = Locker::builder().namespace(self.namespace);
+        let locker = builder.connect(&self.url).await;
+        locker.expect("the rights are enough")
+    }
+}
+
+/// What a tenant does: it holds one lock, and another that somebody waits for.
+struct Business {
+    locker: Locker,
+    held: Lease,
+    contended: Lease,
+    waits: JoinHandle<Result<Lease, Error>>,
+}
+
+impl Business {
+    async fn start(tenant: &Tenant, admin: &mut Admin, names: [&str; 2]) -> Self {
+        let pattern = format!("leasehold:{}:*", tenant.namespace);
+        let before = channels(admin, &pattern).await;
+        let (locker, other) = (tenant.locker().await, tenant.locker().await);
+        let lock = |locker: &Locker, name| {
+            let lock = locker.lock(name).expect("a valid name");
+            lock.ttl(Duration::from_secs(30))
+        };
+        let held = lock(&locker, names[0]).acquire().await;
+        let contended = lock(&locker, names[1]).acquire().await;
+        let next = lock(&other, names[1]);
+        let waits = tokio::spawn(async move { next.acquire().await });
+        let listens = async || {
+            let all = channels(admin, &pattern).await;
+            all.iter().filter(|one| !before.contains(one)).count() == 2
+        };
+        eventually(LIMIT, "both to subscribe", listens).await;
+        let in_line = async || {
+            let seen = locker.inspect(names[1]).await.expect("an answer");
+            seen.waiting == 1
+        };
+        eventually(LIMIT, "the place in line", in_line).await;
+        Self {
+            held: held.expect("it is free"),
+            contended: contended.expect("it is free"),
+            locker,
+            waits,
+        }
+    }
+
+    /// Nothing was lost, nobody was fooled, and everyone is told at once what is true. Returns the
+    /// lease of who waited.
+    async fn goes_on(self) -> Lease {
+        assert!(self.held.is_valid() && self.contended.is_valid());
+        assert!(!self.waits.is_finished(), "it was handed nothing");
+        self.held.renew().await.expect("it is held");
+        let (last, begin) = (self.contended.token(), Instant::now());
+        self.contended.release().await.expect("it is held");
+        let next = self.waits.await.expect("it does not panic");
+        let next = next.expect("it is handed the lock");
+        assert!(next.token() > last && next.token() < FencingToken::MAX);
+        let freed = self.locker.force_release(self.held.name().as_str()).await;
+        assert!(freed.expect("an answer").is_some());
+        assert_eq!(self.held.lost().await, LossReason::Revoked);
+        let took = begin.elapsed();
+        assert!(took < AT_ONCE, "it was told after {took:?}");
+        assert!(next.is_valid());
+        next
+    }
+}
+
+async fn channels(admin: &mut Admin, pattern: &str) -> Vec<String> {
+    match admin.command(&["PUBSUB", "CHANNELS", pattern]).await {
+        Resp::Array(channels) => channels.iter().filter_map(Resp::as_string).collect(),
+        other => panic!("{other:?} are no channels"),
+    }
+}
+
+async fn connection(server: &RedisServer, tenant: &str) -> Admin {
+    let mut connection = Admin::connect(server).await;
+    connection.ok(&["AUTH", tenant, "s3cret"]).await;
+    connection
+}
+
+fn is_refused(answer: &Resp) -> bool {
+    let Resp::Error(text) = answer else {
+        return false;
+    };
+    ["NOPERM", "ERR The user executing", "can't"]
+        .iter()
+        .any(|part| text.contains(part))
+}
+
+/// Catches rights that reach over the border of a namespace.
+#[tokio::test]
+async fn two_tenants_cannot_reach_each_other() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let red = Tenant::new(&server, &mut admin, "red").await;
+    // One whose name begins alike.
+    let blue = Tenant::new(&server, &mut admin, "re").await;
+    for (victim, hostile) in [(&red, &blue), (&blue, &red)] {
+        let business = Business::start(victim, &mut admin, ["held", "contended"]).await;
+        let mut attack = connection(&server, hostile.namespace).await;
+        let lock = format!("{{{}:held}}:lock", victim.namespace);
+        let queue = format!("{{{}:contended}}:queue", victim.namespace);
+        let own = format!("leasehold:{}:*", victim.namespace);
+        let channel = &channels(&mut admin, &own).await[0];
+        for line in [
+            // Keys, from outside and from scripts, declared or not.
+            &format!("GET {lock}"),
+            &format!("DEL {lock}"),
+            &format!("SET {lock} x"),
+            &format!("PEXPIREAT {lock} 1"),
+            &format!("ZRANGE {queue} 0 -1"),
+            &format!("ZREM {queue} x"),
+            &format!("EXISTS {lock}"),
+            &format!("EVAL return(redis.call('GET',KEYS[1])) 1 {lock}"),
+            &format!("EVAL return(redis.call('DEL','{lock}')) 0"),
+            &format!("EVAL return(redis.call('PUBLISH','{channel}','x')) 0"),
+            "EVAL return(redis.call('FLUSHALL')) 0",
+            "EVAL return(redis.call('KEYS','*')) 0",
+            &format!("RENAME {lock} x"),
+            &format!("COPY {lock} x"),
+            &format!("DUMP {lock}"),
+            &format!("RESTORE {lock} 0 x"),
+            &format!("MIGRATE 127.0.0.1 1 {lock} 0 1"),
+            &format!("OBJECT ENCODING {lock}"),
+            &format!("WATCH {lock}"),
+            &format!("UNLINK {lock}"),
+            &format!("TOUCH {lock}"),
+            "RANDOMKEY",
+            "KEYS *",
+            "SCAN 0",
+            "DBSIZE",
+            // The whole server.
+            "FLUSHALL",
+            "FLUSHDB",
+            "SWAPDB 0 1",
+            "SELECT 1",
+            "SCRIPT FLUSH",
+            "SCRIPT KILL",
+            "FUNCTION FLUSH",
+            "FUNCTION LOAD x",
+            "CONFIG GET *",
+            "CONFIG SET maxmemory 1",
+            "SHUTDOWN",
+            "REPLICAOF 127.0.0.1 1",
+            "ACL LIST",
+            "ACL SETUSER x",
+            "MONITOR",
+            "SLOWLOG GET",
+            "LATENCY RESET",
+            "MEMORY DOCTOR",
+            "CLIENT LIST",
+            "CLIENT KILL TYPE normal",
+            "CLIENT KILL TYPE pubsub",
+            "CLIENT PAUSE 1000",
+            "CLIENT TRACKING ON BCAST",
+            "SYNC",
+            "PSYNC ? -1",
+            // Channels.
+            &format!("SUBSCRIBE {channel}"),
+            &format!("PUBLISH {channel} x"),
+            &format!("SPUBLISH {channel} x"),
+            &format!("SSUBSCRIBE {channel}"),
+            "PSUBSCRIBE *",
+            "PSUBSCRIBE leasehold:*",
+            "SUBSCRIBE __keyspace@0__:x",
+            "PUBSUB CHANNELS",
+        ] {
+            let command: Vec<_> = line.split(' ').collect();
+            let answer = attack.command(&command).await;
+            assert!(is_refused(&answer), "{line}: {answer:?}");
+        }
+        // The library itself, under the other's name.
+        let pretends = Locker::builder().namespace(victim.namespace);
+        let pretends = pretends.connect(&hostile.url).await;
+        let pretends = pretends.expect("it may connect, since it may ask for the time");
+        let tried = pretends.lock("held").expect("valid").try_acquire().await;
+        assert_eq!(tried.expect_err("refused").kind(), ErrorKind::Auth);
+        let freed = pretends.force_release("held").await;
+        assert_eq!(freed.expect_err("refused").kind(), ErrorKind::Auth);
+        let lease = business.goes_on().await;
+        lease.release().await.expect("it is held");
+    }
+}
+
+/// Catches a message that can be made of what was overheard.
+#[tokio::test]
+async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let red = Tenant::new(&server, &mut admin, "red").await;
+    let rights = "allchannels +psubscribe +publish +pubsub";
+    let rights: Vec<_> = rights.split(' ').collect();
+    user(&server, &mut admin, "hostile", &rights).await;
+    let mut spy = connection(&server, "hostile").await;
+    let mut forger = connection(&server, "hostile").await;
+    spy.command(&["PSUBSCRIBE", "*"]).await;
+
+    // It overhears a grant of a lease that goes on, and a loss of one that is over.
+    let business = Business::start(&red, &mut admin, ["held", "contended"]).await;
+    let granted = business.goes_on().await;
+    let mut overheard = Vec::new();
+    for what in ["granted", "revoked"] {
+        let Ok(Resp::Array(parts)) = spy.next_value().await else {
+            panic!("a message");
+        };
+        let message = parts[3].as_string().expect("a text");
+        assert!(message.starts_with(what), "{message}");
+        overheard.push(message);
+    }
+
+    // All of it again on every channel, as it was and changed in each way.
+    let business = Business::start(&red, &mut admin, ["held too", "contended too"]).await;
+    let channels = channels(&mut forger, "*").await;
+    let mut messages = BTreeSet::new();
+    for message in &overheard {
+        let fields: Vec<_> = message.split(':').collect();
+        let (half, seal) = (fields[1], fields[fields.len() - 1]);
+        let (now, most) = (millis_now(), FencingToken::MAX);
+        let token = fields[2];
+        messages.extend([
+            message.clone(),
+            message.replace(token, &most.to_string()),
+            format!("granted:{half}:{most}:{}:{}000:{seal}", now + 60_000, now),
+            format!("granted:{half}:{token}:{}:{}000:{seal}", now + 60_000, now),
+            format!("revoked:{half}:{token}:{seal}"),
+            format!("superseded:{half}:{token}:{seal}"),
+            format!("revoked:{half}:{}:{seal}", granted.token()),
+            format!("revoked:{half}:{}:{}", granted.token(), "0".repeat(40)),
+            format!("revoked:{half}{half}:{}", granted.token()),
+        ]);
+    }
+    for channel in &channels {
+        for message in &messages {
+            let heard = forger.int(&["PUBLISH", channel, message]).await;
+            assert!(heard >= 1, "{channel}");
+        }
+    }
+    // What is published after all that is heard after it.
+    let other = business.goes_on().await;
+    assert!(granted.is_valid());
+    granted.release().await.expect("it is held");
+    other.release().await.expect("it is held");
+}
+
+fn millis_now() -> u128 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("it is after 1970").as_millis()
+}
