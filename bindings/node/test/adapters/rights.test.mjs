@@ -1,5 +1,6 @@
 // A user of the server that has the rights which the README asks for, and no others: not even PING.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, describe } from "node:test";
 import { startCluster, startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
@@ -7,7 +8,12 @@ import { awake, pause, steady, waitFor, within } from "../support/wait.mjs";
 import { bundle } from "./bundle.mjs";
 import { adapters, given, opened, useKind } from "./kinds.mjs";
 
-const RIGHTS = "~{leasehold:* &leasehold:* -@all +@scripting +@read +@write +time +@pubsub".split(" ");
+const LOCKS =
+  "~{leasehold:* +eval +evalsha +time +exists +get +set +del +incr +decr +pexpire +pexpireat +pexpiretime +persist " +
+  "+zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrank +zrem +zscore";
+const PUSHES = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
+const RIGHTS = `${LOCKS} ${PUSHES}`.split(" ");
+const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const PASSWORD = "pw";
 
 let users = 0;
@@ -125,6 +131,14 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
 });
 
 const opens = (adapter) => ({ adapter, end: () => adapter.close() });
+
+test("the README names these rights", () => {
+  // Catches: advice that was changed, and is not tested.
+  const text = README.replaceAll("NAMESPACE", "leasehold").replaceAll(/\s+/g, " ");
+  for (const rights of [LOCKS, PUSHES, "+cluster|slots +cluster|info"]) {
+    assert.ok(text.includes(rights), rights);
+  }
+});
 
 test("a cluster's client needs more rights, and says which", async (t) => {
   // Catches: a limit that passes without a word of what the client asked for in vain.
