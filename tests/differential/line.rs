@@ -8,12 +8,13 @@ use std::time::Duration;
 use leasehold::protocol::{
     Claim, ClientId, Command, Counter, Inspected, LeaseId, LockKey, News, Op, Pattern, Reply,
 };
-use leasehold::{Error, MemoryServer, Name};
+use leasehold::{Error, ErrorKind, FencingToken, MemoryServer, Name};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::real::{Listener, Real};
 use crate::samples::{
-    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release_of, inspect, key, list, release, wait,
+    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release_of, inspect, key, list, release, renew,
+    wait,
 };
 
 const MOST_WAITERS: u32 = 65_536;
@@ -340,4 +341,38 @@ async fn a_list_amid_other_operations_has_no_keys() {
     assert_eq!(names(&replies[0]), [""; 0]);
     assert_eq!(names(&replies[2]), ["first"]);
     assert_eq!(names(&replies[5]), ["second"]);
+}
+
+/// Finds a script whose first write is one that Redis refuses when memory is full: the lock would be
+/// freed, and those who wait would learn of it by asking.
+#[tokio::test]
+async fn a_lock_is_handed_on_when_memory_is_full() {
+    let mut real = Real::start().await;
+    let key = key("crowded");
+    let mut listener = Listener::connect(&real.server, ClientId(2)).await;
+    listener.listen(true).await;
+    lined_up(&mut real, &key).await;
+    real.admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    // The control: what is new is refused, and what is there goes on.
+    let refused = real.run(&batch([wait(&key, 5)])).await;
+    let refused = refused.expect("it is answered").replies.remove(0);
+    let refused = refused.expect_err("there is no memory");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused:?}");
+    // Each alone, since a write makes room for the next in the same call.
+    let replies = run(&mut real, [wait(&key, 4)]).await;
+    assert_eq!(place(&replies[0]), Some(3));
+    run(&mut real, [renew(&key, 1)]).await;
+    let replies = run(&mut real, [release(&key, 1)]).await;
+    assert_eq!(replies, [Reply::Released]);
+    assert_eq!(holder(&mut real, &key).await, Some(2));
+    let pushes = listener.pushes().await.expect("they are messages");
+    assert_eq!(pushes.len(), 1, "it is told: {pushes:?}");
+    let token = FencingToken::new(2).expect("a valid token");
+    let replies = run(&mut real, [force_release_of(&key, token)]).await;
+    assert_eq!(replies, [Reply::Released]);
+    assert_eq!(holder(&mut real, &key).await, Some(3));
+    // Its holder is gone: who is first takes it.
+    real.admin.int(&["DEL", &key.lock()]).await;
+    let replies = run(&mut real, [wait(&key, 4)]).await;
+    assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
 }

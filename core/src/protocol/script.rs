@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "d9c2ffd41356ccc347036de7995826e5958b53e5";
+pub const SCRIPT_SHA: &str = "844bb692bea3be42686bfa43d2dcc915ef3a028c";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

@@ -214,8 +214,10 @@ pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 
 /// The lock goes on to the next, or would, or the next comes for it.
 pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
-    let next = times().prop_map(|ttl| Act::Acquire {
-        who: Who::Next,
+    // The first may have died.
+    let who_asks = prop_oneof![2 => Just(Who::Next), 1 => Just(Who::First)];
+    let next = (who_asks, times()).prop_map(|(who, ttl)| Act::Acquire {
+        who,
         ttl,
         waits: true,
         reclaims: Which::Told,
@@ -225,7 +227,7 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
         1 => who().prop_map(Act::Release),
         2 => Just(Act::ForceRelease { current: true }),
         2 => Just(Act::Inspect),
-        2 => next,
+        3 => next,
     ];
     act.prop_map(move |act| Planned {
         name,

@@ -18,6 +18,10 @@ local function acquire(k, a)
   else
     first = first_in_line(k)
     takes = not first or first == member
+    if first then
+      -- Nothing is there, but what follows is then also done when memory is full: see `free`.
+      call('DEL', lock)
+    end
   end
   if takes then
     local token, expires = take(k, member, ttl)

@@ -73,14 +73,14 @@ local function hand_over(k)
   if first then
     grant(k, first)
   end
-  return first
 end
 
--- Frees the lock: the first in line gets it, or it is deleted. Trouble with the line is the
--- waiters' and must not keep the lock from being freed.
+-- Frees the lock, and the first in line gets it. It is deleted in any case: when memory is full Redis
+-- refuses to set anything, but not after another write of the same script. Trouble with the line is
+-- the waiters' and must not keep the lock from being freed.
 local function free(k)
-  local done, first = pcall(hand_over, k)
-  if not done or not first then
+  call('DEL', KEYS[k])
+  if not pcall(hand_over, k) then
     call('DEL', KEYS[k])
   end
 end
@@ -103,9 +103,10 @@ local function wait_in_line(k, member, window)
     local arrival = last and math.max(now, tonumber(last) + 1) or now
     call('ZADD', queue, digits(arrival), member)
   end
-  call('ZADD', alive, digits(now_ms + window), member)
   local kept = digits(now_ms + window + LINGER)
+  -- First, so that a place is also confirmed when memory is full: see `free`.
   call('PEXPIREAT', queue, kept)
+  call('ZADD', alive, digits(now_ms + window), member)
   call('PEXPIREAT', alive, kept)
   return ahead + 1
 end
