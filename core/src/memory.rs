@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
-use line::Line;
+use line::{First, Line};
 
 /// Executes the protocol's commands at a given server time, as a Redis with the lock script
 /// would: the model that the script is tested against, the store of `memory://`, and the server
@@ -194,12 +194,16 @@ impl MemoryServer {
             }
         } else {
             match self.first_in_line(now, key) {
-                Some(first) if !first.is_same(claim) => {
+                First::Alive(first) if !first.is_same(claim) => {
                     self.grant(now, key, &first)?;
+                }
+                First::Unknown => {
+                    let (expires, place) = (Some(expiry(now, Duration::ZERO)), None);
+                    return Ok(Reply::Busy { expires, place });
                 }
                 first => {
                     let held = self.take(now, key, claim, *ttl)?;
-                    if first.is_some() {
+                    if let First::Alive(_) = first {
                         self.leave(key, claim);
                     }
                     return Ok(Reply::Held(held));
@@ -344,16 +348,20 @@ impl MemoryServer {
 
     fn free(&mut self, now: ServerTime, key: &LockKey) {
         let granted = match self.first_in_line(now, key) {
-            Some(first) => self.grant(now, key, &first).is_ok(),
-            None => false,
+            First::Alive(first) => self.grant(now, key, &first).is_ok(),
+            First::Nobody | First::Unknown => false,
         };
         if !granted {
             self.remove_lock(key);
         }
     }
 
-    fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> Option<Claim> {
-        let first = self.names.get_mut(key)?.line.as_mut()?.first(now);
+    fn first_in_line(&mut self, now: ServerTime, key: &LockKey) -> First {
+        let keys = self.names.get_mut(key);
+        let Some(line) = keys.and_then(|keys| keys.line.as_mut()) else {
+            return First::Nobody;
+        };
+        let first = line.first(now);
         self.drop_empty_line(key);
         first
     }

@@ -376,3 +376,54 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     let replies = run(&mut real, [wait(&key, 4)]).await;
     assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
 }
+
+/// Many die in line, and one behind them is alive. Finds an operation that passes by all of them at
+/// once, in which the server does nothing else for a quarter of a second; one that lets others
+/// overtake; and one that loses who is alive.
+#[tokio::test]
+async fn more_dead_than_one_operation_passes_by_delay_nobody_for_long() {
+    let (mut real, mut model) = (Real::start().await, MemoryServer::new());
+    let key = key("plague");
+    let mut both = async |commands: Vec<Command>| {
+        let batch = batch(commands);
+        let answer = real.run(&batch).await.expect("it is answered");
+        let modelled = model.execute(answer.time, &batch);
+        assert_eq!(answer.replies, modelled.replies);
+        answer
+            .replies
+            .into_iter()
+            .map(Result::unwrap)
+            .collect::<Vec<_>>()
+    };
+    both(vec![wait(&key, 1)]).await;
+    let dying = |lease| {
+        let Command::Acquire(mut ask) = wait(&key, lease) else {
+            unreachable!("it asks");
+        };
+        ask.claim.window = Duration::from_secs(1);
+        Command::Acquire(ask)
+    };
+    // All at once, so that none comes to clear away others.
+    let all: Vec<_> = (1_000..3_500).map(dying).chain([wait(&key, 2)]).collect();
+    let places = both(all).await;
+    assert_eq!(places.last().and_then(place), Some(2_501));
+    eventually(LIMIT, "all but one to die", async || {
+        seen(&both(vec![inspect(&key)]).await[0]).waiting == 1
+    })
+    .await;
+    assert_eq!(both(vec![release(&key, 1)]).await, [Reply::Released]);
+    // It is free, and yet not for who comes now, who is to ask again at once.
+    let tries = Command::Acquire(acquire(&key, 3, Counter::Dense));
+    let replies = both(vec![inspect(&key), tries.clone(), inspect(&key)]).await;
+    assert_eq!(
+        (place(&replies[1]), &seen(&replies[0]).holder),
+        (None, &None)
+    );
+    assert_eq!(seen(&replies[2]).holder, None);
+    // Now the one who is alive comes into sight.
+    let replies = both(vec![wait(&key, 3)]).await;
+    assert_eq!(place(&replies[0]), Some(1));
+    let replies = both(vec![inspect(&key), wait(&key, 2)]).await;
+    assert!(seen(&replies[0]).holder.is_some());
+    assert!(matches!(replies[1], Reply::Held(_)), "{replies:?}");
+}

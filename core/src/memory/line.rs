@@ -14,6 +14,17 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How many of the dead one newcomer clears away.
 const MOST_CLEARED: usize = 100;
 
+/// How many who died in line one operation passes by.
+const MOST_SKIPPED: usize = 1_000;
+
+/// Who comes first in a line.
+pub(super) enum First {
+    Nobody,
+    Alive(Claim),
+    /// So many were dead that it takes another operation to tell.
+    Unknown,
+}
+
 /// In order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
@@ -53,16 +64,16 @@ impl Line {
         Ok(count(place + 1))
     }
 
-    /// The first who is alive; the dead before it are dropped.
-    pub(super) fn first(&mut self, now: ServerTime) -> Option<Claim> {
-        while self
-            .members
-            .front()
-            .is_some_and(|member| member.is_dead(now))
-        {
-            self.members.pop_front();
+    /// Who comes first; the dead before it are dropped.
+    pub(super) fn first(&mut self, now: ServerTime) -> First {
+        for _ in 0..MOST_SKIPPED {
+            match self.members.front() {
+                None => return First::Nobody,
+                Some(member) if !member.is_dead(now) => return First::Alive(member.claim.clone()),
+                Some(_) => self.members.pop_front(),
+            };
         }
-        self.members.front().map(|member| member.claim.clone())
+        First::Unknown
     }
 
     pub(super) fn leave(&mut self, claim: &Claim) {

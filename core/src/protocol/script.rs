@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "844bb692bea3be42686bfa43d2dcc915ef3a028c";
+pub const SCRIPT_SHA: &str = "9aa710884349633749271a98c315cfa92feedcf4";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

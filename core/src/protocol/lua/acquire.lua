@@ -7,7 +7,8 @@
 -- args   claim, ttl (ms), wait (1 to wait in line, else 0), the token of the tenure to take over
 --        (? to be told it, 0 for none)
 -- reply  held, token, expiry (ms)
---        busy, expiry (ms; -1 for none), place in line (0 if it does not wait)
+--        busy, expiry (ms; -1 for none), place in line (0 if it does not wait; or if the lock is
+--        free, but too many died in line for one call: then it expires now, so it is asked again)
 --        reclaimable, the token of the tenure that it may take over; nothing was done
 --        full, how many wait
 local function acquire(k, a)

@@ -17,6 +17,10 @@ local function acquire(k, a)
     end
   else
     first = first_in_line(k)
+    if first == false then
+      -- Somebody behind the dead may be alive, and is not overtaken: the lock stays free.
+      return { 'busy', digits(now_ms), '0' }
+    end
     takes = not first or first == member
     if first then
       -- Nothing is there, but what follows is then also done when memory is full: see `free`.

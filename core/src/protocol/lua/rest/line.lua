@@ -3,6 +3,8 @@
 local MAX_WAITERS = 65536
 -- The line itself is kept so much longer than the last claim in it counts as alive.
 local LINGER = 60000
+-- How many who died in line one operation passes by, so that none takes long.
+local MOST_SKIPPED = 1000
 -- No claim holds up the others for longer.
 local LONGEST_WINDOW = 60000
 
@@ -30,12 +32,12 @@ local function leave_line(k, ...)
   call('ZREM', KEYS[k + 3], ...)
 end
 
--- The first in line who is alive, or nil; the dead before it are dropped. Each round but the last
--- drops somebody.
+-- The first in line who is alive; nil if nobody is; false if so many were dead that it takes another
+-- call to tell. The dead before it are dropped. Each round but the last drops somebody.
 local function first_in_line(k)
-  local queue, alive, count = KEYS[k + 2], KEYS[k + 3], 1
-  while true do
-    local members = call('ZRANGE', queue, 0, count - 1)
+  local queue, alive, count, left = KEYS[k + 2], KEYS[k + 3], 1, MOST_SKIPPED
+  while left > 0 do
+    local members = call('ZRANGE', queue, 0, math.min(count, left) - 1)
     if #members == 0 then
       return nil
     end
@@ -50,8 +52,10 @@ local function first_in_line(k)
     if members[first] then
       return members[first]
     end
-    count = math.min(count * 8, 1000)
+    left = left - #members
+    count = count * 8
   end
+  return false
 end
 
 -- Gives a free lock to this member of the line, until it takes it up, and tells it. If nobody
@@ -75,7 +79,7 @@ local function hand_over(k)
   end
 end
 
--- Frees the lock, and the first in line gets it. It is deleted in any case: when memory is full Redis
+-- Frees the lock, and the first in line gets it (or whoever asks next sees to that). It is deleted in any case: when memory is full Redis
 -- refuses to set anything, but not after another write of the same script. Trouble with the line is
 -- the waiters' and must not keep the lock from being freed.
 local function free(k)
