@@ -417,12 +417,16 @@ impl MemoryServer {
         key: &LockKey,
         counter: Counter,
     ) -> Result<FencingToken, Error> {
-        let last = self.token_value(now, key).map_or(0, |(last, _)| last);
+        let known = self.token_value(now, key);
+        let last = known.map_or(0, |(last, _)| last);
         let (next, expires) = match counter {
             Counter::Dense => (last + 1, None),
             Counter::ClockFloor { retention } => (
                 (last + 1).max(now.as_micros()),
-                Some(expiry(now, retention)),
+                // What was to be kept for ever is so, whoever counts.
+                known
+                    .is_none_or(|(_, expires)| expires.is_some())
+                    .then(|| expiry(now, retention)),
             ),
         };
         let token = FencingToken::new(next)

@@ -80,17 +80,42 @@ async fn a_counter_that_is_ahead_of_the_clock_still_grows() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let ahead = FencingToken::MAX.get() - 10;
-    admin
-        .command(&["SET", &token_key("x"), &ahead.to_string()])
-        .await;
+    let set = ["SET", &token_key("x"), &ahead.to_string(), "PX", "60000"];
+    admin.ok(&set).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("a valid name");
     assert_eq!(token_of(&lock).await.get(), ahead + 1);
     assert_eq!(token_of(&lock).await.get(), ahead + 2);
     assert!(
-        admin.int(&["PTTL", &token_key("x")]).await > 0,
+        admin.int(&["PTTL", &token_key("x")]).await > 60_000,
         "it is kept for a while only"
     );
+}
+
+/// Catches a locker with tokens of the clock that lets somebody else's counter expire, which then
+/// starts again at 1: a guard would take the old holder for the newer one.
+#[tokio::test]
+async fn a_dense_counter_is_kept_for_ever_whoever_counts() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let (dense, clock) = (connect(&server).await, connect(&server).await);
+    let dense = dense.lock("x").expect("a valid name").dense_tokens();
+    let clock = clock.lock("x").expect("a valid name");
+    assert_eq!(token_of(&dense).await.get(), 1);
+    let mut last = 1;
+    // Once over a small counter, and then over one that the clock has passed.
+    for lock in [&clock, &clock, &dense, &clock] {
+        let token = token_of(lock).await.get();
+        assert!(token > last, "{token} after {last}");
+        assert_eq!(admin.int(&["PTTL", &token_key("x")]).await, -1);
+        last = token;
+    }
+    // The control: a counter of its own expires.
+    admin.flushall().await;
+    for _ in 0..2 {
+        token_of(&clock).await;
+        assert!(admin.int(&["PTTL", &token_key("x")]).await > 0);
+    }
 }
 
 #[tokio::test]

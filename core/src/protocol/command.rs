@@ -76,7 +76,7 @@ impl fmt::Debug for ClientId {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Counter {
     /// Lifted to the server's clock: grows even if the store loses its data. The counter is kept
-    /// this long after its last use.
+    /// this long after its last use, or for ever if it counted densely before.
     ClockFloor {
         /// How long, at least a millisecond.
         retention: Duration,

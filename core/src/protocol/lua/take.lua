@@ -8,7 +8,13 @@ local function take(k, claim, milliseconds)
   local token
   if passed and retention ~= '0' then
     token = now_digits
-    redis.call('SET', counter, token, 'PX', retention)
+    if last then
+      -- A counter that was to be kept for ever is so, whoever counts.
+      redis.call('SET', counter, token, 'KEEPTTL')
+      redis.call('PEXPIRE', counter, retention, 'XX')
+    else
+      redis.call('SET', counter, token, 'PX', retention)
+    end
   else
     token = rest().next_token(counter, retention)
   end
