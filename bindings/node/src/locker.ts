@@ -152,11 +152,13 @@ export class Locker {
   }
 
   /**
-   * The names that are held, of those that a pattern means: `*` in it stands for any characters, and
-   * all else for itself. The walk takes steps that do not keep the server from other work; a name may
-   * come twice, and one that is held all the while comes for sure.
+   * The names that are held, of those that a pattern means: `*` in it stands for any characters, `\*`
+   * for a star, `\\` for a backslash, and all else for itself. (In a string literal a backslash is
+   * written twice.) The walk takes steps that do not keep the server from other work; a name may come
+   * twice, and one that is held all the while comes for sure.
    *
-   * @throws LeaseholdError `unsupported` on a cluster; else as `inspect`, at the first step or a later one
+   * @throws LeaseholdError `config` for a pattern that is empty, over-long, or has a backslash before
+   * anything else; `unsupported` on a cluster; else as `inspect`, at the first step or a later one
    */
   async *list(pattern: string): AsyncGenerator<string, void, undefined> {
     checkAttached(this, Locker, "locker.list");

@@ -173,11 +173,11 @@ impl Locker {
         }
     }
 
-    /// The names that are held, of those that a pattern means: `*` in it stands for any
-    /// characters, and all else for itself. The walk takes steps that do not keep the server from
+    /// The names that are held, of those that a pattern means: `*` in it stands for any characters,
+    /// `\*` for a star, `\\` for a backslash, and all else for itself. The walk takes steps that do not keep the server from
     /// other work; a name may come twice, and one that is held all the while comes for sure. The
-    /// stream ends after an error: [`Config`](crate::ErrorKind::Config) for an empty or over-long
-    /// pattern, else as of [`inspect`](Self::inspect). Nothing is asked unless it is polled.
+    /// stream ends after an error: [`Config`](crate::ErrorKind::Config) for a pattern that is empty,
+    /// over-long, or has a backslash before anything else, else as of [`inspect`](Self::inspect). Nothing is asked unless it is polled.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use super::key::{LockKey, escape, prefix, unescape};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 
 const SUFFIX: &str = "}:lock";
 
-/// Which names of a namespace are meant: `*` stands for any characters, all else for itself.
+/// Stands in a pattern for any bytes of a name, which has none like it: names are UTF-8.
+const WILD: u8 = 0xff;
+
+/// Which names of a namespace are meant: `*` stands for any characters, `\*` for a star, `\\` for a
+/// backslash, and all else for itself.
 ///
 /// ```
 /// use leasehold::{protocol::{LockKey, Pattern}, Name};
@@ -17,6 +21,7 @@ const SUFFIX: &str = "}:lock";
 /// let key = LockKey::new("app", &Name::new("orders/42")?)?;
 /// assert_eq!(pattern.name_of(&key.lock()), Some(Name::new("orders/42")?));
 /// assert_eq!(pattern.name_of("{app:users/42}:lock"), None);
+/// assert_eq!(Pattern::new("app", r"a\**")?.glob(), r"{app:a\**}:lock");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,35 +29,57 @@ pub struct Pattern {
     /// What every key of the namespace begins with.
     prefix: Arc<str>,
     /// The pattern, escaped as names are in keys.
-    names: Arc<str>,
+    names: Arc<[u8]>,
+    glob: Arc<str>,
 }
 
 impl Pattern {
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace or the pattern is empty or over-long.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace or the pattern is empty or
+    /// over-long, or if a backslash in it is not before `*` or `\`.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;
-        Error::check_length("a pattern", pattern, Name::MAX_BYTES)?;
-        let mut names = String::with_capacity(pattern.len());
-        escape(pattern, false, &mut names);
+        let prefix = prefix(namespace);
+        let (mut plain, mut names, mut glob) = (String::new(), Vec::new(), String::new());
+        quote(&prefix, &mut glob);
+        let mut characters = pattern.chars();
+        while let Some(mut character) = characters.next() {
+            if character == '*' {
+                plain.push(character);
+                names.push(WILD);
+                glob.push('*');
+                continue;
+            }
+            if character == '\\' {
+                let escaped = characters.next().filter(|next| matches!(next, '*' | '\\'));
+                character = escaped.ok_or_else(|| {
+                    let message = r"a backslash in a pattern is for \* or \\, and for nothing else";
+                    Error::new(ErrorKind::Config, message)
+                })?;
+            }
+            plain.push(character);
+            let mut own = String::new();
+            escape(character.encode_utf8(&mut [0; 4]), false, &mut own);
+            names.extend(own.bytes());
+            quote(&own, &mut glob);
+        }
+        Error::check_length("a pattern", &plain, Name::MAX_BYTES)?;
+        glob.push_str(SUFFIX);
         Ok(Self {
-            prefix: prefix(namespace).into(),
+            prefix: prefix.into(),
             names: names.into(),
+            glob: glob.into(),
         })
     }
 
     /// The pattern of the lock keys, as `SCAN` takes it.
-    pub fn glob(&self) -> String {
-        let mut glob = String::with_capacity(self.prefix.len() + self.names.len() + SUFFIX.len());
-        quote(&self.prefix, |_| false, &mut glob);
-        quote(&self.names, |character| character == '*', &mut glob);
-        glob.push_str(SUFFIX);
-        glob
+    pub fn glob(&self) -> &str {
+        &self.glob
     }
 
     /// The name that a lock key is of, if it is one of those that are meant.
     pub fn name_of(&self, lock_key: &str) -> Option<Name> {
         let escaped = lock_key.strip_prefix(&*self.prefix)?.strip_suffix(SUFFIX)?;
-        if !matches(self.names.as_bytes(), escaped.as_bytes()) {
+        if !matches(&self.names, escaped.as_bytes()) {
             return None;
         }
         Name::new(unescape(escaped)).ok()
@@ -66,7 +93,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let mut star = None;
     while let Some(byte) = name.get(at) {
         match (pattern.get(place), star) {
-            (Some(b'*'), _) => {
+            (Some(&WILD), _) => {
                 place += 1;
                 star = Some((place, at));
             }
@@ -82,12 +109,13 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
             (_, None) => return false,
         }
     }
-    pattern.iter().skip(place).all(|byte| *byte == b'*')
+    pattern.iter().skip(place).all(|byte| *byte == WILD)
 }
 
-fn quote(text: &str, is_wild: impl Fn(char) -> bool, into: &mut String) {
+/// As a glob that stands for just this.
+fn quote(text: &str, into: &mut String) {
     for character in text.chars() {
-        if matches!(character, '*' | '?' | '[' | ']' | '\\') && !is_wild(character) {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\') {
             into.push('\\');
         }
         into.push(character);
@@ -125,7 +153,13 @@ mod tests {
             ("a?c", "a?c", true),
             ("[ab]", "a", false),
             ("[ab]", "[ab]", true),
-            ("a\\*", "a\\b", true),
+            (r"a\*", "a*", true),
+            (r"a\*", "ab", false),
+            (r"a\\", r"a\", true),
+            (r"a\\*", r"a\b", true),
+            (r"\**\*", "*-*", true),
+            (r"\**\*", "*--", false),
+            ("a*c", "a*c", true),
             ("}%*", "}%7D", true),
             ("%7D", "}", false),
         ];
@@ -140,8 +174,8 @@ mod tests {
 
     #[test]
     fn the_glob_takes_only_the_stars_of_the_pattern_for_stars() {
-        let pattern = Pattern::new("n*s", "a*[?]}").expect("a valid pattern");
-        assert_eq!(pattern.glob(), "{n\\*s:a*\\[\\?\\]%7D}:lock");
+        let pattern = Pattern::new("n*s", r"a*[?]}\*\\").expect("a valid pattern");
+        assert_eq!(pattern.glob(), r"{n\*s:a*\[\?\]%7D\*\\}:lock");
     }
 
     #[test]
@@ -152,5 +186,11 @@ mod tests {
         assert!(Pattern::new("ns", "").is_err());
         assert!(Pattern::new("", "x").is_err());
         assert!(Pattern::new("ns", &"x".repeat(513)).is_err());
+        assert!(Pattern::new("ns", &r"\*".repeat(512)).is_ok());
+        assert!(Pattern::new("ns", &r"\*".repeat(513)).is_err());
+        for pattern in [r"\", r"a\", r"\a", r"\\\", r"C:\temp\*"] {
+            let error = Pattern::new("ns", pattern).expect_err("a stray backslash");
+            assert!(error.to_string().contains(r"\* or \\"), "{error}");
+        }
     }
 }

@@ -18,9 +18,9 @@ use crate::samples::{self, FRACTION, NAMESPACE};
 const LABELS: [&str; 4] = ["job", "job:7\0\n}", "::", "🔒"];
 
 /// Some meet several names, some one, some none; what a glob takes for more than itself must not.
-const PATTERNS: [&str; 16] = [
-    "*", "**", "plain", "p*n", "*}*", "}", "%7D", "*7D", "%*", "*:lock", "*\\*", "🔒*[a]", "*?[*",
-    "*\r\n*", "*\0*", "none*",
+const PATTERNS: [&str; 18] = [
+    "*", "**", "plain", "p*n", "*}*", "}", "%7D", "*7D", "%*", "*:lock", "*\\\\*", "*\\*?*",
+    "*\\**", "🔒*[a]", "*?[*", "*\r\n*", "*\0*", "none*",
 ];
 
 /// An operation whose `not_after` is still to be computed.

@@ -57,6 +57,7 @@ forEachStore((store) => {
     assert.deepEqual(await names("[a]"), ["[a]"]);
     assert.deepEqual(await names("a/1"), ["a/1"]);
     assert.deepEqual(await names("nothing*"), []);
+    assert.deepEqual(await names("a\\*"), ["a*"]);
     await Promise.all(leases.map((lease) => lease.release()));
     const many = Array.from({ length: 1_500 }, (_, i) => `many/${String(i).padStart(4, "0")}`);
     const all = await Promise.all(many.map((name) => locker.lock(name).acquire()));
