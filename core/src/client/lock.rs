@@ -136,9 +136,11 @@ impl Lock {
     /// same owner, it takes the lock over at once, with a new token, and its former self is
     /// superseded: told so at once if it is connected, else at its next renewal. Until then it
     /// believes that it holds the lock, so check tokens; and never give one owner to two lockers
-    /// that run at the same time, since each would take the lock from the other. 1 to 128 bytes,
-    /// else [`ErrorKind::Config`](crate::ErrorKind::Config) from [`acquire`](Self::acquire). Within
-    /// one locker acquisitions with the same owner still exclude each other.
+    /// that run at the same time, since each would take the lock from the other. It takes over only
+    /// the tenure that it finds at its first look: if that is somebody else's, it waits its turn. 1 to
+    /// 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
+    /// [`acquire`](Self::acquire). Within one locker acquisitions with the same owner still exclude
+    /// each other.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
