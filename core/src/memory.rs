@@ -177,7 +177,7 @@ impl MemoryServer {
         } = acquire;
         if let Some(lock) = self.lock_mut(key) {
             if lock.lease == claim.lease {
-                lock.expires = expiry(now, *ttl);
+                lock.expires = lock.expires.max(expiry(now, *ttl));
                 let (token, expires) = (lock.token, lock.expires);
                 return Ok(Reply::Held(Held { token, expires }));
             }
@@ -234,7 +234,7 @@ impl MemoryServer {
             None => Reply::Gone,
             Some(lock) if (lock.lease, lock.token) != tenure => Reply::Taken,
             Some(lock) => {
-                lock.expires = expiry(now, ttl);
+                lock.expires = lock.expires.max(expiry(now, ttl));
                 Reply::Renewed {
                     expires: lock.expires,
                 }

@@ -44,7 +44,7 @@ const BRANCHES: [&str; 58] = [
     "acquire: reclaim fails, counter used up",
     "renew: late",
     "renew: renewed",
-    "renew: shortened",
+    "renew: for less than is left",
     "renew: gone",
     "renew: gone since it expired",
     "renew: taken",
@@ -237,11 +237,12 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::ForceRelease { .. }, Ok(Reply::Late)) => vec!["force-release: late"],
         (Command::Inspect { .. }, Ok(Reply::Late)) => vec!["inspect: late"],
         (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
-        (Command::Renew { .. }, Ok(Reply::Renewed { expires })) => {
+        (Command::Renew { ttl, .. }, Ok(Reply::Renewed { .. })) => {
             let former = before.lock.as_ref().and_then(|lock| lock.expires);
-            let shorter = former.is_some_and(|former| former > expires.millis());
+            let asked = (before.now + *ttl).millis();
+            let shorter = former.is_some_and(|former| former > asked);
             vec![if shorter {
-                "renew: shortened"
+                "renew: for less than is left"
             } else {
                 "renew: renewed"
             }]

@@ -40,6 +40,10 @@ impl Run {
         (holder, line.map(|place| place.member).collect())
     }
 
+    fn expires(&self) -> Option<u64> {
+        self.model.lock(self.now, &self.key)?.expires
+    }
+
     fn execute(&mut self, op: &Op) {
         self.model.execute(self.now, std::slice::from_ref(op));
         self.last = self.last.max(self.model.token_of(self.now, &self.key));
@@ -107,10 +111,13 @@ fn check(
         // What somebody else has by now stays with them, whatever comes a second time.
         if let Some(earlier) = earlier.take_if(|_| *later) {
             let holder = once.0.filter(|(lease, _)| Some(*lease) != asker(&earlier));
+            let (tenure, until) = (once.0, run.expires());
             run.execute(&earlier);
             let after = run.state().0;
             let stays = holder.is_none() || after == holder;
             prop_assert!(stays, "{:?} became {:?} by {:?}", holder, after, earlier);
+            let shortened = after == tenure && run.expires() < until;
+            prop_assert!(!shortened, "{:?} was cut short by {:?}", tenure, earlier);
         }
         earlier.get_or_insert(op);
     }

@@ -206,6 +206,10 @@ async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     lease.renew().await?;
     assert!(lock(1)?.try_acquire().await?.is_none());
     assert!(lock(1)?.acquire_within(millis(200)).await?.is_none());
+    // Whoever gave up is gone, or has died in line if it may not leave.
+    while lockers[0].inspect("x").await?.waiting > 0 {
+        tokio::time::sleep(millis(10)).await;
+    }
     let next = lock(1)?;
     let waits = tokio::spawn(async move { next.acquire().await });
     let waiting = async || Ok::<_, Error>(lockers[0].inspect("x").await?.waiting == 1);

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "dc34a7344baf58927c0ba661de228a2f37f1eefd";
+pub const SCRIPT_SHA: &str = "eee697e1a3eb0ba0f985c1746448de11e978cf11";
 
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),

@@ -1,5 +1,5 @@
 -- Takes the lock if it is free, and again if this lease has it already: a retry changes nothing
--- but the expiry. An owner that may reclaim takes over from its former self at another client, but
+-- but the expiry, which it never shortens. An owner that may reclaim takes over from its former self at another client, but
 -- only the tenure that it names: one that it was told of, and not one that began since.
 -- Nobody overtakes: a free lock that others wait for goes to the first of them.
 --

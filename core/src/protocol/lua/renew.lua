@@ -1,4 +1,5 @@
--- Extends the lock if this tenure, a lease with its token, still has it; takes nothing otherwise.
+-- Extends the lock if this tenure, a lease with its token, still has it; takes nothing otherwise, and
+-- never shortens: an older command may come once more after one that asked for longer.
 --
 -- keys   lock
 -- args   lease, token, ttl (ms)
@@ -17,6 +18,8 @@ local function renew(k, a)
     return { 'taken' }
   end
   local expires = digits(now_ms + ARGV[a + 2])
-  redis.call('PEXPIREAT', lock, expires)
+  if redis.call('PEXPIREAT', lock, expires, 'GT') == 0 then
+    expires = rest().extend(lock, expires)
+  end
   return { 'renewed', expires }
 end

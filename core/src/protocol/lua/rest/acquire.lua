@@ -4,9 +4,7 @@ local function acquire(k, a)
   local claim, holder = parse_claim(member, KEYS[k]), holder_of(lock)
   local takes, first = false, nil
   if holder and holder.lease == claim.lease then
-    local expires = digits(now_ms + ttl)
-    call('PEXPIREAT', lock, expires)
-    return { 'held', holder.token, expires }
+    return { 'held', holder.token, extend(lock, digits(now_ms + ttl)) }
   elseif holder then
     local same_owner = claim.kind == 'r' and holder.kind == 'r' and holder.label == claim.label
     if same_owner and holder.client ~= claim.client then

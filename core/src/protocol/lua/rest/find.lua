@@ -12,6 +12,7 @@ end
 -- What `rest()` gives.
 return {
   acquire = acquire,
+  extend = extend,
   failure = failure,
   find = find,
   free = free,

@@ -11,6 +11,16 @@ local function holder_of(key)
   return { lease = lease, client = client, token = token, kind = kind, label = label }
 end
 
+-- Keeps a lock until then at the least; returns until when.
+local function extend(key, expires)
+  local kept = call('PEXPIRETIME', key)
+  if kept >= tonumber(expires) then
+    return digits(kept)
+  end
+  call('PEXPIREAT', key, expires)
+  return expires
+end
+
 -- When a lock expires, in milliseconds; -1 if somebody took its expiry away.
 local function expiry_of(key)
   return digits(call('PEXPIRETIME', key))
