@@ -69,6 +69,8 @@ pub(crate) struct Checks {
     pub(crate) stats: Stats,
     granted: BTreeMap<LockKey, Vec<Granted>>,
     pub(crate) lines: Lines,
+    /// When acquisitions first asked again that knew whose the lock was.
+    pub(crate) answered: BTreeMap<LeaseId, Moment>,
     /// Acquisitions of hosts that crashed.
     pub(crate) dead: BTreeSet<LeaseId>,
     /// Those that the server takes for subscribed.
@@ -205,6 +207,16 @@ impl Checks {
             let legal = acquire.claim.owner.is_reclaimable();
             let lease = acquire.claim.lease;
             self.ensure("I1", legal, || format!("{lease} took {before:?}"));
+            let began = before
+                .and_then(|(_, token)| self.granted(&acquire.key, token))
+                .map(|granted| granted.at);
+            let asked = self.answered.get(&lease).copied();
+            let older = began
+                .zip(asked)
+                .is_some_and(|(began, asked)| began <= asked);
+            self.ensure("I1", older, || {
+                format!("{lease}, which knew at {asked:?} whose it was, took {before:?}, which began at {began:?}")
+            });
             self.disturb(&acquire.key, before);
             self.saw("reclaimed");
         }

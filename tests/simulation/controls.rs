@@ -63,6 +63,16 @@ fn a_subscription_that_is_reported_too_early_is_caught() {
     must_be_caught(Sabotage::EarlyBarrier, "I7");
 }
 
+#[test]
+fn a_forced_release_that_names_no_tenure_is_caught() {
+    must_be_caught(Sabotage::ForceReleasesAnybody, "I1");
+}
+
+#[test]
+fn an_owner_that_names_no_tenure_is_caught() {
+    must_be_caught(Sabotage::ReclaimsAnyTenure, "I1");
+}
+
 /// The checks see a promise broken, within some runs.
 fn must_be_caught(sabotage: Sabotage, promise: &str) {
     let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());

@@ -73,7 +73,12 @@ impl World {
             let error = Error::new(kind, "the server does not serve just now");
             return self.reply_at(arrival + delay, &sent, Err(error));
         }
-        self.schedule(arrival, Happening::Arrival(sent));
+        self.schedule(arrival, Happening::Arrival(sent.clone()));
+        if self.random.chance(self.plan.faults.repeats) {
+            let most = [1, 100, 2_000][usize::try_from(self.random.below(3)).unwrap_or(0)];
+            let again = arrival + self.random.below(most) * MILLI;
+            self.schedule(again, Happening::Again(sent));
+        }
         if self.random.chance(self.plan.faults.cuts) {
             let at = self.now + self.random.below(delay + MILLI);
             self.schedule(at, Happening::Cut { host, connection });
@@ -159,6 +164,26 @@ impl World {
             reply.time = ServerTime::from_micros(time.as_micros() - 900_000);
         }
         self.reply_at(self.now + delay, sent, Ok(reply));
+    }
+
+    /// A batch comes once more, as from a client or a proxy that repeats what was not answered; its
+    /// answer goes nowhere. An acquisition that nobody wants any more would take a free lock, or a
+    /// place in line, for nobody: that is known, and not looked for here.
+    pub(crate) fn arrive_again(&mut self, sent: &SharedSent) {
+        let time = self.server_clock.at(self.now);
+        self.trace(|_| format!("server, once more for host {}: {:?}", sent.host, sent.batch));
+        for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
+            let harmless = match &op.command {
+                Command::Acquire(acquire) => {
+                    let holder = self.stored(&acquire.key).map(|(lease, _)| lease);
+                    holder.is_some_and(|holder| holder == acquire.claim.lease || !acquire.waits)
+                }
+                _ => true,
+            };
+            if harmless && self.execute(time, sent.host, op, *bound) != Ok(Reply::Late) {
+                self.checks.saw("executed twice");
+            }
+        }
     }
 
     fn execute(

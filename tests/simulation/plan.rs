@@ -42,6 +42,10 @@ pub(crate) enum Sabotage {
     HeartbeatsForgotten,
     /// The subscription is reported, and then made.
     EarlyBarrier,
+    /// A forced release frees whoever has the lock by then.
+    ForceReleasesAnybody,
+    /// An owner takes over whatever tenure its owner has by then.
+    ReclaimsAnyTenure,
 }
 
 impl Sabotage {
@@ -99,6 +103,8 @@ pub(crate) struct Faults {
     pub(crate) lost_pushes: u64,
     pub(crate) broken_subscriptions: u64,
     pub(crate) crashes: u64,
+    /// Batches that reach the server twice.
+    pub(crate) repeats: u64,
 }
 
 /// What becomes of pushes that nothing else happens to.
@@ -180,7 +186,11 @@ impl Plan {
             } else {
                 Counter::ClockFloor { retention }
             },
-            reclaimable: if random.chance(25) { 60 } else { 0 },
+            reclaimable: if random.chance(25) || sabotage == Sabotage::ReclaimsAnyTenure {
+                60
+            } else {
+                0
+            },
             timeout: match sabotage {
                 Sabotage::WrongAnchor => millis(2_000),
                 _ => millis(random.between(150, 2_000)),
@@ -301,6 +311,7 @@ impl Faults {
             lost_pushes: some(20),
             broken_subscriptions: some(4),
             crashes: some(1),
+            repeats: some(20),
         };
         match sabotage {
             Sabotage::TokensFallBack => faults.flushes = 5,
@@ -343,6 +354,7 @@ impl Faults {
             lost_pushes: 0,
             broken_subscriptions: 0,
             crashes: 0,
+            repeats: 0,
         }
     }
 }

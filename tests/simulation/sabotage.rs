@@ -43,6 +43,20 @@ impl World {
         let mut op = op.clone();
         match (self.plan.sabotage, command) {
             (Sabotage::NotAfterIgnored, _) => op.not_after = time,
+            (Sabotage::ForceReleasesAnybody, Command::ForceRelease { key, token }) => {
+                let holder = self.stored(key).map(|(_, token)| token);
+                op.command = Command::ForceRelease {
+                    key: key.clone(),
+                    token: holder.unwrap_or(*token),
+                };
+            }
+            (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
+                let holder = self.stored(&acquire.key).map(|(_, token)| token);
+                op.command = Command::Acquire(Acquire {
+                    reclaims: holder.map_or(acquire.reclaims, Reclaim::From),
+                    ..acquire.clone()
+                });
+            }
             (
                 Sabotage::RenewalsTake,
                 Command::Renew {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leasehold::LeaseEvent;
 use leasehold::MemoryServer;
 use leasehold::engine::{Input, Output};
-use leasehold::protocol::{ClientId, Command, LeaseId, LockKey};
+use leasehold::protocol::{ClientId, Command, LeaseId, LockKey, Reclaim};
 
 use crate::book::Call;
 use crate::checks::{Checks, Stats, Valid, Violation};
@@ -23,6 +23,8 @@ const MAX_OUTPUTS: u32 = 5_000;
 pub(crate) enum Happening {
     /// A batch reaches the server.
     Arrival(SharedSent),
+    /// The same batch reaches it once more.
+    Again(SharedSent),
     /// An input reaches a host; if it came by a connection, only while that is the current one.
     Delivery {
         host: usize,
@@ -202,14 +204,15 @@ impl World {
     }
 
     pub(crate) fn forget_arrivals(&mut self) {
-        self.agenda
-            .retain(|_, happening| !matches!(happening, Happening::Arrival(_)));
+        self.agenda.retain(|_, happening| {
+            !matches!(happening, Happening::Arrival(_) | Happening::Again(_))
+        });
     }
 
     pub(crate) fn anything_on_its_way(&self) -> bool {
         self.agenda
             .values()
-            .any(|happening| matches!(happening, Happening::Arrival(_)))
+            .any(|happening| matches!(happening, Happening::Arrival(_) | Happening::Again(_)))
     }
 
     /// Lets everything happen until then, or until a promise is broken.
@@ -246,6 +249,7 @@ impl World {
         };
         match happening {
             Happening::Arrival(sent) => self.arrive(&sent),
+            Happening::Again(sent) => self.arrive_again(&sent),
             Happening::Delivery {
                 host,
                 life,
@@ -419,6 +423,10 @@ impl World {
         let Command::Acquire(acquire) = command else {
             return;
         };
+        if acquire.reclaims != Reclaim::Ask {
+            let first = self.checks.answered.entry(acquire.claim.lease);
+            first.or_insert(self.now);
+        }
         let over = self.hosts[host].book.ended.contains(&acquire.claim.lease);
         self.checks.ensure("I5", !over, || {
             format!("host {host} asks again for {acquire:?}")
