@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::host::{Host, LOCK, Net, TTL, ms};
 use crate::engine::{Done, LockSpec};
 use crate::error::ErrorKind;
-use crate::protocol::Command;
+use crate::protocol::{Command, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ALMOST_A_MINUTE: Duration = Duration::from_millis(59_800);
@@ -123,4 +123,27 @@ fn a_time_out_of_bounds_is_refused() {
         assert_eq!(host.error(call), ErrorKind::Config);
     }
     assert_eq!(asked(&host), []);
+}
+
+/// Catches a holder that counts on the longest time it ever asked for, when the store, which says
+/// that it lasts longer than it does, was last asked for less.
+#[test]
+fn no_more_is_counted_on_than_this_renewal_asked_for() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.advance(ms(25_000));
+    host.net = Net::Hold;
+    host.renew_for(lease, ms(10_000));
+    let sent = host.take();
+    let asked = *asked(&host).last().expect("it renews");
+    assert!(asked < TTL);
+    let mut reply = host.execute(&sent);
+    for reply in &mut reply.replies {
+        if let Ok(Reply::Renewed { expires }) = reply {
+            *expires = *expires + MINUTE;
+        }
+    }
+    host.reply(&sent, Ok(reply));
+    let until = host.held_until(LOCK);
+    assert!(until.since(host.now) <= asked, "{until:?}");
 }
