@@ -52,8 +52,8 @@ impl Run {
     /// What a client would send: with the claim that this lease has had before, if any, and with no
     /// token that nobody has had yet.
     fn op(&mut self, planned: &Planned, claims: &[Claim]) -> Option<Op> {
-        let names = std::slice::from_ref(&self.key);
-        let mut op = planned.at(self.now, names, claims, &self.model);
+        let only = std::slice::from_ref(&self.key);
+        let mut op = planned.at(self.now, only, claims, &self.model);
         if let Command::Acquire(leasehold::protocol::Acquire { claim, .. })
         | Command::Release { claim, .. } = &mut op.command
         {

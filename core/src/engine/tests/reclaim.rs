@@ -100,8 +100,8 @@ fn a_tenure_that_ended_meanwhile_is_not_replaced_by_the_next() {
         ..rival.claim
     };
     host.ask(Command::Acquire(Acquire {
-        reclaims,
         claim,
+        reclaims,
         ..rival
     }));
     let newer = host.token_of(LOCK);
