@@ -79,8 +79,8 @@ export class RedisStore implements Store {
       const info = await inTime(this.#info());
       stateless().checkServer(info);
       await inTime(this.#run([], []));
-      const found = JSON.parse(stateless().findings(info)) as [string, Finding][];
-      return found.map(([message, finding]) => warned({ ...finding, message }));
+      const policy = stateless().evictionPolicy(info);
+      return policy === "" ? [] : [warned(policy)];
     } catch (error) {
       const told = typeof error === "string" ? parsed(error) : this.#error(error);
       throw named(told, this.#adapter);
@@ -172,10 +172,13 @@ export class RedisStore implements Store {
 }
 
 /** Warned of where there is a way to: people who only start the program have to see it. */
-function warned(finding: Finding): Finding {
+function warned(policy: string): Finding {
+  const message =
+    `a server that is full gives held locks away (maxmemory-policy is ${policy}); set ` +
+    "maxmemory-policy to noeviction";
   const { process } = globalThis as { process?: { emitWarning?(message: string, type: string): void } };
-  process?.emitWarning?.(finding.message, "LeaseholdWarning");
-  return finding;
+  process?.emitWarning?.(message, "LeaseholdWarning");
+  return { type: "eviction", policy, message };
 }
 
 /** Of a first question, which the engine does not watch over. */

@@ -56,15 +56,13 @@ pub fn check_server(info: &str) -> Result<(), Thrown> {
     protocol::check_server(info).map_err(|error| thrown(&error))
 }
 
-/// What a server's `INFO` tells that endangers leases: pairs of words and a finding, in JSON.
-#[wasm_bindgen]
-pub fn findings(info: &str) -> String {
-    let found = Finding::all(info).into_iter();
-    json(
-        &found
-            .map(|found| (found.to_string(), found))
-            .collect::<Vec<_>>(),
-    )
+/// The `maxmemory-policy` of a server that evicts keys, by what its `INFO` says; empty of another.
+#[wasm_bindgen(js_name = evictionPolicy)]
+pub fn eviction_policy(info: &str) -> String {
+    match Finding::all(info).pop() {
+        Some(Finding::Eviction { policy }) => policy,
+        _ => String::new(),
+    }
 }
 
 fn thrown(error: &Error) -> Thrown {
