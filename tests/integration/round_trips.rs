@@ -28,13 +28,7 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
     let lease = lease.expect("it was acquired");
     let renew = async || lease.renew().await.expect("it is held");
     assert_eq!(calls_of(&mut admin, renew).await, 1);
-    let again = async || {
-        drop(
-            lock.acquire()
-                .await
-                .expect("it is held through this handle"),
-        )
-    };
+    let again = async || drop(lock.acquire().await.expect("it is held by it"));
     assert_eq!(calls_of(&mut admin, again).await, 0);
     let rival = locker.lock("x").expect("a valid name");
     let busy = async || assert!(rival.try_acquire().await.expect("an answer").is_none());

@@ -310,6 +310,11 @@ mod tests {
             self.0.publish(lock, lease, event);
         }
 
+        fn queued(&self) -> usize {
+            let reader = self.0.readers.get(&READER);
+            reader.map_or(0, |reader| reader.queue.len())
+        }
+
         fn read(&mut self) -> Vec<LeaseEvent> {
             let (now, waker) = (Timestamp::from_nanos(0), &mut None);
             let mut events = Vec::new();
@@ -429,7 +434,7 @@ mod tests {
             reading.publish(LOCK, &acquired(t));
             reading.publish(LOCK, &if t % 100 == 0 { lost(t) } else { released(t) });
         }
-        let queued = reading.0.readers[&READER].queue.len();
+        let queued = reading.queued();
         assert!(queued <= CAPACITY, "{queued} events are kept");
         let events = reading.read();
         let LeaseEvent::Lagged { missed } = events[0] else {
@@ -508,7 +513,7 @@ mod tests {
         for t in 1..=5_000 {
             reading.publish(LOCK, &lost(t));
         }
-        assert!(reading.0.readers[&READER].queue.len() <= CAPACITY);
+        assert!(reading.queued() <= CAPACITY);
     }
 
     #[test]
