@@ -19,7 +19,7 @@ pub(super) struct Contender {
     pub(super) lock: LockId,
     pub(super) spec: Arc<LockSpec>,
     pub(super) phase: Phase,
-    wake: Timestamp,
+    pub(super) wake: Timestamp,
 }
 
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub(super) struct Link {
     /// Whether the store has ever answered.
     proven: bool,
     pace: Pace,
-    wake: Timestamp,
+    pub(super) wake: Timestamp,
     outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,

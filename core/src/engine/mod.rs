@@ -273,6 +273,7 @@ impl Engine {
             } => self.query(call, Command::List { pattern, cursor }, Goal::Look),
         }
         self.settle_shutdown();
+        self.tidy_timers();
     }
 
     /// The next thing for the host to do. What is to be sent comes last: a host that takes in
@@ -286,7 +287,7 @@ impl Engine {
 
     /// When the engine wants to be told the time, if nothing else happens before.
     pub fn wake_at(&self) -> Option<Timestamp> {
-        self.timers.first()
+        self.timers.first().map(|(at, _)| at)
     }
 
     /// Whether nothing is held, under way or waiting for an answer.
@@ -321,7 +322,8 @@ impl Engine {
     }
 
     fn run_due(&mut self) {
-        while let Some(what) = self.timers.due(self.now) {
+        // A timer stays set until the thing that it is of moves it.
+        while let Some((_, what)) = self.timers.first().filter(|(at, _)| *at <= self.now) {
             match what {
                 Timed::Link => self.link_time(),
                 Timed::Contender(id) => self.contender_time(id),
@@ -329,7 +331,28 @@ impl Engine {
                 Timed::Query(call) => self.query_time(call),
                 Timed::Shutdown => self.end_shutdown(),
             }
+            self.tidy_timers();
         }
+    }
+
+    /// So that the first timer is one that is set.
+    fn tidy_timers(&mut self) {
+        let Self {
+            contenders,
+            releases,
+            queries,
+            ..
+        } = self;
+        let things = contenders.len() + releases.len() + queries.len();
+        let set_for = |what| match what {
+            Timed::Link => Some(self.link.wake),
+            Timed::Contender(id) => contenders.get(&id).map(|contender| contender.wake),
+            Timed::Release(id) => releases.get(&id).map(|release| release.wake),
+            Timed::Query(call) => queries.get(&call).map(|query| query.wake),
+            Timed::Shutdown => self.shutdown.as_ref().map(|shutdown| shutdown.wake),
+        };
+        let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
+        self.timers.tidy(things, set_for);
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Query {
     flight: Option<Flight>,
     pace: Pace,
     error: Option<Error>,
-    wake: Timestamp,
+    pub(super) wake: Timestamp,
 }
 
 /// What the answer is for.

@@ -33,7 +33,7 @@ pub(super) struct Release {
     error: Option<Error>,
     flight: Option<Flight>,
     pace: Pace,
-    wake: Timestamp,
+    pub(super) wake: Timestamp,
 }
 
 /// A tenure whose end is still to be told. Its handle waits for that.
