@@ -30,7 +30,7 @@ const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
 /// deep it is.
 const STACK: usize = 64 * 1024;
 /// Of blob and glue, compressed as a web server does; above it the build fails.
-const SIZE_LIMIT: usize = 96 * 1024;
+const SIZE_LIMIT: usize = 94 * 1024;
 const SIZE_AIM: usize = 60 * 1024;
 
 /// Builds it, and prints where it is and how large.

@@ -44,12 +44,15 @@ impl Timers {
     /// so many things. `set_for` tells what a thing remembers.
     pub(super) fn tidy(&mut self, things: usize, set_for: impl Fn(Timed) -> Timestamp) {
         if self.0.len() > things * (1 + MOST_LEFT) + FEW {
-            let mut entries = std::mem::take(&mut self.0).into_vec();
-            entries.retain(|Reverse((at, what))| set_for(*what) == *at);
-            entries.sort_unstable();
-            entries.dedup();
-            entries.shrink_to(2 * entries.len());
-            self.0 = entries.into();
+            let (mut all, mut kept) = (std::mem::take(&mut self.0), Vec::new());
+            while let Some(Reverse((at, what))) = all.pop() {
+                let entry = Reverse((at, what));
+                // A timer that was moved to and fro has several entries, which come one after another.
+                if set_for(what) == at && kept.last() != Some(&entry) {
+                    kept.push(entry);
+                }
+            }
+            self.0 = kept.into();
         }
         while self.first().is_some_and(|(at, what)| set_for(what) != at) {
             self.0.pop();
