@@ -452,3 +452,29 @@ fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
     assert!(!host.is_taken(LOCK));
     assert!(host.engine.is_idle());
 }
+
+/// Catches a search through all that is held for each push. Whoever may publish could keep a large
+/// locker busy with pushes about nothing, and a mass reclaim would never end.
+#[test]
+fn a_push_costs_the_same_however_much_is_held() {
+    let cost = |held: u64| {
+        let mut host = Host::new();
+        for number in 1..=held {
+            host.hold(LockId(number));
+        }
+        let round = |_| {
+            let begin = std::time::Instant::now();
+            for number in 0..1_000 {
+                host.input(Input::Push(revoked(LeaseId(number << 70 | 7), token(1))));
+            }
+            begin.elapsed()
+        };
+        // The least of several, since the machine may stand still in the others.
+        (0..10).map(round).min().expect("there were rounds")
+    };
+    let (few, many) = (cost(100), cost(20_000));
+    assert!(
+        many < few * 20,
+        "{few:?} with 100 leases, {many:?} with 20,000"
+    );
+}
