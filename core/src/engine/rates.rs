@@ -25,6 +25,9 @@ const STRETCHES: usize = 3;
 #[derive(Debug)]
 pub(super) struct Rates {
     margin: Margin,
+    /// The shortest that an answer ever seemed to take. The local clock tells the time in no larger
+    /// steps: some browsers' do in steps of 16 or 100 ms, so as to tell nobody apart.
+    step: Option<Duration>,
     /// The ends of the last stretches of each length.
     scales: [VecDeque<Mark>; SCALES],
 }
@@ -40,7 +43,11 @@ pub(super) struct Mark {
 impl Rates {
     pub(super) fn new(margin: Margin) -> Self {
         let scales = [const { VecDeque::new() }; SCALES];
-        Self { margin, scales }
+        Self {
+            margin,
+            step: None,
+            scales,
+        }
     }
 
     /// What is allowed for from now on: it grows when it has to, and does not shrink, since clocks
@@ -57,6 +64,15 @@ impl Rates {
     /// Takes in an answer. Returns whether the margin had to be widened. What is proven is always a
     /// little less than what is: the margin is a quarter more, and the least one on top.
     pub(super) fn saw(&mut self, mark: Mark) -> bool {
+        let took = mark.received.since(mark.sent);
+        let steps = self.step.into_iter().chain([took]);
+        self.step = steps.filter(|step| !step.is_zero()).min();
+        let Some(step) = self.step else {
+            return false;
+        };
+        // It came up to a step later than the clock said.
+        let received = mark.received + step;
+        let mark = Mark { received, ..mark };
         let (mut length, mut proven) = (SHORTEST, 0);
         for marks in &mut self.scales {
             if take_in(marks, mark, length) {
@@ -124,6 +140,8 @@ mod tests {
         now: u64,
         server: u64,
         local: u64,
+        /// In what steps the local clock tells the time.
+        step: u64,
         seed: u64,
         widened: Vec<u32>,
     }
@@ -138,6 +156,7 @@ mod tests {
                 now: 0,
                 server: 1_700_000_000_000_000_000,
                 local: 5_000_000_000_000,
+                step: 1,
                 seed: 1,
                 widened: Vec::new(),
             }
@@ -154,6 +173,10 @@ mod tests {
             self.local += millis * 1_000_000_u64.saturating_add_signed(local);
         }
 
+        fn told(&self) -> Timestamp {
+            Timestamp::from_nanos(self.local - self.local % self.step)
+        }
+
         fn set(&mut self, millis: i64) {
             self.server = self.server.saturating_add_signed(millis * 1_000_000);
         }
@@ -162,13 +185,13 @@ mod tests {
         fn run(&mut self, long: u64, (every, slow): (u64, u64), fast: Fast) {
             let end = self.now + long;
             while self.now < end {
-                let sent = Timestamp::from_nanos(self.local);
+                let sent = self.told();
                 let there = self.random(slow);
                 self.pass(there, fast);
                 let server = ServerTime::from_micros(self.server / 1_000);
                 let back = self.random(slow);
                 self.pass(back, fast);
-                let received = Timestamp::from_nanos(self.local);
+                let received = self.told();
                 let mark = Mark {
                     server,
                     sent,
@@ -266,6 +289,25 @@ mod tests {
         clocks.run(30 * MINUTE, (50, 2), (0, 0));
         assert_eq!(clocks.rates.margin(), Margin::MOST);
         assert_eq!(clocks.widened.len(), said, "and is not said again");
+    }
+
+    /// Catches a margin that is widened since the local clock tells the time in coarse steps.
+    #[test]
+    fn a_clock_that_goes_in_steps_is_no_other_rate() {
+        for (margin, micros) in [
+            (1_000, 1_000),
+            (2_000, 5_000),
+            (2_000, 16_667),
+            (2_000, 100_000),
+        ] {
+            for (every, slow) in [(50, 2), (100, 20), (1_000, 2)] {
+                let mut clocks = Clocks::new();
+                clocks.rates = Rates::new(Margin::new(margin));
+                clocks.step = micros * 1_000;
+                clocks.run(10 * MINUTE, (every, slow), (200, -200));
+                assert!(clocks.widened.is_empty(), "{micros} {every} {slow}");
+            }
+        }
     }
 
     #[test]

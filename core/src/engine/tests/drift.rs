@@ -16,6 +16,7 @@ const SLEWING: u64 = 83_333;
 /// Whose clock the store's gains on; a lock of half a second sees to it that there is traffic.
 fn busy() -> Host {
     let mut host = Host::new();
+    host.back = Duration::from_micros(200);
     host.hold(LOCK);
     host.ttl = ms(500);
     host.hold(LockId(2));

@@ -78,6 +78,8 @@ pub(super) struct Host {
     /// The server's clock, in microseconds, when the local one said zero.
     pub(super) epoch: u64,
     pub(super) net: Net,
+    /// How long an answer takes back, if it comes at once.
+    pub(super) back: Duration,
     /// Whether it subscribes when the engine asks for it.
     pub(super) subscribes: bool,
     pub(super) asked_to_subscribe: usize,
@@ -114,6 +116,7 @@ impl Host {
             now: Timestamp::from_nanos(5_000_000_000),
             epoch: 1_700_000_000_000_000,
             net: Net::Up,
+            back: Duration::ZERO,
             subscribes: true,
             asked_to_subscribe: 0,
             pushes: Pushes::Deliver,

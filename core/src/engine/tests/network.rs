@@ -105,6 +105,7 @@ impl Host {
         match self.net {
             Net::Up => {
                 let (request, reply) = (sent.request, self.execute(&sent));
+                self.sleep(self.back);
                 self.engine.handle(
                     self.now,
                     Input::Reply {
