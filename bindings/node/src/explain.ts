@@ -2,6 +2,7 @@ import type { Adapter } from "./adapters/adapter.js";
 import { failure } from "./adapters/failure.js";
 import { holdsSecret } from "./adapters/shared.js";
 import { LeaseholdError } from "./errors.js";
+import { printable } from "./fence/printable.js";
 import { parsed, stateless } from "./wasm.js";
 
 /** Of whom the error tells. */
@@ -21,7 +22,7 @@ export function explained(error: unknown, { secrets, shown }: Source): Leasehold
     const plain = hidden && !REFUSED_CREDENTIALS.test(said) ? `the server refused ${HIDDEN}` : message;
     return new LeaseholdError(code, shown === undefined ? ofClient(plain) : plain);
   }
-  return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : said));
+  return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : printable(said)));
 }
 
 /** The same of a first attempt: it begins with the server, if a URL named that. */

@@ -235,4 +235,14 @@ describe("a hostile client", () => {
       await Promise.all(hostileValues().map(one));
     });
   }
+
+  // Catches a gateway's page, as some clients give it in their error, that floods a log or writes lines of its own.
+  test("that says too much", async () => {
+    const client = { eval: () => Promise.reject(new Error(`line 1\nline 2 ${"x".repeat(100_000)}`)) };
+    const locker = Locker.from(client, { commandTimeout: 50, patience: 50 });
+    const { message } = await locker.lock("x").tryAcquire().then(assert.fail, (error) => error);
+    assert.match(message, /line 1 line 2/);
+    assert.ok(message.length < 500, `${message.length} characters`);
+    await locker.shutdown();
+  });
 });
