@@ -143,7 +143,7 @@ export function readOptions<Options extends object>(
 }
 
 /** What a value may be. */
-export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal";
+export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   namespace: "string",
@@ -235,6 +235,8 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
       throw config(`${what} is an AbortSignal, not ${shown(value)}`);
     }
   },
+  function: checkFunction,
+  any() {},
 };
 
 /** A proxy that was revoked is asked in vain. */

@@ -1,4 +1,6 @@
 import { hasMark, LeaseholdError, markOf } from "../errors.js";
+import { attempt, readOptions, SIGNAL_OPTION, shown } from "../options.js";
+import { isAborted, onAbort, reasonOf } from "../signals.js";
 import { checkResource } from "./resource.js";
 import { quoted, StaleTokenError } from "./stale.js";
 import { type Token, tokenOf } from "./token.js";
@@ -82,9 +84,9 @@ export class Gate {
 
   /** A gate that has seen nothing. It takes memory as resources come. */
   constructor(options: GateOptions = {}) {
-    const capacity = options?.capacity ?? Gate.DEFAULT_CAPACITY;
+    const { capacity = Gate.DEFAULT_CAPACITY } = readOptions("the options of a gate", options, { capacity: "any" });
     if (!Number.isSafeInteger(capacity) || capacity < 1) {
-      throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${String(capacity)}`);
+      throw new LeaseholdError("config", `a gate's capacity is a whole number from 1, not ${shown(capacity)}`);
     }
     this.#capacity = capacity;
     Object.defineProperty(this, MARK, { value: true });
@@ -97,6 +99,10 @@ export class Gate {
 
   /** A gate that remembers what {@link toJSON} gave. Throws code `config` if no gate can have given it. */
   static fromJSON(saved: SavedGate): Gate {
+    return attempt("this is not a stored gate", () => Gate.#restored(saved));
+  }
+
+  static #restored(saved: SavedGate): Gate {
     const bad = (why: string) => new LeaseholdError("config", `this is not a stored gate: ${why}`);
     if (typeof saved !== "object" || saved === null || !Array.isArray(saved.seen)) {
       throw bad("it is of another shape");
@@ -177,8 +183,10 @@ export class Gate {
   async enter(resource: string, token: Token, options: EnterOptions = {}): Promise<Entered> {
     checkResource(resource);
     const number = tokenOf(token);
-    const signal = options?.signal;
-    signal?.throwIfAborted();
+    const { signal } = readOptions("the options of enter", options, SIGNAL_OPTION);
+    if (signal !== undefined && isAborted(signal)) {
+      throw reasonOf(signal);
+    }
     const entry = this.#admit(resource, number);
     if (!this.#busy.has(resource)) {
       this.#idle.delete(resource);
@@ -245,8 +253,9 @@ export class Gate {
 
   #turn(entry: Entry, signal: AbortSignal | undefined, stale: (highest: number) => Error): Promise<void> {
     return new Promise((resolve, reject) => {
+      let stopListening = () => {};
       const settle = (act: () => void) => {
-        signal?.removeEventListener("abort", leave);
+        stopListening();
         act();
       };
       const waiter: Waiter = {
@@ -255,10 +264,12 @@ export class Gate {
       };
       const leave = () => {
         entry.line.delete(waiter);
-        settle(() => reject(signal?.reason));
+        settle(() => reject(signal && reasonOf(signal)));
       };
+      if (signal !== undefined) {
+        stopListening = onAbort(signal, leave);
+      }
       entry.line.add(waiter);
-      signal?.addEventListener("abort", leave);
     });
   }
 

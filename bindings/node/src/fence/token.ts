@@ -1,4 +1,5 @@
 import { LeaseholdError } from "../errors.js";
+import { attempt } from "../options.js";
 
 /**
  * A fencing token: a whole number from 1 to 2^53-1, the same in plain digits, or whatever has one as
@@ -9,7 +10,7 @@ export type Token = number | string | { readonly token: number | string };
 /** The number of a token. Throws a {@link LeaseholdError} of code `config` if it is none. */
 export function tokenOf(token: Token): number {
   const has = typeof token === "object" && token !== null;
-  return has ? number(token.token) : number(token);
+  return number(has ? attempt("a fencing token cannot be read", () => token.token) : token);
 }
 
 function number(token: unknown): number {

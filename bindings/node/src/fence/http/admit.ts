@@ -1,4 +1,5 @@
 import { LeaseholdError } from "../../errors.js";
+import { type Kind, readOptions } from "../../options.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
 import { badToken, type Problem, problemOf, required } from "./problem.js";
@@ -56,12 +57,10 @@ export function isProblem(outcome: Outcome): outcome is Problem {
 export function admitter<R>(
   options: FenceOptions<R> = {},
 ): (request: R, seen: Seen) => Promise<Outcome> {
-  const { gate = new Gate(), resource, optional, checkOnly } = options ?? {};
+  const read = readOptions("the options of a fence", options, FENCE_OPTIONS);
+  const { gate = new Gate(), resource, optional, checkOnly } = read;
   if (!(gate instanceof Gate)) {
     throw new LeaseholdError("config", "the gate of a fence is a Gate");
-  }
-  if (resource !== undefined && typeof resource !== "function") {
-    throw new LeaseholdError("config", `resource is a function, not ${typeof resource}`);
   }
   return async (request, seen) => {
     const name = resource ? resource(request) : writtenPath(seen.method, seen.url);
@@ -89,6 +88,13 @@ export function admitter<R>(
     }
   };
 }
+
+const FENCE_OPTIONS: Readonly<Record<keyof FenceOptions<never>, Kind>> = {
+  gate: "any",
+  resource: "function",
+  optional: "boolean",
+  checkOnly: "boolean",
+};
 
 function tokenIn(header: string): number | Problem {
   if (header.includes(",")) {

@@ -1,3 +1,4 @@
+import { attempt, config, shown } from "../../options.js";
 import type { Entered } from "../gate.js";
 import { type Token, tokenOf } from "../token.js";
 import {
@@ -189,7 +190,7 @@ export function fenceFetch<A extends unknown[]>(
 /**
  * Sets the header `Fencing-Token` on the options of a `fetch`, or on a copy of a `Request`, in place
  * of any that is there. It does not look at whether the lease still holds; that is the server's to
- * find out. Throws code `config` if there is no token.
+ * find out. Throws code `config` if there is no token, or if `fetch` could not read the options.
  *
  * ```ts
  * await fetch(url, withToken(lease, { method: "PUT", body: "…" }));
@@ -201,9 +202,15 @@ export function withToken(
   lease: Token,
   what: Request | RequestInit = {},
 ): Request | (RequestInit & { headers: Headers }) {
-  const headers = new Headers(what.headers);
-  headers.set(FENCING_TOKEN, String(tokenOf(lease)));
-  return what instanceof Request ? new Request(what, { headers }) : { ...what, headers };
+  const token = String(tokenOf(lease));
+  if (typeof what !== "object" || what === null) {
+    throw config(`withToken: the options of fetch are an object, not ${shown(what)}`);
+  }
+  return attempt("withToken: the options of fetch cannot be read", () => {
+    const headers = new Headers(what.headers);
+    headers.set(FENCING_TOKEN, token);
+    return what instanceof Request ? new Request(what, { headers }) : { ...what, headers };
+  });
 }
 
 function seenBy(

@@ -1,6 +1,7 @@
 import { failure } from "../../adapters/index.js";
 import { within } from "../../adapters/shared.js";
 import { LeaseholdError } from "../../errors.js";
+import { readOptions, shown } from "../../options.js";
 import { now } from "../../platform.js";
 import { quoted } from "../stale.js";
 import type { Argument, Runner } from "./client.js";
@@ -45,7 +46,7 @@ export class Fenced {
 
   /** `SET`: gives a key a value and no expiry, or one after `ttl` milliseconds, rounded up. */
   async set(key: string, value: Value, options: { readonly ttl?: number } = {}): Promise<void> {
-    const ttl = options?.ttl;
+    const { ttl } = readOptions("the options of set", options, { ttl: "any" });
     const expiry = ttl === undefined ? [] : ["PX", String(milliseconds(ttl))];
     await this.#command("SET", key, argument(value), ...expiry);
   }
@@ -71,7 +72,7 @@ export class Fenced {
    */
   async incrBy(key: string, by: number | bigint): Promise<number> {
     if (typeof by !== "bigint" && !Number.isSafeInteger(by)) {
-      throw new LeaseholdError("config", `incrBy adds a whole number, not ${String(by)}`);
+      throw new LeaseholdError("config", `incrBy adds a whole number, not ${shown(by)}`);
     }
     return Number(await this.#command("INCRBY", key, String(by)));
   }
@@ -184,5 +185,5 @@ function milliseconds(ttl: number): bigint {
   if (typeof ttl === "number" && ttl > 0 && ttl <= LONGEST_TTL) {
     return BigInt(Math.ceil(ttl));
   }
-  throw new LeaseholdError("config", `a time to live is from 1 to 2^53 ms, not ${String(ttl)}`);
+  throw new LeaseholdError("config", `a time to live is from 1 to 2^53 ms, not ${shown(ttl)}`);
 }

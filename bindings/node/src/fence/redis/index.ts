@@ -1,5 +1,6 @@
 import type { RedisClient } from "../../adapters/index.js";
 import { LeaseholdError } from "../../errors.js";
+import { attempt, readOptions, shown } from "../../options.js";
 import { checkResource } from "../resource.js";
 import { type Token, tokenOf } from "../token.js";
 import { type Runner, runnerOf } from "./client.js";
@@ -60,12 +61,13 @@ export class FencedRedis {
 
   /** No I/O. Throws a {@link LeaseholdError} of code `config` if an argument is not valid. */
   constructor(client: RedisClient, options: FencedRedisOptions = {}) {
-    this.#runner = runnerOf(client);
-    const timeout = options?.timeout ?? DEFAULT_TIMEOUT;
+    this.#runner = attempt("the client cannot be read", () => runnerOf(client));
+    const read = readOptions("the options of FencedRedis", options, { timeout: "any" });
+    const { timeout = DEFAULT_TIMEOUT } = read;
     if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= LONGEST_TIMEOUT)) {
       throw new LeaseholdError(
         "config",
-        `timeout is from 1 to ${LONGEST_TIMEOUT} ms, not ${String(timeout)}`,
+        `timeout is from 1 to ${LONGEST_TIMEOUT} ms, not ${shown(timeout)}`,
       );
     }
     this.#timeout = timeout;

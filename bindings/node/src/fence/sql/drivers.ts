@@ -1,4 +1,5 @@
 import { LeaseholdError } from "../../errors.js";
+import { attempt } from "../../options.js";
 import type { Dialect } from "./dialect.js";
 import { mysql } from "./mysql.js";
 import { postgres } from "./postgres.js";
@@ -34,6 +35,10 @@ export type Driver = AsyncDriver | SyncDriver;
 
 /** What it is, is told by what it can do. Throws a {@link LeaseholdError} of code `config` if it is nothing of ours. */
 export function driverOf(database: unknown): Driver {
+  return attempt("the database cannot be read", () => recognized(database));
+}
+
+function recognized(database: unknown): Driver {
   const can = (...methods: string[]) =>
     typeof database === "object" &&
     database !== null &&

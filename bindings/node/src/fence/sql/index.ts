@@ -1,4 +1,5 @@
 import { LeaseholdError } from "../../errors.js";
+import { readOptions, shown } from "../../options.js";
 import { checkResource } from "../resource.js";
 import { StaleTokenError } from "../stale.js";
 import { type Token, tokenOf } from "../token.js";
@@ -253,17 +254,17 @@ export function accepted(
   highest?: number | bigint | string | null,
 ): boolean {
   const claim = claimOf(resource, token);
-  const affected = Number(rowsAffected ?? Number.NaN);
+  const affected = numberOf(rowsAffected ?? Number.NaN);
   if (!(affected >= 0)) {
-    const message = `the rows affected are a number, not ${String(rowsAffected)}`;
+    const message = `the rows affected are a number, not ${shown(rowsAffected)}`;
     throw new LeaseholdError("config", message);
   }
-  const seen = Number(highest ?? 0);
+  const seen = numberOf(highest ?? 0);
   if (affected > 0) {
     return true;
   }
   if (Number.isNaN(seen)) {
-    throw new LeaseholdError("config", `the fence of a row is a number, not ${String(highest)}`);
+    throw new LeaseholdError("config", `the fence of a row is a number, not ${shown(highest)}`);
   }
   if (seen > claim.token) {
     throw new StaleTokenError(claim.resource, claim.token, tokenOf(seen));
@@ -279,13 +280,22 @@ function claimOf(resource: string, token: Token): Claim {
   return { resource, token: tokenOf(token) };
 }
 
+/** Not a number for what JavaScript makes none of. */
+function numberOf(value: unknown): number {
+  try {
+    return Number(value);
+  } catch {
+    return Number.NaN;
+  }
+}
+
 const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
 
 function isolationOf(options: FencedTransactionOptions): Isolation | undefined {
-  const isolation: unknown = options?.isolation;
+  const { isolation } = readOptions("the options of a transaction", options, { isolation: "any" });
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    const message = `isolation is one of ${ISOLATIONS.join(", ")}, not ${String(isolation)}`;
+    const message = `isolation is one of ${ISOLATIONS.join(", ")}, not ${shown(isolation)}`;
     throw new LeaseholdError("config", message);
   }
-  return isolation as Isolation | undefined;
+  return isolation;
 }
