@@ -109,8 +109,8 @@ export class Locker {
   }
 
   /**
-   * A handle on one name: 1 to 512 bytes of UTF-8. It does no I/O. Each call makes a new owner: two
-   * handles on one name exclude each other, also within this locker.
+   * A handle on one name: 1 to 512 bytes of UTF-8. It does no I/O. Acquisitions exclude each other,
+   * through one handle as through several, within this locker as elsewhere.
    *
    * @throws LeaseholdError `config` for a bad name or option
    */

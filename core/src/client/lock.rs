@@ -381,7 +381,7 @@ impl Lock {
         }
     }
 
-    /// The same name with another option: a new owner.
+    /// The same name with another option: a handle of its own.
     fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
         let mut spec = LockSpec::clone(&self.handle.spec);
         let changed = change(&mut spec).err();
