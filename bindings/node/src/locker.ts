@@ -180,7 +180,7 @@ export class Locker {
    * line gets the lock. It ends the tenure that it finds when it first looks and no other, however
    * often it has to try.
    *
-   * @throws LeaseholdError as `inspect`, and `readOnly` for a replica
+   * @throws LeaseholdError as `inspect`, and `readOnly` for a replica that knows of a holder
    */
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
