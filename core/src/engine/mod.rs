@@ -123,7 +123,7 @@ impl Settings {
     }
 
     /// The same, with a patience of one attempt at least.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
+    /// [`ErrorKind::Config`] if one is out of bounds: 1 ms to 1 min for an
     /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
     ///
     /// ```
