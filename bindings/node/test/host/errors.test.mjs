@@ -117,7 +117,10 @@ for (const kind of clients) {
       await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
       // Of ioredis the link is refused, and may do better when the password is right; of node-redis the call.
       const code = kind === "ioredis" ? "unavailable" : "auth";
-      const refusing = async () => /NOAUTH/.test((await locker.inspect("x").catch((error) => error)).message);
+      const refusing = async () => {
+        const error = await locker.inspect("x").catch((refusal) => refusal);
+        return error.code === code && /NOAUTH/.test(error.message);
+      };
       await waitFor(refusing, 20_000, "the server refuses");
       for (const [what, call] of Object.entries(calls)) {
         // It goes on while the store may come back.
