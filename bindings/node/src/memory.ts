@@ -1,5 +1,5 @@
 import type { Host } from "./host.js";
-import { now } from "./platform.js";
+import { now, weak, type Weak } from "./platform.js";
 import type { Store } from "./store.js";
 import { newInstance, type Engine, type Glue, type MemoryServer } from "./wasm.js";
 
@@ -116,7 +116,7 @@ export class MemoryStore implements Store {
 }
 
 /** The stores of `memory://` URLs that somebody uses. */
-type Registry = Map<string, { deref(): MemoryStore | undefined }>;
+type Registry = Map<string, Weak<MemoryStore>>;
 
 /** What a copy does with another's store changes from version to version, so each has stores of its own. */
 const REGISTRY = Symbol.for(`leasehold.memory ${PACKAGE_VERSION}`);
@@ -127,8 +127,4 @@ function registry(): Registry {
     Object.defineProperty(all, REGISTRY, { value: new Map() });
   }
   return all[REGISTRY] as Registry;
-}
-
-function weak(store: MemoryStore): { deref(): MemoryStore | undefined } {
-  return typeof WeakRef === "undefined" ? { deref: () => store } : new WeakRef(store);
 }

@@ -17,7 +17,7 @@ impl Tenures {
     /// The number of a tenure that a call got, perhaps after others.
     pub(super) fn acquired(&mut self, call: CallId, grant: &Grant) -> f64 {
         let numbers = &mut self.numbers;
-        let number = *numbers.get_or_insert_with(half(grant.lease), || call.0);
+        let number = *numbers.get_or_insert_with(grant.lease.half().0, || call.0);
         self.held.insert(number, grant.lease);
         id(number)
     }
@@ -29,17 +29,13 @@ impl Tenures {
     }
 
     pub(super) fn number(&self, lease: LeaseId) -> Option<f64> {
-        self.numbers.get(&half(lease)).map(|number| id(*number))
+        self.numbers.get(&lease.half().0).map(|number| id(*number))
     }
 
     /// The number of a tenure that is over from now on.
     pub(super) fn ended(&mut self, lease: LeaseId) -> Option<f64> {
-        let number = self.numbers.take(&half(lease))?;
+        let number = self.numbers.take(&lease.half().0)?;
         self.held.take(&number);
         Some(id(number))
     }
-}
-
-fn half(lease: LeaseId) -> u64 {
-    u64::try_from(lease.0 >> 64).unwrap_or(0)
 }
