@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, Held, Holder, Inspected, LeaseId,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, Holder, Inspected, LeaseId,
     LockKey, News, Op, Pattern, Push, Reclaim, Reply,
 };
 use crate::time::ServerTime;
@@ -179,7 +179,7 @@ impl MemoryServer {
             if lock.lease == claim.lease {
                 lock.expires = lock.expires.max(expiry(now, *ttl));
                 let (token, expires) = (lock.token, lock.expires);
-                return Ok(Reply::Held(Held { token, expires }));
+                return Ok(Reply::Held(Grant { token, expires }));
             }
             let (client, lease, token) = (lock.client, lock.lease, lock.token);
             let yields = lock.yields_to(claim);
@@ -317,7 +317,7 @@ impl MemoryServer {
         key: &LockKey,
         claim: &Claim,
         time: Duration,
-    ) -> Result<Held, Error> {
+    ) -> Result<Grant, Error> {
         let token = self.next_token(now, key, claim.counter)?;
         let expires = expiry(now, time);
         let lock = Lock {
@@ -328,7 +328,7 @@ impl MemoryServer {
             expires,
         };
         self.names.entry(key.clone()).or_default().lock = Some(Box::new(lock));
-        Ok(Held { token, expires })
+        Ok(Grant { token, expires })
     }
 
     fn grant(&mut self, now: ServerTime, key: &LockKey, claim: &Claim) -> Result<(), Error> {
@@ -336,7 +336,7 @@ impl MemoryServer {
         let token = self.take(now, key, claim, window)?.token;
         self.leave(key, claim);
         let expires = expiry(now, window / 2);
-        let (held, time) = (Held { token, expires }, now);
+        let (held, time) = (Grant { token, expires }, now);
         let heard = self.publish(claim.client, claim.lease, News::Granted { held, time });
         if let Some(lock) = self.lock_mut(key)
             && !heard

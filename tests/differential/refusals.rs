@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Counter, Held, Inspected, Op, Reply};
+use leasehold::protocol::{Command, Counter, Grant, Inspected, Op, Reply};
 use leasehold::time::ServerTime;
 use leasehold::{Error, ErrorKind, FencingToken};
 use leasehold_tests::{RedisServer, Resp, eventually};
@@ -188,7 +188,7 @@ async fn a_used_up_counter_gives_no_token_and_stays() {
         real.admin.ok(&["SET", &token, &last]).await;
         let answer = real.run(&batch(commands())).await.expect("it is answered");
         let held =
-            |reply: &_| matches!(reply, Ok(Reply::Held(Held { token, .. })) if *token == max);
+            |reply: &_| matches!(reply, Ok(Reply::Held(Grant { token, .. })) if *token == max);
         assert!(answer.replies[..2].iter().all(held), "{answer:?}");
         real.run(&batch([release(&key, 1)]))
             .await

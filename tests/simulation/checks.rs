@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::FencingToken;
 use leasehold::engine::LockId;
-use leasehold::protocol::{Acquire, ClientId, Command, Held, LeaseId, LockKey, Reply};
+use leasehold::protocol::{Acquire, ClientId, Command, Grant, LeaseId, LockKey, Reply};
 use leasehold::time::Timestamp;
 
 use crate::clock::Moment;
@@ -194,7 +194,7 @@ impl Checks {
         self.follow_line(step);
     }
 
-    fn acquired(&mut self, acquire: &Acquire, before: Stored, held: &Held) {
+    fn acquired(&mut self, acquire: &Acquire, before: Stored, held: &Grant) {
         let token = held.token;
         if let Some((lease, old)) = before
             && lease == acquire.claim.lease

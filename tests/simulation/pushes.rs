@@ -3,7 +3,7 @@
 //! a group: then the one that publishes does not know that anybody hears.
 
 use leasehold::engine::Input;
-use leasehold::protocol::{ClientId, Command, Held, LeaseId, News, Push};
+use leasehold::protocol::{ClientId, Command, Grant, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
@@ -149,7 +149,7 @@ impl World {
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
             && step.asker() != Some(lease)
         {
-            let held = Held { token, expires };
+            let held = Grant { token, expires };
             tell(lease, News::Granted { held, time });
         }
         if let Some((lease, token)) = step.before {

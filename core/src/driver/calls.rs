@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::clock::Clock;
 use super::{CallId, Input, LockId, Shared};
-use crate::engine::{Done, Grant, HolderInfo, Inspection};
+use crate::engine::{Acquired, Done, HolderInfo, Inspection};
 use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
@@ -240,7 +240,7 @@ impl Drop for Hold {
 }
 
 impl HoldState {
-    fn of(grant: Grant, clock: &Clock) -> Arc<Self> {
+    fn of(grant: Acquired, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             lease: grant.lease,
             token: grant.token,

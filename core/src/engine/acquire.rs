@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::acquiring::{Acquiring, Caller};
 use super::contender::{Contender, Phase};
-use super::io::{Done, Grant, LockId, LockSpec, Wait};
+use super::io::{Acquired, Done, LockId, LockSpec, Wait};
 use super::link::{Answer, came_late, mismatch};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::release::Doubt;
@@ -15,7 +15,7 @@ use super::tenure::Tenure;
 use super::{Engine, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{Acquire, Command, Held, LeaseId, Reclaim, Reply};
+use crate::protocol::{Acquire, Command, Grant, LeaseId, Reclaim, Reply};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -222,7 +222,7 @@ impl Engine {
         self.send(Whose::Contender(id), flight, command);
     }
 
-    fn acquired(&mut self, id: Short, flight: Flight, held: Held, time: ServerTime) {
+    fn acquired(&mut self, id: Short, flight: Flight, held: Grant, time: ServerTime) {
         let (now, margin) = (self.now, self.margin());
         let Some((spec, acquiring)) = self.acquiring(id) else {
             return;
@@ -423,8 +423,8 @@ fn no_time() -> Error {
 
 impl Tenure {
     /// What a caller gets who waited so long.
-    fn grant(&self, lock: LockId, waited: Duration) -> Grant {
-        Grant {
+    fn grant(&self, lock: LockId, waited: Duration) -> Acquired {
+        Acquired {
             lock,
             lease: self.lease,
             token: self.token,

@@ -227,7 +227,7 @@ pub enum Output {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Done {
     /// The lock is held.
-    Acquired(Grant),
+    Acquired(Acquired),
     /// Somebody else has the lock, and the call's time to wait is over.
     Busy,
     /// The lease was extended.
@@ -251,7 +251,7 @@ pub enum Done {
 
 /// A tenure.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Grant {
+pub struct Acquired {
     /// Through which handle.
     pub lock: LockId,
     /// Which one.

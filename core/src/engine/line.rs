@@ -11,7 +11,7 @@ use super::release::Doubt;
 use super::table::Short;
 use super::tenure::Tenure;
 use crate::event::LossReason;
-use crate::protocol::{Claim, ClientId, HalfId, Held, LeaseId, News, Push};
+use crate::protocol::{Claim, ClientId, Grant, HalfId, LeaseId, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -151,7 +151,7 @@ impl Engine {
 
     /// The lock was handed to this waiter, which need not ask any more: the clocks tell its
     /// deadline. It renews at once, since the store gave it only the time to take the lock up.
-    fn granted(&mut self, id: Short, held: Held, time: ServerTime) {
+    fn granted(&mut self, id: Short, held: Grant, time: ServerTime) {
         // Another server's clock says nothing of the time of this one's grant.
         let anchor = self.anchor().filter(|_| !self.settings.clustered);
         let (now, margin) = (self.now, self.margin());

@@ -71,8 +71,8 @@ use std::time::Duration;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
-    CallId, Done, Grant, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId, Wait,
-    WaiterInfo,
+    Acquired, CallId, Done, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId,
+    Wait, WaiterInfo,
 };
 
 use crate::error::{Error, ErrorKind};

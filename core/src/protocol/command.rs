@@ -264,7 +264,7 @@ pub enum Reply {
     /// The command came past its `not_after`; nothing was done.
     Late,
     /// Acquire: the lock is this lease's.
-    Held(Held),
+    Held(Grant),
     /// Acquire: somebody else has it.
     Busy {
         /// When the holder's lease ends unless it is renewed; `None` if the lock does not expire,
@@ -330,7 +330,7 @@ pub struct Waiter {
 
 /// What an acquisition got.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct Grant {
     /// The tenure's token.
     pub token: FencingToken,
     /// When the lock expires unless it is renewed.

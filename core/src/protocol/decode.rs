@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use super::command::{BatchReply, Command, Held, Holder, Inspected, Op, Reply, Waiter};
+use super::command::{BatchReply, Command, Grant, Holder, Inspected, Op, Reply, Waiter};
 use super::pattern::Pattern;
 use super::server_error::server_error;
 use crate::error::{Error, ErrorKind};
@@ -41,7 +41,7 @@ fn reply<F: AsRef<[u8]>>(
     fields: &mut Fields<'_, F>,
 ) -> Result<Reply, Error> {
     Ok(match (command, status) {
-        (Command::Acquire(_), "held") => Reply::Held(Held {
+        (Command::Acquire(_), "held") => Reply::Held(Grant {
             token: fields.token()?,
             expires: fields.millis()?,
         }),

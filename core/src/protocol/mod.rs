@@ -30,7 +30,7 @@ mod script;
 mod server_error;
 
 pub use command::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, HalfId, Held, Holder, Inspected,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, HalfId, Holder, Inspected,
     LeaseId, Op, Reclaim, Reply, Waiter,
 };
 pub use decode::decode;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::command::{ClientId, HalfId, Held, LeaseId};
+use super::command::{ClientId, Grant, HalfId, LeaseId};
 use super::key::escape;
 use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
@@ -42,7 +42,7 @@ pub enum News {
     /// The lock was handed to this lease, which waited in line.
     Granted {
         /// Its token, and until when it has the lock unless it renews it.
-        held: Held,
+        held: Grant,
         /// The server's clock at that moment.
         time: ServerTime,
     },
@@ -150,7 +150,7 @@ fn read(message: &[u8]) -> Option<Push> {
         "granted" => {
             let expires = ServerTime::from_millis(number(fields.next()?)?);
             let time = ServerTime::from_micros(number(fields.next()?)?);
-            let held = Held { token, expires };
+            let held = Grant { token, expires };
             News::Granted { held, time }
         }
         "revoked" => News::Revoked { token },
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn news() -> [News; 3] {
-        let held = Held {
+        let held = Grant {
             token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, Held, LeaseId, LockKey, News, Op, Pattern, Push,
+    Acquire, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, News, Op, Pattern, Push,
     Reclaim, Reply,
 };
 use leasehold::time::ServerTime;
@@ -231,7 +231,7 @@ impl Model {
             }
             (Flaw::ReclaimKeepsToken, Command::Acquire(acquire), Reply::Held(held)) => {
                 let token = former_token(&before, now, &acquire.key).unwrap_or(held.token);
-                Ok(Reply::Held(Held { token, ..*held }))
+                Ok(Reply::Held(Grant { token, ..*held }))
             }
             (Flaw::Overtakes, Command::Acquire(acquire), Reply::Busy { .. })
                 if before.lock_value(now, &acquire.key).is_none() =>
@@ -239,7 +239,7 @@ impl Model {
                 let token = former_token(&self.memory, now, &acquire.key);
                 let token = token.expect("it was handed on");
                 let expires = now + acquire.ttl;
-                Ok(Reply::Held(Held { token, expires }))
+                Ok(Reply::Held(Grant { token, expires }))
             }
             (Flaw::CountsPlacesFromNone, _, Reply::Busy { expires, place }) => Ok(Reply::Busy {
                 expires: *expires,
@@ -285,7 +285,7 @@ impl Model {
         });
         let not_after = op.not_after;
         match self.one(now, Op { command, not_after })? {
-            Reply::Held(Held { expires, .. }) => Ok(Reply::Renewed { expires }),
+            Reply::Held(Grant { expires, .. }) => Ok(Reply::Renewed { expires }),
             other => Ok(other),
         }
     }

@@ -1,6 +1,6 @@
 //! The numbers by which the host knows tenures.
 
-use leasehold::engine::{CallId, Grant, Table};
+use leasehold::engine::{Acquired, CallId, Table};
 use leasehold::protocol::LeaseId;
 
 use crate::convert::{id, number};
@@ -15,7 +15,7 @@ pub(super) struct Tenures {
 
 impl Tenures {
     /// The number of a tenure that a call got, perhaps after others.
-    pub(super) fn acquired(&mut self, call: CallId, grant: &Grant) -> f64 {
+    pub(super) fn acquired(&mut self, call: CallId, grant: &Acquired) -> f64 {
         let numbers = &mut self.numbers;
         let number = *numbers.get_or_insert_with(grant.lease.half().0, || call.0);
         self.held.insert(number, grant.lease);

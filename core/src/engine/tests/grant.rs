@@ -6,7 +6,7 @@ use super::handoff::{WINDOW, lease};
 use super::host::{Host, Net, ms};
 use super::line::in_line;
 use crate::engine::{CallId, Done, Input};
-use crate::protocol::{Held, News, Push};
+use crate::protocol::{Grant, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -80,7 +80,7 @@ impl Case {
         self.pass(host, self.age);
         host.epoch = host.epoch.saturating_add_signed(self.step * 1_000);
         let (granted, time) = (host.now, host.server_now());
-        let held = Held {
+        let held = Grant {
             token: FencingToken::new(2).expect("a token"),
             expires: ServerTime::from_millis(time.millis()) + PROMISED,
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::view::key;
 use crate::engine::{
-    CallId, Done, Engine, Grant, Input, LockId, LockSpec, RequestId, Settings, Wait,
+    Acquired, CallId, Done, Engine, Input, LockId, LockSpec, RequestId, Settings, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -209,7 +209,7 @@ impl Host {
     }
 
     /// Acquires a lock that is free.
-    pub(super) fn hold(&mut self, lock: LockId) -> Grant {
+    pub(super) fn hold(&mut self, lock: LockId) -> Acquired {
         let call = self.acquire(lock, Wait::Never);
         self.grant(call)
     }

@@ -7,7 +7,7 @@ use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, Claim, ClientId, Command, Held, LeaseId, News, Push, Reclaim, Reply,
+    Acquire, Claim, ClientId, Command, Grant, LeaseId, News, Push, Reclaim, Reply,
 };
 use crate::token::FencingToken;
 
@@ -26,7 +26,7 @@ fn superseded(lease: LeaseId, token: FencingToken) -> Push {
 fn granted(host: &Host, lease: LeaseId) -> Push {
     let (token, time) = (token(9), host.server_now());
     let expires = time + ms(12_000);
-    let held = Held { token, expires };
+    let held = Grant { token, expires };
     Push::new(lease, News::Granted { held, time })
 }
 

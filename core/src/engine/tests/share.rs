@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
-use crate::engine::{Done, Grant, LockId, Wait};
+use crate::engine::{Acquired, Done, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -95,7 +95,7 @@ fn a_caller_that_does_not_wait_asks_anew_beside_one_that_does() {
     let never = host.acquire(LOCK, Wait::Never);
     let (never, forever) = (host.grant(never), host.grant(forever));
     assert_eq!((never.waited, forever.waited), (ms(0), ms(2)));
-    let same = Grant {
+    let same = Acquired {
         waited: never.waited,
         ..forever
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::host::{Host, Sent, Told};
 use crate::engine::contender::Phase;
-use crate::engine::{CallId, Done, Grant, LockId};
+use crate::engine::{Acquired, CallId, Done, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::name::Name;
@@ -20,7 +20,7 @@ impl Host {
         self.done.clear();
     }
 
-    pub(super) fn grant(&self, call: CallId) -> Grant {
+    pub(super) fn grant(&self, call: CallId) -> Acquired {
         match self.outcome(call) {
             Ok(Done::Acquired(grant)) => *grant,
             other => panic!("{call:?} was not granted: {other:?}"),
