@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::engine::Input;
+use leasehold::engine::{Input, ServerId};
 use leasehold::protocol::{LeaseId, LockKey};
 use leasehold::time::ServerTime;
 use leasehold::{Error, ErrorKind};
@@ -159,7 +159,13 @@ impl World {
         let at = self.now + down;
         if told {
             let error = Error::new(ErrorKind::Unavailable, "the connection was lost");
-            self.input(host, Input::Disconnected { error });
+            self.input(
+                host,
+                Input::Disconnected {
+                    server: ServerId::ONLY,
+                    error,
+                },
+            );
             self.schedule(
                 at,
                 Happening::Restore {
@@ -183,7 +189,12 @@ impl World {
         link.connection += 1;
         link.last_arrival = now;
         link.last_reply = now;
-        self.input(host, Input::Connected);
+        self.input(
+            host,
+            Input::Connected {
+                server: ServerId::ONLY,
+            },
+        );
     }
 
     /// Another server takes over, with the same data and a clock that is behind. What was under

@@ -20,6 +20,8 @@ pub(crate) struct Host {
     /// Which process it is: counted on by crashes.
     pub(crate) life: u64,
     pub(crate) engine: Engine,
+    /// When the engine wants to be told the time.
+    pub(crate) wake_at: Option<Timestamp>,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
     pub(crate) link: Link,
@@ -78,6 +80,7 @@ impl Host {
             life: 0,
             readers: Readers::new(&engine),
             engine,
+            wake_at: None,
             clock: plan.clock(random),
             book: Book::new(id, limit),
             link: Link::default(),
@@ -95,6 +98,7 @@ impl Host {
         let new = Self::new(plan, random, self.book.host);
         self.client = new.client;
         self.engine = new.engine;
+        self.wake_at = None;
         self.readers = new.readers;
         self.book = new.book;
         self.ear = new.ear;
@@ -109,7 +113,7 @@ impl Host {
 
     /// When it is to be told the time next.
     pub(crate) fn wake(&self) -> Option<Moment> {
-        let at = self.engine.wake_at().filter(|_| !self.paused)?;
+        let at = self.wake_at.filter(|_| !self.paused)?;
         Some(self.clock.when(at).saturating_add(self.lateness))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold::engine::{Input, RequestId};
+use leasehold::engine::{Input, RequestId, ServerId};
 use leasehold::protocol::{BatchReply, Command, LeaseId, LockKey, Op, Reply};
 use leasehold::time::{ServerTime, Timestamp};
 use leasehold::{Error, ErrorKind};
@@ -109,7 +109,11 @@ impl World {
         };
         let (by, request) = (None, sent.request);
         let result = Err(Error::new(kind, "no answer came"));
-        let input = Input::Reply { request, result };
+        let input = Input::Reply {
+            server: ServerId::ONLY,
+            request,
+            result,
+        };
         self.deliver_at(at, sent.host, by, input);
         self.checks.saw("message lost");
     }
@@ -119,7 +123,11 @@ impl World {
         let at = link.last_reply.max(at);
         link.last_reply = at;
         let (by, request) = (Some(sent.clone()), sent.request);
-        let input = Input::Reply { request, result };
+        let input = Input::Reply {
+            server: ServerId::ONLY,
+            request,
+            result,
+        };
         self.deliver_at(at, sent.host, by, input);
     }
 

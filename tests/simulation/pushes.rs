@@ -2,7 +2,7 @@
 //! order, loses messages with and without a notice, and breaks. It may lead to another server of
 //! a group: then the one that publishes does not know that anybody hears.
 
-use leasehold::engine::Input;
+use leasehold::engine::{Input, ServerId};
 use leasehold::protocol::{ClientId, Command, Grant, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
@@ -30,7 +30,13 @@ impl World {
         let at = self.now + delay;
         if self.plan.sabotage == Sabotage::EarlyBarrier {
             // The one before is told, the other happens much later.
-            self.hear_at(at, host, Input::Subscribed);
+            self.hear_at(
+                at,
+                host,
+                Input::Subscribed {
+                    server: ServerId::ONLY,
+                },
+            );
             return self.schedule(at + 15 * SECOND, Happening::Listen { host, life });
         }
         self.schedule(at, Happening::Listen { host, life });
@@ -49,7 +55,13 @@ impl World {
             self.checks.listeners.insert(client);
         }
         let at = self.now + self.delay();
-        self.hear_at(at, host, Input::Subscribed);
+        self.hear_at(
+            at,
+            host,
+            Input::Subscribed {
+                server: ServerId::ONLY,
+            },
+        );
     }
 
     /// A subscription breaks. The server may go on for a while as if it were there, and the host
@@ -65,7 +77,12 @@ impl World {
         self.hang_up(client, 3_000);
         let mut at = self.now + self.random.below(1_500) * MILLI;
         if self.random.chance(60) {
-            let (by, input) = (None, Input::Unsubscribed);
+            let (by, input) = (
+                None,
+                Input::Unsubscribed {
+                    server: ServerId::ONLY,
+                },
+            );
             let notice = Happening::Delivery {
                 host,
                 life,
@@ -128,13 +145,26 @@ impl World {
                 self.checks.saw("push lost");
                 if self.random.chance(50) {
                     at += self.random.below(1_000) * MILLI;
-                    self.hear_at(at, host, Input::Subscribed);
+                    self.hear_at(
+                        at,
+                        host,
+                        Input::Subscribed {
+                            server: ServerId::ONLY,
+                        },
+                    );
                 }
                 continue;
             }
             let lease = self.lease_of(host, &push);
             let push = lease.map_or(push, |lease| self.plan.pushed(lease, push));
-            self.hear_at(at, host, Input::Push(push));
+            self.hear_at(
+                at,
+                host,
+                Input::Push {
+                    server: Some(ServerId::ONLY),
+                    push,
+                },
+            );
         }
     }
 
@@ -200,11 +230,11 @@ impl World {
         if state.life != life || state.ear.connection != connection {
             return;
         }
-        if let Input::Subscribed = &input {
+        if let Input::Subscribed { .. } = &input {
             state.ear.reported = Some(self.now);
         }
         self.checks.saw(match input {
-            Input::Push(_) => "push came",
+            Input::Push { .. } => "push came",
             _ => "subscribed",
         });
         self.input(host, input);

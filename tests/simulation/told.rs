@@ -2,70 +2,87 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::engine::{CallId, Done, Engine, LockId, Wait};
+use leasehold::engine::{Answer, CallId, Engine, LockId, Wait};
 use leasehold::protocol::LeaseId;
 use leasehold::time::Timestamp;
-use leasehold::{Error, ErrorKind, FencingToken, LeaseEvent, LossReason};
+use leasehold::{ErrorKind, FencingToken, LeaseEvent, LossReason};
 
 use crate::book::{Book, Call, Look, Pending, Tenure};
 use crate::checks::Checks;
 
 /// What the program is told.
 impl Book {
-    pub(crate) fn completed(
-        &mut self,
-        checks: &mut Checks,
-        at: Look,
-        id: CallId,
-        result: &Result<Done, Error>,
-    ) {
+    pub(crate) fn completed(&mut self, checks: &mut Checks, at: Look, id: CallId, answer: &Answer) {
         let host = self.host;
         let Some(Pending { call, .. }) = self.calls.remove(&id) else {
-            let message = || format!("host {host}: {id:?}, over or cancelled, got {result:?}");
+            let message = || format!("host {host}: {id:?}, over or cancelled, got {answer:?}");
             return checks.ensure("calls", false, message);
         };
-        let fits = match (call, result) {
-            (Call::Acquire { lock, .. }, Ok(Done::Acquired(grant))) => {
+        let failed = match answer {
+            Answer::Acquire(result) => result.as_ref().err(),
+            Answer::Renew(result) | Answer::Release(result) => result.as_ref().err(),
+            Answer::Inspect(result) => result.as_ref().err(),
+            Answer::List(result) => result.as_ref().err(),
+            Answer::ForceRelease(result) => result.as_ref().err(),
+            Answer::Shutdown => None,
+        };
+        let fits = match (call, answer) {
+            (Call::Acquire { lock, .. }, Answer::Acquire(Ok(Some(acquired)))) => {
                 let held = self
                     .locks
                     .get_mut(&lock)
                     .and_then(|lock| lock.held.as_mut());
-                let told = (grant.lease, grant.token, grant.deadline);
+                let told = (acquired.lease, acquired.token, acquired.deadline);
                 held.is_some_and(|held| {
                     held.leases += 1;
                     told == (held.lease, held.token, held.deadline)
                 })
             }
-            (Call::Acquire { wait, .. }, Ok(Done::Busy)) => match wait {
+            (Call::Acquire { wait, .. }, Answer::Acquire(Ok(None))) => match wait {
                 Wait::Never => true,
                 Wait::Until(until) => until <= at.now,
                 Wait::Forever => false,
             },
-            (Call::Renew { lock, .. }, Ok(Done::Renewed)) => self
+            (Call::Renew { lock, .. }, Answer::Renew(Ok(()))) => self
                 .locks
                 .get(&lock)
                 .is_some_and(|lock| lock.held.is_some()),
-            (Call::Renew { .. } | Call::Release, Err(error)) if error.is_not_held() => true,
-            (Call::Release, Ok(Done::Released))
+            (Call::Renew { .. }, Answer::Renew(Err(error)))
+            | (Call::Release, Answer::Release(Err(error)))
+                if error.is_not_held() =>
+            {
+                true
+            }
+            (Call::Release, Answer::Release(Ok(())))
             | (
                 Call::Query,
-                Ok(Done::Inspected(_) | Done::ForceReleased(_) | Done::Listed { .. }),
+                Answer::Inspect(Ok(_)) | Answer::ForceRelease(Ok(_)) | Answer::List(Ok(_)),
             )
-            | (Call::Shutdown, Ok(Done::ShutDown)) => true,
-            (Call::Shutdown, Err(_)) | (_, Ok(_)) => false,
-            (_, Err(error)) if error.kind() == ErrorKind::Shutdown => self.shutdown,
-            (_, Err(error)) => error.is_transient(),
+            | (Call::Shutdown, Answer::Shutdown) => true,
+            (Call::Acquire { .. }, Answer::Acquire(Err(error)))
+            | (Call::Renew { .. }, Answer::Renew(Err(error)))
+            | (Call::Release, Answer::Release(Err(error)))
+            | (
+                Call::Query,
+                Answer::Inspect(Err(error))
+                | Answer::ForceRelease(Err(error))
+                | Answer::List(Err(error)),
+            ) => match error.kind() {
+                ErrorKind::Shutdown => self.shutdown,
+                _ => error.is_transient(),
+            },
+            _ => false,
         };
-        if !matches!(result, Ok(Done::Acquired(_))) {
+        if !matches!(answer, Answer::Acquire(Ok(Some(_)))) {
             self.leaves(call);
         }
-        checks.saw(if result.is_ok() {
+        checks.saw(if failed.is_none() {
             "call done"
         } else {
             "call failed"
         });
         checks.ensure("calls", fits, || {
-            format!("host {host}: {call:?} got {result:?}")
+            format!("host {host}: {call:?} got {answer:?}")
         });
     }
 
@@ -241,9 +258,14 @@ impl Book {
     }
 
     /// What must hold whenever a host has done all that there is to do.
-    pub(crate) fn settled(&self, checks: &mut Checks, now: Timestamp, engine: &Engine) {
+    pub(crate) fn settled(
+        &self,
+        checks: &mut Checks,
+        now: Timestamp,
+        (engine, wake): (&Engine, Option<Timestamp>),
+    ) {
         let host = self.host;
-        let wake = engine.wake_at().unwrap_or(Timestamp::NEVER);
+        let wake = wake.unwrap_or(Timestamp::NEVER);
         let known: BTreeSet<_> = engine.all_held(now).map(|(lease, _)| lease).collect();
         let held = self.locks.values().filter_map(|lock| lock.held.as_ref());
         let told = held.map(|held| held.lease).collect();

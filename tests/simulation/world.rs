@@ -280,7 +280,7 @@ impl World {
         self.feed(host, Input::Tick);
         let host = &self.hosts[host];
         let now = host.clock.at(self.now);
-        let wake = host.engine.wake_at();
+        let wake = host.wake_at;
         self.checks
             .ensure("progress", wake.is_none_or(|wake| wake > now), || {
                 format!("the time was told, and it is wanted again: {wake:?} at {now:?}")
@@ -289,7 +289,7 @@ impl World {
 
     /// Hands an input to a host, now or when its pause is over.
     pub(crate) fn input(&mut self, host: usize, input: Input) {
-        if let Input::Connected | Input::Disconnected { .. } = &input {
+        if let Input::Connected { .. } | Input::Disconnected { .. } = &input {
             self.hosts[host].link.changes += 1;
         }
         if self.hosts[host].paused {
@@ -303,14 +303,15 @@ impl World {
         let look = self.hosts[id].look(self.now);
         self.trace(|_| format!("host {id} at {}: {input:?}", look.now.as_nanos()));
         let link = &mut self.hosts[id].link;
-        if let Input::Connected | Input::Disconnected { .. } = &input {
+        if let Input::Connected { .. } | Input::Disconnected { .. } = &input {
             link.told_down = matches!(input, Input::Disconnected { .. });
             link.told += 1;
         }
         self.hosts[id].fed += 1;
         self.hosts[id].engine.handle(look.now, input);
         let mut outputs = 0;
-        while let Some(output) = self.hosts[id].engine.poll() {
+        loop {
+            let output = self.hosts[id].engine.poll();
             self.trace(|_| format!("    {output:?}"));
             let Host { book, readers, .. } = &mut self.hosts[id];
             match output {
@@ -318,11 +319,12 @@ impl World {
                     request,
                     batch,
                     give_up,
+                    ..
                 } => {
                     self.send(id, request, batch, give_up);
                 }
-                Output::Complete { call, result } => {
-                    book.completed(&mut self.checks, look, call, &result);
+                Output::Answer { call, answer } => {
+                    book.completed(&mut self.checks, look, call, &answer);
                 }
                 Output::Event {
                     lock,
@@ -338,7 +340,12 @@ impl World {
                 }
                 Output::Notice { event } => book.notice(&mut self.checks, look, &event),
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
-                Output::Subscribe => self.subscribe(id),
+                Output::Subscribe { .. } => self.subscribe(id),
+                Output::Suspect { .. } => {}
+                Output::Wait { until } => {
+                    self.hosts[id].wake_at = until;
+                    break;
+                }
             }
             outputs += 1;
             if outputs > MAX_OUTPUTS {
@@ -350,10 +357,11 @@ impl World {
         let Host {
             book,
             engine,
+            wake_at,
             readers,
             ..
         } = &mut self.hosts[id];
-        book.settled(&mut self.checks, look.now, engine);
+        book.settled(&mut self.checks, look.now, (engine, *wake_at));
         readers.keep_up(&mut self.checks, engine, look.now);
         self.check_exclusion(id);
         self.watch_leaving(id);

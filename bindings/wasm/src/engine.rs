@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold::engine::{
-    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, Settings, Table, Wait,
+    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, ServerId, Settings, Table, Wait,
 };
 use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Pattern, Push,
 };
+use leasehold::time::Timestamp;
 use leasehold::{Error, ErrorKind, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -32,6 +33,8 @@ pub struct Engine {
     batches: Vec<(RequestId, Vec<Op>)>,
     awake: Vec<ReaderId>,
     current: Current,
+    /// What the engine wants to be told next.
+    wake: Option<Timestamp>,
 }
 
 fn lease_id(random: [u32; 4]) -> LeaseId {
@@ -86,6 +89,7 @@ impl Engine {
             batches: Vec::new(),
             awake: Vec::new(),
             current: Current::default(),
+            wake: None,
         })
     }
 
@@ -147,14 +151,25 @@ impl Engine {
     pub fn connected(&mut self, now: f64) {
         // What was sent before is lost.
         self.batches.clear();
-        self.handle(now, Input::Connected);
+        self.handle(
+            now,
+            Input::Connected {
+                server: ServerId::ONLY,
+            },
+        );
     }
 
     /// The store cannot be reached any more.
     pub fn disconnected(&mut self, now: f64, code: &str, message: &str) {
         self.batches.clear();
         let error = error(code, message);
-        self.handle(now, Input::Disconnected { error });
+        self.handle(
+            now,
+            Input::Disconnected {
+                server: ServerId::ONLY,
+                error,
+            },
+        );
     }
 
     /// A call that acquires a defined lock, with 128 random bits. It waits so many milliseconds; 0
@@ -272,7 +287,14 @@ impl Engine {
         let read_only = result
             .as_ref()
             .is_ok_and(|reply| reply.replies.iter().any(refused));
-        self.handle(now, Input::Reply { request, result });
+        self.handle(
+            now,
+            Input::Reply {
+                server: ServerId::ONLY,
+                request,
+                result,
+            },
+        );
         read_only
     }
 
@@ -299,12 +321,22 @@ impl Engine {
 
     /// The channel can be heard.
     pub fn subscribed(&mut self, now: f64) {
-        self.handle(now, Input::Subscribed);
+        self.handle(
+            now,
+            Input::Subscribed {
+                server: ServerId::ONLY,
+            },
+        );
     }
 
     /// The channel cannot be heard.
     pub fn unsubscribed(&mut self, now: f64) {
-        self.handle(now, Input::Unsubscribed);
+        self.handle(
+            now,
+            Input::Unsubscribed {
+                server: ServerId::ONLY,
+            },
+        );
     }
 
     /// A call that ends every tenure and refuses everything from now on.
@@ -374,11 +406,24 @@ impl Engine {
     pub(crate) fn replied(&mut self, now: f64, request: f64, reply: BatchReply) {
         let request = RequestId(number(request));
         let result = Ok(reply);
-        self.handle(now, Input::Reply { request, result });
+        self.handle(
+            now,
+            Input::Reply {
+                server: ServerId::ONLY,
+                request,
+                result,
+            },
+        );
     }
 
     pub(crate) fn pushed(&mut self, now: f64, push: Push) {
-        self.handle(now, Input::Push(push));
+        self.handle(
+            now,
+            Input::Push {
+                server: Some(ServerId::ONLY),
+                push,
+            },
+        );
     }
 }
 
@@ -391,7 +436,14 @@ impl Engine {
         let request = RequestId(number(request));
         self.answered(request);
         let result = Err(error);
-        self.handle(now, Input::Reply { request, result });
+        self.handle(
+            now,
+            Input::Reply {
+                server: ServerId::ONLY,
+                request,
+                result,
+            },
+        );
     }
 
     fn key(&self, name: &str) -> Result<LockKey, Thrown> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::driver::Answer;
+use crate::driver::CallAnswer;
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
 use crate::name::{Name, Owner};
@@ -371,12 +371,12 @@ impl Lock {
         let call = span.in_scope(|| shared.call(Some((lock, lease)), input));
         let answer = call.instrument(span.clone()).await;
         match answer.map_err(|error| error.about(self.name()))? {
-            Answer::Acquired(hold) => {
+            CallAnswer::Acquired(hold) => {
                 span.record("token", hold.state.token.get());
                 span.record("waited", tracing::field::debug(hold.waited));
                 Ok(Some(Lease::new(hold, self.clone())))
             }
-            Answer::Busy => Ok(None),
+            CallAnswer::Busy => Ok(None),
             _ => unreachable!("an acquisition is answered by a lease or none"),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 
 use super::{Builder, Core, LeaseEvents, Lock};
-use crate::driver::Answer;
+use crate::driver::CallAnswer;
 use crate::engine::{HolderInfo, Input, Inspection};
 use crate::error::Error;
 use crate::finding::Finding;
@@ -168,7 +168,7 @@ impl Locker {
             .call(None, |call| Input::Inspect { call, key })
             .await?
         {
-            Answer::Inspected(inspection) => Ok(inspection),
+            CallAnswer::Inspected(inspection) => Ok(inspection),
             _ => unreachable!("an inspection is answered by an inspection"),
         }
     }
@@ -206,7 +206,7 @@ impl Locker {
                     cursor,
                 };
                 match core.shared.call(None, input).await? {
-                    Answer::Listed(cursor, names) => Ok(Some((names, cursor))),
+                    CallAnswer::Listed(cursor, names) => Ok(Some((names, cursor))),
                     _ => unreachable!("a walk is answered by names"),
                 }
             }
@@ -240,7 +240,7 @@ impl Locker {
             .call(None, |call| Input::ForceRelease { call, key })
             .await?
         {
-            Answer::ForceReleased(holder) => Ok(holder),
+            CallAnswer::ForceReleased(holder) => Ok(holder),
             _ => unreachable!("a forced release is answered by its holder"),
         }
     }

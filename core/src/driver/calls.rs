@@ -12,8 +12,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::clock::Clock;
 use super::{CallId, Input, LockId, Shared};
-use crate::engine::{Acquired, Done, HolderInfo, Inspection};
-use crate::error::Error;
+use crate::engine::{self, Acquired, HolderInfo, Inspection};
+use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
 use crate::protocol::LeaseId;
@@ -75,38 +75,54 @@ impl Delivery {
     pub(super) fn deliver(self) {
         let _ = self.0.send(self.1);
     }
+
+    /// The engine of a dead locker was shut down; the reason says more.
+    pub(super) fn or_dead(self, reason: Option<&Error>) -> Self {
+        match (self, reason) {
+            (Self(sender, Err(error)), Some(reason)) if error.kind() == ErrorKind::Shutdown => {
+                Self(sender, Err(reason.clone()))
+            }
+            (delivery, _) => delivery,
+        }
+    }
 }
 
 impl Calls {
     pub(super) fn finish(
         &mut self,
         call: CallId,
-        result: Result<Done, Error>,
+        answer: engine::Answer,
         holds: &mut BTreeMap<LeaseId, Arc<HoldState>>,
         shared: &Arc<Shared>,
     ) -> Option<Delivery> {
         let sender = self.0.remove(&call)?;
-        let answer = result.map(|done| match done {
-            Done::Acquired(grant) => {
-                let state = holds
-                    .entry(grant.lease)
-                    .or_insert_with(|| HoldState::of(grant, &shared.clock))
-                    .clone();
-                state.leases.fetch_add(1, Ordering::AcqRel);
-                Answer::Acquired(Hold {
-                    state,
-                    waited: grant.waited,
-                    shared: shared.clone(),
-                    lock: grant.lock,
-                    given_up: false,
+        let answer = match answer {
+            engine::Answer::Acquire(result) => result.map(|acquired| {
+                acquired.map_or(Answer::Busy, |acquired| {
+                    let state = holds
+                        .entry(acquired.lease)
+                        .or_insert_with(|| HoldState::of(acquired, &shared.clock))
+                        .clone();
+                    state.leases.fetch_add(1, Ordering::AcqRel);
+                    Answer::Acquired(Hold {
+                        state,
+                        waited: acquired.waited,
+                        shared: shared.clone(),
+                        lock: acquired.lock,
+                        given_up: false,
+                    })
                 })
+            }),
+            engine::Answer::Renew(result) | engine::Answer::Release(result) => {
+                result.map(|()| Answer::Done)
             }
-            Done::Busy => Answer::Busy,
-            Done::Renewed | Done::Released | Done::ShutDown => Answer::Done,
-            Done::Inspected(inspection) => Answer::Inspected(inspection),
-            Done::ForceReleased(holder) => Answer::ForceReleased(holder),
-            Done::Listed { cursor, names } => Answer::Listed(cursor, names),
-        });
+            engine::Answer::Shutdown => Ok(Answer::Done),
+            engine::Answer::Inspect(result) => result.map(Answer::Inspected),
+            engine::Answer::ForceRelease(result) => result.map(Answer::ForceReleased),
+            engine::Answer::List(result) => {
+                result.map(|listing| Answer::Listed(listing.cursor, listing.names))
+            }
+        };
         Some(Delivery(sender, answer))
     }
 

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::clock::Clock;
-use super::{Input, Shared, listener};
+use super::{Input, ServerId, Shared, listener};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Op, server_error};
@@ -179,12 +179,17 @@ impl FredStore {
         let secrets = self.secrets.clone();
         let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
             Ok((error, _)) => Input::Disconnected {
+                server: ServerId::ONLY,
                 error: secrets.convert(&error),
             },
             // Something was missed. A fresh start is right whatever it was.
-            Err(_) => Input::Connected,
+            Err(_) => Input::Connected {
+                server: ServerId::ONLY,
+            },
         });
-        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Input::Connected);
+        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Input::Connected {
+            server: ServerId::ONLY,
+        });
         let changes = futures::stream::select(errors, connects);
         let watch = follow_link(changes, self.client.clone(), Arc::downgrade(shared));
         let watcher = shared.runtime.spawn(watch).abort_handle();
@@ -291,7 +296,7 @@ async fn follow_link(
                     if !client.is_connected() {
                         continue;
                     }
-                    Some(Input::Connected)
+                    Some(Input::Connected { server: ServerId::ONLY })
                 }
             }
         } else {

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::clock::Clock;
 use super::fred::{OwnTask, is_answer};
-use super::{Input, Shared};
+use super::{Input, ServerId, Shared};
 use crate::protocol;
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
@@ -43,7 +43,12 @@ pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>
             ?kind,
             "pushes cannot be heard; waiters ask every second instead"
         );
-        feed(&shared, Input::Unsubscribed);
+        feed(
+            &shared,
+            Input::Unsubscribed {
+                server: ServerId::ONLY,
+            },
+        );
         pause = if subscribed {
             FIRST_RETRY
         } else {
@@ -98,7 +103,12 @@ impl Listener {
         self.subscribe(channel)
             .await
             .map_err(|error| (false, error))?;
-        feed(shared, Input::Subscribed);
+        feed(
+            shared,
+            Input::Subscribed {
+                server: ServerId::ONLY,
+            },
+        );
         let (mut hears, mut check) = (true, Box::pin(Clock::Machine.sleep(CHECK)));
         while shared.strong_count() > 0 {
             let news = tokio::select! {
@@ -122,17 +132,32 @@ impl Listener {
             };
             match news {
                 News::None => self.check(channel).await.map_err(|error| (true, error))?,
-                News::Missed => feed(shared, Input::Subscribed),
+                News::Missed => feed(
+                    shared,
+                    Input::Subscribed {
+                        server: ServerId::ONLY,
+                    },
+                ),
                 News::Up => {
                     self.subscribe(channel)
                         .await
                         .map_err(|error| (true, error))?;
-                    feed(shared, Input::Subscribed);
+                    feed(
+                        shared,
+                        Input::Subscribed {
+                            server: ServerId::ONLY,
+                        },
+                    );
                     hears = true;
                 }
                 News::Down => {
                     if std::mem::take(&mut hears) {
-                        feed(shared, Input::Unsubscribed);
+                        feed(
+                            shared,
+                            Input::Unsubscribed {
+                                server: ServerId::ONLY,
+                            },
+                        );
                     }
                 }
             }
@@ -173,7 +198,13 @@ fn push(shared: &Weak<Shared>, message: &Message) {
         return;
     };
     match protocol::decode_push(text) {
-        Ok(push) => feed(shared, Input::Push(push)),
+        Ok(push) => feed(
+            shared,
+            Input::Push {
+                server: Some(ServerId::ONLY),
+                push,
+            },
+        ),
         Err(error) => tracing::warn!(%error, "a push was not understood"),
     }
 }

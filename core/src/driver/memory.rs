@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
 use super::clock::Clock;
-use super::{Input, Shared};
+use super::{Input, ServerId, Shared};
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
@@ -74,7 +74,9 @@ impl MemoryStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .subscribe(client);
-        shared.feed(Input::Subscribed);
+        shared.feed(Input::Subscribed {
+            server: ServerId::ONLY,
+        });
     }
 
     pub(super) fn unsubscribe(&self, client: ClientId) {
@@ -90,7 +92,10 @@ impl MemoryStore {
         while let Some((shared, push)) = self.next_push() {
             let _delivered = Delivered(self);
             if let Some(shared) = shared.upgrade() {
-                shared.feed(Input::Push(push));
+                shared.feed(Input::Push {
+                    server: Some(ServerId::ONLY),
+                    push,
+                });
             }
         }
     }

@@ -25,13 +25,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 pub(crate) use self::fred::{Secrets, send_script};
-pub(crate) use calls::{Answer, Hold, HoldState};
+pub(crate) use calls::{Answer as CallAnswer, Hold, HoldState};
 pub(crate) use store::Store;
 
 use crate::engine::{
-    CallId, Done, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, Settings,
+    Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
 };
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
 use crate::protocol::{ClientId, LeaseId, Op};
@@ -64,7 +64,8 @@ struct State {
     calls: Calls,
     holds: BTreeMap<LeaseId, Arc<HoldState>>,
     hub: Hub<Waker>,
-    /// What the background task sleeps until.
+    /// What the engine wants to be told next, and what the background task sleeps until.
+    wake: Timestamp,
     armed: Timestamp,
     /// Since when the program has had no handle left, or has shut down.
     closing: Option<Timestamp>,
@@ -110,6 +111,7 @@ impl Shared {
                 calls: Calls::default(),
                 holds: BTreeMap::new(),
                 hub: Hub::default(),
+                wake: Timestamp::NEVER,
                 armed: Timestamp::NEVER,
                 closing: None,
                 dead: None,
@@ -120,7 +122,9 @@ impl Shared {
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
         });
-        let sends = shared.step(Input::Connected);
+        let sends = shared.step(Input::Connected {
+            server: ServerId::ONLY,
+        });
         shared.runtime.spawn(keep_time(Life::of(&shared)));
         shared.store.watch_link(&shared);
         let started = shared.clone();
@@ -214,12 +218,14 @@ impl Shared {
             let state = &mut *self.state();
             let input = input(state);
             state.engine.handle(self.now(), input);
-            while let Some(output) = state.engine.poll() {
-                self.apply(state, output, &mut effects);
-            }
+            state.wake = loop {
+                match state.engine.poll() {
+                    Output::Wait { until } => break until.unwrap_or(Timestamp::NEVER),
+                    output => self.apply(state, output, &mut effects),
+                }
+            };
             state.refuse_if_dead(&mut effects);
-            let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
-            wake < state.armed || (state.closing.is_some() && state.engine.is_idle())
+            state.wake < state.armed || (state.closing.is_some() && state.engine.is_idle())
         };
         if rearm {
             self.rearm.notify_one();
@@ -240,6 +246,7 @@ impl Shared {
                 request,
                 batch,
                 give_up,
+                ..
             } => {
                 effects.sends.push(Outgoing {
                     request,
@@ -247,16 +254,20 @@ impl Shared {
                     give_up,
                 });
             }
-            Output::Complete { call, result } => {
-                if matches!(result, Ok(Done::ShutDown)) {
+            Output::Answer { call, answer } => {
+                if matches!(answer, Answer::Shutdown) {
                     state.closing.get_or_insert_with(|| self.now());
                 }
-                let result = result.map_err(|error| state.reason_of(error));
-                let State { calls, holds, .. } = state;
+                let State {
+                    calls, holds, dead, ..
+                } = state;
+                let delivery = calls.finish(call, answer, holds, self);
                 effects
                     .deliveries
-                    .extend(calls.finish(call, result, holds, self));
+                    .extend(delivery.map(|delivery| delivery.or_dead(dead.as_ref())));
             }
+            // The store sees to it by itself.
+            Output::Suspect { .. } | Output::Wait { .. } => {}
             Output::Event {
                 lock,
                 lease,
@@ -274,7 +285,7 @@ impl Shared {
                 effects.traces.extend(trace::wanted(&event));
                 effects.wakers.extend(state.hub.notify(&event));
             }
-            Output::Subscribe => effects.subscribes = true,
+            Output::Subscribe { .. } => effects.subscribes = true,
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
         }
     }
@@ -307,7 +318,11 @@ impl Shared {
                     give_up,
                 } = outgoing;
                 let result = shared.store.execute(&batch, give_up).await;
-                let mut sends = shared.step(Input::Reply { request, result });
+                let mut sends = shared.step(Input::Reply {
+                    server: ServerId::ONLY,
+                    request,
+                    result,
+                });
                 shared.store.deliver_pushes();
                 next = sends.pop();
                 shared.spawn_all(sends);
@@ -325,14 +340,6 @@ impl State {
             effects.deliveries.extend(self.calls.fail_all(error));
         }
     }
-
-    /// The engine of a dead locker was shut down; the reason says more.
-    fn reason_of(&self, error: Error) -> Error {
-        match &self.dead {
-            Some(reason) if error.kind() == ErrorKind::Shutdown => reason.clone(),
-            _ => error,
-        }
-    }
 }
 
 /// The background task.
@@ -346,8 +353,7 @@ async fn keep_time(mut life: Life) {
             if end.is_some_and(|end| state.engine.is_idle() || end <= now) {
                 break;
             }
-            let wake = state.engine.wake_at().unwrap_or(Timestamp::NEVER);
-            state.armed = wake.min(end.unwrap_or(wake));
+            state.armed = state.wake.min(end.unwrap_or(Timestamp::NEVER));
             state.armed
         };
         if wake <= now {

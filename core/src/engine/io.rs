@@ -1,5 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,16 @@ pub struct LockId(pub u64);
 /// A call of the program that waits for an answer. The host chooses it, as above.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallId(pub u64);
+
+/// A server of the store, which has a clock of its own. The host chooses it: one that is alone is
+/// [`ONLY`](Self::ONLY), those of a cluster have a number each.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServerId(pub u32);
+
+impl ServerId {
+    /// The one server of a store that is not a cluster.
+    pub const ONLY: Self = Self(0);
+}
 
 /// A batch that was sent. The engine chooses it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,15 +88,28 @@ pub enum Wait {
 /// Something that happened outside of the engine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The store can be reached: for the first time, or again and perhaps another server. What
-    /// was sent before is lost.
-    Connected,
-    /// The store cannot be reached any more; nothing is sent until `Connected`.
+    /// A server can be reached: for the first time, or again and perhaps another one in its place.
+    /// What was sent to it before is lost.
+    Connected {
+        /// Which one.
+        server: ServerId,
+    },
+    /// A server cannot be reached any more; nothing is sent to it until `Connected`.
     Disconnected {
+        /// Which one.
+        server: ServerId,
         /// What happened.
         error: Error,
     },
-    /// The program wants the lock. Answered by [`Done::Acquired`] or [`Done::Busy`].
+    /// These slots of a cluster are served by this server from now on. What is of a slot that the
+    /// host has not named goes to [`ServerId::ONLY`].
+    Slots {
+        /// The first and the last of them.
+        slots: RangeInclusive<u16>,
+        /// Which server.
+        server: ServerId,
+    },
+    /// The program wants the lock. Answered by [`Answer::Acquire`].
     Acquire {
         /// The call to answer.
         call: CallId,
@@ -105,7 +129,7 @@ pub enum Input {
         /// The handle and the lease id that it was made with, if it acquires or renews.
         of: Option<(LockId, LeaseId)>,
     },
-    /// Extend a lease now. Answered by [`Done::Renewed`].
+    /// Extend a lease now. Answered by [`Answer::Renew`].
     Renew {
         /// The call to answer.
         call: CallId,
@@ -116,21 +140,21 @@ pub enum Input {
         ttl: Option<Duration>,
     },
     /// One of the tenure's leases is given up; the last one frees the lock. Answered by
-    /// [`Done::Released`].
+    /// [`Answer::Release`].
     Release {
         /// The call to answer, if somebody waits.
         call: Option<CallId>,
         /// The tenure.
         lease: LeaseId,
     },
-    /// Tell who has a lock and who waits for it. Answered by [`Done::Inspected`].
+    /// Tell who has a lock and who waits for it. Answered by [`Answer::Inspect`].
     Inspect {
         /// The call to answer.
         call: CallId,
         /// The lock's keys.
         key: LockKey,
     },
-    /// Tell which locks are held, one step of a walk. Answered by [`Done::Listed`].
+    /// Tell which locks are held, one step of a walk. Answered by [`Answer::List`].
     List {
         /// The call to answer.
         call: CallId,
@@ -139,7 +163,7 @@ pub enum Input {
         /// Where the last step ended; 0 to begin.
         cursor: u64,
     },
-    /// Free a lock, whoever has it. Answered by [`Done::ForceReleased`]. Only the tenure that the
+    /// Free a lock, whoever has it. Answered by [`Answer::ForceRelease`]. Only the tenure that the
     /// store knew when it was first asked is ended, however often that has to be tried.
     ForceRelease {
         /// The call to answer.
@@ -154,20 +178,34 @@ pub enum Input {
     },
     /// The answer to [`Output::Send`], or why there is none.
     Reply {
+        /// Who answered: in a cluster perhaps another server than the one that was asked.
+        server: ServerId,
         /// Which one.
         request: RequestId,
         /// The answer.
         result: Result<BatchReply, Error>,
     },
-    /// The store told something on this client's [channel](crate::protocol::channel).
-    Push(Push),
+    /// A message came on this client's [channel](crate::protocol::channel).
+    Push {
+        /// Who sent it; `None` if the host cannot know, as in a cluster, whose servers pass messages
+        /// on: then it is the server that has the lock's keys.
+        server: Option<ServerId>,
+        /// What it says.
+        push: Push,
+    },
     /// The channel is subscribed: for the first time, or again, or messages on it may have been
-    /// missed. To be told after the subscription was confirmed, so that what the engine asks now
+    /// missed. To be fed after the subscription was confirmed, so that what the engine asks now
     /// leaves no gap.
-    Subscribed,
+    Subscribed {
+        /// Whose messages can be heard.
+        server: ServerId,
+    },
     /// The channel cannot be heard for now; the engine asks more often.
-    Unsubscribed,
-    /// End every tenure and refuse everything from now on. Answered by [`Done::ShutDown`].
+    Unsubscribed {
+        /// Whose messages cannot be heard.
+        server: ServerId,
+    },
+    /// End every tenure and refuse everything from now on. Answered by [`Answer::Shutdown`].
     Shutdown {
         /// The call to answer.
         call: CallId,
@@ -179,9 +217,11 @@ pub enum Input {
 /// Something for the host to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Execute the batch in one script call and feed the answer back as [`Input::Reply`],
-    /// exactly once. Batches leave in the order of these outputs.
+    /// Execute the batch in one script call and feed the answer back as [`Input::Reply`]. Batches
+    /// leave in the order of these outputs.
     Send {
+        /// Where.
+        server: ServerId,
         /// To be told with the answer.
         request: RequestId,
         /// What to execute; empty to ask for the server's time alone.
@@ -190,15 +230,27 @@ pub enum Output {
         give_up: Timestamp,
     },
     /// Subscribe to the client's [channel](crate::protocol::channel) in the background, and keep it
-    /// so; to be reported by [`Input::Subscribed`]. Told once. A host that cannot do it need not:
-    /// waiters then ask every second.
-    Subscribe,
+    /// so; to be reported by [`Input::Subscribed`]. Said once for each server. A host that cannot do
+    /// it need not: waiters then ask every second.
+    Subscribe {
+        /// Where.
+        server: ServerId,
+    },
+    /// The connection may be of no use any more. A host that owns it replaces it, unless one is
+    /// being made already; an answer to a question of the host's own, such as `PING`, proves a
+    /// connection that is only `silent`.
+    Suspect {
+        /// To which server.
+        server: ServerId,
+        /// Why.
+        why: Suspicion,
+    },
     /// Answer a call.
-    Complete {
+    Answer {
         /// The call.
         call: CallId,
         /// The answer.
-        result: Result<Done, Error>,
+        answer: Answer,
     },
     /// Something happened to a lock.
     Event {
@@ -221,11 +273,53 @@ pub enum Output {
         /// The handle.
         lock: LockId,
     },
+    /// Nothing more for now: feed [`Input::Tick`] at this moment, if nothing else happens before.
+    Wait {
+        /// When; `None` if time alone changes nothing.
+        until: Option<Timestamp>,
+    },
+}
+
+/// Why a connection may be of no use.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Suspicion {
+    /// Two batches in a row had no answer in time. The connection may be half-open.
+    Silent,
+    /// The server says that it is a replica. Its address may lead to the primary by now.
+    Demoted,
+}
+
+/// The answer to a call, of the kind that the call was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The lock is held; or somebody else has it, and the call's time to wait is over.
+    Acquire(Result<Option<Acquired>, Error>),
+    /// The lease was extended.
+    Renew(Result<(), Error>),
+    /// The lease was given up, and the lock freed if it was the last.
+    Release(Result<(), Error>),
+    /// Who has the lock.
+    Inspect(Result<Inspection, Error>),
+    /// Some of the locks that are held.
+    List(Result<Listing, Error>),
+    /// Who had the lock that was freed; `None` if it was free.
+    ForceRelease(Result<Option<HolderInfo>, Error>),
+    /// All tenures are over.
+    Shutdown,
+}
+
+/// One step of a walk over the locks that are held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing {
+    /// Where to go on; `None` at the end.
+    pub cursor: Option<u64>,
+    /// Their names; a walk may come to a name more than once.
+    pub names: Vec<Name>,
 }
 
 /// What a call achieved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Done {
+pub(super) enum Done {
     /// The lock is held.
     Acquired(Acquired),
     /// Somebody else has the lock, and the call's time to wait is over.
@@ -249,7 +343,7 @@ pub enum Done {
     ShutDown,
 }
 
-/// A tenure.
+/// What a call that acquires gets: a lease of a tenure.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {
     /// Through which handle.

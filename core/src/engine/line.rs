@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::contender::Phase;
-use super::io::{LockSpec, Output};
+use super::io::{LockSpec, Output, ServerId};
 use super::pace::jitter_at;
 use super::release::Doubt;
 use super::table::Short;
@@ -86,7 +86,9 @@ impl Engine {
     /// Asks the host for pushes once there is something that they could be about.
     pub(super) fn want_pushes(&mut self) {
         if !std::mem::replace(&mut self.line.wanted, true) {
-            self.outputs.push_back(Output::Subscribe);
+            self.outputs.push_back(Output::Subscribe {
+                server: ServerId::ONLY,
+            });
         }
     }
 

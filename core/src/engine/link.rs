@@ -2,7 +2,7 @@
 
 use super::clock::{Anchor, Margin};
 use super::contender::{Contender, Phase};
-use super::io::{Output, RequestId};
+use super::io::{Output, RequestId, ServerId, Suspicion};
 use super::outbox::{Outbox, Outgoing};
 use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::rates::{Mark, Rates};
@@ -47,7 +47,11 @@ pub(super) struct Link {
     outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
+    /// How many in a row had no answer in time.
+    timeouts: u32,
 }
+
+const TIMEOUTS_TO_SUSPECT: u32 = 2;
 
 #[derive(Debug)]
 enum State {
@@ -80,6 +84,7 @@ impl Link {
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
             requests: Vec::new(),
+            timeouts: 0,
         }
     }
 
@@ -193,6 +198,21 @@ impl Engine {
             return;
         };
         let Request { sent, origins, .. } = self.link.requests.remove(place);
+        match &result {
+            Err(error) if error.is_timeout() => self.timed_out(1),
+            Ok(batch) => {
+                self.link.timeouts = 0;
+                let read_only = |reply: &Result<_, Error>| {
+                    reply
+                        .as_ref()
+                        .is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
+                };
+                if batch.replies.iter().any(read_only) {
+                    self.suspect(Suspicion::Demoted);
+                }
+            }
+            Err(_) => self.link.timeouts = 0,
+        }
         match result {
             Ok(batch) => {
                 let drifted = self.clock_told(batch.time, sent);
@@ -271,7 +291,10 @@ impl Engine {
     pub(super) fn flush(&mut self) {
         let now = self.now;
         // A host that is late with its answers must not hold up the rest.
+        let before = self.link.requests.len();
         self.link.requests.retain(|request| request.give_up > now);
+        let late = before - self.link.requests.len();
+        self.timed_out(u32::try_from(late).unwrap_or(u32::MAX));
         let State::Up(anchor) = self.link.state else {
             let trouble = self.link.trouble.clone();
             if let Some(refused) = trouble.filter(|error| !error.is_transient()) {
@@ -309,10 +332,23 @@ impl Engine {
         }
         self.await_reply(request, give_up, origins);
         self.outputs.push_back(Output::Send {
+            server: ServerId::ONLY,
             request,
             batch,
             give_up,
         });
+    }
+
+    fn timed_out(&mut self, requests: u32) {
+        self.link.timeouts += requests;
+        if requests > 0 && self.link.timeouts >= TIMEOUTS_TO_SUSPECT {
+            self.suspect(Suspicion::Silent);
+        }
+    }
+
+    fn suspect(&mut self, why: Suspicion) {
+        let server = ServerId::ONLY;
+        self.outputs.push_back(Output::Suspect { server, why });
     }
 
     /// How many operations leave in one script call at the most.
@@ -346,6 +382,7 @@ impl Engine {
         let give_up = self.now + self.settings.command_timeout;
         self.await_reply(request, give_up, Vec::new());
         self.outputs.push_back(Output::Send {
+            server: ServerId::ONLY,
             request,
             batch: Vec::new(),
             give_up,

@@ -4,14 +4,17 @@
 //! *host* brings those. The contract:
 //!
 //! 1. Tell the engine what happened and what time it is: [`Engine::handle`].
-//! 2. Drain [`Engine::poll`] and do what it says, in order, until it says `None`.
-//! 3. Call `handle` with [`Input::Tick`] at [`Engine::wake_at`], if nothing else happens before.
-//!    Being late is safe, it only delays: the clock decides, never the timer.
-//! 4. Answer every [`Output::Send`] by exactly one [`Input::Reply`], whatever happens.
+//! 2. Drain [`Engine::poll`] and do what it says, in order, until it says [`Output::Wait`].
+//! 3. Call `handle` with [`Input::Tick`] at the moment that this names, if nothing else happens
+//!    before. Being late is safe, it only delays: the clock decides, never the timer.
+//! 4. Answer every [`Output::Send`] by one [`Input::Reply`] at the most. If none comes, the engine
+//!    gives up by itself.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use leasehold::engine::{CallId, Done, Engine, Input, LockId, LockSpec, Output, Settings, Wait};
+//! use leasehold::engine::{
+//!     Answer, CallId, Engine, Input, LockId, LockSpec, Output, ServerId, Settings, Wait,
+//! };
 //! use leasehold::protocol::{ClientId, Counter, LeaseId, LockKey};
 //! use leasehold::time::{ServerTime, Timestamp};
 //! use leasehold::{MemoryServer, Name, Owner};
@@ -28,17 +31,20 @@
 //! });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
 //! let now = Timestamp::from_nanos(0);
-//! engine.handle(now, Input::Connected);
+//! engine.handle(now, Input::Connected { server: ServerId::ONLY });
 //! let (call, lock, lease) = (CallId(1), LockId(1), LeaseId(1));
 //! engine.handle(now, Input::Acquire { call, lock, spec, lease, wait: Wait::Never });
 //! let mut token = None;
-//! while let Some(output) = engine.poll() {
-//!     match output {
-//!         Output::Send { request, batch, .. } => {
+//! loop {
+//!     match engine.poll() {
+//!         Output::Send { server: from, request, batch, .. } => {
 //!             let result = Ok(server.execute(ServerTime::from_micros(1), &batch));
-//!             engine.handle(now, Input::Reply { request, result });
+//!             engine.handle(now, Input::Reply { server: from, request, result });
 //!         }
-//!         Output::Complete { result: Ok(Done::Acquired(grant)), .. } => token = Some(grant.token),
+//!         Output::Answer { answer: Answer::Acquire(Ok(Some(acquired))), .. } => {
+//!             token = Some(acquired.token);
+//!         }
+//!         Output::Wait { .. } => break,
 //!         _ => {}
 //!     }
 //! }
@@ -70,9 +76,10 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub use hub::{Hub, ReaderId};
+use io::Done;
 pub use io::{
-    Acquired, CallId, Done, HolderInfo, Input, Inspection, LockId, LockSpec, Output, RequestId,
-    Wait, WaiterInfo,
+    Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockSpec, Output,
+    RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -169,6 +176,18 @@ pub struct Engine {
     shutdown: Option<Shutdown>,
     outputs: VecDeque<Output>,
     last_serial: u64,
+    kinds: Table<CallId, Kind>,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum Kind {
+    Acquire,
+    Renew,
+    Release,
+    Inspect,
+    List,
+    ForceRelease,
+    Shutdown,
 }
 
 /// Tells attempts, releases and requests apart; never used twice.
@@ -215,6 +234,7 @@ impl Engine {
             shutdown: None,
             outputs: VecDeque::new(),
             last_serial: 0,
+            kinds: Table::default(),
         }
     }
 
@@ -223,13 +243,17 @@ impl Engine {
         self.now = self.now.max(now);
         // What is over is over before anything else is looked at.
         self.run_due();
+        self.note_kind(&input);
         match input {
-            Input::Connected => self.connected(),
-            Input::Disconnected { error } => self.disconnected(error),
-            Input::Reply { request, result } => self.reply(request, result),
-            Input::Push(push) => self.pushed(push),
-            Input::Subscribed => self.subscribed(),
-            Input::Unsubscribed => self.unsubscribed(),
+            Input::Connected { .. } => self.connected(),
+            Input::Disconnected { error, .. } => self.disconnected(error),
+            Input::Slots { .. } => {}
+            Input::Reply {
+                request, result, ..
+            } => self.reply(request, result),
+            Input::Push { push, .. } => self.pushed(push),
+            Input::Subscribed { .. } => self.subscribed(),
+            Input::Unsubscribed { .. } => self.unsubscribed(),
             Input::Tick => {}
             Input::Cancel { call, of: None } => self.end_query(call),
             Input::Cancel {
@@ -278,15 +302,17 @@ impl Engine {
 
     /// The next thing for the host to do. What is to be sent comes last: a host that takes in
     /// several inputs before it polls sends their operations together.
-    pub fn poll(&mut self) -> Option<Output> {
+    pub fn poll(&mut self) -> Output {
         if self.outputs.is_empty() {
             self.flush();
         }
-        self.outputs.pop_front()
+        let until = self.timers.first().map(|(at, _)| at);
+        self.outputs.pop_front().unwrap_or(Output::Wait { until })
     }
 
     /// When the engine wants to be told the time, if nothing else happens before.
-    pub fn wake_at(&self) -> Option<Timestamp> {
+    #[cfg(test)]
+    fn wake_at(&self) -> Option<Timestamp> {
         self.timers.first().map(|(at, _)| at)
     }
 
@@ -304,7 +330,47 @@ impl Engine {
     }
 
     fn complete(&mut self, call: CallId, result: Result<Done, Error>) {
-        self.outputs.push_back(Output::Complete { call, result });
+        let Some(kind) = self.kinds.take(&call) else {
+            return;
+        };
+        let answer = match kind {
+            Kind::Acquire => Answer::Acquire(result.map(|done| match done {
+                Done::Acquired(acquired) => Some(acquired),
+                _ => None,
+            })),
+            Kind::Renew => Answer::Renew(result.map(|_| ())),
+            Kind::Release => Answer::Release(result.map(|_| ())),
+            Kind::Inspect => Answer::Inspect(result.and_then(|done| match done {
+                Done::Inspected(seen) => Ok(seen),
+                _ => Err(link::mismatch()),
+            })),
+            Kind::List => Answer::List(result.and_then(|done| match done {
+                Done::Listed { cursor, names } => Ok(Listing { cursor, names }),
+                _ => Err(link::mismatch()),
+            })),
+            Kind::ForceRelease => Answer::ForceRelease(result.and_then(|done| match done {
+                Done::ForceReleased(holder) => Ok(holder),
+                _ => Err(link::mismatch()),
+            })),
+            Kind::Shutdown => Answer::Shutdown,
+        };
+        self.outputs.push_back(Output::Answer { call, answer });
+    }
+
+    fn note_kind(&mut self, input: &Input) {
+        let (call, kind) = match input {
+            Input::Acquire { call, .. } => (*call, Kind::Acquire),
+            Input::Renew { call, .. } => (*call, Kind::Renew),
+            Input::Release {
+                call: Some(call), ..
+            } => (*call, Kind::Release),
+            Input::Inspect { call, .. } => (*call, Kind::Inspect),
+            Input::List { call, .. } => (*call, Kind::List),
+            Input::ForceRelease { call, .. } => (*call, Kind::ForceRelease),
+            Input::Shutdown { call } => (*call, Kind::Shutdown),
+            _ => return,
+        };
+        self.kinds.insert(call, kind);
     }
 
     fn emit(

@@ -1,7 +1,8 @@
 //! What the engine wants of its host, one thing at a time.
 
+use leasehold::Error;
 use leasehold::LeaseEvent;
-use leasehold::engine::{CallId, Done, Output, RequestId};
+use leasehold::engine::{Answer, CallId, Output, RequestId};
 use leasehold::protocol::{self, LeaseId};
 use leasehold::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -34,7 +35,12 @@ impl Engine {
             self.current.id = id(reader.0);
             return task::WAKE;
         }
-        while let Some(output) = self.inner.poll() {
+        loop {
+            let output = self.inner.poll();
+            if let Output::Wait { until } = output {
+                self.wake = until;
+                return task::NOTHING;
+            }
             let task = self.task(output);
             if task != task::NOTHING {
                 return task;
@@ -43,7 +49,6 @@ impl Engine {
                 return self.poll();
             }
         }
-        task::NOTHING
     }
 
     /// The call, tenure, request or reader that it is about.
@@ -114,7 +119,7 @@ impl Engine {
     /// When to come back, if nothing happens before; infinity for never.
     #[wasm_bindgen(js_name = wakeAt)]
     pub fn wake_at(&self) -> f64 {
-        self.inner.wake_at().map_or(f64::INFINITY, millis)
+        self.wake.map_or(f64::INFINITY, millis)
     }
 }
 
@@ -155,21 +160,19 @@ impl Engine {
                 request,
                 batch,
                 give_up,
+                ..
             } => {
                 self.batches.push((request, batch));
                 self.current.id = id(request.0);
                 self.current.deadline = millis(give_up);
                 task::SEND
             }
-            Output::Complete { call, result } => {
+            Output::Answer { call, answer } => {
                 self.current.id = id(call.0);
-                match result {
-                    Ok(done) => self.done(call, done),
-                    Err(error) => {
-                        self.current.text = json(&error);
-                        task::FAILED
-                    }
-                }
+                self.answer(call, answer).unwrap_or_else(|error| {
+                    self.current.text = json(&error);
+                    task::FAILED
+                })
             }
             Output::Event {
                 lock,
@@ -181,37 +184,46 @@ impl Engine {
                 self.awake.extend(woken);
                 self.changed(lease, &event, deadline)
             }
-            Output::Subscribe => task::SUBSCRIBE,
+            Output::Subscribe { .. } => task::SUBSCRIBE,
             Output::Notice { event } => {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
                 task::NOTHING
             }
-            Output::Closed { .. } => task::NOTHING,
+            Output::Closed { .. } | Output::Suspect { .. } | Output::Wait { .. } => task::NOTHING,
         }
     }
 
-    fn done(&mut self, call: CallId, done: Done) -> u32 {
-        let answer = match done {
-            Done::Acquired(grant) => {
+    fn answer(&mut self, call: CallId, answer: Answer) -> Result<u32, Error> {
+        let answer = match answer {
+            Answer::Acquire(result) => {
+                let Some(acquired) = result? else {
+                    return Ok(task::BUSY);
+                };
                 let current = &mut self.current;
-                current.tenure = self.tenures.acquired(call, &grant);
-                current.token = id(grant.token.get());
-                current.deadline = millis(grant.deadline);
-                current.began = millis(grant.began);
-                current.waited = grant.waited.as_secs_f64() * 1_000.0;
-                return task::ACQUIRED;
+                current.tenure = self.tenures.acquired(call, &acquired);
+                current.token = id(acquired.token.get());
+                current.deadline = millis(acquired.deadline);
+                current.began = millis(acquired.began);
+                current.waited = acquired.waited.as_secs_f64() * 1_000.0;
+                return Ok(task::ACQUIRED);
             }
-            Done::Busy => return task::BUSY,
-            Done::Renewed | Done::Released | Done::ShutDown => return task::DONE,
-            Done::Inspected(inspection) => json(&inspection),
-            Done::ForceReleased(holder) => json(&holder),
-            Done::Listed { cursor, names } => {
-                json(&(cursor.map(|cursor| cursor.to_string()), names))
+            Answer::Renew(result) | Answer::Release(result) => {
+                return result.map(|()| task::DONE);
+            }
+            Answer::Shutdown => return Ok(task::DONE),
+            Answer::Inspect(result) => json(&result?),
+            Answer::ForceRelease(result) => json(&result?),
+            Answer::List(result) => {
+                let listing = result?;
+                json(&(
+                    listing.cursor.map(|cursor| cursor.to_string()),
+                    listing.names,
+                ))
             }
         };
         self.current.text = answer;
-        task::ANSWER
+        Ok(task::ANSWER)
     }
 
     fn changed(&mut self, lease: LeaseId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {

@@ -1,7 +1,7 @@
 //! Getting the lock, or not.
 
-use super::host::{Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
-use crate::engine::{Done, Wait};
+use super::host::{Done, Host, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use crate::engine::Wait;
 use crate::error::ErrorKind;
 use crate::protocol::{Command, LeaseId};
 

@@ -66,7 +66,7 @@ fn an_earlier_attempt_without_an_answer_keeps_it_in_doubt() {
     host.net = Net::Hold;
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     host.answer_next();
     assert_eq!(host.ops(), ["acquire", "acquire"]);
     host.cancel(call);
@@ -100,13 +100,13 @@ fn a_waiter_with_an_unanswered_attempt_behind_it_is_given_back() {
     let mut host = Host::new();
     host.net = Net::LoseRequests;
     let call = host.acquire(LOCK, Wait::Forever);
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     host.advance(ms(500));
     host.disconnect();
     host.cancel(call);
     host.net = Net::Up;
     host.forget();
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert_eq!(host.ops(), ["release"]);
     host.advance(TTL * 2);
     assert!(host.engine.is_idle());
@@ -172,7 +172,7 @@ fn with_a_ghost(host: &mut Host) -> (Sent, LeaseId) {
     let call = host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     (ghost, host.grant(call).lease)
 }
 

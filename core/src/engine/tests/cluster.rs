@@ -17,7 +17,7 @@ fn operations_leave_one_by_one() {
         host.hold(OTHER);
         host.forget();
         // Everything is asked again at once after a reconnect.
-        host.input(Input::Connected);
+        host.input(Input::CONNECTED);
         host.advance(ms(100));
         let most = host.log.iter().map(|sent| sent.batch.len()).max();
         assert_eq!(most, Some(if clustered { 1 } else { 2 }));
@@ -68,7 +68,7 @@ fn one_thread_sends_half_of_what_waits_in_small_batches() {
     }
     host.forget();
     host.net = Net::Hold;
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     host.answer_next();
     let sizes: Vec<_> = host.pending.iter().map(|sent| sent.batch.len()).collect();
     assert_eq!(sizes, [16, 15, 14, 13, 12, 11, 10, 10]);

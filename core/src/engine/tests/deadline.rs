@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, TIMEOUT, TTL, ms};
 use super::view::remaining;
-use crate::engine::{CallId, Done, LockId, Wait};
+use crate::engine::{CallId, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
 #[test]

@@ -77,7 +77,7 @@ fn the_margin_is_what_deadlines_leave() {
     let mut settings = Settings::new(ClientId(7));
     settings.drift_margin = 100_000;
     host.engine = Engine::new(settings.checked().expect("good settings"));
-    host.input(crate::engine::Input::Connected);
+    host.input(crate::engine::Input::CONNECTED);
     let deadline = host.hold(LOCK).deadline;
     assert_eq!(deadline.since(host.now), TTL * 9 / 10);
 }

@@ -1,7 +1,7 @@
 //! Each acquisition through one handle excludes every other one, unless the handle is re-entrant.
 
-use super::host::{Host, LOCK, Net, TTL, lease_of, ms};
-use crate::engine::{CallId, Done, LockId, LockSpec, Wait};
+use super::host::{Done, Host, LOCK, Net, TTL, lease_of, ms};
+use crate::engine::{CallId, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::handoff::{WINDOW, lease};
-use super::host::{Host, Net, ms};
+use super::host::{Done, Host, Net, ms};
 use super::line::in_line;
-use crate::engine::{CallId, Done, Input};
+use crate::engine::{CallId, Input};
 use crate::protocol::{Grant, News, Push};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
@@ -71,7 +71,7 @@ impl Case {
         let call = in_line(host);
         // An answer from long before would say more of the clocks than a slow one.
         host.net = Net::Hold;
-        host.input(Input::Connected);
+        host.input(Input::CONNECTED);
         let probe = host.take();
         self.pass(host, self.latency.0);
         let reply = host.execute(&probe);
@@ -86,7 +86,7 @@ impl Case {
         };
         let lease = lease(host);
         self.pass(host, self.delay);
-        host.input(Input::Push(Push::new(lease, News::Granted { held, time })));
+        host.input(Input::push(Push::new(lease, News::Granted { held, time })));
         (granted, call)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LEAD, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
-use crate::engine::{CallId, Done, Input, LockId, Wait};
+use crate::engine::{CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
 /// What a claim with [`TTL`] has to take the lock up.
@@ -110,7 +110,7 @@ fn a_fixed_lock_is_confirmed_after_a_reconnect() {
     host.disconnect();
     host.advance(ms(2_000));
     (host.net, host.log) = (Net::Up, Vec::new());
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert_eq!(host.ops(), ["renew"]);
     assert!(host.held_until(LOCK) > host.now + WINDOW);
     host.advance(ms(20_000));
@@ -159,7 +159,7 @@ fn a_grant_without_a_known_clock_is_asked_about() {
     let call = in_line(&mut host);
     host.stranger_releases(LOCK);
     host.net = Net::Hold;
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
     assert_eq!(host.ops(), [""; 0], "the probe comes first");
@@ -178,7 +178,7 @@ fn a_grant_without_a_link_is_asked_about_when_there_is_one() {
     host.disconnect();
     host.push_next();
     assert!(host.is_open(call) && !host.is_held(LOCK));
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert_eq!(host.grant(call).token.get(), 2);
 }
 
@@ -328,11 +328,11 @@ fn a_grant_that_is_told_twice_counts_once() {
     let call = in_line(&mut host);
     host.stranger_releases(LOCK);
     let push = host.take_push();
-    host.input(Input::Push(push));
-    host.input(Input::Push(push));
+    host.input(Input::push(push));
+    host.input(Input::push(push));
     let lease = host.grant(call).lease;
     host.release(lease);
-    host.input(Input::Push(push));
+    host.input(Input::push(push));
     assert_eq!(host.told(), ["acquired 2", "renewed", "released 2"]);
     assert_eq!(host.ops(), ["renew", "release"]);
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());

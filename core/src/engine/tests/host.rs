@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::view::key;
 use crate::engine::{
-    Acquired, CallId, Done, Engine, Input, LockId, LockSpec, RequestId, Settings, Wait,
+    Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockSpec,
+    RequestId, ServerId, Settings, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, LeaseId, Op, Push};
+use crate::protocol::{BatchReply, ClientId, Counter, LeaseId, Op, Push};
 use crate::time::Timestamp;
 
 pub(super) const LOCK: LockId = LockId(1);
@@ -69,6 +70,64 @@ pub(super) struct Told {
     pub(super) deadline: Option<Timestamp>,
 }
 
+/// What came of a call, whatever kind it is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Done {
+    Acquired(Acquired),
+    Busy,
+    Renewed,
+    Released,
+    Inspected(Inspection),
+    Listed(Listing),
+    ForceReleased(Option<HolderInfo>),
+    ShutDown,
+}
+
+impl From<Answer> for Result<Done, Error> {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Acquire(result) => result.map(|got| got.map_or(Done::Busy, Done::Acquired)),
+            Answer::Renew(result) => result.map(|()| Done::Renewed),
+            Answer::Release(result) => result.map(|()| Done::Released),
+            Answer::Inspect(result) => result.map(Done::Inspected),
+            Answer::List(result) => result.map(Done::Listed),
+            Answer::ForceRelease(result) => result.map(Done::ForceReleased),
+            Answer::Shutdown => Ok(Done::ShutDown),
+        }
+    }
+}
+
+/// What happens at the only server.
+impl Input {
+    pub(super) const CONNECTED: Self = Self::Connected {
+        server: ServerId::ONLY,
+    };
+    pub(super) const SUBSCRIBED: Self = Self::Subscribed {
+        server: ServerId::ONLY,
+    };
+    pub(super) const UNSUBSCRIBED: Self = Self::Unsubscribed {
+        server: ServerId::ONLY,
+    };
+
+    pub(super) fn disconnected(error: Error) -> Self {
+        let server = ServerId::ONLY;
+        Self::Disconnected { server, error }
+    }
+
+    pub(super) fn reply(request: RequestId, result: Result<BatchReply, Error>) -> Self {
+        Self::Reply {
+            server: ServerId::ONLY,
+            request,
+            result,
+        }
+    }
+
+    pub(super) fn push(push: Push) -> Self {
+        let server = Some(ServerId::ONLY);
+        Self::Push { server, push }
+    }
+}
+
 pub(super) type Outcome = (Timestamp, Result<Done, Error>);
 
 pub(super) struct Host {
@@ -95,6 +154,8 @@ pub(super) struct Host {
     pub(super) done: BTreeMap<CallId, Outcome>,
     pub(super) closed: Vec<LockId>,
     pub(super) notices: Vec<LeaseEvent>,
+    /// Which connections the engine suspects.
+    pub(super) suspected: Vec<Suspicion>,
     pub(super) lost: Vec<(Timestamp, RequestId)>,
     last_id: u64,
 }
@@ -104,7 +165,7 @@ impl Host {
     /// Connected, with an anchor, and nothing logged yet.
     pub(super) fn new() -> Self {
         let mut host = Self::unconnected();
-        host.input(Input::Connected);
+        host.input(Input::CONNECTED);
         host.forget();
         host
     }
@@ -129,6 +190,7 @@ impl Host {
             done: BTreeMap::new(),
             closed: Vec::new(),
             notices: Vec::new(),
+            suspected: Vec::new(),
             lost: Vec::new(),
             last_id: 0,
         }
@@ -177,7 +239,7 @@ impl Host {
 
     pub(super) fn disconnect(&mut self) {
         let error = Error::new(ErrorKind::Unavailable, "the cable was pulled");
-        self.input(Input::Disconnected { error });
+        self.input(Input::disconnected(error));
     }
 
     pub(super) fn next_call(&mut self) -> CallId {

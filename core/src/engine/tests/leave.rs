@@ -1,8 +1,8 @@
 //! Leaving the line: nobody keeps a place that nobody waits in.
 
-use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, PATIENCE, TTL, ms};
 use super::line::{LONG, assert_nobody_waits, claims, in_line};
-use crate::engine::{Done, Wait};
+use crate::engine::Wait;
 use crate::error::ErrorKind;
 
 /// Catches a claim that does not match its place, since its fields changed on the way.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
 use super::view::key;
-use crate::engine::{CallId, Done, Input, LockId, Wait};
+use crate::engine::{CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::{BatchReply, Claim, Command, Reply};
 use crate::time::Timestamp;
@@ -190,10 +190,10 @@ fn losing_and_regaining_the_channel_changes_the_pace() {
     let mut host = Host::new();
     in_line(&mut host);
     for (input, first, pause) in [
-        (Input::Unsubscribed, ms(1_000), ms(1_000)),
-        (Input::Unsubscribed, ms(1_000), ms(1_000)),
-        (Input::Subscribed, ms(0), ms(5_000)),
-        (Input::Subscribed, ms(0), ms(5_000)),
+        (Input::UNSUBSCRIBED, ms(1_000), ms(1_000)),
+        (Input::UNSUBSCRIBED, ms(1_000), ms(1_000)),
+        (Input::SUBSCRIBED, ms(0), ms(5_000)),
+        (Input::SUBSCRIBED, ms(0), ms(5_000)),
     ] {
         host.advance(ms(100));
         host.forget();
@@ -274,8 +274,8 @@ fn the_host_is_asked_to_subscribe_once_and_only_for_something() {
     host.acquire(LOCK, Wait::Forever);
     assert_eq!(host.asked_to_subscribe, 1);
     host.hold(LockId(2));
-    host.input(Input::Unsubscribed);
-    host.input(Input::Connected);
+    host.input(Input::UNSUBSCRIBED);
+    host.input(Input::CONNECTED);
     host.acquire_as(LockId(3), LOCK, Wait::Forever);
     assert_eq!(host.asked_to_subscribe, 1);
 

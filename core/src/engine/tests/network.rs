@@ -25,6 +25,7 @@ impl Host {
                     request,
                     batch,
                     give_up,
+                    ..
                 } => {
                     let sent = Sent {
                         at: self.now,
@@ -35,8 +36,8 @@ impl Host {
                     self.log.push(sent.clone());
                     self.carry(sent);
                 }
-                Output::Complete { call, result } => {
-                    let twice = self.done.insert(call, (self.now, result));
+                Output::Answer { call, answer } => {
+                    let twice = self.done.insert(call, (self.now, answer.into()));
                     assert!(twice.is_none(), "{call:?} was answered twice: {twice:?}");
                 }
                 Output::Event {
@@ -50,11 +51,13 @@ impl Host {
                 }
                 Output::Notice { event } => self.notices.push(event),
                 Output::Closed { lock } => self.closed.push(lock),
-                Output::Subscribe => {
+                Output::Suspect { why, .. } => self.suspected.push(why),
+                Output::Wait { .. } => unreachable!("it is not drained"),
+                Output::Subscribe { .. } => {
                     self.asked_to_subscribe += 1;
                     if self.subscribes {
                         self.server.subscribe(CLIENT);
-                        self.engine.handle(self.now, Input::Subscribed);
+                        self.engine.handle(self.now, Input::SUBSCRIBED);
                     }
                 }
             }
@@ -64,21 +67,22 @@ impl Host {
     /// What the engine wants next; the pushes that came meanwhile are told when it wants nothing.
     fn next_output(&mut self) -> Option<Output> {
         loop {
-            if let Some(output) = self.engine.poll() {
-                return Some(output);
+            match self.engine.poll() {
+                Output::Wait { .. } => {}
+                output => return Some(output),
             }
             if self.pushes != Pushes::Deliver {
                 return None;
             }
             let push = self.heard.pop_front()?;
-            self.engine.handle(self.now, Input::Push(push));
+            self.engine.handle(self.now, Input::push(push));
         }
     }
 
     /// The channel is subscribed from now on, as after the host found a way.
     pub(super) fn subscribe(&mut self) {
         self.server.subscribe(CLIENT);
-        self.input(Input::Subscribed);
+        self.input(Input::SUBSCRIBED);
     }
 
     /// The oldest push that is held back.
@@ -89,7 +93,7 @@ impl Host {
     /// The oldest push that is held back arrives.
     pub(super) fn push_next(&mut self) {
         let push = self.take_push();
-        self.input(Input::Push(push));
+        self.input(Input::push(push));
     }
 
     /// Listens to what the server published.
@@ -106,13 +110,8 @@ impl Host {
             Net::Up => {
                 let (request, reply) = (sent.request, self.execute(&sent));
                 self.sleep(self.back);
-                self.engine.handle(
-                    self.now,
-                    Input::Reply {
-                        request,
-                        result: Ok(reply),
-                    },
-                );
+                self.engine
+                    .handle(self.now, Input::reply(request, Ok(reply)));
             }
             Net::Hold => self.pending.push_back(sent),
             Net::LoseRequests => self.lost.push((sent.give_up, sent.request)),
@@ -128,7 +127,7 @@ impl Host {
         let over: Vec<_> = self.lost.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, request) in over {
             let result = Err(Error::new(ErrorKind::Timeout, "no answer came"));
-            self.input(Input::Reply { request, result });
+            self.input(Input::reply(request, result));
         }
     }
 
@@ -150,7 +149,7 @@ impl Host {
 
     pub(super) fn reply(&mut self, sent: &Sent, result: Result<BatchReply, Error>) {
         let request = sent.request;
-        self.input(Input::Reply { request, result });
+        self.input(Input::reply(request, result));
     }
 
     pub(super) fn answer_next(&mut self) {

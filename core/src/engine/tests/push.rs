@@ -43,7 +43,7 @@ fn a_holder_that_is_revoked_or_superseded_loses_the_lock_at_once() {
         let grant = host.hold(LOCK);
         host.forget();
         host.server.delete(&key(LOCK));
-        host.input(Input::Push(push(grant.lease, grant.token)));
+        host.input(Input::push(push(grant.lease, grant.token)));
         assert_eq!(host.told(), [reason]);
         assert!(!host.is_held(LOCK));
         let release = host.release(grant.lease);
@@ -65,7 +65,7 @@ fn what_is_lost_by_a_push_is_given_back() {
         let sent = host.take();
         let reply = host.execute(&sent);
         let lease = host.acquiring().expect("it asks");
-        let push = Input::Push(revoked(lease, token(1)));
+        let push = Input::push(revoked(lease, token(1)));
         host.net = Net::Up;
         if overtakes {
             host.input(push);
@@ -100,14 +100,14 @@ fn what_a_stranger_publishes_is_not_believed() {
         revoked(half(held.lease), held.token),
         superseded(half(held.lease), held.token),
     ] {
-        host.input(Input::Push(forged));
+        host.input(Input::push(forged));
     }
     // Another's message, with what it says changed.
     let mut overheard = granted(&host, waits);
     if let News::Granted { held, .. } = &mut overheard.news {
         held.token = FencingToken::MAX;
     }
-    host.input(Input::Push(overheard));
+    host.input(Input::push(overheard));
     assert!(host.is_open(call) && host.is_held(LockId(2)));
     assert!(host.log.is_empty() && host.events.is_empty());
     // The control: the store's own.
@@ -130,8 +130,8 @@ fn a_loss_of_another_lease_or_another_token_is_nobodys() {
         (other, grant.token),
         (other, token(2)),
     ] {
-        host.input(Input::Push(revoked(lease, token)));
-        host.input(Input::Push(superseded(lease, token)));
+        host.input(Input::push(revoked(lease, token)));
+        host.input(Input::push(superseded(lease, token)));
     }
     assert!(host.is_held(LOCK) && host.is_held(LockId(2)));
     assert!(host.log.is_empty() && host.events.is_empty() && host.done.is_empty());
@@ -144,7 +144,7 @@ fn a_revocation_leaves_the_other_locks_alone() {
     let locks = [1, 2, 3].map(LockId);
     let grants = locks.map(|lock| host.hold(lock));
     let (lease, token) = (grants[1].lease, grants[1].token);
-    host.input(Input::Push(revoked(lease, token)));
+    host.input(Input::push(revoked(lease, token)));
     assert_eq!(locks.map(|lock| host.is_held(lock)), [true, false, true]);
 }
 
@@ -155,8 +155,8 @@ fn a_loss_is_nothing_to_one_who_waits() {
     let call = in_line(&mut host);
     let lease = host.acquiring().expect("one waits");
     let token = token(1);
-    host.input(Input::Push(revoked(lease, token)));
-    host.input(Input::Push(superseded(lease, token)));
+    host.input(Input::push(revoked(lease, token)));
+    host.input(Input::push(superseded(lease, token)));
     assert!(host.is_open(call) && host.log.is_empty() && host.events.is_empty());
     host.stranger_releases(LOCK);
     host.grant(call);
@@ -175,7 +175,7 @@ fn a_loss_that_overtakes_the_answer_to_the_acquisition_is_told_with_it() {
         host.stranger_force_releases(LOCK);
         let lease = host.acquiring().expect("it asks");
         let token = token(1);
-        host.input(Input::Push(revoked(lease, token)));
+        host.input(Input::push(revoked(lease, token)));
         assert!(host.is_open(call) && host.events.is_empty());
         if regained {
             reply = host.execute(&sent);
@@ -200,7 +200,7 @@ fn a_grant_to_a_lease_that_does_not_wait_does_nothing() {
     let deadline = host.held_until(LOCK);
     for lease in [LeaseId(12_345), held.lease, released.lease] {
         let push = granted(&host, lease);
-        host.input(Input::Push(push));
+        host.input(Input::push(push));
     }
     assert!(host.log.is_empty() && host.events.is_empty());
     assert_eq!(host.held_until(LOCK), deadline);
@@ -219,15 +219,15 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
         ]
     };
     for push in pushes(&host) {
-        host.input(Input::Push(push));
+        host.input(Input::push(push));
     }
     assert!(host.engine.is_idle() && host.engine.wake_at().is_none());
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     host.hold(LOCK);
     host.shutdown();
     host.forget();
     for push in pushes(&host) {
-        host.input(Input::Push(push));
+        host.input(Input::push(push));
     }
     assert!(host.log.is_empty() && host.events.is_empty());
     assert!(host.engine.is_idle());
@@ -428,10 +428,10 @@ fn a_loss_is_told_once() {
     assert_eq!(host.told(), told);
     host.push_next();
     let (lease, token) = (grant.lease, grant.token);
-    host.input(Input::Push(revoked(lease, token)));
+    host.input(Input::push(revoked(lease, token)));
     assert_eq!(host.told(), told);
     host.hold(LOCK);
-    host.input(Input::Push(revoked(lease, token)));
+    host.input(Input::push(revoked(lease, token)));
     assert!(host.is_held(LOCK), "the next tenure is another one");
 }
 
@@ -443,7 +443,7 @@ fn a_revoked_tenure_with_an_attempt_in_doubt_gives_back_what_that_may_take() {
     host.acquire(LOCK, Wait::Forever);
     let ghost = host.take();
     host.net = Net::Up;
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert!(host.is_held(LOCK));
     host.force_release(LOCK);
     host.execute(&ghost);
@@ -465,7 +465,7 @@ fn a_push_costs_the_same_however_much_is_held() {
         let round = |_| {
             let begin = std::time::Instant::now();
             for number in 0..1_000 {
-                host.input(Input::Push(revoked(LeaseId(number << 70 | 7), token(1))));
+                host.input(Input::push(revoked(LeaseId(number << 70 | 7), token(1))));
             }
             begin.elapsed()
         };

@@ -1,7 +1,7 @@
 //! Looking at locks, and freeing other people's.
 
-use super::host::{Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
-use crate::engine::{Done, HolderInfo, Input, Inspection};
+use super::host::{Done, Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
+use crate::engine::{HolderInfo, Input, Inspection};
 use crate::error::ErrorKind;
 use crate::protocol::{Inspected, Reply};
 
@@ -188,7 +188,7 @@ fn without_a_link_a_question_waits_for_one() {
     host.disconnect();
     let answered = host.inspect(LOCK);
     host.advance(PATIENCE / 2);
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert!(host.outcome(answered).is_ok());
     host.disconnect();
     let start = host.now;

@@ -52,7 +52,7 @@ fn an_attempt_that_comes_late_takes_nothing_over() {
     let stuck = host.take();
     host.disconnect();
     host.net = Net::Up;
-    host.input(crate::engine::Input::Connected);
+    host.input(crate::engine::Input::CONNECTED);
     host.advance(SOON);
     let lease = host.grant(call).lease;
     host.release(lease);

@@ -1,8 +1,8 @@
 //! Giving the lock back.
 
-use super::host::{Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
 use super::view::key;
-use crate::engine::{Done, Input, Wait};
+use crate::engine::{Input, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -139,7 +139,7 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
     host.disconnect();
     let call = host.release(lease);
     host.server.delete(&key(LOCK));
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert_eq!(host.error(call), ErrorKind::NotHeld);
     assert_eq!(
         host.told(),
@@ -197,7 +197,7 @@ fn a_release_that_was_never_sent_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
     host.net = Net::LoseRequests;
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     let call = host.release(lease);
     host.server.delete(&key(LOCK));
     host.net = Net::Up;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::host::{Host, LOCK, Net, TTL, ms};
-use crate::engine::{Done, LockSpec};
+use super::host::{Done, Host, LOCK, Net, TTL, ms};
+use crate::engine::LockSpec;
 use crate::error::ErrorKind;
 use crate::protocol::{Command, Reply};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::host::{Host, LOCK, Net, Pushes, TTL, ms};
-use crate::engine::{Acquired, Done, LockId, Wait};
+use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
+use crate::engine::{Acquired, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]

@@ -1,7 +1,7 @@
 //! The end of a locker.
 
-use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::{Done, Input, LockId, Wait};
+use super::host::{Done, Host, LOCK, Net, PATIENCE, TTL, ms};
+use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 
 #[test]
@@ -116,7 +116,7 @@ fn a_reconnect_during_it_lets_the_releases_through() {
     let call = host.shutdown();
     host.advance(ms(3_000));
     assert!(host.is_open(call));
-    host.input(Input::Connected);
+    host.input(Input::CONNECTED);
     assert_eq!(host.outcome(call), &Ok(Done::ShutDown));
     assert!(!host.is_taken(LOCK));
 }

@@ -1,8 +1,8 @@
 //! While the lock is held: renewals, and losses.
 
-use super::host::{Host, LOCK, Net, SOON, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, SOON, TTL, ms};
 use super::view::{key, remaining};
-use crate::engine::{Done, LockId, Wait};
+use crate::engine::{LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::LeaseId;
 

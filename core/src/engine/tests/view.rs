@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Host, Sent, Told};
+use super::host::{Done, Host, Sent, Told};
 use crate::engine::contender::Phase;
-use crate::engine::{Acquired, CallId, Done, LockId};
+use crate::engine::{Acquired, CallId, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::name::Name;
