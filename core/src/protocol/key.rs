@@ -43,6 +43,35 @@ impl LockKey {
         self.0.len()
     }
 
+    /// The slot of a cluster that the keys are in: CRC-16/XMODEM of the hash tag, as the specification
+    /// of Redis Cluster says.
+    ///
+    /// ```
+    /// use leasehold::{protocol::LockKey, Name};
+    ///
+    /// let key = LockKey::new("app", &Name::new("orders/42")?)?;
+    /// assert_eq!(key.slot(), 12_454);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn slot(&self) -> u16 {
+        // Without its own braces; a namespace may begin with another one.
+        let tag = self.0.get(1..self.0.len() - 1).unwrap_or_default();
+        let crc = tag.bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+                let shifted = crc << 1;
+                if crc & 0x8000 == 0 {
+                    shifted
+                } else {
+                    shifted ^ 0x1021
+                }
+            })
+        });
+        crc % Self::SLOTS
+    }
+
+    /// How many slots a cluster has.
+    pub const SLOTS: u16 = 16_384;
+
     /// The key of the lock itself.
     pub fn lock(&self) -> String {
         self.with(Self::LOCK)
@@ -133,6 +162,16 @@ mod tests {
     fn key(namespace: &str, name: &str) -> LockKey {
         let name = Name::new(name).expect("a valid name");
         LockKey::new(namespace, &name).expect("a valid namespace")
+    }
+
+    /// As a server's `CLUSTER KEYSLOT` says.
+    #[test]
+    fn a_key_knows_its_slot() {
+        for (namespace, name, slot) in [("app", "orders/42", 12_454), ("{app", "a", 14_615)] {
+            let name = Name::new(name).expect("a short name is valid");
+            let key = LockKey::new(namespace, &name).expect("a short namespace is valid");
+            assert_eq!(key.slot(), slot);
+        }
     }
 
     #[test]
