@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, Holder, Inspected, LeaseId,
-    LockKey, News, Op, Pattern, Push, Reclaim, Reply,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Grant, Holder, Inspect,
+    Inspected, LeaseId, List, LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -21,14 +21,14 @@ use line::{First, Line};
 /// of the simulation. It has no clock and does no I/O.
 ///
 /// ```
-/// use leasehold::protocol::{Command, LockKey, Op, Reply};
+/// use leasehold::protocol::{Command, Inspect, LockKey, Op, Reply};
 /// use leasehold::time::ServerTime;
 /// use leasehold::{MemoryServer, Name};
 ///
 /// let mut server = MemoryServer::new();
 /// let key = LockKey::new("ns", &Name::new("n")?)?;
 /// let now = ServerTime::from_millis(1_000);
-/// let inspect = Op { command: Command::Inspect { key }, not_after: now };
+/// let inspect = Op { command: Command::Inspect(Inspect { key }), not_after: now };
 /// let answer = server.execute(now, &[inspect]);
 /// assert!(matches!(&answer.replies[..], [Ok(Reply::Inspected(seen))] if seen.holder.is_none()));
 /// # Ok::<(), leasehold::Error>(())
@@ -158,16 +158,18 @@ impl MemoryServer {
         }
         match command {
             Command::Acquire(acquire) => self.acquire(now, acquire),
-            Command::Renew {
+            Command::Renew(Renew {
                 key,
                 lease,
                 token,
                 ttl,
-            } => Ok(self.renew(now, key, (*lease, *token), *ttl)),
-            Command::Release { key, claim } => Ok(self.release(now, key, claim)),
-            Command::ForceRelease { key, token } => Ok(self.force_release(now, key, *token)),
-            Command::Inspect { key } => Ok(self.inspect(now, key)),
-            Command::List { pattern, cursor } => Ok(self.list(now, pattern, *cursor)),
+            }) => Ok(self.renew(now, key, (*lease, *token), *ttl)),
+            Command::Release(Release { key, claim }) => Ok(self.release(now, key, claim)),
+            Command::ForceRelease(ForceRelease { key, token }) => {
+                Ok(self.force_release(now, key, *token))
+            }
+            Command::Inspect(Inspect { key }) => Ok(self.inspect(now, key)),
+            Command::List(List { pattern, cursor }) => Ok(self.list(now, pattern, *cursor)),
         }
     }
 

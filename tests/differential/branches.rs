@@ -5,7 +5,9 @@ mod line;
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::Error;
-use leasehold::protocol::{Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Reply};
+use leasehold::protocol::{
+    Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply,
+};
 use leasehold::time::ServerTime;
 
 use crate::model::Model;
@@ -232,12 +234,12 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
     let owner = before.lock.as_ref().is_some_and(Lock::has_owner);
     match (command, reply) {
         (Command::Acquire(_), Ok(Reply::Late)) => vec!["acquire: late"],
-        (Command::Renew { .. }, Ok(Reply::Late)) => vec!["renew: late"],
-        (Command::Release { .. }, Ok(Reply::Late)) => vec!["release: late"],
-        (Command::ForceRelease { .. }, Ok(Reply::Late)) => vec!["force-release: late"],
-        (Command::Inspect { .. }, Ok(Reply::Late)) => vec!["inspect: late"],
+        (Command::Renew(_), Ok(Reply::Late)) => vec!["renew: late"],
+        (Command::Release(_), Ok(Reply::Late)) => vec!["release: late"],
+        (Command::ForceRelease(_), Ok(Reply::Late)) => vec!["force-release: late"],
+        (Command::Inspect(_), Ok(Reply::Late)) => vec!["inspect: late"],
         (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
-        (Command::Renew { ttl, .. }, Ok(Reply::Renewed { .. })) => {
+        (Command::Renew(Renew { ttl, .. }), Ok(Reply::Renewed { .. })) => {
             let former = before.lock.as_ref().and_then(|lock| lock.expires);
             let asked = (before.now + *ttl).millis();
             let shorter = former.is_some_and(|former| former > asked);
@@ -247,9 +249,9 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
                 "renew: renewed"
             }]
         }
-        (Command::Renew { .. }, Ok(Reply::Gone)) if expired => vec!["renew: gone since it expired"],
-        (Command::Renew { .. }, Ok(Reply::Gone)) => vec!["renew: gone"],
-        (Command::Renew { lease, .. }, Ok(Reply::Taken)) => {
+        (Command::Renew(_), Ok(Reply::Gone)) if expired => vec!["renew: gone since it expired"],
+        (Command::Renew(_), Ok(Reply::Gone)) => vec!["renew: gone"],
+        (Command::Renew(Renew { lease, .. }), Ok(Reply::Taken)) => {
             let own = |lock: &Lock| lock.lease == lease.to_string();
             vec![if before.lock.as_ref().is_some_and(own) {
                 "renew: of an earlier tenure of the same lease"
@@ -257,28 +259,28 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
                 "renew: taken"
             }]
         }
-        (Command::Release { .. }, Ok(Reply::Released)) => vec!["release: released"],
-        (Command::Release { .. }, Ok(Reply::Gone)) if expired => {
+        (Command::Release(_), Ok(Reply::Released)) => vec!["release: released"],
+        (Command::Release(_), Ok(Reply::Gone)) if expired => {
             vec!["release: gone since it expired"]
         }
-        (Command::Release { .. }, Ok(Reply::Gone)) => vec!["release: gone"],
-        (Command::Release { .. }, Ok(Reply::Taken)) => vec!["release: taken"],
-        (Command::ForceRelease { .. }, Ok(Reply::Released)) if owner => {
+        (Command::Release(_), Ok(Reply::Gone)) => vec!["release: gone"],
+        (Command::Release(_), Ok(Reply::Taken)) => vec!["release: taken"],
+        (Command::ForceRelease(_), Ok(Reply::Released)) if owner => {
             vec!["force-release: released from an owner"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::Released)) => {
+        (Command::ForceRelease(_), Ok(Reply::Released)) => {
             vec!["force-release: released from a label"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::Taken)) => {
+        (Command::ForceRelease(_), Ok(Reply::Taken)) => {
             vec!["force-release: another tenure"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::Gone)) if expired => {
+        (Command::ForceRelease(_), Ok(Reply::Gone)) if expired => {
             vec!["force-release: free since it expired"]
         }
-        (Command::ForceRelease { .. }, Ok(Reply::Gone)) => {
+        (Command::ForceRelease(_), Ok(Reply::Gone)) => {
             vec!["force-release: free"]
         }
-        (Command::Inspect { .. }, Ok(Reply::Inspected(_))) => inspected(before),
+        (Command::Inspect(_), Ok(Reply::Inspected(_))) => inspected(before),
         (command, reply) => panic!("{reply:?} is no answer to {command:?}"),
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Claim, ClientId, Command, Counter, Inspected, LeaseId, LockKey, News, Op, Pattern, Reply,
+    Claim, ClientId, Command, Counter, Inspected, LeaseId, List, LockKey, News, Op, Pattern, Reply,
 };
 use leasehold::{Error, ErrorKind, FencingToken, MemoryServer, Name};
 use leasehold_tests::{Admin, RedisServer, eventually};
@@ -280,7 +280,7 @@ async fn a_walk_tells_what_is_held() {
 
 fn walk(pattern: &str, cursor: u64) -> Vec<Op> {
     let pattern = Pattern::new(NAMESPACE, pattern).expect("a valid pattern");
-    batch([Command::List { pattern, cursor }])
+    batch([Command::List(List { pattern, cursor })])
 }
 
 fn step(answer: &leasehold::protocol::BatchReply) -> (Option<u64>, Vec<Name>) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    BatchReply, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Push, Reply,
+    BatchReply, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Push, Release, Reply,
 };
 use leasehold::time::ServerTime;
 use leasehold::{FencingToken, MemoryServer, Owner};
@@ -106,7 +106,7 @@ impl Model {
         }
         for claim in claims {
             let key = key.clone();
-            let leave = samples::batch([Command::Release { key, claim }]);
+            let leave = samples::batch([Command::Release(Release { key, claim })]);
             let left = self.memory.execute(now, &leave);
             assert_eq!(left.replies, [Ok(Reply::Taken)], "it only waits");
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern, Reclaim,
+    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
+    Pattern, Reclaim, Release, Renew,
 };
 use leasehold::time::ServerTime;
 use leasehold::{FencingToken, Name, Owner};
@@ -64,20 +65,20 @@ pub(crate) fn first_token() -> FencingToken {
 
 /// Of the first tenure that a dense counter numbers.
 pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
-    Command::Renew {
+    Command::Renew(Renew {
         key: key.clone(),
         lease: LeaseId(u128::from(lease)),
         token: first_token(),
         ttl: Duration::from_secs(700),
-    }
+    })
 }
 
 /// Ends what [`acquire`] with a dense counter or [`wait`] began.
 pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
-    Command::Release {
+    Command::Release(Release {
         key: key.clone(),
         claim: claim(lease, Counter::Dense),
-    }
+    })
 }
 
 /// Of the first tenure that a dense counter numbers.
@@ -87,19 +88,19 @@ pub(crate) fn force_release(key: &LockKey) -> Command {
 
 pub(crate) fn force_release_of(key: &LockKey, token: FencingToken) -> Command {
     let key = key.clone();
-    Command::ForceRelease { key, token }
+    Command::ForceRelease(ForceRelease { key, token })
 }
 
 pub(crate) fn inspect(key: &LockKey) -> Command {
-    Command::Inspect { key: key.clone() }
+    Command::Inspect(Inspect { key: key.clone() })
 }
 
 /// Begins a walk over all that are held.
 pub(crate) fn list() -> Command {
-    Command::List {
+    Command::List(List {
         pattern: Pattern::new(NAMESPACE, "*").expect("a valid pattern"),
         cursor: 0,
-    }
+    })
 }
 
 /// Every operation on a key, for one lease.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold::FencingToken;
-use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Op, Reclaim};
+use leasehold::protocol::{
+    Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew,
+};
 use leasehold::time::ServerTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -55,7 +57,7 @@ impl Run {
         let only = std::slice::from_ref(&self.key);
         let mut op = planned.at(self.now, only, claims, &self.model);
         if let Command::Acquire(leasehold::protocol::Acquire { claim, .. })
-        | Command::Release { claim, .. } = &mut op.command
+        | Command::Release(Release { claim, .. }) = &mut op.command
         {
             let own = self.of_lease.entry(claim.lease);
             *claim = own.or_insert_with(|| claim.clone()).clone();
@@ -65,7 +67,7 @@ impl Run {
                 Reclaim::From(token) => Some(token),
                 Reclaim::Ask | Reclaim::Never => None,
             },
-            Command::ForceRelease { token, .. } => Some(*token),
+            Command::ForceRelease(ForceRelease { token, .. }) => Some(*token),
             _ => None,
         };
         Some(op).filter(|_| named.is_none_or(|token| Some(token) <= self.last))
@@ -80,8 +82,8 @@ impl Run {
 fn asker(op: &Op) -> Option<LeaseId> {
     match &op.command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
-        Command::Release { claim, .. } => Some(claim.lease),
-        Command::Renew { lease, .. } => Some(*lease),
+        Command::Release(Release { claim, .. }) => Some(claim.lease),
+        Command::Renew(Renew { lease, .. }) => Some(*lease),
         _ => None,
     }
 }

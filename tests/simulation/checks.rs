@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::FencingToken;
 use leasehold::engine::LockId;
-use leasehold::protocol::{Acquire, ClientId, Command, Grant, LeaseId, LockKey, Reply};
+use leasehold::protocol::{
+    Acquire, ClientId, Command, ForceRelease, Grant, LeaseId, LockKey, Release, Renew, Reply,
+};
 use leasehold::time::Timestamp;
 
 use crate::clock::Moment;
@@ -164,19 +166,19 @@ impl Checks {
                     format!("{lease} freed {before:?} by asking")
                 });
             }
-            (Command::Renew { lease, .. }, _) => {
+            (Command::Renew(Renew { lease, .. }), _) => {
                 let created = after.is_some() && after != before;
                 self.ensure("I5", !created, || {
                     format!("a renewal of {lease} changed the lock from {before:?} to {after:?}")
                 });
             }
-            (Command::Release { claim, .. }, _) => {
+            (Command::Release(Release { claim, .. }), _) => {
                 let foreign = before.is_some_and(|(holder, _)| holder != claim.lease);
                 self.ensure("I1", !foreign || after == before, || {
                     format!("a release of {} freed {before:?}", claim.lease)
                 });
             }
-            (Command::ForceRelease { key, token }, _) => {
+            (Command::ForceRelease(ForceRelease { key, token }), _) => {
                 let other = before.is_some_and(|(_, holder)| holder != *token);
                 self.ensure("I1", !other || after == before, || {
                     format!("a forced release of {token} freed {before:?}")

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Reply};
+use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply};
 use leasehold::time::ServerTime;
 use leasehold::{Error, FencingToken};
 
@@ -39,7 +39,7 @@ impl Step<'_> {
     pub(crate) fn asker(&self) -> Option<LeaseId> {
         match self.command {
             Command::Acquire(acquire) => Some(acquire.claim.lease),
-            Command::Release { claim, .. } => Some(claim.lease),
+            Command::Release(Release { claim, .. }) => Some(claim.lease),
             _ => None,
         }
     }
@@ -91,7 +91,7 @@ impl Checks {
         for waiting in &mut line {
             waiting.steady &= waiting.live_until >= now;
         }
-        if let Command::Release { claim, .. } = step.command {
+        if let Command::Release(Release { claim, .. }) = step.command {
             line.retain(|waiting| waiting.claim.lease != claim.lease);
         }
         if let Some((lease, _)) = step.granted() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold::engine::{Input, RequestId, ServerId};
-use leasehold::protocol::{BatchReply, Command, LeaseId, LockKey, Op, Reply};
+use leasehold::protocol::{BatchReply, Command, LeaseId, LockKey, Op, Release, Renew, Reply};
 use leasehold::time::{ServerTime, Timestamp};
 use leasehold::{Error, ErrorKind};
 
@@ -243,7 +243,9 @@ impl World {
         self.dispatch_pushes(&step);
         self.watch_handover(&step);
         self.watch_holder(&step);
-        if let (Command::Renew { lease, .. }, Ok(Reply::Renewed { .. })) = (&op.command, &reply) {
+        if let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. })) =
+            (&op.command, &reply)
+        {
             self.check_renewed(host, *lease, after);
         }
         reply
@@ -322,7 +324,7 @@ impl World {
         // While the server would still act, the host has not given the command up.
         let time = self.server_clock.at(self.now);
         let refused = |(op, reply): (&Op, &Result<Reply, Error>)| match (&op.command, reply) {
-            (Command::Renew { lease, .. }, Ok(Reply::Gone | Reply::Taken)) => {
+            (Command::Renew(Renew { lease, .. }), Ok(Reply::Gone | Reply::Taken)) => {
                 (time < op.not_after).then_some(*lease)
             }
             _ => None,
@@ -339,7 +341,7 @@ impl World {
 fn asker(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),
-        Command::Release { claim, .. } => Some(claim.lease),
+        Command::Release(Release { claim, .. }) => Some(claim.lease),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 //! a group: then the one that publishes does not know that anybody hears.
 
 use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::{ClientId, Command, Grant, LeaseId, News, Push};
+use leasehold::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
@@ -183,7 +183,7 @@ impl World {
             tell(lease, News::Granted { held, time });
         }
         if let Some((lease, token)) = step.before {
-            if let Command::ForceRelease { token: meant, .. } = step.command {
+            if let Command::ForceRelease(ForceRelease { token: meant, .. }) = step.command {
                 if *meant == token {
                     tell(lease, News::Revoked { token });
                 }

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::protocol::{Acquire, Claim, Command, LockKey, Op, Reclaim, Reply};
+use leasehold::protocol::{
+    Acquire, Claim, Command, ForceRelease, LockKey, Op, Reclaim, Release, Renew, Reply,
+};
 use leasehold::time::ServerTime;
 
 use crate::plan::Sabotage;
@@ -23,11 +25,11 @@ impl World {
                 let expires = None;
                 Some(Reply::Busy { expires, place })
             }
-            (Sabotage::LeavesForgotten, Command::Release { key, claim }) => {
+            (Sabotage::LeavesForgotten, Command::Release(Release { key, claim })) => {
                 self.checks.lines.place(key, claim.lease)?;
                 Some(Reply::Taken)
             }
-            (sabotage, Command::Renew { .. }) if sabotage.holds_long() => Some(Reply::Late),
+            (sabotage, Command::Renew(_)) if sabotage.holds_long() => Some(Reply::Late),
             _ => None,
         }
     }
@@ -43,12 +45,15 @@ impl World {
         let mut op = op.clone();
         match (self.plan.sabotage, command) {
             (Sabotage::NotAfterIgnored, _) => op.not_after = time,
-            (Sabotage::ForceReleasesAnybody, Command::ForceRelease { key, token }) => {
+            (
+                Sabotage::ForceReleasesAnybody,
+                Command::ForceRelease(ForceRelease { key, token }),
+            ) => {
                 let holder = self.stored(key).map(|(_, token)| token);
-                op.command = Command::ForceRelease {
+                op.command = Command::ForceRelease(ForceRelease {
                     key: key.clone(),
                     token: holder.unwrap_or(*token),
-                };
+                });
             }
             (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
                 let holder = self.stored(&acquire.key).map(|(_, token)| token);
@@ -59,9 +64,9 @@ impl World {
             }
             (
                 Sabotage::RenewalsTake,
-                Command::Renew {
+                Command::Renew(Renew {
                     key, lease, ttl, ..
-                },
+                }),
             ) if time <= *not_after => {
                 let spec = self.plan.spec(&mut self.random, host);
                 op.command = Command::Acquire(Acquire {
@@ -84,8 +89,8 @@ impl World {
                     _ => Ok(Reply::Taken),
                 };
             }
-            (Sabotage::ReleasesForgotten, Command::Release { .. }) => return Ok(Reply::Released),
-            (Sabotage::LastFirst, Command::Release { key, claim })
+            (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
+            (Sabotage::LastFirst, Command::Release(Release { key, claim }))
                 if self
                     .stored(key)
                     .is_some_and(|(holder, _)| holder == claim.lease) =>
@@ -109,7 +114,7 @@ impl World {
         let not_after = op.not_after;
         for claim in &claims {
             let (key, claim) = (key.clone(), claim.clone());
-            let command = Command::Release { key, claim };
+            let command = Command::Release(Release { key, claim });
             let _ = self.server_does(time, Op { command, not_after });
         }
         let reply = self.server_does(time, op);

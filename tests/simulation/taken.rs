@@ -55,7 +55,7 @@ impl World {
 impl World {
     pub(crate) fn watch_holder(&mut self, step: &Step) {
         let taken = match step.command {
-            Command::ForceRelease { .. } => step.before != step.after,
+            Command::ForceRelease(_) => step.before != step.after,
             _ => step.is_reclaim() && step.granted().is_some(),
         };
         let hears = self.plan.calm && self.plan.pushes != Pushes::Lost;

@@ -419,9 +419,7 @@ impl World {
 
     /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
     pub(crate) fn check_sent(&mut self, host: usize, command: &Command) {
-        if let Command::ForceRelease { .. } | Command::Inspect { .. } | Command::List { .. } =
-            command
-        {
+        if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
             let calls = &self.hosts[host].book.calls;
             let wanted = calls.values().any(|pending| pending.call == Call::Query);
             return self.checks.ensure("I6", wanted, || {

@@ -84,7 +84,7 @@ pub use io::{
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{ClientId, Command, LeaseId};
+use crate::protocol::{ClientId, Command, Inspect, LeaseId, List};
 use crate::time::Timestamp;
 use acquiring::Caller;
 use clock::Margin;
@@ -286,15 +286,17 @@ impl Engine {
                 self.acquire(lock, spec, lease, Caller::new(call, wait, self.now));
             }
             Input::Renew { call, lease, ttl } => self.renew_by_hand(call, lease, ttl),
-            Input::Inspect { call, key } => self.query(call, Command::Inspect { key }, Goal::Look),
+            Input::Inspect { call, key } => {
+                self.query(call, Command::Inspect(Inspect { key }), Goal::Look)
+            }
             Input::ForceRelease { call, key } => {
-                self.query(call, Command::Inspect { key }, Goal::Free);
+                self.query(call, Command::Inspect(Inspect { key }), Goal::Free);
             }
             Input::List {
                 call,
                 pattern,
                 cursor,
-            } => self.query(call, Command::List { pattern, cursor }, Goal::Look),
+            } => self.query(call, Command::List(List { pattern, cursor }), Goal::Look),
         }
         self.settle_shutdown();
         self.tidy_timers();

@@ -35,7 +35,7 @@ struct Queue {
 impl Outbox {
     pub(super) fn push(&mut self, out: Outgoing) {
         let queue = match out.command {
-            Command::Renew { .. } => &mut self.renewals,
+            Command::Renew(_) => &mut self.renewals,
             _ => &mut self.others,
         };
         queue.waiting.push_back((out.origin.attempt, Some(out)));
@@ -117,7 +117,7 @@ mod tests {
     use crate::engine::Whose;
     use crate::engine::table::Short;
     use crate::name::Name;
-    use crate::protocol::{LeaseId, LockKey};
+    use crate::protocol::{Inspect, LeaseId, LockKey, Renew};
     use crate::token::FencingToken;
 
     fn serial(number: u64) -> Serial {
@@ -129,14 +129,14 @@ mod tests {
         let name = Name::new("n").expect("a short name is valid");
         let key = LockKey::new("ns", &name).expect("a short namespace is valid");
         let command = if renews {
-            Command::Renew {
+            Command::Renew(Renew {
                 key,
                 lease: LeaseId(1),
                 token: FencingToken::MAX,
                 ttl: std::time::Duration::from_secs(1),
-            }
+            })
         } else {
-            Command::Inspect { key }
+            Command::Inspect(Inspect { key })
         };
         Outgoing {
             origin: Origin {

@@ -6,7 +6,7 @@ use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
 use super::timers::Timed;
 use super::{Engine, Serial, Whose};
 use crate::error::Error;
-use crate::protocol::{Command, Holder, Inspected, LeaseId, Reply};
+use crate::protocol::{Command, ForceRelease, Holder, Inspected, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 /// A question to the store that is under way.
@@ -149,7 +149,7 @@ impl Engine {
             return;
         };
         let token = holder.token;
-        query.command = Command::ForceRelease { key, token };
+        query.command = Command::ForceRelease(ForceRelease { key, token });
         query.goal = Goal::FreeOf(holder);
         self.attempt_query(call);
         self.settle_query(call);

@@ -12,7 +12,7 @@ use super::{Engine, Serial, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::name::Name;
-use crate::protocol::{Claim, Command, LeaseId, LockKey, Reply};
+use crate::protocol::{self, Claim, Command, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -289,10 +289,10 @@ impl Engine {
             give_up,
         };
         release.flight = Some(flight);
-        let command = Command::Release {
+        let command = Command::Release(protocol::Release {
             key: release.key.clone(),
             claim: release.claim.clone(),
-        };
+        });
         self.send(Whose::Release(id), flight, command);
     }
 

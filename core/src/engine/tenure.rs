@@ -13,7 +13,7 @@ use super::table::Short;
 use super::{Engine, Whose};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Command, LeaseId, Reply};
+use crate::protocol::{Command, LeaseId, Renew, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -307,12 +307,12 @@ impl Engine {
         };
         tenure.flight = Some(flight);
         (tenure.looks, tenure.looks_again) = (false, false);
-        let command = Command::Renew {
+        let command = Command::Renew(Renew {
             key: spec.key.clone(),
             lease: tenure.lease,
             token: tenure.token,
             ttl: tenure.ask(spec, now, margin),
-        };
+        });
         self.send(Whose::Contender(id), flight, command);
     }
 

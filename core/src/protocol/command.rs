@@ -170,49 +170,69 @@ pub enum Reclaim {
     Never,
 }
 
+/// Extends a lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Renew {
+    /// The lock's keys.
+    pub key: LockKey,
+    /// The lease to extend.
+    pub lease: LeaseId,
+    /// The tenure to extend: a late command may have taken the lock for this lease again.
+    pub token: FencingToken,
+    /// The new time to live, from now.
+    pub ttl: Duration,
+}
+
+/// Frees a lock, or leaves its line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Release {
+    /// The lock's keys.
+    pub key: LockKey,
+    /// Whose lease or place in line ends.
+    pub claim: Claim,
+}
+
+/// Frees a lock that somebody else has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForceRelease {
+    /// The lock's keys.
+    pub key: LockKey,
+    /// The tenure that is meant: a command that runs twice must not hit the next one.
+    pub token: FencingToken,
+}
+
+/// Looks at a lock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspect {
+    /// The lock's keys.
+    pub key: LockKey,
+}
+
+/// Walks over the locks that are held, one step of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct List {
+    /// Which of them.
+    pub pattern: Pattern,
+    /// Where the last step ended; 0 to begin.
+    pub cursor: u64,
+}
+
 /// One operation of the protocol, of which a batch is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Takes the lock if it is free, this lease's already, or has the tenure that it may reclaim.
     Acquire(Acquire),
     /// Extends the lock if it is still this lease's.
-    Renew {
-        /// The lock's keys.
-        key: LockKey,
-        /// The lease to extend.
-        lease: LeaseId,
-        /// The tenure to extend: a late command may have taken the lock for this lease again.
-        token: FencingToken,
-        /// The new time to live, from now.
-        ttl: Duration,
-    },
+    Renew(Renew),
     /// Frees the lock if it is this lease's, for the next in line; else the claim leaves the line.
-    Release {
-        /// The lock's keys.
-        key: LockKey,
-        /// Whose lease or place in line ends.
-        claim: Claim,
-    },
+    Release(Release),
     /// Frees the lock for the next in line if this tenure has it, whoever that is, and tells the
     /// holder.
-    ForceRelease {
-        /// The lock's keys.
-        key: LockKey,
-        /// The tenure that is meant: a command that runs twice must not hit the next one.
-        token: FencingToken,
-    },
+    ForceRelease(ForceRelease),
     /// Tells who has the lock, and who waits for it.
-    Inspect {
-        /// The lock's keys.
-        key: LockKey,
-    },
+    Inspect(Inspect),
     /// One step of a walk over the locks that are held.
-    List {
-        /// Which of them.
-        pattern: Pattern,
-        /// Where the last step ended; 0 to begin.
-        cursor: u64,
-    },
+    List(List),
 }
 
 impl Command {
@@ -223,11 +243,11 @@ impl Command {
     pub fn key(&self) -> Option<&LockKey> {
         match self {
             Self::Acquire(acquire) => Some(&acquire.key),
-            Self::Renew { key, .. }
-            | Self::Release { key, .. }
-            | Self::ForceRelease { key, .. }
-            | Self::Inspect { key } => Some(key),
-            Self::List { .. } => None,
+            Self::Renew(Renew { key, .. })
+            | Self::Release(Release { key, .. })
+            | Self::ForceRelease(ForceRelease { key, .. })
+            | Self::Inspect(Inspect { key }) => Some(key),
+            Self::List(_) => None,
         }
     }
 
@@ -235,15 +255,15 @@ impl Command {
     pub(crate) fn size(&self) -> usize {
         const WORDS: usize = 128;
         let keys = match self {
-            Self::Renew { .. } => 1,
+            Self::Renew(_) => 1,
             _ => 4,
         };
         let text = match self {
-            Self::Acquire(Acquire { claim, .. }) | Self::Release { claim, .. } => {
+            Self::Acquire(Acquire { claim, .. }) | Self::Release(Release { claim, .. }) => {
                 WORDS + claim.owner.label().len()
             }
-            Self::List { pattern, .. } => pattern.glob().len(),
-            Self::Renew { .. } | Self::ForceRelease { .. } | Self::Inspect { .. } => 0,
+            Self::List(List { pattern, .. }) => pattern.glob().len(),
+            Self::Renew(_) | Self::ForceRelease(_) | Self::Inspect(_) => 0,
         };
         WORDS + text + keys * self.key().map_or(0, LockKey::size)
     }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use super::command::{BatchReply, Command, Grant, Holder, Inspected, Op, Reply, Waiter};
+use super::command::{BatchReply, Command, Grant, Holder, Inspected, List, Op, Reply, Waiter};
 use super::pattern::Pattern;
 use super::server_error::server_error;
 use crate::error::{Error, ErrorKind};
@@ -55,20 +55,16 @@ fn reply<F: AsRef<[u8]>>(
         (Command::Acquire(_), "full") => Reply::Full {
             waiting: fields.count()?,
         },
-        (Command::Renew { .. }, "renewed") => Reply::Renewed {
+        (Command::Renew(_), "renewed") => Reply::Renewed {
             expires: fields.millis()?,
         },
-        (
-            Command::Renew { .. } | Command::Release { .. } | Command::ForceRelease { .. },
-            "gone",
-        ) => Reply::Gone,
-        (
-            Command::Renew { .. } | Command::Release { .. } | Command::ForceRelease { .. },
-            "taken",
-        ) => Reply::Taken,
-        (Command::Release { .. } | Command::ForceRelease { .. }, "released") => Reply::Released,
-        (Command::Inspect { .. }, "held" | "free") => inspected(status == "held", fields)?,
-        (Command::List { pattern, .. }, "listed") => Reply::Listed {
+        (Command::Renew(_) | Command::Release(_) | Command::ForceRelease(_), "gone") => Reply::Gone,
+        (Command::Renew(_) | Command::Release(_) | Command::ForceRelease(_), "taken") => {
+            Reply::Taken
+        }
+        (Command::Release(_) | Command::ForceRelease(_), "released") => Reply::Released,
+        (Command::Inspect(_), "held" | "free") => inspected(status == "held", fields)?,
+        (Command::List(List { pattern, .. }), "listed") => Reply::Listed {
             cursor: Some(fields.number()?).filter(|cursor| *cursor != 0),
             names: fields.names(pattern),
         },
@@ -232,13 +228,13 @@ fn unexpected() -> Error {
 mod tests {
     use super::*;
     use crate::name::Name;
-    use crate::protocol::LockKey;
+    use crate::protocol::{Inspect, LockKey};
 
     fn inspect() -> Vec<Op> {
         let name = Name::new("n").expect("a valid name");
         let key = LockKey::new("ns", &name).expect("a valid namespace");
         vec![Op {
-            command: Command::Inspect { key },
+            command: Command::Inspect(Inspect { key }),
             not_after: ServerTime::from_micros(9),
         }]
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use super::command::{Acquire, Command, Op, Reclaim};
+use super::command::{Acquire, Command, ForceRelease, Inspect, List, Op, Reclaim, Release, Renew};
 use super::key::LockKey;
 
 /// The keys and arguments of one call of the [script](super::SCRIPT), all in one piece of memory:
@@ -62,16 +62,16 @@ impl ScriptCall {
 
     fn push_keys(&mut self, command: &Command) {
         match command {
-            Command::Renew { key, .. } => self.push_key(key, LockKey::LOCK),
+            Command::Renew(Renew { key, .. }) => self.push_key(key, LockKey::LOCK),
             Command::Acquire(Acquire { key, .. })
-            | Command::Release { key, .. }
-            | Command::ForceRelease { key, .. }
-            | Command::Inspect { key } => {
+            | Command::Release(Release { key, .. })
+            | Command::ForceRelease(ForceRelease { key, .. })
+            | Command::Inspect(Inspect { key }) => {
                 for suffix in LockKey::SUFFIXES {
                     self.push_key(key, suffix);
                 }
             }
-            Command::List { .. } => {}
+            Command::List(_) => {}
         }
     }
 
@@ -87,17 +87,17 @@ impl ScriptCall {
                     Reclaim::Never => self.push('0'),
                 }
             }
-            Command::Renew {
+            Command::Renew(Renew {
                 lease, token, ttl, ..
-            } => {
+            }) => {
                 self.push(lease);
                 self.push(token);
                 self.push(Millis(*ttl));
             }
-            Command::Release { claim, .. } => self.push(claim),
-            Command::ForceRelease { token, .. } => self.push(token),
-            Command::Inspect { .. } => self.push(Command::MOST_NAMED),
-            Command::List { pattern, cursor } => {
+            Command::Release(Release { claim, .. }) => self.push(claim),
+            Command::ForceRelease(ForceRelease { token, .. }) => self.push(token),
+            Command::Inspect(_) => self.push(Command::MOST_NAMED),
+            Command::List(List { pattern, cursor }) => {
                 self.push(cursor);
                 self.push(pattern.glob());
             }
@@ -119,11 +119,11 @@ impl ScriptCall {
 fn operation(command: &Command) -> &'static str {
     match command {
         Command::Acquire(_) => "acquire",
-        Command::Renew { .. } => "renew",
-        Command::Release { .. } => "release",
-        Command::ForceRelease { .. } => "force_release",
-        Command::Inspect { .. } => "inspect",
-        Command::List { .. } => "list",
+        Command::Renew(_) => "renew",
+        Command::Release(_) => "release",
+        Command::ForceRelease(_) => "force_release",
+        Command::Inspect(_) => "inspect",
+        Command::List(_) => "list",
     }
 }
 

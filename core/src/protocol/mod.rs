@@ -5,13 +5,13 @@
 //! without a server.
 //!
 //! ```
-//! use leasehold::protocol::{self, Command, LockKey, Op};
+//! use leasehold::protocol::{self, Command, Inspect, LockKey, Op};
 //! use leasehold::time::ServerTime;
 //! use leasehold::Name;
 //!
 //! let key = LockKey::new("shop", &Name::new("orders/42")?)?;
 //! let op = Op {
-//!     command: Command::Inspect { key },
+//!     command: Command::Inspect(Inspect { key }),
 //!     not_after: ServerTime::from_micros(1_800_000_000_000_000),
 //! };
 //! let call = protocol::encode(&[op]);
@@ -30,8 +30,8 @@ mod script;
 mod server_error;
 
 pub use command::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, HalfId, Holder, Inspected,
-    LeaseId, Op, Reclaim, Reply, Waiter,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Grant, HalfId, Holder,
+    Inspect, Inspected, LeaseId, List, Op, Reclaim, Release, Renew, Reply, Waiter,
 };
 pub use decode::decode;
 pub use encode::{ScriptCall, encode};

@@ -1,6 +1,8 @@
 //! Ways through what has to do with the line.
 
-use leasehold::protocol::{Acquire, ClientId, Command, Counter, Inspected, News, Push, Reply};
+use leasehold::protocol::{
+    Acquire, ClientId, Command, Counter, Inspected, News, Push, Release, Reply,
+};
 use leasehold::time::ServerTime;
 use leasehold::{Error, protocol::Claim};
 
@@ -103,9 +105,9 @@ impl Change<'_> {
                 self.waits(&acquire.claim)
             }
             (Command::Acquire(acquire), Ok(Reply::Busy { .. })) => vec![self.tries(&acquire.claim)],
-            (Command::Release { claim, .. }, Ok(_)) => self.released(claim),
-            (Command::ForceRelease { .. }, Ok(_)) => self.force_released(),
-            (Command::Inspect { .. }, Ok(Reply::Inspected(seen))) => self.inspected(seen),
+            (Command::Release(Release { claim, .. }), Ok(_)) => self.released(claim),
+            (Command::ForceRelease(_), Ok(_)) => self.force_released(),
+            (Command::Inspect(_), Ok(Reply::Inspected(seen))) => self.inspected(seen),
             _ => Vec::new(),
         };
         hits.extend(self.handed_over());
@@ -302,13 +304,13 @@ impl Change<'_> {
             return Vec::new();
         }
         let mut hits = vec![match (self.command, self.lock) {
-            (Command::Release { .. }, Some(_)) => "handoff: by a release",
-            (Command::Release { claim, .. }, None) if self.place(claim).is_some() => {
+            (Command::Release(_), Some(_)) => "handoff: by a release",
+            (Command::Release(Release { claim, .. }), None) if self.place(claim).is_some() => {
                 "handoff: by a release out of the line of a free lock"
             }
-            (Command::Release { .. }, None) => "handoff: by a stranger's release of a free lock",
-            (Command::ForceRelease { .. }, Some(_)) => "handoff: by a force-release",
-            (Command::ForceRelease { .. }, None) => "handoff: by a force-release of a free lock",
+            (Command::Release(_), None) => "handoff: by a stranger's release of a free lock",
+            (Command::ForceRelease(_), Some(_)) => "handoff: by a force-release",
+            (Command::ForceRelease(_), None) => "handoff: by a force-release of a free lock",
             (Command::Acquire(acquire), None) if acquire.waits => {
                 "handoff: by an acquisition of a free lock"
             }
@@ -373,13 +375,11 @@ impl Change<'_> {
             return None;
         }
         match (self.command, self.lock) {
-            (Command::Release { .. }, Some(_)) => {
-                Some("handoff: fails, counter used up, by a release")
-            }
-            (Command::Release { .. }, None) => {
+            (Command::Release(_), Some(_)) => Some("handoff: fails, counter used up, by a release"),
+            (Command::Release(_), None) => {
                 Some("handoff: fails, counter used up, by a release of a free lock")
             }
-            (Command::ForceRelease { .. }, _) => {
+            (Command::ForceRelease(_), _) => {
                 Some("handoff: fails, counter used up, by a force-release")
             }
             (Command::Acquire(acquire), None) if first.member != member(&acquire.claim) => {

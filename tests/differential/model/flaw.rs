@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, News, Op, Pattern, Push,
-    Reclaim, Reply,
+    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId, List,
+    LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply,
 };
 use leasehold::time::ServerTime;
 use leasehold::{Error, FencingToken, MemoryServer, Owner};
@@ -151,11 +151,11 @@ impl Model {
     fn mislead(&mut self, now: ServerTime, command: &mut Command) {
         let holder = command.key().and_then(|key| self.lease_of(now, key));
         let frees = match &*command {
-            Command::Release { claim, .. } => holder == Some(claim.lease),
+            Command::Release(Release { claim, .. }) => holder == Some(claim.lease),
             _ => holder.is_some(),
         };
         match (&mut *command, self.flaw) {
-            (Command::ForceRelease { key, token }, Flaw::ForceReleasesAnybody) => {
+            (Command::ForceRelease(ForceRelease { key, token }), Flaw::ForceReleasesAnybody) => {
                 *token = former_token(&self.memory, now, key).unwrap_or(*token);
             }
             (Command::Acquire(acquire), Flaw::NoClockFloor) => {
@@ -182,7 +182,8 @@ impl Model {
                 }
             }
             (
-                Command::Release { key, .. } | Command::ForceRelease { key, .. },
+                Command::Release(Release { key, .. })
+                | Command::ForceRelease(ForceRelease { key, .. }),
                 Flaw::LastComesFirst,
             ) if frees => {
                 let (key, line) = (key.clone(), self.line(now, key));
@@ -192,7 +193,8 @@ impl Model {
                 }
             }
             (
-                Command::Release { key, .. } | Command::ForceRelease { key, .. },
+                Command::Release(Release { key, .. })
+                | Command::ForceRelease(ForceRelease { key, .. }),
                 Flaw::ServesTheDead,
             ) => {
                 let key = key.clone();
@@ -204,7 +206,7 @@ impl Model {
                     self.revive(now, &key, claim(&place.member));
                 }
             }
-            (Command::List { pattern, .. }, Flaw::ListsEverything) => {
+            (Command::List(List { pattern, .. }), Flaw::ListsEverything) => {
                 *pattern = Pattern::new(NAMESPACE, "*").expect("a valid pattern");
             }
             (_, Flaw::UnheardKeepsWindow | Flaw::TellsEverybody) => {
@@ -224,8 +226,8 @@ impl Model {
     ) -> Result<Reply, Error> {
         let reply = reply?;
         match (self.flaw, &op.command, &reply) {
-            (Flaw::RenewalTakesGone, Command::Renew { .. }, Reply::Gone) => self.take_gone(now, op),
-            (Flaw::ReleasesForOthers, Command::Release { key, .. }, Reply::Taken) => {
+            (Flaw::RenewalTakesGone, Command::Renew(_), Reply::Gone) => self.take_gone(now, op),
+            (Flaw::ReleasesForOthers, Command::Release(Release { key, .. }), Reply::Taken) => {
                 self.memory.delete(key);
                 Ok(Reply::Released)
             }
@@ -245,16 +247,16 @@ impl Model {
                 expires: *expires,
                 place: place.and_then(|place| (place.get() - 1).try_into().ok()),
             }),
-            (Flaw::CountsTheDead, Command::Inspect { key }, Reply::Inspected(seen)) => {
+            (Flaw::CountsTheDead, Command::Inspect(Inspect { key }), Reply::Inspected(seen)) => {
                 let mut seen = seen.clone();
                 let all = self.line(now, key).len();
                 seen.waiting = u32::try_from(all).expect("few wait");
                 Ok(Reply::Inspected(seen))
             }
-            (Flaw::ForgetsRenewals, Command::Renew { .. }, Reply::Renewed { .. })
-            | (Flaw::KeepsReleased, Command::Release { .. }, Reply::Released)
-            | (Flaw::ReleaseStaysInLine, Command::Release { .. }, Reply::Taken)
-            | (Flaw::StrangersReleaseHandsNothingOn, Command::Release { .. }, Reply::Gone) => {
+            (Flaw::ForgetsRenewals, Command::Renew(_), Reply::Renewed { .. })
+            | (Flaw::KeepsReleased, Command::Release(_), Reply::Released)
+            | (Flaw::ReleaseStaysInLine, Command::Release(_), Reply::Taken)
+            | (Flaw::StrangersReleaseHandsNothingOn, Command::Release(_), Reply::Gone) => {
                 self.memory = before;
                 Ok(reply)
             }
@@ -263,9 +265,9 @@ impl Model {
     }
 
     fn take_gone(&mut self, now: ServerTime, op: &Op) -> Result<Reply, Error> {
-        let Command::Renew {
+        let Command::Renew(Renew {
             key, lease, ttl, ..
-        } = &op.command
+        }) = &op.command
         else {
             return Ok(Reply::Gone);
         };
@@ -295,7 +297,7 @@ impl Model {
         let holder = self.lease_of(now, key);
         if holder.is_some_and(|holder| holder != claim.lease) {
             let (key, claim) = (key.clone(), claim.clone());
-            let leave = Command::Release { key, claim };
+            let leave = Command::Release(Release { key, claim });
             self.memory.execute(now, &samples::batch([leave]));
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold::Owner;
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Pattern, Reclaim,
+    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
+    Pattern, Reclaim, Release, Renew,
 };
 use leasehold::time::ServerTime;
 use proptest::prelude::*;
@@ -122,25 +123,25 @@ impl Planned {
                 ttl: *ttl,
                 waits: *waits,
             }),
-            Act::Renew { who, current, ttl } => Command::Renew {
+            Act::Renew { who, current, ttl } => Command::Renew(Renew {
                 token: token(*current),
                 lease: claim(who).lease,
                 key,
                 ttl: *ttl,
-            },
-            Act::Release(who) => Command::Release {
+            }),
+            Act::Release(who) => Command::Release(Release {
                 claim: claim(who),
                 key,
-            },
-            Act::ForceRelease { current } => Command::ForceRelease {
+            }),
+            Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
                 token: token(*current),
                 key,
-            },
-            Act::Inspect => Command::Inspect { key },
-            Act::List(pattern) => Command::List {
+            }),
+            Act::Inspect => Command::Inspect(Inspect { key }),
+            Act::List(pattern) => Command::List(List {
                 pattern: Pattern::new(NAMESPACE, pattern).expect("the tests' patterns are valid"),
                 cursor: 0,
-            },
+            }),
         };
         let not_after = match self.not_after {
             NotAfter::Past => ServerTime::from_micros(now.as_micros() - 1),

@@ -3,7 +3,7 @@
 use super::host::{Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, ms};
 use super::view::key;
 use crate::engine::{Input, Wait};
-use crate::protocol::{Command, LeaseId, Reply};
+use crate::protocol::{Command, LeaseId, Release, Reply};
 
 #[test]
 fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
@@ -16,7 +16,7 @@ fn a_cancelled_acquisition_is_followed_by_a_release_of_the_same_lease() {
     let leases: Vec<_> = commands
         .map(|command| match command {
             Command::Acquire(acquire) => acquire.claim.lease,
-            Command::Release { claim, .. } => claim.lease,
+            Command::Release(Release { claim, .. }) => claim.lease,
             other => panic!("{other:?} is neither"),
         })
         .collect();

@@ -6,7 +6,7 @@ use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
 use super::view::key;
 use crate::engine::{CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
-use crate::protocol::{BatchReply, Claim, Command, Reply};
+use crate::protocol::{BatchReply, Claim, Command, Release, Reply};
 use crate::time::Timestamp;
 
 /// Longer than any of these stories.
@@ -32,7 +32,7 @@ pub(super) fn claims(host: &Host) -> (Vec<&Claim>, Vec<&Claim>) {
     for op in host.log.iter().flat_map(|sent| &sent.batch) {
         match &op.command {
             Command::Acquire(acquire) => asked.push(&acquire.claim),
-            Command::Release { claim, .. } => left.push(claim),
+            Command::Release(Release { claim, .. }) => left.push(claim),
             _ => {}
         }
     }

@@ -8,7 +8,8 @@ use crate::engine::{Input, LockId, Output};
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, LeaseId, Op, Push, Reclaim, Reply,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, LeaseId, Op, Push,
+    Reclaim, Release, Reply,
 };
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -213,10 +214,10 @@ impl Host {
 
     /// Another program gives up the lock, which it has.
     pub(super) fn stranger_releases(&mut self, lock: LockId) {
-        let reply = self.ask(Command::Release {
+        let reply = self.ask(Command::Release(Release {
             key: key(lock),
             claim: stranger(0),
-        });
+        }));
         assert_eq!(reply, Reply::Released);
     }
 
@@ -233,10 +234,10 @@ impl Host {
 
     /// It does not wait any longer, or gives up the lock that it was handed.
     pub(super) fn stranger_leaves(&mut self, lock: LockId, number: u128) -> Reply {
-        self.ask(Command::Release {
+        self.ask(Command::Release(Release {
             key: key(lock),
             claim: stranger(number),
-        })
+        }))
     }
 
     /// Whether the store has the lock, whoever's it is.
@@ -252,7 +253,7 @@ impl Host {
     pub(super) fn stranger_force_releases(&mut self, lock: LockId) {
         let token = self.token_of(lock).expect("somebody has it");
         let key = key(lock);
-        let reply = self.ask(Command::ForceRelease { key, token });
+        let reply = self.ask(Command::ForceRelease(ForceRelease { key, token }));
         assert_eq!(reply, Reply::Released);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::host::{Done, Host, LOCK, Net, TTL, ms};
 use crate::engine::LockSpec;
 use crate::error::ErrorKind;
-use crate::protocol::{Command, Reply};
+use crate::protocol::{Command, Renew, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ALMOST_A_MINUTE: Duration = Duration::from_millis(59_800);
@@ -14,7 +14,7 @@ const ALMOST_A_MINUTE: Duration = Duration::from_millis(59_800);
 fn asked(host: &Host) -> Vec<Duration> {
     let ops = host.log.iter().flat_map(|sent| &sent.batch);
     let ttl = |op: &crate::protocol::Op| match &op.command {
-        Command::Renew { ttl, .. } => Some(*ttl),
+        Command::Renew(Renew { ttl, .. }) => Some(*ttl),
         _ => None,
     };
     ops.filter_map(ttl).collect()

@@ -133,11 +133,11 @@ pub(super) fn key(lock: LockId) -> LockKey {
 pub(super) fn kind(command: &Command) -> &'static str {
     match command {
         Command::Acquire(_) => "acquire",
-        Command::Renew { .. } => "renew",
-        Command::Release { .. } => "release",
-        Command::ForceRelease { .. } => "force-release",
-        Command::Inspect { .. } => "inspect",
-        Command::List { .. } => "list",
+        Command::Renew(_) => "renew",
+        Command::Release(_) => "release",
+        Command::ForceRelease(_) => "force-release",
+        Command::Inspect(_) => "inspect",
+        Command::List(_) => "list",
     }
 }
 
