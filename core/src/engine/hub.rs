@@ -6,10 +6,10 @@ mod tests;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-use super::table::{Short, Table};
+use super::table::Table;
 use super::{Engine, LockId};
 use crate::event::LeaseEvent;
-use crate::protocol::LeaseId;
+use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 
 /// How many events one reader may leave unread, besides one for each lease that was held meanwhile.
@@ -69,11 +69,11 @@ impl<W> Default for Hub<W> {
 #[derive(Debug)]
 struct Reader<W> {
     scope: Option<LockId>,
-    queue: VecDeque<(Short, LeaseEvent)>,
+    queue: VecDeque<(HalfId, LeaseEvent)>,
     /// The place of the queue's first event among all that were ever queued.
     first: u64,
     /// Where each lease's unread `Renewed` is, while it is the last that the lease has queued.
-    renewed: Table<Short, u64>,
+    renewed: Table<HalfId, u64>,
     missed: u64,
     /// How many leases are held by what was queued so far, and the most since all was read.
     held: usize,
@@ -131,7 +131,7 @@ impl<W> Hub<W> {
         let mut wakers = Vec::new();
         for id in of_lock.chain(&self.of_all) {
             if let Some(reader) = self.readers.get_mut(id) {
-                reader.push(Short::of(lease), event.clone());
+                reader.push(lease.half(), event.clone());
                 wakers.extend(reader.waker.take());
             }
         }
@@ -143,7 +143,7 @@ impl<W> Hub<W> {
         let mut wakers = Vec::new();
         for id in &self.of_all {
             if let Some(reader) = self.readers.get_mut(id) {
-                reader.push(Short::of(NO_LEASE), event.clone());
+                reader.push(NO_LEASE.half(), event.clone());
                 wakers.extend(reader.waker.take());
             }
         }
@@ -194,7 +194,7 @@ impl<W> Reader<W> {
         self.waker.take()
     }
 
-    fn push(&mut self, lease: Short, event: LeaseEvent) {
+    fn push(&mut self, lease: HalfId, event: LeaseEvent) {
         match event {
             LeaseEvent::Acquired { .. } => self.count_held(1),
             LeaseEvent::Lost { .. } | LeaseEvent::Released { .. } => {
@@ -265,7 +265,7 @@ impl<W> Reader<W> {
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
         if self.scope.is_none() {
             let drift = engine.clock_drift();
-            let of_none = drift.map(|event| (Short::of(NO_LEASE), event));
+            let of_none = drift.map(|event| (NO_LEASE.half(), event));
             self.queue.extend(of_none);
         }
         let unread = self.queue.len();
@@ -278,7 +278,7 @@ impl<W> Reader<W> {
     }
 
     fn queue_held(&mut self, held: impl Iterator<Item = (LeaseId, LeaseEvent)>) {
-        let held = held.map(|(lease, event)| (Short::of(lease), event));
+        let held = held.map(|(lease, event)| (lease.half(), event));
         self.queue.extend(held);
     }
 }

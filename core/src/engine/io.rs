@@ -317,32 +317,6 @@ pub struct Listing {
     pub names: Vec<Name>,
 }
 
-/// What a call achieved.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Done {
-    /// The lock is held.
-    Acquired(Acquired),
-    /// Somebody else has the lock, and the call's time to wait is over.
-    Busy,
-    /// The lease was extended.
-    Renewed,
-    /// The lease was given up, and the lock freed if it was the last.
-    Released,
-    /// Who has the lock.
-    Inspected(Inspection),
-    /// Who had the lock that was freed; `None` if it was free.
-    ForceReleased(Option<HolderInfo>),
-    /// Some of the locks that are held.
-    Listed {
-        /// Where to go on; `None` at the end.
-        cursor: Option<u64>,
-        /// Their names; a walk may come to a name more than once.
-        names: Vec<Name>,
-    },
-    /// All tenures are over.
-    ShutDown,
-}
-
 /// What a call that acquires gets: a lease of a tenure.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Acquired {

@@ -52,159 +52,48 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
-mod acquire;
-mod acquiring;
-mod clock;
-mod contender;
+mod attempt;
+mod ctx;
 mod hub;
 mod io;
-mod line;
-mod link;
-mod outbox;
+mod lock;
 mod pace;
 mod query;
-mod rates;
-mod release;
+mod servers;
+mod settings;
 mod table;
-mod tenure;
 #[cfg(test)]
 mod tests;
 mod timers;
 
-use std::collections::VecDeque;
-use std::num::NonZeroU64;
-use std::time::Duration;
-
 pub use hub::{Hub, ReaderId};
-use io::Done;
 pub use io::{
     Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockSpec, Output,
     RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
+pub use settings::Settings;
+pub use table::{Id, Table};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{ClientId, Command, Inspect, LeaseId, List};
+use crate::event::LeaseEvent;
+use crate::protocol::{BatchReply, LeaseId};
 use crate::time::Timestamp;
-use acquiring::Caller;
-use clock::Margin;
-use contender::{Contender, Lock, Phase};
-use line::Line;
-use link::Link;
-use query::{Goal, Query};
-use release::Release;
-use table::Short;
-pub use table::{Id, Table};
-use timers::{Timed, Timers};
+use attempt::Outcome;
+use ctx::{Ctx, Origin, Whose};
+use lock::{Locks, Wanted};
+use query::Queries;
+use servers::{Replied, Servers};
+use timers::Timed;
 
-/// What holds for the whole locker.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Who this locker is: 64 random bits.
-    pub client: ClientId,
-    /// How long one attempt waits for the store's answer at the most.
-    pub command_timeout: Duration,
-    /// How long a call goes on trying while the store gives no answer.
-    pub patience: Duration,
-    /// How far the rates of the store's clock and of the host's may differ, in parts per million.
-    pub drift_margin: u32,
-    /// Whether the store is a cluster, of servers with a clock of their own each: operations then
-    /// leave one by one, and a lock that was handed over is asked for once more.
-    pub clustered: bool,
-    /// Whether the host does everything in one thread: a batch then takes only a part of what waits,
-    /// so that the store works on the next while the host takes in the answers to the one before.
-    pub single_threaded: bool,
-}
-
-impl Settings {
-    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million.
-    pub fn new(client: ClientId) -> Self {
-        Self {
-            client,
-            command_timeout: Duration::from_secs(2),
-            patience: Duration::from_secs(10),
-            drift_margin: Margin::DEFAULT.parts_per_million(),
-            clustered: false,
-            single_threaded: false,
-        }
-    }
-
-    /// The same, with a patience of one attempt at least.
-    /// [`ErrorKind::Config`] if one is out of bounds: 1 ms to 1 min for an
-    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
-    ///
-    /// ```
-    /// use leasehold::{engine::Settings, protocol::ClientId};
-    ///
-    /// let mut settings = Settings::new(ClientId(1));
-    /// assert!(settings.clone().checked().is_ok());
-    /// settings.command_timeout = std::time::Duration::ZERO;
-    /// assert!(settings.checked().unwrap_err().is_config());
-    /// ```
-    pub fn checked(mut self) -> Result<Self, Error> {
-        let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
-        Error::check_range("command_timeout", self.command_timeout, least, minute)?;
-        Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
-        let margin = self.drift_margin;
-        if Margin::new(margin).parts_per_million() != margin {
-            let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);
-            let message =
-                format!("drift_margin is from {least} to {most} parts per million, not {margin}");
-            return Err(Error::new(ErrorKind::Config, message));
-        }
-        self.patience = self.patience.max(self.command_timeout);
-        Ok(self)
-    }
-}
-
-/// The state of one locker: its locks, calls, leases, link and timers. See the
+/// The state of one locker: its locks, calls, leases, servers and timers. See the
 /// [module](self) for how to drive it.
 #[derive(Debug)]
 pub struct Engine {
-    settings: Settings,
-    now: Timestamp,
-    link: Link,
-    line: Line,
-    locks: Table<LockId, Lock>,
-    /// In boxes: much of a table is empty.
-    contenders: Table<Short, Box<Contender>>,
-    releases: Table<Short, Box<Release>>,
-    /// Attempts whose answer a release would like to know.
-    doubted: Table<Serial, Short>,
-    queries: Table<CallId, Query>,
-    timers: Timers,
+    cx: Ctx,
+    servers: Servers,
+    locks: Locks,
+    queries: Queries,
     shutdown: Option<Shutdown>,
-    outputs: VecDeque<Output>,
-    last_serial: u64,
-    kinds: Table<CallId, Kind>,
-}
-
-#[derive(Copy, Clone, Debug)]
-enum Kind {
-    Acquire,
-    Renew,
-    Release,
-    Inspect,
-    List,
-    ForceRelease,
-    Shutdown,
-}
-
-/// Tells attempts, releases and requests apart; never used twice.
-type Serial = NonZeroU64;
-
-/// Whose operation an answer belongs to, and which attempt of it.
-#[derive(Copy, Clone, Debug)]
-struct Origin {
-    whose: Whose,
-    attempt: Serial,
-}
-
-#[derive(Copy, Clone, Debug)]
-enum Whose {
-    Contender(Short),
-    Release(Short),
-    Query(CallId),
 }
 
 #[derive(Debug)]
@@ -219,184 +108,251 @@ struct Shutdown {
 impl Engine {
     /// An engine that is not connected yet.
     pub fn new(settings: Settings) -> Self {
-        let link = Link::new(Margin::new(settings.drift_margin));
         Self {
-            settings,
-            now: Timestamp::from_nanos(0),
-            link,
-            line: Line::default(),
-            locks: Table::default(),
-            contenders: Table::default(),
-            releases: Table::default(),
-            doubted: Table::default(),
-            queries: Table::default(),
-            timers: Timers::default(),
+            servers: Servers::new(&settings),
+            cx: Ctx::new(settings),
+            locks: Locks::default(),
+            queries: Queries::default(),
             shutdown: None,
-            outputs: VecDeque::new(),
-            last_serial: 0,
-            kinds: Table::default(),
         }
     }
 
     /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        self.now = self.now.max(now);
+        self.cx.now = self.cx.now.max(now);
         // What is over is over before anything else is looked at.
         self.run_due();
-        self.note_kind(&input);
+        self.take_in(input);
+        self.settle_shutdown();
+        self.tidy_timers();
+    }
+
+    /// The next thing for the host to do; [`Output::Wait`] if there is none. What is to be sent
+    /// comes last: a host that takes in several inputs before it polls sends their operations
+    /// together.
+    pub fn poll(&mut self) -> Output {
+        if !self.cx.has_outputs() {
+            self.flush();
+        }
+        let until = self.wake_at();
+        self.cx.next_output().unwrap_or(Output::Wait { until })
+    }
+
+    /// Whether nothing is held, under way or waiting for an answer.
+    pub fn is_idle(&self) -> bool {
+        self.locks.is_idle() && self.queries.len() == 0
+    }
+
+    fn wake_at(&self) -> Option<Timestamp> {
+        self.cx.timers.first().map(|(at, _)| at)
+    }
+}
+
+/// What there is to know of it, for readers that begin or that missed something.
+impl Engine {
+    /// The leases that are held now, in no order, each with an `Acquired` event that says so.
+    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        self.locks.all_held(now)
+    }
+
+    /// As [`all_held`](Self::all_held), of one handle.
+    pub fn held(
+        &self,
+        now: Timestamp,
+        lock: LockId,
+    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        self.locks.held(now, lock)
+    }
+
+    /// The drift margin, if it had to be widened: an event for readers of all locks.
+    pub fn clock_drift(&self) -> Option<LeaseEvent> {
+        self.servers.drift(&self.cx.settings)
+    }
+}
+
+/// Dispatch: the only place that looks things up and hands them on.
+impl Engine {
+    fn take_in(&mut self, input: Input) {
+        let refused = self.shutdown.as_ref().and_then(|_| input.refused());
+        if let Some((call, answer)) = refused {
+            return self.cx.answer(call, answer);
+        }
+        let Self {
+            cx,
+            servers,
+            locks,
+            queries,
+            ..
+        } = self;
         match input {
-            Input::Connected { .. } => self.connected(),
-            Input::Disconnected { error, .. } => self.disconnected(error),
-            Input::Slots { .. } => {}
+            Input::Connected { server } => self.connected(server),
+            Input::Disconnected { server, error } => self.disconnected(server, error),
+            Input::Slots { slots, server } => servers.route(&slots, server),
             Input::Reply {
-                request, result, ..
-            } => self.reply(request, result),
-            Input::Push { push, .. } => self.pushed(push),
-            Input::Subscribed { .. } => self.subscribed(),
-            Input::Unsubscribed { .. } => self.unsubscribed(),
-            Input::Tick => {}
-            Input::Cancel { call, of: None } => self.end_query(call),
-            Input::Cancel {
-                call,
-                of: Some((lock, lease)),
-            } => {
-                if let Some(id) = self.contender_of(lock, lease) {
-                    self.cancel(id, call);
+                server,
+                request,
+                result,
+            } => self.replied(server, request, result),
+            Input::Push { server, push } => locks.pushed(cx, servers, (server, &push)),
+            Input::Subscribed { server } => {
+                servers.subscribed(cx, server);
+                locks.subscribed(cx, servers, server);
+            }
+            Input::Unsubscribed { server } => {
+                if servers.unsubscribed(server) {
+                    locks.unsubscribed(cx, servers, server);
                 }
             }
-            Input::Release { call, lease } => self.release(call, lease),
-            Input::Close { lock } => self.close(lock),
-            Input::Shutdown { call } => self.shut_down(call),
-            Input::Acquire { call, .. }
-            | Input::Renew { call, .. }
-            | Input::Inspect { call, .. }
-            | Input::List { call, .. }
-            | Input::ForceRelease { call, .. }
-                if self.shutdown.is_some() =>
-            {
-                self.complete(call, Err(Error::shutdown()));
-            }
+            Input::Tick => {}
             Input::Acquire {
                 call,
                 lock,
                 spec,
                 lease,
                 wait,
-            } => {
-                self.acquire(lock, spec, lease, Caller::new(call, wait, self.now));
-            }
-            Input::Renew { call, lease, ttl } => self.renew_by_hand(call, lease, ttl),
-            Input::Inspect { call, key } => {
-                self.query(call, Command::Inspect(Inspect { key }), Goal::Look)
-            }
-            Input::ForceRelease { call, key } => {
-                self.query(call, Command::Inspect(Inspect { key }), Goal::Free);
-            }
+            } => locks.acquire(
+                cx,
+                servers,
+                Wanted {
+                    call,
+                    lock,
+                    spec,
+                    lease,
+                    wait,
+                },
+            ),
+            Input::Renew { call, lease, ttl } => locks.renew(cx, servers, lease, (call, ttl)),
+            Input::Release { call, lease } => locks.release(cx, servers, call, lease),
+            Input::Close { lock } => locks.close(cx, lock),
+            Input::Inspect { call, key } => queries.inspect(cx, servers, call, key),
+            Input::ForceRelease { call, key } => queries.force_release(cx, servers, call, key),
             Input::List {
                 call,
                 pattern,
                 cursor,
-            } => self.query(call, Command::List(List { pattern, cursor }), Goal::Look),
+            } => queries.list(cx, servers, call, (pattern, cursor)),
+            Input::Cancel { call, of: None } => queries.cancel(cx, servers, call),
+            Input::Cancel { call, of: Some(of) } => locks.cancel(cx, servers, call, of),
+            Input::Shutdown { call } => self.shut_down(call),
         }
-        self.settle_shutdown();
-        self.tidy_timers();
     }
 
-    /// The next thing for the host to do. What is to be sent comes last: a host that takes in
-    /// several inputs before it polls sends their operations together.
-    pub fn poll(&mut self) -> Output {
-        if self.outputs.is_empty() {
-            self.flush();
-        }
-        let until = self.timers.first().map(|(at, _)| at);
-        self.outputs.pop_front().unwrap_or(Output::Wait { until })
+    fn connected(&mut self, server: ServerId) {
+        let (lost, error) = self.servers.connected(&mut self.cx, server);
+        self.fail(server, lost, &error);
+        let Self {
+            cx,
+            servers,
+            locks,
+            queries,
+            ..
+        } = self;
+        locks.retry_all(cx, servers, server);
+        queries.retry_all(cx, servers);
     }
 
-    /// When the engine wants to be told the time, if nothing else happens before.
-    #[cfg(test)]
-    fn wake_at(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| at)
+    fn disconnected(&mut self, server: ServerId, error: Error) {
+        let (lost, error) = self.servers.disconnected(&mut self.cx, server, error);
+        self.fail(server, lost, &error);
+        let Self {
+            cx, servers, locks, ..
+        } = self;
+        locks.warn_holders(cx, servers, (server, &error));
     }
 
-    /// Whether nothing is held, under way or waiting for an answer.
-    pub fn is_idle(&self) -> bool {
-        self.releases.is_empty() && self.queries.is_empty() && self.contenders.is_empty()
-    }
-}
-
-/// What the parts share.
-impl Engine {
-    fn next_serial(&mut self) -> Serial {
-        self.last_serial += 1;
-        Serial::new(self.last_serial).unwrap_or(Serial::MAX)
-    }
-
-    fn complete(&mut self, call: CallId, result: Result<Done, Error>) {
-        let Some(kind) = self.kinds.take(&call) else {
+    fn replied(&mut self, server: ServerId, request: RequestId, result: Result<BatchReply, Error>) {
+        let replied = self.servers.replied(&mut self.cx, server, request, result);
+        let Some(Replied {
+            origins,
+            sent,
+            result,
+            drifted,
+        }) = replied
+        else {
             return;
         };
-        let answer = match kind {
-            Kind::Acquire => Answer::Acquire(result.map(|done| match done {
-                Done::Acquired(acquired) => Some(acquired),
-                _ => None,
-            })),
-            Kind::Renew => Answer::Renew(result.map(|_| ())),
-            Kind::Release => Answer::Release(result.map(|_| ())),
-            Kind::Inspect => Answer::Inspect(result.and_then(|done| match done {
-                Done::Inspected(seen) => Ok(seen),
-                _ => Err(link::mismatch()),
-            })),
-            Kind::List => Answer::List(result.and_then(|done| match done {
-                Done::Listed { cursor, names } => Ok(Listing { cursor, names }),
-                _ => Err(link::mismatch()),
-            })),
-            Kind::ForceRelease => Answer::ForceRelease(result.and_then(|done| match done {
-                Done::ForceReleased(holder) => Ok(holder),
-                _ => Err(link::mismatch()),
-            })),
-            Kind::Shutdown => Answer::Shutdown,
-        };
-        self.outputs.push_back(Output::Answer { call, answer });
+        match result {
+            Ok(BatchReply { time, replies }) => {
+                let mut replies = replies.into_iter();
+                for origin in origins {
+                    let reply = replies.next().unwrap_or_else(|| Err(too_short()));
+                    let outcome = Outcome {
+                        attempt: origin.attempt,
+                        server,
+                        left: Some(sent),
+                        result: reply.map(|reply| (reply, time)),
+                    };
+                    self.deliver(origin.whose, outcome);
+                }
+            }
+            Err(error) => self.fail(server, origins, &error),
+        }
+        if drifted {
+            let Self {
+                cx, servers, locks, ..
+            } = self;
+            locks.keep_promises(cx, servers, server);
+        }
     }
 
-    fn note_kind(&mut self, input: &Input) {
-        let (call, kind) = match input {
-            Input::Acquire { call, .. } => (*call, Kind::Acquire),
-            Input::Renew { call, .. } => (*call, Kind::Renew),
-            Input::Release {
-                call: Some(call), ..
-            } => (*call, Kind::Release),
-            Input::Inspect { call, .. } => (*call, Kind::Inspect),
-            Input::List { call, .. } => (*call, Kind::List),
-            Input::ForceRelease { call, .. } => (*call, Kind::ForceRelease),
-            Input::Shutdown { call } => (*call, Kind::Shutdown),
-            _ => return,
-        };
-        self.kinds.insert(call, kind);
+    /// None of these is answered.
+    fn fail(&mut self, server: ServerId, origins: Vec<Origin>, error: &Error) {
+        for Origin { whose, attempt } in origins {
+            let outcome = Outcome {
+                attempt,
+                server,
+                left: None,
+                result: Err(error.clone()),
+            };
+            self.deliver(whose, outcome);
+        }
     }
 
-    fn emit(
-        &mut self,
-        (lock, lease): (LockId, LeaseId),
-        event: LeaseEvent,
-        deadline: Option<Timestamp>,
-    ) {
-        self.outputs.push_back(Output::Event {
-            lock,
-            lease,
-            event,
-            deadline,
-        });
+    fn deliver(&mut self, whose: Whose, outcome: Outcome) {
+        let Self {
+            cx,
+            servers,
+            locks,
+            queries,
+            ..
+        } = self;
+        match whose {
+            Whose::Contender(id) => locks.contender_landed(cx, servers, (id, outcome)),
+            Whose::Release(id) => locks.release_landed(cx, servers, (id, outcome)),
+            Whose::Query(call) => queries.landed(cx, servers, (call, outcome)),
+        }
+    }
+
+    /// Sends what waits; who waits in vain is answered.
+    fn flush(&mut self) {
+        let refused = self.servers.flush(&mut self.cx);
+        if refused.is_empty() {
+            return;
+        }
+        for (origins, server, error) in refused {
+            for origin in origins {
+                self.fail(server, vec![origin], &error);
+                self.servers.take_back(server, origin);
+            }
+        }
+        self.tidy_timers();
     }
 
     fn run_due(&mut self) {
         // A timer stays set until the thing that it is of moves it.
-        while let Some((_, what)) = self.timers.first().filter(|(at, _)| *at <= self.now) {
+        while let Some((_, what)) = self.cx.timers.first().filter(|(at, _)| *at <= self.cx.now) {
+            let Self {
+                cx,
+                servers,
+                locks,
+                queries,
+                ..
+            } = self;
             match what {
-                Timed::Link => self.link_time(),
-                Timed::Contender(id) => self.contender_time(id),
-                Timed::Release(id) => self.release_time(id),
-                Timed::Query(call) => self.query_time(call),
+                Timed::Server(server) => servers.time(cx, server),
+                Timed::Contender(id) => locks.contender_time(cx, servers, id),
+                Timed::Release(id) => locks.release_time(cx, servers, id),
+                Timed::Query(call) => queries.time(cx, servers, call),
                 Timed::Shutdown => self.end_shutdown(),
             }
             self.tidy_timers();
@@ -406,21 +362,22 @@ impl Engine {
     /// So that the first timer is one that is set.
     fn tidy_timers(&mut self) {
         let Self {
-            contenders,
-            releases,
+            cx,
+            servers,
+            locks,
             queries,
-            ..
+            shutdown,
         } = self;
-        let things = contenders.len() + releases.len() + queries.len();
+        let things = locks.len() + queries.len() + servers.len();
         let set_for = |what| match what {
-            Timed::Link => Some(self.link.wake),
-            Timed::Contender(id) => contenders.get(&id).map(|contender| contender.wake),
-            Timed::Release(id) => releases.get(&id).map(|release| release.wake),
-            Timed::Query(call) => queries.get(&call).map(|query| query.wake),
-            Timed::Shutdown => self.shutdown.as_ref().map(|shutdown| shutdown.wake),
+            Timed::Server(server) => servers.wake(server),
+            Timed::Contender(id) => locks.contender_wake(id),
+            Timed::Release(id) => locks.release_wake(id),
+            Timed::Query(call) => queries.wake(call),
+            Timed::Shutdown => shutdown.as_ref().map(|shutdown| shutdown.wake),
         };
         let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
-        self.timers.tidy(things, set_for);
+        cx.timers.tidy(things, set_for);
     }
 }
 
@@ -428,48 +385,65 @@ impl Engine {
 impl Engine {
     fn shut_down(&mut self, call: CallId) {
         match &mut self.shutdown {
-            Some(shutdown) if shutdown.ended => return self.complete(call, Ok(Done::ShutDown)),
+            Some(Shutdown { ended: true, .. }) => return self.cx.answer(call, Answer::Shutdown),
             Some(shutdown) => return shutdown.calls.push(call),
             None => {}
         }
+        let Self {
+            cx,
+            servers,
+            locks,
+            queries,
+            ..
+        } = self;
         let mut shutdown = Shutdown {
             calls: vec![call],
             ended: false,
             wake: Timestamp::NEVER,
         };
-        let until = self.now + self.settings.patience;
-        self.timers.set(Timed::Shutdown, &mut shutdown.wake, until);
+        let until = cx.now + cx.settings.patience;
+        cx.timers.set(Timed::Shutdown, &mut shutdown.wake, until);
         self.shutdown = Some(shutdown);
-        for id in self.contenders_that(|phase| matches!(phase, Phase::Acquiring(_))) {
-            self.fail_acquiring(id, &Error::shutdown());
-        }
-        for id in self.contenders_that(|phase| matches!(phase, Phase::Held(_))) {
-            self.lose(id, LossReason::Shutdown);
-        }
-        let queries: Vec<_> = self.queries.keys().copied().collect();
-        for call in queries {
-            self.end_query(call);
-            self.complete(call, Err(Error::shutdown()));
-        }
+        locks.shut_down(cx, servers);
+        queries.fail_all(cx, servers, &Error::shutdown());
     }
 
     fn settle_shutdown(&mut self) {
-        if self.shutdown.is_some() && self.releases.is_empty() {
+        if self.shutdown.is_some() && self.locks.are_released() {
             self.end_shutdown();
         }
     }
 
     /// Nobody waits any longer for what the store has not confirmed; it is tried on.
     fn end_shutdown(&mut self) {
-        let Some(shutdown) = &mut self.shutdown else {
+        let (cx, Some(shutdown)) = (&mut self.cx, &mut self.shutdown) else {
             return;
         };
-        self.timers
+        cx.timers
             .set(Timed::Shutdown, &mut shutdown.wake, Timestamp::NEVER);
         shutdown.ended = true;
-        let calls = std::mem::take(&mut shutdown.calls);
-        for call in calls {
-            self.complete(call, Ok(Done::ShutDown));
+        for call in std::mem::take(&mut shutdown.calls) {
+            cx.answer(call, Answer::Shutdown);
         }
     }
+}
+
+impl Input {
+    /// The call that it begins, if that is refused once the locker was shut down.
+    fn refused(&self) -> Option<(CallId, Answer)> {
+        let error = Error::shutdown;
+        match self {
+            Self::Acquire { call, .. } => Some((*call, Answer::Acquire(Err(error())))),
+            Self::Renew { call, .. } => Some((*call, Answer::Renew(Err(error())))),
+            Self::Inspect { call, .. } => Some((*call, Answer::Inspect(Err(error())))),
+            Self::List { call, .. } => Some((*call, Answer::List(Err(error())))),
+            Self::ForceRelease { call, .. } => Some((*call, Answer::ForceRelease(Err(error())))),
+            _ => None,
+        }
+    }
+}
+
+fn too_short() -> Error {
+    let message = "the server answered less than was asked";
+    Error::new(ErrorKind::Store, message)
 }

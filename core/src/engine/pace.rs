@@ -1,16 +1,14 @@
-//! How often things are tried, and how long they are waited for.
+//! How often things are tried.
 
 use std::time::Duration;
 
-use super::Serial;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
-/// Trying again while the store does not answer.
-pub(super) const FIRST_RETRY: Duration = Duration::from_millis(50);
-pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(1);
+/// Trying again while the store does not answer: first after this time, later after up to that one.
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Attempts of one thing: when the next is due, and how often it failed in a row.
+/// When the next attempt is due, and how often it failed in a row.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     pub(super) next: Timestamp,
@@ -18,11 +16,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn due(now: Timestamp) -> Self {
-        Self {
-            next: now,
-            failures: 0,
-        }
+    pub(super) fn due_at(next: Timestamp) -> Self {
+        Self { next, failures: 0 }
     }
 
     /// Puts the next attempt off: the first retry comes after `base`, each later one after twice
@@ -30,33 +25,12 @@ impl Pace {
     pub(super) fn back_off(
         &mut self,
         now: Timestamp,
-        base: Duration,
-        most: Duration,
+        (base, most): (Duration, Duration),
         seed: LeaseId,
     ) {
         let wait = base.saturating_mul(1 << self.failures.min(16)).min(most);
         self.failures = self.failures.saturating_add(1);
         self.next = now + jitter(wait, seed, self.failures);
-    }
-}
-
-/// An operation that was asked for and not answered yet.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Flight {
-    pub(super) attempt: Serial,
-    /// No later than it left.
-    pub(super) sent: Timestamp,
-    /// Nobody waits any longer, and the server will not act any more.
-    pub(super) give_up: Timestamp,
-}
-
-impl Flight {
-    /// The same, of what is known to have left at that moment.
-    pub(super) fn left(self, sent: Option<Timestamp>) -> Self {
-        Self {
-            sent: sent.unwrap_or(self.sent),
-            ..self
-        }
     }
 }
 
@@ -102,11 +76,11 @@ mod tests {
 
     #[test]
     fn backing_off_doubles_up_to_a_limit() {
-        let mut pace = Pace::due(Timestamp::from_nanos(0));
+        let mut pace = Pace::due_at(Timestamp::from_nanos(0));
         let mut waits = Vec::new();
         for _ in 0..40 {
             let (base, most) = (Duration::from_millis(50), Duration::from_secs(1));
-            pace.back_off(Timestamp::from_nanos(0), base, most, LeaseId(1));
+            pace.back_off(Timestamp::from_nanos(0), (base, most), LeaseId(1));
             waits.push(pace.next.since(Timestamp::from_nanos(0)));
         }
         assert!(waits[0] >= Duration::from_millis(40) && waits[0] <= Duration::from_millis(50));

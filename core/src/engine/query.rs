@@ -1,191 +1,281 @@
 //! Looking at locks, and freeing other people's.
 
-use super::io::{CallId, Done, HolderInfo, Inspection, WaiterInfo};
-use super::link::{Answer, came_late, mismatch};
-use super::pace::{FIRST_RETRY, Flight, Pace, SLOWEST_RETRY};
+use super::attempt::{Attempt, Due, Failure, Flight, Outcome};
+use super::ctx::{Ctx, Whose};
+use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, WaiterInfo};
+use super::pace::RETRY;
+use super::servers::Servers;
+use super::table::Table;
 use super::timers::Timed;
-use super::{Engine, Serial, Whose};
 use crate::error::Error;
-use crate::protocol::{Command, ForceRelease, Holder, Inspected, LeaseId, Reply};
+use crate::protocol::{
+    Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, LockKey, Pattern, Reply,
+};
 use crate::time::{ServerTime, Timestamp};
 
-/// A question to the store that is under way.
+/// The questions to the store that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Queries(Table<CallId, Query>);
+
 #[derive(Debug)]
-pub(super) struct Query {
-    command: Command,
+struct Query {
+    call: CallId,
     goal: Goal,
     until: Timestamp,
-    flight: Option<Flight>,
-    pace: Pace,
+    attempt: Attempt,
     error: Option<Error>,
-    pub(super) wake: Timestamp,
+    wake: Timestamp,
 }
 
-/// What the answer is for.
+/// What the program wants.
 #[derive(Debug)]
-pub(super) enum Goal {
-    /// It is what the program wants to know.
-    Look,
+enum Goal {
+    Look(LockKey),
+    List(Pattern, u64),
     /// The lock is to be freed, whoever turns out to have it.
-    Free,
+    Free(LockKey),
     /// It is being freed of this holder.
-    FreeOf(HolderInfo),
+    FreeOf(LockKey, HolderInfo),
 }
 
-impl Engine {
-    pub(super) fn query(&mut self, call: CallId, command: Command, goal: Goal) {
-        let until = self.now + self.settings.patience;
-        let pace = Pace::due(self.now);
-        self.queries.insert(
+/// What becomes of a query.
+enum Next {
+    Stay,
+    End(Answer),
+}
+
+impl Queries {
+    pub(super) fn inspect(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        call: CallId,
+        key: LockKey,
+    ) {
+        self.start(cx, servers, call, Goal::Look(key));
+    }
+
+    pub(super) fn list(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        call: CallId,
+        (pattern, cursor): (Pattern, u64),
+    ) {
+        self.start(cx, servers, call, Goal::List(pattern, cursor));
+    }
+
+    pub(super) fn force_release(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        call: CallId,
+        key: LockKey,
+    ) {
+        self.start(cx, servers, call, Goal::Free(key));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn wake(&self, call: CallId) -> Option<Timestamp> {
+        self.0.get(&call).map(|query| query.wake)
+    }
+
+    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId) {
+        self.step(cx, call, |query, cx| query.time(cx, servers));
+    }
+
+    /// There is a new link: what failed before is tried at once.
+    pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+        for call in self.calls() {
+            self.step(cx, call, |query, cx| {
+                if query.attempt.pace.failures == 0 {
+                    return Next::Stay;
+                }
+                query.attempt.pace.next = cx.now;
+                query.time(cx, servers)
+            });
+        }
+    }
+
+    pub(super) fn landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (call, outcome): (CallId, Outcome),
+    ) {
+        self.step(cx, call, |query, cx| query.landed(cx, servers, outcome));
+    }
+
+    /// The call is given up.
+    pub(super) fn cancel(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId) {
+        if let Some(query) = self.0.take(&call) {
+            query.close(cx, servers);
+        }
+    }
+
+    /// Ends all of them with this error.
+    pub(super) fn fail_all(&mut self, cx: &mut Ctx, servers: &mut Servers, error: &Error) {
+        for call in self.calls() {
+            if let Some(query) = self.0.take(&call) {
+                let answer = query.goal.failed(error.clone());
+                query.close(cx, servers);
+                cx.answer(call, answer);
+            }
+        }
+    }
+
+    fn calls(&self) -> Vec<CallId> {
+        self.0.keys().copied().collect()
+    }
+
+    fn start(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId, goal: Goal) {
+        let mut query = Query {
             call,
-            Query {
-                command,
-                goal,
-                until,
-                flight: None,
-                pace,
-                error: None,
-                wake: Timestamp::NEVER,
+            goal,
+            until: cx.now + cx.settings.patience,
+            attempt: Attempt::due_at(cx.now),
+            error: None,
+            wake: Timestamp::NEVER,
+        };
+        query.ask(cx, servers);
+        query.settle(cx);
+        self.0.insert(call, query);
+    }
+
+    fn step(&mut self, cx: &mut Ctx, call: CallId, act: impl FnOnce(&mut Query, &mut Ctx) -> Next) {
+        let Some(query) = self.0.get_mut(&call) else {
+            return;
+        };
+        match act(query, cx) {
+            Next::Stay => query.settle(cx),
+            Next::End(answer) => {
+                query.set_timer(cx, Timestamp::NEVER);
+                self.0.take(&call);
+                cx.answer(call, answer);
+            }
+        }
+    }
+}
+
+impl Query {
+    fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+        let give_up = (cx.now + cx.settings.command_timeout).min(self.until);
+        let whose = Whose::Query(self.call);
+        let command = self.goal.command();
+        self.attempt.begin(cx, servers, whose, command, give_up);
+    }
+
+    fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+        match self.attempt.due(cx.now) {
+            Due::Late(flight) => match self.attempt.late(servers, cx.now, None) {
+                Some(error) => self.failed(cx, servers, flight, Failure::Unknown(error)),
+                None => Next::Stay,
             },
-        );
-        self.attempt_query(call);
-        self.settle_query(call);
+            Due::Now if self.until <= cx.now => {
+                let error = self.error.clone().unwrap_or_else(Error::no_answer);
+                Next::End(self.goal.failed(error))
+            }
+            Due::Now => {
+                self.ask(cx, servers);
+                Next::Stay
+            }
+            Due::Later => Next::Stay,
+        }
     }
 
-    pub(super) fn query_time(&mut self, call: CallId) {
-        let now = self.now;
-        let Some(query) = self.queries.get(&call) else {
-            return;
+    fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+        let Some(flight) = self.attempt.land(&outcome) else {
+            return Next::Stay;
         };
-        match query.flight {
-            Some(flight) if flight.give_up <= now => {
-                let error = self.why_no_answer(flight.attempt);
-                self.query_failed(call, error);
+        let answer = match (outcome.result, &self.goal) {
+            (Ok((Reply::Inspected(seen), time)), Goal::Look(_)) => {
+                Answer::Inspect(Ok(inspection(seen, time)))
             }
-            None if query.until <= now => {
-                let error = query.error.clone().unwrap_or_else(Error::no_answer);
-                self.end_query(call);
-                self.complete(call, Err(error));
+            (Ok((Reply::Listed { cursor, names }, _)), Goal::List(..)) => {
+                Answer::List(Ok(Listing { cursor, names }))
             }
-            None if query.pace.next <= now => self.attempt_query(call),
-            _ => {}
-        }
-        self.settle_query(call);
-    }
-
-    pub(super) fn retry_query(&mut self, call: CallId) {
-        let now = self.now;
-        if let Some(query) = self.queries.get_mut(&call)
-            && query.pace.failures > 0
-        {
-            query.pace.next = now;
-            self.query_time(call);
-        }
-    }
-
-    pub(super) fn query_answer(&mut self, call: CallId, attempt: Serial, answer: Answer) {
-        let Some(query) = self.queries.get(&call) else {
-            return;
-        };
-        if query.flight.is_none_or(|flight| flight.attempt != attempt) {
-            return;
-        }
-        let done = match (answer, &query.goal) {
-            (Ok((Reply::Inspected(seen), time)), Goal::Look) => {
-                Done::Inspected(inspection(seen, time))
-            }
-            (Ok((Reply::Listed { cursor, names }, _)), Goal::Look) => {
-                Done::Listed { cursor, names }
-            }
-            (Ok((Reply::Inspected(seen), time)), Goal::Free) => match seen.holder {
-                Some(holder) => return self.free_of(call, holder_info(holder, time)),
-                None => Done::ForceReleased(None),
+            (Ok((Reply::Inspected(seen), time)), Goal::Free(key)) => match seen.holder {
+                Some(holder) => {
+                    // Now it is freed of exactly that one.
+                    self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
+                    self.ask(cx, servers);
+                    return Next::Stay;
+                }
+                None => Answer::ForceRelease(Ok(None)),
             },
             // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
-            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), Goal::FreeOf(holder)) => {
-                Done::ForceReleased(Some(holder.clone()))
+            (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), Goal::FreeOf(_, holder)) => {
+                Answer::ForceRelease(Ok(Some(holder.clone())))
             }
-            (Ok((Reply::Late, _)), _) => return self.query_failed(call, came_late()),
-            (Ok(_), _) => return self.query_failed(call, mismatch()),
-            (Err(error), _) => return self.query_failed(call, error),
-        };
-        self.end_query(call);
-        self.complete(call, Ok(done));
-    }
-
-    pub(super) fn end_query(&mut self, call: CallId) {
-        if let Some(mut query) = self.queries.take(&call) {
-            if let Some(flight) = query.flight {
-                self.unsend(flight.attempt);
+            (Ok((Reply::Late, _)), _) => {
+                return self.failed(cx, servers, flight, Failure::late());
             }
-            self.timers
-                .set(Timed::Query(call), &mut query.wake, Timestamp::NEVER);
-        }
+            (Ok(_), _) => return self.failed(cx, servers, flight, Failure::mismatch()),
+            (Err(error), _) => {
+                return self.failed(cx, servers, flight, Failure::Unknown(error));
+            }
+        };
+        Next::End(answer)
     }
 
-    fn attempt_query(&mut self, call: CallId) {
-        let (now, timeout) = (self.now, self.settings.command_timeout);
-        let attempt = self.next_serial();
-        let Some(query) = self.queries.get_mut(&call) else {
-            return;
-        };
-        let give_up = (now + timeout).min(query.until);
-        let flight = Flight {
-            attempt,
-            sent: now,
-            give_up,
-        };
-        query.flight = Some(flight);
-        let command = query.command.clone();
-        self.send(Whose::Query(call), flight, command);
-    }
-
-    /// The lock has this holder: now it is freed of exactly that one.
-    fn free_of(&mut self, call: CallId, holder: HolderInfo) {
-        let Some(query) = self.queries.get_mut(&call) else {
-            return;
-        };
-        let Some(key) = query.command.key().cloned() else {
-            return;
-        };
-        let token = holder.token;
-        query.command = Command::ForceRelease(ForceRelease { key, token });
-        query.goal = Goal::FreeOf(holder);
-        self.attempt_query(call);
-        self.settle_query(call);
-    }
-
-    fn query_failed(&mut self, call: CallId, error: Error) {
-        let now = self.now;
-        let Some(query) = self.queries.get_mut(&call) else {
-            return;
-        };
-        let flight = query.flight.take();
-        let until = query.until;
-        if let Some(flight) = flight {
-            self.unsend(flight.attempt);
+    fn failed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        flight: Flight,
+        failure: Failure,
+    ) -> Next {
+        self.attempt.failed(servers, flight, &failure);
+        let error = failure.into_error();
+        if !error.is_transient() || self.until <= cx.now {
+            return Next::End(self.goal.failed(error));
         }
-        if !error.is_transient() || until <= now {
-            self.end_query(call);
-            return self.complete(call, Err(error));
-        }
-        let Some(query) = self.queries.get_mut(&call) else {
-            return;
-        };
         // The seed only spreads retries; the call's number does for that.
-        let seed = LeaseId(u128::from(call.0));
-        query.pace.back_off(now, FIRST_RETRY, SLOWEST_RETRY, seed);
-        query.pace.next = query.pace.next.min(query.until);
-        query.error = Some(error);
-        self.settle_query(call);
+        let seed = LeaseId(u128::from(self.call.0));
+        self.attempt.pace.back_off(cx.now, RETRY, seed);
+        self.attempt.pace.next = self.attempt.pace.next.min(self.until);
+        self.error = Some(error);
+        Next::Stay
     }
 
-    fn settle_query(&mut self, call: CallId) {
-        if let Some(query) = self.queries.get_mut(&call) {
-            let at = query
-                .flight
-                .map_or(query.pace.next, |flight| flight.give_up);
-            self.timers.set(Timed::Query(call), &mut query.wake, at);
+    /// Nobody waits for it any more.
+    fn close(mut self, cx: &mut Ctx, servers: &mut Servers) {
+        self.attempt.abandon(servers);
+        self.set_timer(cx, Timestamp::NEVER);
+    }
+
+    fn settle(&mut self, cx: &mut Ctx) {
+        self.set_timer(cx, self.attempt.wake_at());
+    }
+
+    fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
+        cx.timers.set(Timed::Query(self.call), &mut self.wake, at);
+    }
+}
+
+impl Goal {
+    fn command(&self) -> Command {
+        match self {
+            Self::Look(key) | Self::Free(key) => Command::Inspect(Inspect { key: key.clone() }),
+            Self::List(pattern, cursor) => Command::List(List {
+                pattern: pattern.clone(),
+                cursor: *cursor,
+            }),
+            Self::FreeOf(key, holder) => Command::ForceRelease(ForceRelease {
+                key: key.clone(),
+                token: holder.token,
+            }),
+        }
+    }
+
+    fn failed(&self, error: Error) -> Answer {
+        match self {
+            Self::Look(_) => Answer::Inspect(Err(error)),
+            Self::List(..) => Answer::List(Err(error)),
+            Self::Free(_) | Self::FreeOf(..) => Answer::ForceRelease(Err(error)),
         }
     }
 }

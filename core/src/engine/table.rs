@@ -1,29 +1,11 @@
 //! A map of ids.
 
-use std::num::NonZeroU64;
-
 use rustc_hash::FxHashMap;
 
+use super::ReaderId;
+use super::ctx::Serial;
 use super::io::{CallId, LockId};
-use super::{ReaderId, Serial};
-use crate::protocol::{HalfId, LeaseId};
-
-/// The first half of a lease id: by chance no two of one locker are alike, and if they are, the
-/// second is refused.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Short(NonZeroU64);
-
-impl Short {
-    pub(super) fn of(lease: LeaseId) -> Self {
-        lease.half().into()
-    }
-}
-
-impl From<HalfId> for Short {
-    fn from(half: HalfId) -> Self {
-        Self(NonZeroU64::new(half.0).unwrap_or(NonZeroU64::MIN))
-    }
-}
+use crate::protocol::HalfId;
 
 /// What a [`Table`] finds things by: a number that the engine or its host counts, or random bits, so
 /// that nobody can choose them to collide.
@@ -182,9 +164,9 @@ impl Id for Serial {
     }
 }
 
-impl Id for Short {
+impl Id for HalfId {
     fn number(self) -> u64 {
-        self.0.get()
+        self.0
     }
 }
 

@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::io::CallId;
-use super::table::Short;
+use super::io::{CallId, ServerId};
+use crate::protocol::HalfId;
 use crate::time::Timestamp;
 
 /// What a timer is of.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timed {
-    Link,
-    Contender(Short),
-    Release(Short),
+    Server(ServerId),
+    Contender(HalfId),
+    Release(HalfId),
     Query(CallId),
     Shutdown,
 }

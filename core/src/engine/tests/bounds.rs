@@ -1,7 +1,7 @@
 //! Nothing grows without end, and nothing spins.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
-use crate::engine::link::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
+use crate::engine::servers::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::name::Name;

@@ -1,7 +1,7 @@
 //! More is asked for at once than the store does in the time that one attempt has.
 
 use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, TTL, ms};
-use crate::engine::link::{MAX_BATCH, MAX_IN_FLIGHT};
+use crate::engine::servers::{MAX_BATCH, MAX_IN_FLIGHT};
 use crate::engine::{CallId, LockId, Wait};
 use crate::error::ErrorKind;
 

@@ -2,7 +2,7 @@
 //! for hosts of one thread.
 
 use super::host::{Host, LOCK, Net, ms};
-use crate::engine::link::MAX_ALONE_IN_FLIGHT;
+use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
 use crate::engine::{Input, LockId, Wait};
 
 const OTHER: LockId = LockId(2);
@@ -12,7 +12,7 @@ const OTHER: LockId = LockId(2);
 fn operations_leave_one_by_one() {
     for clustered in [true, false] {
         let mut host = Host::new();
-        host.engine.settings.clustered = clustered;
+        host.engine.cx.settings.clustered = clustered;
         host.hold(LOCK);
         host.hold(OTHER);
         host.forget();
@@ -29,7 +29,7 @@ fn operations_leave_one_by_one() {
 fn a_lock_that_was_handed_over_is_asked_for_again() {
     for clustered in [true, false] {
         let mut host = Host::new();
-        host.engine.settings.clustered = clustered;
+        host.engine.cx.settings.clustered = clustered;
         host.stranger_acquires(LOCK, ms(60_000));
         host.acquire(LOCK, Wait::Forever);
         host.forget();
@@ -45,7 +45,7 @@ fn a_lock_that_was_handed_over_is_asked_for_again() {
 #[test]
 fn only_so_many_operations_are_under_way() {
     let mut host = Host::new();
-    host.engine.settings.clustered = true;
+    host.engine.cx.settings.clustered = true;
     host.net = Net::Hold;
     for lock in 1..=MAX_ALONE_IN_FLIGHT + 5 {
         host.acquire(LockId(lock as u64), Wait::Forever);
@@ -62,7 +62,7 @@ fn only_so_many_operations_are_under_way() {
 #[test]
 fn one_thread_sends_half_of_what_waits_in_small_batches() {
     let mut host = Host::new();
-    host.engine.settings.single_threaded = true;
+    host.engine.cx.settings.single_threaded = true;
     for lock in 1..=256 {
         host.hold(LockId(lock));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::host::{Done, Host, Sent, Told};
-use crate::engine::contender::Phase;
+
 use crate::engine::{Acquired, CallId, LockId};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -89,11 +89,7 @@ impl Host {
 
     /// The lease id of one who wants a lock, if anybody does.
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
-        let contenders = &mut self.engine.contenders.values();
-        contenders.find_map(|contender| match &contender.phase {
-            Phase::Acquiring(acquiring) => Some(acquiring.lease),
-            Phase::Held(_) => None,
-        })
+        self.engine.locks.acquiring()
     }
 
     /// The deadline of a lock that is held.

@@ -11,23 +11,23 @@ use crate::time::{ServerTime, Timestamp};
 
 /// How far the rates of two clocks may differ, in parts per million.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Margin(u32);
+pub(crate) struct Margin(u32);
 
 impl Margin {
     /// Clock discipline that slews by 500 ppm at most, in opposite directions.
-    pub(super) const LEAST: Self = Self(1_000);
+    pub(crate) const LEAST: Self = Self(1_000);
     /// Twice that, or 1 part in 500.
-    pub(super) const DEFAULT: Self = Self(2_000);
+    pub(crate) const DEFAULT: Self = Self(2_000);
     /// Slewing of 83,333 ppm, chrony's default, in opposite directions, and half as much again. A
     /// lease is of little use to whom a quarter of it is not enough.
-    pub(super) const MOST: Self = Self(250_000);
+    pub(crate) const MOST: Self = Self(250_000);
 
     /// Within the bounds.
-    pub(super) fn new(parts_per_million: u32) -> Self {
+    pub(crate) fn new(parts_per_million: u32) -> Self {
         Self(parts_per_million).clamp(Self::LEAST, Self::MOST)
     }
 
-    pub(super) fn parts_per_million(self) -> u32 {
+    pub(crate) fn parts_per_million(self) -> u32 {
         self.0
     }
 
@@ -38,7 +38,7 @@ impl Margin {
 
     /// The local moment by which a lease with this expiry must be treated as gone: the server's
     /// expiry is never earlier.
-    pub(super) fn deadline(
+    pub(crate) fn deadline(
         self,
         sent: Timestamp,
         time: ServerTime,
@@ -50,7 +50,7 @@ impl Margin {
 
     /// The time to live that is wanted, or a longer one where that could be over by the server's
     /// clock before so much time as is left has passed here.
-    pub(super) fn covering(self, left: Duration, wanted: Duration) -> Duration {
+    pub(crate) fn covering(self, left: Duration, wanted: Duration) -> Duration {
         if wanted.saturating_sub(self.drift(wanted)) >= left {
             return wanted;
         }

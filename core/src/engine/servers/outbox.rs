@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Origin, Serial};
-use crate::protocol::Command;
+use crate::engine::ctx::{Origin, Serial};
+use crate::protocol::{Command, LockKey};
 use crate::time::Timestamp;
 
 /// Up to so many operations that were taken back are kept until their turn would have come.
@@ -18,7 +18,7 @@ pub(super) struct Outbox {
 }
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct Queued {
     pub(super) origin: Origin,
     pub(super) command: Command,
     /// Nobody wants it any more.
@@ -28,12 +28,12 @@ pub(super) struct Outgoing {
 /// In the order of attempts, so that one is quickly found; with a gap for each that was taken back.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<(Serial, Option<Outgoing>)>,
+    waiting: VecDeque<(Serial, Option<Queued>)>,
     gaps: usize,
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, out: Outgoing) {
+    pub(super) fn push(&mut self, out: Queued) {
         let queue = match out.command {
             Command::Renew(_) => &mut self.renewals,
             _ => &mut self.others,
@@ -42,7 +42,7 @@ impl Outbox {
     }
 
     /// The next to leave, if the condition holds for it.
-    pub(super) fn pop_if(&mut self, condition: impl FnOnce(&Outgoing) -> bool) -> Option<Outgoing> {
+    pub(super) fn pop_if(&mut self, condition: impl FnOnce(&Queued) -> bool) -> Option<Queued> {
         let queue = if self.renewals.len() > 0 {
             &mut self.renewals
         } else {
@@ -52,13 +52,13 @@ impl Outbox {
     }
 
     /// Takes one back; nothing if it is not there.
-    pub(super) fn take_back(&mut self, attempt: Serial) -> Option<Outgoing> {
+    pub(super) fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
         let renewal = self.renewals.take_back(attempt);
         renewal.or_else(|| self.others.take_back(attempt))
     }
 
     /// One that is there.
-    pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Outgoing> {
+    pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let renewal = self.renewals.find(attempt);
         renewal.or_else(|| self.others.find(attempt))
     }
@@ -67,9 +67,19 @@ impl Outbox {
         self.renewals.len() + self.others.len()
     }
 
+    /// Of some operation that waits.
+    pub(super) fn first_key(&self) -> Option<LockKey> {
+        let mut keys = self.waiting().filter_map(|queued| queued.command.key());
+        keys.next().cloned()
+    }
+
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
+        self.waiting().map(|queued| queued.origin)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Queued> {
         let waiting = self.renewals.waiting.iter().chain(&self.others.waiting);
-        waiting.filter_map(|(_, out)| Some(out.as_ref()?.origin))
+        waiting.filter_map(|(_, out)| out.as_ref())
     }
 }
 
@@ -78,7 +88,7 @@ impl Queue {
         self.waiting.len() - self.gaps
     }
 
-    fn pop_if(&mut self, condition: impl FnOnce(&Outgoing) -> bool) -> Option<Outgoing> {
+    fn pop_if(&mut self, condition: impl FnOnce(&Queued) -> bool) -> Option<Queued> {
         while let Some((_, None)) = self.waiting.front() {
             self.waiting.pop_front();
             self.gaps -= 1;
@@ -89,7 +99,7 @@ impl Queue {
         Some(out)
     }
 
-    fn take_back(&mut self, attempt: Serial) -> Option<Outgoing> {
+    fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
         let place = self.place(attempt)?;
         let out = self.waiting[place].1.take()?;
         self.gaps += 1;
@@ -100,7 +110,7 @@ impl Queue {
         Some(out)
     }
 
-    fn find(&mut self, attempt: Serial) -> Option<&mut Outgoing> {
+    fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let place = self.place(attempt)?;
         self.waiting[place].1.as_mut()
     }
@@ -114,8 +124,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Whose;
-    use crate::engine::table::Short;
+    use crate::engine::ctx::Whose;
     use crate::name::Name;
     use crate::protocol::{Inspect, LeaseId, LockKey, Renew};
     use crate::token::FencingToken;
@@ -124,7 +133,7 @@ mod tests {
         Serial::new(number).expect("they begin with 1")
     }
 
-    fn out(number: u64, renews: bool) -> Outgoing {
+    fn out(number: u64, renews: bool) -> Queued {
         let attempt = serial(number);
         let name = Name::new("n").expect("a short name is valid");
         let key = LockKey::new("ns", &name).expect("a short namespace is valid");
@@ -138,9 +147,9 @@ mod tests {
         } else {
             Command::Inspect(Inspect { key })
         };
-        Outgoing {
+        Queued {
             origin: Origin {
-                whose: Whose::Contender(Short::of(LeaseId(1))),
+                whose: Whose::Contender(LeaseId(1).half()),
                 attempt,
             },
             command,

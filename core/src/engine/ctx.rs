@@ -1,0 +1,85 @@
+//! What the parts of the engine share: the time, the settings, the outputs, the timers, and numbers
+//! that are used once.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+use super::io::{Answer, CallId, LockId, Output};
+use super::settings::Settings;
+use super::timers::Timers;
+use crate::event::LeaseEvent;
+use crate::protocol::{HalfId, LeaseId};
+use crate::time::Timestamp;
+
+/// Tells attempts and requests apart; never used twice.
+pub(super) type Serial = NonZeroU64;
+
+/// Whose operation it is, and which attempt of it.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) whose: Whose,
+    pub(super) attempt: Serial,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Whose {
+    Contender(HalfId),
+    Release(HalfId),
+    Query(CallId),
+}
+
+#[derive(Debug)]
+pub(super) struct Ctx {
+    pub(super) now: Timestamp,
+    pub(super) settings: Settings,
+    pub(super) timers: Timers,
+    outputs: VecDeque<Output>,
+    last_serial: u64,
+}
+
+impl Ctx {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            now: Timestamp::from_nanos(0),
+            settings,
+            timers: Timers::default(),
+            outputs: VecDeque::new(),
+            last_serial: 0,
+        }
+    }
+
+    pub(super) fn next_serial(&mut self) -> Serial {
+        self.last_serial += 1;
+        Serial::new(self.last_serial).unwrap_or(Serial::MAX)
+    }
+
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn answer(&mut self, call: CallId, answer: Answer) {
+        self.push(Output::Answer { call, answer });
+    }
+
+    pub(super) fn emit(
+        &mut self,
+        (lock, lease): (LockId, LeaseId),
+        event: LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
+        self.push(Output::Event {
+            lock,
+            lease,
+            event,
+            deadline,
+        });
+    }
+
+    pub(super) fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(super) fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+}

@@ -1,0 +1,395 @@
+//! From wanting a lock to holding it, or not.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::callers::{Caller, Callers};
+use super::contender::{Next, Who};
+use super::line;
+use super::tenure::Tenure;
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use crate::engine::ctx::{Ctx, Whose};
+use crate::engine::io::{Answer, CallId, LockSpec, ServerId, Wait};
+use crate::engine::pace::{Pace, RETRY};
+use crate::engine::servers::Servers;
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{Acquire, Command, Grant, Reclaim, Reply};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+#[derive(Debug)]
+pub(super) struct Acquiring {
+    pub(super) callers: Callers,
+    pub(super) attempt: Attempt,
+    /// What is under way will have to be asked once more.
+    asks_again: bool,
+    /// The place in line, as the store last said.
+    place: Option<NonZeroU32>,
+    /// Which server last said that somebody else has the lock, and its clock then.
+    refused: Option<(ServerId, ServerTime)>,
+    /// What it may take over: the tenure that it found first, if its own owner has it.
+    reclaims: Reclaim,
+    /// What was taken away before the answer was here that it was taken.
+    taken_away: Option<(FencingToken, LossReason)>,
+    /// An attempt that was never answered may have taken a place in line.
+    may_stand_in_line: bool,
+    /// Since when the store has given no answer, and why.
+    silence: Option<(Timestamp, Error)>,
+}
+
+/// What the program says.
+impl Acquiring {
+    pub(super) fn new(now: Timestamp, caller: Caller) -> Self {
+        Self {
+            callers: Callers::of(caller),
+            attempt: Attempt::due_at(now),
+            asks_again: false,
+            place: None,
+            refused: None,
+            reclaims: Reclaim::Ask,
+            taken_away: None,
+            may_stand_in_line: false,
+            silence: None,
+        }
+    }
+
+    /// A further call through a re-entrant handle.
+    pub(super) fn join(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who, caller: Caller) {
+        if caller.is_too_late(cx) {
+            return;
+        }
+        if let Some(full) = self.callers.is_full() {
+            return caller.fail(cx, full);
+        }
+        let waits = caller.wait != Wait::Never;
+        let under_way = self.attempt.is_under_way();
+        // What is under way for others may ask for no place in line.
+        self.asks_again |= waits && under_way && !self.callers.wait();
+        self.callers.add(caller);
+        if !waits && !under_way {
+            self.ask(cx, servers, who);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, call: CallId) -> Next {
+        self.callers.remove(|caller| caller.call == call);
+        self.unless_nobody_wants_it()
+    }
+
+    /// Ends it with this error for everyone who waits.
+    pub(super) fn fail(&mut self, cx: &mut Ctx, error: &Error) -> Next {
+        self.callers.fail(cx, error);
+        Next::Leave
+    }
+
+    /// Nobody wants the lock any more. What the store may have to take back all the same: a lock, up
+    /// to then, or a place in line.
+    pub(super) fn leave(&mut self, servers: &mut Servers) -> Option<Option<Doubt>> {
+        let doubt = self.attempt.abandon(servers);
+        let in_line = self.place.is_some() || self.may_stand_in_line;
+        (doubt.is_some() || in_line).then_some(doubt)
+    }
+}
+
+/// Asking.
+impl Acquiring {
+    pub(super) fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+        self.asks_again = false;
+        let spec = &who.spec;
+        let command = Command::Acquire(Acquire {
+            key: spec.key.clone(),
+            claim: spec.claim(cx.settings.client, who.lease),
+            ttl: spec.ttl,
+            waits: self.callers.wait(),
+            reclaims: self.reclaims,
+        });
+        let give_up = (cx.now + self.patience_of_one(cx, spec)).min(self.callers.latest);
+        let whose = Whose::Contender(who.id());
+        self.attempt.begin(cx, servers, whose, command, give_up);
+    }
+
+    pub(super) fn ask_now(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
+        let under_way = self.attempt.under_way();
+        // What is under way may have been answered before whatever happened now.
+        self.asks_again |= under_way.is_some_and(|flight| servers.has_left(flight));
+        self.attempt.pace.next = cx.now;
+        self.time(cx, servers, who)
+    }
+
+    /// Asks by then at the latest.
+    pub(super) fn ask_by(&mut self, at: Timestamp) {
+        self.attempt.pace.next = self.attempt.pace.next.min(at);
+    }
+
+    pub(super) fn wake_at(&self) -> Timestamp {
+        self.attempt.wake_at().min(self.callers.soonest)
+    }
+
+    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
+        let next = self.dismiss(cx, servers);
+        if let Next::Leave = next {
+            return next;
+        }
+        match self.attempt.due(cx.now) {
+            Due::Late(flight) => return self.late(cx, servers, who, flight),
+            Due::Now => self.ask(cx, servers, who),
+            Due::Later => {}
+        }
+        Next::Stay
+    }
+
+    /// How long one attempt waits for its answer. A place in line must not be lost meanwhile.
+    fn patience_of_one(&self, cx: &Ctx, spec: &LockSpec) -> Duration {
+        let heartbeat = self
+            .place
+            .map_or(Duration::MAX, |_| line::heartbeat(spec.ttl));
+        cx.settings.command_timeout.min(spec.ttl).min(heartbeat)
+    }
+
+    fn late(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who, flight: Flight) -> Next {
+        // Without a link it is a failure, after which those who wait have patience.
+        let waits = servers.is_up(flight.server) && self.callers.wait();
+        let longer = (cx.now + self.patience_of_one(cx, &who.spec)).min(self.callers.latest);
+        let longer = longer.min(flight.sent + cx.settings.patience);
+        match self.attempt.late(servers, cx.now, waits.then_some(longer)) {
+            None => Next::Stay,
+            Some(error) => self.failed(cx, servers, who, flight, &Failure::Unknown(error)),
+        }
+    }
+}
+
+/// Answers.
+impl Acquiring {
+    pub(super) fn landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        outcome: Outcome,
+    ) -> Next {
+        let (reply, time) = match outcome.result {
+            Ok(answer) => answer,
+            Err(error) => {
+                return self.failed(cx, servers, who, flight, &Failure::Unknown(error));
+            }
+        };
+        // By whose clock the reply counts.
+        let flight = Flight {
+            server: outcome.server,
+            ..flight
+        };
+        match reply {
+            Reply::Held(grant) => self.held(cx, servers, who, flight, (grant, time)),
+            Reply::Busy { expires, place } => {
+                self.busy(cx, servers, who, flight, (expires, place, time))
+            }
+            Reply::Reclaimable { token } if self.reclaims == Reclaim::Ask => {
+                // Its owner has it at another client: it asks at once for exactly that tenure.
+                self.reclaims = Reclaim::From(token);
+                self.refused(flight, time);
+                self.ask(cx, servers, who);
+                Next::Stay
+            }
+            Reply::Full { waiting } => self.line_full(cx, servers, flight, (waiting, time)),
+            // The server's clock was not where the anchor said; by this reply it is known anew, so
+            // asking again at once may succeed.
+            Reply::Late if self.attempt.pace.failures == 0 => {
+                self.attempt.pace.failures = 1;
+                self.ask(cx, servers, who);
+                Next::Stay
+            }
+            Reply::Late => self.failed(cx, servers, who, flight, &Failure::late()),
+            _ => self.failed(cx, servers, who, flight, &Failure::mismatch()),
+        }
+    }
+
+    /// The server said at that time that somebody else has the lock.
+    fn refused(&mut self, flight: Flight, time: ServerTime) {
+        self.silence = None;
+        self.refused = Some((flight.server, time));
+        if self.reclaims == Reclaim::Ask {
+            self.reclaims = Reclaim::Never;
+        }
+        // Attempts that could not take effect any more when this one left did not take the lock.
+        self.attempt.settle_doubt(flight.sent);
+    }
+
+    fn held(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        (grant, time): (Grant, ServerTime),
+    ) -> Next {
+        let (spec, began) = (&who.spec, flight.sent);
+        let deadline = servers.deadline(flight.server, began, time, (grant.expires, spec.ttl));
+        let mut tenure = Tenure::new(who, grant.token, began, deadline);
+        if tenure.is_over(spec, cx.now) {
+            // The answer took longer than the lease lives: ask again with the same lease id.
+            let failure = Failure::Unknown(Error::no_answer());
+            return self.failed(cx, servers, who, flight, &failure);
+        }
+        self.attempt.settle_doubt(flight.sent);
+        tenure.set_doubt(self.attempt.unanswered().map(Doubt::until));
+        Next::Hold(tenure)
+    }
+
+    fn busy(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        (expires, place, time): (Option<ServerTime>, Option<NonZeroU32>, ServerTime),
+    ) -> Next {
+        let (now, moved) = (cx.now, place.is_some() && self.place != place);
+        self.refused(flight, time);
+        self.place = place.or(self.place);
+        // Redis lets a key live through the millisecond it expires in.
+        let at_expiry = expires
+            .filter(|at| at.millis() >= time.millis())
+            .map(|at| now + at.since(time) + Duration::from_millis(1));
+        let next = if self.asks_again {
+            now
+        } else {
+            let hears = servers.hears(flight.server);
+            line::next_ask(now, (who.spec.ttl, who.lease), hears, at_expiry, place)
+        };
+        self.attempt.pace = Pace::due_at(next);
+        let next = self.dismiss(cx, servers);
+        if moved && matches!(next, Next::Stay) {
+            let (name, position) = (who.spec.name.clone(), place.map(NonZeroU32::get));
+            who.emit(cx, LeaseEvent::Waiting { name, position }, None);
+            servers.want_pushes(cx, flight.server);
+        }
+        next
+    }
+
+    /// Those who do not wait have their answer, and the others an error.
+    fn line_full(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        flight: Flight,
+        (waiting, time): (u32, ServerTime),
+    ) -> Next {
+        self.refused(flight, time);
+        self.place = None;
+        self.dismiss(cx, servers);
+        let message = format!("{waiting} wait for this lock already");
+        self.fail(cx, &Error::new(ErrorKind::Overloaded, message))
+    }
+
+    fn failed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        failure: &Failure,
+    ) -> Next {
+        let (now, patience) = (cx.now, cx.settings.patience);
+        let linked = servers.is_up(flight.server);
+        self.may_stand_in_line |= self.attempt.failed(servers, flight, failure);
+        let error = failure.error();
+        if !error.is_transient() {
+            return self.fail(cx, error);
+        }
+        // An earlier caller, who waited for less, ended the attempt.
+        let attempt_time = self.patience_of_one(cx, &who.spec);
+        let full = flight.sent + attempt_time;
+        let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
+        let silence = self.silence.as_ref();
+        let since = silence.map_or(flight.sent, |(since, _)| *since);
+        self.silence = Some((since, error.clone()));
+        self.attempt.pace.back_off(now, RETRY, who.lease);
+        let impatient = self.callers.remove(|caller| match caller.wait {
+            // Without a link it is tried once more, on the next one.
+            Wait::Never => !cut_short && (linked || now >= caller.asked + attempt_time),
+            Wait::Forever => now.since(since.max(caller.asked)) >= patience,
+            Wait::Until(_) => false,
+        });
+        for caller in impatient {
+            caller.fail(cx, error.clone());
+        }
+        self.dismiss(cx, servers)
+    }
+
+    /// Answers the callers whose time to wait is over.
+    fn dismiss(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+        let (now, under_way) = (cx.now, self.attempt.under_way());
+        // A caller that does not wait is content with the first answer after it asked.
+        let answered = under_way.is_none() && self.refused.is_some() && self.silence.is_none();
+        let over = self.callers.remove(|caller| match caller.wait {
+            Wait::Never => answered,
+            Wait::Until(until) => until <= now,
+            Wait::Forever => false,
+        });
+        if over.is_empty() {
+            return self.unless_nobody_wants_it();
+        }
+        let result = match &self.silence {
+            Some((_, error)) => Err(error.clone()),
+            None if self.refused.is_some() => Ok(None),
+            None => {
+                Err(under_way.map_or_else(Error::no_answer, |flight| servers.why_no_answer(flight)))
+            }
+        };
+        for caller in over {
+            cx.answer(caller.call, Answer::Acquire(result.clone()));
+        }
+        self.unless_nobody_wants_it()
+    }
+
+    fn unless_nobody_wants_it(&self) -> Next {
+        if self.callers.is_empty() {
+            Next::Leave
+        } else {
+            Next::Stay
+        }
+    }
+}
+
+/// Pushes.
+impl Acquiring {
+    /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
+    /// It renews at once, because the store gave it only the time to take the lock up.
+    pub(super) fn granted(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        (server, grant, time): (ServerId, Grant, ServerTime),
+    ) -> Next {
+        let spec = &who.spec;
+        // If the store said later that somebody else has the lock, it was over by then.
+        let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
+        let granted_at = servers.not_before(cx, server, time);
+        let Some(began) = granted_at.filter(|_| !self.refused.is_some_and(is_over)) else {
+            return self.ask_now(cx, servers, who);
+        };
+        let most = line::promised(spec.ttl);
+        let deadline = servers.deadline(server, began, time, (grant.expires, most));
+        let mut tenure = Tenure::new(who, grant.token, began, deadline);
+        if tenure.is_over(spec, cx.now) {
+            return self.ask_now(cx, servers, who);
+        }
+        tenure.unconfirmed = true;
+        tenure.set_doubt(self.attempt.abandon(servers));
+        Next::Hold(tenure)
+    }
+
+    /// A push may overtake an answer, which comes by another connection.
+    pub(super) fn taken_away(&mut self, token: FencingToken, reason: LossReason) {
+        self.taken_away = Some((token, reason));
+    }
+
+    /// Why a tenure that begins now is over already, if it is.
+    pub(super) fn was_taken_away(&self, token: FencingToken) -> Option<LossReason> {
+        let (taken, reason) = self.taken_away?;
+        (taken == token).then_some(reason)
+    }
+}

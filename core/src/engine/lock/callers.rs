@@ -1,0 +1,114 @@
+//! The calls that wait for one acquisition.
+
+use super::super::ctx::Ctx;
+use super::super::io::{Acquired, Answer, CallId, Wait};
+use crate::error::{Error, ErrorKind};
+use crate::time::Timestamp;
+
+/// How many calls may share one acquisition.
+const MAX_CALLERS: usize = 65_536;
+
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) call: CallId,
+    pub(super) wait: Wait,
+    pub(super) asked: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct Callers {
+    all: Vec<Caller>,
+    /// The first and the last moment at which one of them stops waiting.
+    pub(super) soonest: Timestamp,
+    pub(super) latest: Timestamp,
+}
+
+impl Caller {
+    pub(super) fn until(&self) -> Timestamp {
+        match self.wait {
+            Wait::Until(until) => until,
+            Wait::Never | Wait::Forever => Timestamp::NEVER,
+        }
+    }
+
+    /// Whether its time is over already; it is answered then.
+    pub(super) fn is_too_late(&self, cx: &mut Ctx) -> bool {
+        let over = self.until() <= cx.now;
+        if over {
+            let message = "there was no time left to ask the store";
+            self.fail(cx, Error::new(ErrorKind::Timeout, message));
+        }
+        over
+    }
+
+    pub(super) fn fail(&self, cx: &mut Ctx, error: Error) {
+        cx.answer(self.call, Answer::Acquire(Err(error)));
+    }
+
+    /// It has the lock.
+    pub(super) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
+        let waited = cx.now.since(self.asked);
+        let acquired = Acquired { waited, ..acquired };
+        cx.answer(self.call, Answer::Acquire(Ok(Some(acquired))));
+    }
+}
+
+impl Callers {
+    pub(super) fn of(caller: Caller) -> Self {
+        let mut callers = Self {
+            all: Vec::new(),
+            soonest: Timestamp::NEVER,
+            latest: Timestamp::from_nanos(0),
+        };
+        callers.add(caller);
+        callers
+    }
+
+    pub(super) fn is_full(&self) -> Option<Error> {
+        (self.all.len() >= MAX_CALLERS).then(|| {
+            let message = format!("{MAX_CALLERS} calls wait for this lock already");
+            Error::new(ErrorKind::Overloaded, message)
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether anybody wants a place in line.
+    pub(super) fn wait(&self) -> bool {
+        self.all.iter().any(|caller| caller.wait != Wait::Never)
+    }
+
+    pub(super) fn add(&mut self, caller: Caller) {
+        let until = caller.until();
+        self.soonest = self.soonest.min(until);
+        self.latest = self.latest.max(until);
+        self.all.push(caller);
+    }
+
+    /// Takes out those that a condition holds for.
+    pub(super) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
+        let removed: Vec<_> = self
+            .all
+            .extract_if(.., |caller| condition(caller))
+            .collect();
+        if !removed.is_empty() {
+            let rest = self.all.iter().map(Caller::until);
+            self.soonest = rest.clone().min().unwrap_or(Timestamp::NEVER);
+            self.latest = rest.max().unwrap_or(Timestamp::from_nanos(0));
+        }
+        removed
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Caller> {
+        std::mem::take(&mut self.all)
+    }
+
+    /// Ends the waiting for all.
+    pub(super) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
+        for caller in self.take() {
+            caller.fail(cx, error.clone());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One acquisition, from wanting the lock to the end of its tenure.
+
+use std::sync::Arc;
+
+use super::acquiring::Acquiring;
+use super::tenure::Tenure;
+use crate::engine::attempt::Outcome;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{CallId, LockId, LockSpec};
+use crate::engine::servers::Servers;
+use crate::engine::timers::Timed;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{HalfId, LeaseId};
+use crate::time::Timestamp;
+
+/// All calls of a re-entrant handle have one contender together, every other call has its own.
+#[derive(Debug)]
+pub(super) struct Contender {
+    pub(super) who: Who,
+    pub(super) phase: Phase,
+    pub(super) wake: Timestamp,
+}
+
+/// What does not change of it.
+#[derive(Debug)]
+pub(super) struct Who {
+    pub(super) lease: LeaseId,
+    pub(super) lock: LockId,
+    pub(super) spec: Arc<LockSpec>,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// In a box, because most contenders of a large locker hold their lock.
+    Acquiring(Box<Acquiring>),
+    Held(Tenure),
+}
+
+/// What becomes of a contender.
+#[derive(Debug)]
+pub(super) enum Next {
+    Stay,
+    /// It has the lock from now on.
+    Hold(Tenure),
+    /// Nobody wants the lock any more.
+    Leave,
+    /// Its tenure is over, and not because its holder gave it up.
+    Lose(LossReason),
+}
+
+impl Who {
+    pub(super) fn id(&self) -> HalfId {
+        self.lease.half()
+    }
+
+    pub(super) fn emit(&self, cx: &mut Ctx, event: LeaseEvent, deadline: Option<Timestamp>) {
+        cx.emit((self.lock, self.lease), event, deadline);
+    }
+}
+
+impl Contender {
+    pub(super) fn new(who: Who, acquiring: Acquiring) -> Self {
+        Self {
+            who,
+            phase: Phase::Acquiring(Box::new(acquiring)),
+            wake: Timestamp::NEVER,
+        }
+    }
+
+    pub(super) fn is_acquiring(&self) -> bool {
+        matches!(self.phase, Phase::Acquiring(_))
+    }
+
+    /// The tenure, if it has the lock.
+    pub(super) fn tenure(&mut self) -> Option<(&Who, &mut Tenure)> {
+        match &mut self.phase {
+            Phase::Held(tenure) => Some((&self.who, tenure)),
+            Phase::Acquiring(_) => None,
+        }
+    }
+
+    /// An event that says that the lock is held, if it is.
+    pub(super) fn held(&self, now: Timestamp) -> Option<(LeaseId, LeaseEvent)> {
+        let (Phase::Held(tenure), spec) = (&self.phase, &self.who.spec) else {
+            return None;
+        };
+        let event = tenure.acquired(spec, now);
+        (!tenure.is_over(spec, now)).then_some((self.who.lease, event))
+    }
+
+    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.time(cx, servers, &self.who),
+            Phase::Held(tenure) => tenure.time(cx, servers, &self.who),
+        }
+    }
+
+    /// An attempt of it has an outcome. If that is not what is under way, it is given back.
+    pub(super) fn landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        outcome: Outcome,
+    ) -> Result<Next, Outcome> {
+        let attempt = match &mut self.phase {
+            Phase::Acquiring(acquiring) => &mut acquiring.attempt,
+            Phase::Held(tenure) => &mut tenure.attempt,
+        };
+        let Some(flight) = attempt.land(&outcome) else {
+            return Err(outcome);
+        };
+        Ok(match &mut self.phase {
+            Phase::Acquiring(acquiring) => {
+                acquiring.landed(cx, servers, &self.who, flight, outcome)
+            }
+            Phase::Held(tenure) => tenure.landed(cx, servers, &self.who, flight, outcome),
+        })
+    }
+
+    /// The call is given up.
+    pub(super) fn cancel(&mut self, call: CallId) -> Next {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.cancel(call),
+            Phase::Held(tenure) => {
+                tenure.cancel_renewal(call);
+                Next::Stay
+            }
+        }
+    }
+
+    /// Asks at once: what is known of the lock may not be so any more.
+    pub(super) fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.ask_now(cx, servers, &self.who),
+            Phase::Held(_) => Next::Stay,
+        }
+    }
+
+    /// Sets its timer to what its phase needs.
+    pub(super) fn settle(&mut self, cx: &mut Ctx) {
+        let at = match &self.phase {
+            Phase::Acquiring(acquiring) => acquiring.wake_at(),
+            Phase::Held(tenure) => tenure.wake_at(&self.who.spec),
+        };
+        self.set_timer(cx, at);
+    }
+
+    pub(super) fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
+        cx.timers
+            .set(Timed::Contender(self.who.id()), &mut self.wake, at);
+    }
+}

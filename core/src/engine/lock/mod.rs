@@ -1,0 +1,581 @@
+//! Locks: who wants one, who has one, and who gives one back.
+
+mod acquiring;
+mod callers;
+mod contender;
+mod handle;
+mod line;
+mod release;
+mod tenure;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Outcome;
+use super::ctx::{Ctx, Serial};
+use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
+use super::servers::Servers;
+use super::table::Table;
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{HalfId, LeaseId, News, Push, Reply};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+use acquiring::Acquiring;
+use callers::Caller;
+use contender::{Contender, Next, Phase, Who};
+use handle::Handles;
+use release::Releases;
+use tenure::{Tenure, lost, not_held};
+
+/// All of one locker. Contenders and releases are found by the first half of the lease id: by chance
+/// no two of one locker are alike, and if they are, the second is refused.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    handles: Handles,
+    /// In boxes: much of a table is empty.
+    contenders: Table<HalfId, Box<Contender>>,
+    releases: Releases,
+}
+
+/// What the program asks for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) call: CallId,
+    pub(super) lock: LockId,
+    pub(super) spec: Arc<LockSpec>,
+    pub(super) lease: LeaseId,
+    pub(super) wait: Wait,
+}
+
+/// What is held.
+impl Locks {
+    pub(super) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let contenders = self.contenders.values();
+        contenders.filter_map(move |contender| contender.held(now))
+    }
+
+    pub(super) fn held(
+        &self,
+        now: Timestamp,
+        lock: LockId,
+    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let handle = self.handles.get(lock).into_iter();
+        let held = handle.flat_map(handle::Handle::holders);
+        held.filter_map(move |id| self.contenders.get(id)?.held(now))
+    }
+
+    /// Somebody who wants a lock, if anybody does.
+    #[cfg(test)]
+    pub(super) fn acquiring(&self) -> Option<LeaseId> {
+        let mut contenders = self.contenders.values();
+        let acquiring = contenders.find(|contender| contender.is_acquiring());
+        acquiring.map(|contender| contender.who.lease)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.contenders.is_empty() && self.releases.len() == 0
+    }
+
+    /// Whether the store has confirmed all releases.
+    pub(super) fn are_released(&self) -> bool {
+        self.releases.len() == 0
+    }
+
+    /// How many things may have a timer.
+    pub(super) fn len(&self) -> usize {
+        self.contenders.len() + self.releases.len()
+    }
+
+    pub(super) fn contender_wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.contenders.get(&id).map(|contender| contender.wake)
+    }
+
+    pub(super) fn release_wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.releases.wake(id)
+    }
+}
+
+/// Calls of the program.
+impl Locks {
+    pub(super) fn acquire(&mut self, cx: &mut Ctx, servers: &mut Servers, wanted: Wanted) {
+        let Wanted {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+        } = wanted;
+        let asked = cx.now;
+        let caller = Caller { call, wait, asked };
+        let shared = self.handles.get(lock).and_then(|handle| handle.shared);
+        if let Some(contender) = shared.and_then(|id| self.contenders.get_mut(&id)) {
+            let who = &contender.who;
+            match &mut contender.phase {
+                Phase::Held(tenure) => tenure.join(cx, who, call),
+                Phase::Acquiring(acquiring) => acquiring.join(cx, servers, who, caller),
+            }
+            return contender.settle(cx);
+        }
+        if caller.is_too_late(cx) {
+            return;
+        }
+        let id = lease.half();
+        if self.contenders.contains_key(&id) || self.releases.contains(id) {
+            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            return caller.fail(cx, error);
+        }
+        self.handles.enter(lock, id, spec.reentrant);
+        let who = Who { lease, lock, spec };
+        let mut acquiring = Acquiring::new(cx.now, caller);
+        acquiring.ask(cx, servers, &who);
+        let mut contender = Contender::new(who, acquiring);
+        contender.settle(cx);
+        self.contenders.insert(id, Box::new(contender));
+    }
+
+    /// A call is given up that acquires or renews by this handle and lease id.
+    pub(super) fn cancel(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        call: CallId,
+        (lock, lease): (LockId, LeaseId),
+    ) {
+        let own = Some(lease.half()).filter(|id| self.contenders.contains_key(id));
+        let shared = || self.handles.get(lock).and_then(|handle| handle.shared);
+        if let Some(id) = own.or_else(shared) {
+            self.step(cx, servers, id, |contender, _, _| contender.cancel(call));
+        }
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        lease: LeaseId,
+        (call, ttl): (CallId, Option<Duration>),
+    ) {
+        if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
+            return cx.answer(call, Answer::Renew(Err(error)));
+        }
+        let Some(contender) = self.holder(lease) else {
+            return cx.answer(call, Answer::Renew(Err(not_held())));
+        };
+        if let Some((who, tenure)) = contender.tenure() {
+            tenure.renew_by_hand(cx, servers, who, (call, ttl));
+        }
+        contender.settle(cx);
+    }
+
+    /// One lease of a tenure is given up by its holder.
+    pub(super) fn release(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        call: Option<CallId>,
+        lease: LeaseId,
+    ) {
+        let answer = |cx: &mut Ctx, result| {
+            if let Some(call) = call {
+                cx.answer(call, Answer::Release(result));
+            }
+        };
+        let Some((_, tenure)) = self.holder(lease).and_then(Contender::tenure) else {
+            return answer(cx, Err(not_held()));
+        };
+        tenure.leases = tenure.leases.saturating_sub(1);
+        if tenure.leases > 0 {
+            return answer(cx, Ok(()));
+        }
+        let id = lease.half();
+        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
+            return;
+        };
+        let message = "the lease is not held: it was released";
+        tenure.refuse_renewals(cx, &Error::new(ErrorKind::NotHeld, message));
+        self.handles.await_release(who.lock, id);
+        self.releases.end_tenure(cx, servers, (&who, &tenure), call);
+        self.handles.leave(cx, who.lock);
+    }
+
+    pub(super) fn close(&mut self, cx: &mut Ctx, lock: LockId) {
+        self.handles.close(cx, lock);
+    }
+
+    /// Ends everything.
+    pub(super) fn shut_down(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+        for id in self.contenders_that(Contender::is_acquiring) {
+            self.step(cx, servers, id, |contender, cx, _| {
+                match &mut contender.phase {
+                    Phase::Acquiring(acquiring) => acquiring.fail(cx, &Error::shutdown()),
+                    Phase::Held(_) => Next::Stay,
+                }
+            });
+        }
+        for id in self.contenders_that(|_| true) {
+            self.step(cx, servers, id, |_, _, _| Next::Lose(LossReason::Shutdown));
+        }
+    }
+}
+
+/// What the store says, and the time.
+impl Locks {
+    pub(super) fn contender_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
+        self.step(cx, servers, id, Contender::time);
+    }
+
+    pub(super) fn release_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
+        self.releases.time(cx, servers, &mut self.handles, id);
+    }
+
+    pub(super) fn contender_landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (id, outcome): (HalfId, Outcome),
+    ) {
+        let mut stray = Some(outcome);
+        self.step(cx, servers, id, |contender, cx, servers| {
+            let Some(outcome) = stray.take() else {
+                return Next::Stay;
+            };
+            contender
+                .landed(cx, servers, outcome)
+                .unwrap_or_else(|outcome| {
+                    stray = Some(outcome);
+                    Next::Stay
+                })
+        });
+        if let Some(Outcome {
+            attempt,
+            result: Ok((reply, _)),
+            ..
+        }) = stray
+        {
+            self.resolve_doubt(cx, servers, id, (attempt, &reply));
+        }
+    }
+
+    pub(super) fn release_landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        landed: (HalfId, Outcome),
+    ) {
+        self.releases.landed(cx, servers, &mut self.handles, landed);
+    }
+
+    /// The answer to an attempt to take a lock has come that was in doubt.
+    fn resolve_doubt(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        id: HalfId,
+        (attempt, reply): (Serial, &Reply),
+    ) {
+        let contender = self.contenders.get_mut(&id);
+        if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
+            tenure.resolve_doubt(cx.now, attempt, reply);
+        }
+        self.releases
+            .resolve_doubt(cx, servers, &mut self.handles, attempt);
+    }
+
+    pub(super) fn pushed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (server, push): (Option<ServerId>, &Push),
+    ) {
+        let id = push.lease;
+        let Some(contender) = self.contenders.get(&id) else {
+            // It was cancelled, and a late attempt of it was handed the lock.
+            let lease = self.releases.lease(id);
+            if let Some(News::Granted { .. }) = lease.and_then(|lease| push.open(lease)) {
+                self.releases.hasten(cx, servers, &mut self.handles, id);
+            }
+            return;
+        };
+        let server = server.unwrap_or_else(|| servers.of(&contender.who.spec.key));
+        // What does not open was made by a stranger: anybody may publish.
+        match push.open(contender.who.lease) {
+            Some(News::Granted { held, time }) => {
+                self.step(
+                    cx,
+                    servers,
+                    id,
+                    |contender, cx, servers| match &mut contender.phase {
+                        Phase::Acquiring(acquiring) => {
+                            acquiring.granted(cx, servers, &contender.who, (server, held, time))
+                        }
+                        Phase::Held(_) => Next::Stay,
+                    },
+                );
+            }
+            Some(News::Revoked { token }) => {
+                self.taken_away(cx, servers, id, (token, LossReason::Revoked));
+            }
+            Some(News::Superseded { token }) => {
+                self.taken_away(cx, servers, id, (token, LossReason::Superseded));
+            }
+            None => {}
+        }
+    }
+
+    fn taken_away(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        id: HalfId,
+        (token, reason): (FencingToken, LossReason),
+    ) {
+        self.step(cx, servers, id, |contender, cx, _| {
+            match &mut contender.phase {
+                Phase::Acquiring(acquiring) => acquiring.taken_away(token, reason),
+                Phase::Held(tenure) if tenure.token == token => {
+                    tenure.doubt_push(cx.now);
+                    return Next::Lose(reason);
+                }
+                Phase::Held(_) => {}
+            }
+            Next::Stay
+        });
+    }
+}
+
+/// What happens to a server concerns all whose locks it has.
+impl Locks {
+    /// There is a new link: everything that was waiting to try again does so now, and every lease is
+    /// renewed, because the server may have lost its data.
+    pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
+        for id in self.contenders_of(servers, server, |contender| !contender.is_acquiring()) {
+            self.step(cx, servers, id, |contender, cx, servers| {
+                if let Some((_, tenure)) = contender.tenure() {
+                    tenure.attempt.pace.next = cx.now;
+                }
+                contender.time(cx, servers)
+            });
+        }
+        // Releases first: what is wanted may be what they free.
+        for id in self.releases.of(|key| servers.of(key) == server) {
+            self.releases.retry(cx, servers, &mut self.handles, id);
+        }
+        self.ask_again(cx, servers, server);
+    }
+
+    /// Whoever holds a lock learns now that there is no link, and not at its next renewal.
+    pub(super) fn warn_holders(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (server, error): (ServerId, &Error),
+    ) {
+        let unwarned = |contender: &Contender| match &contender.phase {
+            Phase::Held(tenure) => {
+                tenure.is_renewed(&contender.who.spec) && tenure.attempt.pace.failures == 0
+            }
+            Phase::Acquiring(_) => false,
+        };
+        for id in self.contenders_of(servers, server, unwarned) {
+            self.step(cx, servers, id, |contender, cx, servers| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.failed(cx, servers, who, None, error.clone());
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// The server can be heard, for the first time, or again after something may have been missed:
+    /// waiters ask, and holders look.
+    pub(super) fn subscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
+        self.ask_again(cx, servers, server);
+        let now = cx.now;
+        self.look(cx, servers, server, |tenure| tenure.began < now);
+    }
+
+    /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
+    pub(super) fn unsubscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
+        let soon = cx.now + line::FASTEST_HEARTBEAT;
+        for id in self.contenders_of(servers, server, Contender::is_acquiring) {
+            self.step(cx, servers, id, |contender, _, _| {
+                if let Phase::Acquiring(acquiring) = &mut contender.phase {
+                    acquiring.ask_by(soon);
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// What holders were promised by a margin that was too small: the store is asked for it once
+    /// more, and for as much as it takes by the new one.
+    pub(super) fn keep_promises(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
+        self.look(cx, servers, server, |_| true);
+    }
+
+    /// Holders learn whether the store still has their locks.
+    fn look(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        server: ServerId,
+        which: impl Fn(&Tenure) -> bool,
+    ) {
+        let which = |contender: &Contender| match &contender.phase {
+            Phase::Held(tenure) => which(tenure),
+            Phase::Acquiring(_) => false,
+        };
+        for id in self.contenders_of(servers, server, which) {
+            self.step(cx, servers, id, |contender, cx, servers| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.look(cx, servers, who);
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// Everyone who wants a lock asks now.
+    fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
+        for id in self.contenders_of(servers, server, Contender::is_acquiring) {
+            self.step(cx, servers, id, Contender::ask_again);
+        }
+    }
+
+    fn contenders_of(
+        &self,
+        servers: &Servers,
+        server: ServerId,
+        are: impl Fn(&Contender) -> bool,
+    ) -> Vec<HalfId> {
+        self.contenders_that(|contender| {
+            are(contender) && servers.of(&contender.who.spec.key) == server
+        })
+    }
+
+    /// Those that a condition holds for, to be gone through one by one.
+    fn contenders_that(&self, are: impl Fn(&Contender) -> bool) -> Vec<HalfId> {
+        let all = self.contenders.iter();
+        let those = all.filter(|(_, contender)| are(contender));
+        those.map(|(id, _)| *id).collect()
+    }
+}
+
+/// What becomes of contenders.
+impl Locks {
+    /// Does something with a contender, and what follows from it.
+    fn step(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        id: HalfId,
+        act: impl FnOnce(&mut Contender, &mut Ctx, &mut Servers) -> Next,
+    ) {
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        let next = match act(contender, cx, servers) {
+            Next::Hold(tenure) => self.hold(cx, servers, id, tenure),
+            next => next,
+        };
+        match next {
+            Next::Lose(reason) => self.lose(cx, servers, id, reason),
+            Next::Leave => self.leave(cx, servers, id),
+            Next::Stay | Next::Hold(_) => {
+                if let Some(contender) = self.contenders.get_mut(&id) {
+                    contender.settle(cx);
+                }
+            }
+        }
+    }
+
+    /// The lock is held, by all who called for it.
+    fn hold(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        id: HalfId,
+        mut tenure: Tenure,
+    ) -> Next {
+        let Some(Contender { who, phase, .. }) = self.contenders.get_mut(&id).map(|it| &mut **it)
+        else {
+            return Next::Stay;
+        };
+        let Phase::Acquiring(acquiring) = phase else {
+            return Next::Stay;
+        };
+        let (callers, token) = (acquiring.callers.take(), tenure.token);
+        let taken_away = acquiring.was_taken_away(token);
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        // That the lock could be taken proves that the tenure before is over.
+        self.releases
+            .confirm(cx, &mut self.handles, who.lock, token);
+        who.emit(
+            cx,
+            tenure.acquired(&who.spec, cx.now),
+            Some(tenure.deadline),
+        );
+        for caller in callers {
+            caller.succeed(cx, tenure.lease(who));
+        }
+        self.handles.hold(who.lock, id);
+        servers.want_pushes(cx, servers.of(&who.spec.key));
+        if let Some(reason) = taken_away {
+            tenure.doubt_push(cx.now);
+            *phase = Phase::Held(tenure);
+            return Next::Lose(reason);
+        }
+        if tenure.unconfirmed {
+            tenure.renew(cx, servers, who);
+        }
+        *phase = Phase::Held(tenure);
+        Next::Stay
+    }
+
+    /// A tenure ends without a release by its holder.
+    fn lose(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, reason: LossReason) {
+        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
+            return;
+        };
+        let event = LeaseEvent::Lost {
+            name: who.spec.name.clone(),
+            token: tenure.token,
+            reason,
+        };
+        who.emit(cx, event, None);
+        tenure.refuse_renewals(cx, &lost(reason));
+        if let Some(remains) = tenure.remains(&who, reason) {
+            self.releases.give_back(cx, servers, &who, remains);
+        }
+        self.handles.leave(cx, who.lock);
+    }
+
+    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
+    /// its place in line is given up.
+    fn leave(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
+        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(cx, id) else {
+            return;
+        };
+        if let Some(doubt) = acquiring.leave(servers) {
+            let remains = (doubt, who.spec.ttl);
+            self.releases.give_back(cx, servers, &who, remains);
+        }
+        self.handles.leave(cx, who.lock);
+    }
+
+    /// The contender that holds its lock by this lease.
+    fn holder(&mut self, lease: LeaseId) -> Option<&mut Contender> {
+        let contender = self.contenders.get_mut(&lease.half())?;
+        let holds = contender.who.lease == lease && !contender.is_acquiring();
+        holds.then_some(contender)
+    }
+
+    /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
+    fn take(&mut self, cx: &mut Ctx, id: HalfId) -> Option<(Who, Phase)> {
+        let mut contender = *self.contenders.take(&id)?;
+        contender.set_timer(cx, Timestamp::NEVER);
+        self.handles.give_up(contender.who.lock, id);
+        Some((contender.who, contender.phase))
+    }
+}

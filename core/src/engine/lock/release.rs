@@ -1,0 +1,431 @@
+//! Giving locks back: by the holder, and after acquisitions that nobody wants any more.
+
+use std::time::Duration;
+
+use super::contender::Who;
+use super::handle::Handles;
+use super::tenure::{Tenure, lost};
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use crate::engine::ctx::{Ctx, Serial, Whose};
+use crate::engine::io::{Answer, CallId, LockId, LockSpec};
+use crate::engine::pace::{Pace, RETRY};
+use crate::engine::servers::Servers;
+use crate::engine::table::Table;
+use crate::engine::timers::Timed;
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::name::Name;
+use crate::protocol::{self, Claim, Command, HalfId, LeaseId, LockKey, Reply};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// Those that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Releases {
+    all: Table<HalfId, Box<Release>>,
+    /// Attempts to acquire whose answer a release would like to know.
+    doubted: Table<Serial, HalfId>,
+}
+
+/// A release is tried until the store confirms it or the lock expires.
+#[derive(Debug)]
+struct Release {
+    key: LockKey,
+    claim: Claim,
+    /// What ends by it; nothing after an acquisition that never was a tenure.
+    tenure: Option<Ended>,
+    /// Who waits for it, and until when.
+    call: Option<(CallId, Timestamp)>,
+    until: Timestamp,
+    /// For how long the store may keep the lock.
+    ttl: Duration,
+    /// What may take the lock once more after it was released.
+    doubt: Option<Doubt>,
+    error: Option<Error>,
+    attempt: Attempt,
+    wake: Timestamp,
+}
+
+/// A tenure whose end is still to be emitted. Its handle waits for that.
+#[derive(Debug)]
+struct Ended {
+    lock: LockId,
+    name: Name,
+    token: FencingToken,
+}
+
+/// What becomes of a release.
+#[derive(Debug)]
+enum Next {
+    Stay,
+    /// The store freed the lock, or the lease had been lost before, as it says to an attempt of then.
+    Confirmed(Option<LossReason>, Timestamp),
+    /// The lease is over, and the store has not confirmed it.
+    Expired,
+}
+
+impl Releases {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn contains(&self, id: HalfId) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    pub(super) fn wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.all.get(&id).map(|release| release.wake)
+    }
+
+    /// The lease that is given up, if it is one of these.
+    pub(super) fn lease(&self, id: HalfId) -> Option<LeaseId> {
+        self.all.get(&id).map(|release| release.claim.lease)
+    }
+
+    /// Those of locks that a condition holds for.
+    pub(super) fn of(&self, servers: impl Fn(&LockKey) -> bool) -> Vec<HalfId> {
+        let all = self.all.iter();
+        let of = all.filter(|(_, release)| servers(&release.key));
+        of.map(|(id, _)| *id).collect()
+    }
+
+    /// Frees whatever a lease may have in the store, for up to so long, and emits nothing.
+    pub(super) fn give_back(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        (doubt, ttl): (Option<Doubt>, Duration),
+    ) {
+        let last = doubt.map_or(cx.now, |doubt| doubt.until).max(cx.now);
+        let mut release = Release::new(cx, who);
+        release.ttl = ttl;
+        release.until = last + release.lasts();
+        release.doubt = doubt;
+        self.start(cx, servers, release);
+    }
+
+    /// Frees a lock that its holder gives up.
+    pub(super) fn end_tenure(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (who, tenure): (&Who, &Tenure),
+        call: Option<CallId>,
+    ) {
+        let release = Release {
+            tenure: Some(Ended {
+                lock: who.lock,
+                name: who.spec.name.clone(),
+                token: tenure.token,
+            }),
+            call: call.map(|call| (call, cx.now + cx.settings.patience)),
+            until: tenure.loss_at(&who.spec),
+            ttl: tenure.longest_ttl(&who.spec),
+            doubt: tenure.doubt(),
+            ..Release::new(cx, who)
+        };
+        self.start(cx, servers, release);
+    }
+
+    fn start(&mut self, cx: &mut Ctx, servers: &mut Servers, mut release: Release) {
+        let id = release.id();
+        if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
+            self.doubted.insert(attempt, id);
+        }
+        release.ask(cx, servers);
+        release.settle(cx);
+        self.all.insert(id, Box::new(release));
+    }
+}
+
+/// What happens to them.
+impl Releases {
+    pub(super) fn time(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        handles: &mut Handles,
+        id: HalfId,
+    ) {
+        self.step(cx, handles, id, |release, cx| release.time(cx, servers));
+    }
+
+    /// There is a new link: what failed before is tried at once.
+    pub(super) fn retry(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        handles: &mut Handles,
+        id: HalfId,
+    ) {
+        let release = self.all.get(&id);
+        if release.is_some_and(|release| release.attempt.pace.failures > 0) {
+            self.hasten(cx, servers, handles, id);
+        }
+    }
+
+    /// It has to be tried now: the lock may have been handed to a lease that nobody wants any more,
+    /// and goes on to the next.
+    pub(super) fn hasten(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        handles: &mut Handles,
+        id: HalfId,
+    ) {
+        self.step(cx, handles, id, |release, cx| {
+            release.attempt.pace.next = cx.now;
+            release.time(cx, servers)
+        });
+    }
+
+    pub(super) fn landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        handles: &mut Handles,
+        (id, outcome): (HalfId, Outcome),
+    ) {
+        self.step(cx, handles, id, |release, cx| {
+            release.landed(cx, servers, outcome)
+        });
+    }
+
+    /// The answer to an attempt to take the lock has come that was in doubt.
+    pub(super) fn resolve_doubt(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        handles: &mut Handles,
+        attempt: Serial,
+    ) {
+        let Some(id) = self.doubted.take(&attempt) else {
+            return;
+        };
+        self.step(cx, handles, id, |release, cx| {
+            release.doubt = None;
+            // Put off until what is known now: it need not wait any longer.
+            if release.attempt.is_under_way() {
+                return Next::Stay;
+            }
+            release.attempt.pace.next = cx.now;
+            release.time(cx, servers)
+        });
+    }
+
+    /// The lock was taken through this handle with this token, which proves that the tenure before
+    /// is over in the store.
+    pub(super) fn confirm(
+        &mut self,
+        cx: &mut Ctx,
+        handles: &mut Handles,
+        lock: LockId,
+        taken: FencingToken,
+    ) {
+        let Some(id) = handles.get(lock).and_then(|handle| handle.releasing) else {
+            return;
+        };
+        self.step(cx, handles, id, |release, cx| match &release.tenure {
+            Some(ended) if ended.token < taken => {
+                let flight = release.attempt.forget_flight();
+                Next::Confirmed(None, flight.map_or(cx.now, |flight| flight.sent))
+            }
+            _ => Next::Stay,
+        });
+    }
+
+    fn step(
+        &mut self,
+        cx: &mut Ctx,
+        handles: &mut Handles,
+        id: HalfId,
+        act: impl FnOnce(&mut Release, &mut Ctx) -> Next,
+    ) {
+        let Some(release) = self.all.get_mut(&id) else {
+            return;
+        };
+        let is_over = match act(release, cx) {
+            Next::Stay => false,
+            Next::Confirmed(lost_by, sent) => release.confirmed(cx, handles, (lost_by, sent)),
+            Next::Expired => release.expired(cx, handles),
+        };
+        if is_over {
+            release.set_timer(cx, Timestamp::NEVER);
+            if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
+                self.doubted.take(&attempt);
+            }
+            self.all.take(&id);
+        } else {
+            release.settle(cx);
+        }
+    }
+}
+
+impl Release {
+    /// One that nobody waits for and that emits nothing.
+    fn new(cx: &Ctx, who: &Who) -> Self {
+        let spec: &LockSpec = &who.spec;
+        Self {
+            key: spec.key.clone(),
+            claim: spec.claim(cx.settings.client, who.lease),
+            tenure: None,
+            call: None,
+            until: cx.now,
+            ttl: spec.ttl,
+            doubt: None,
+            error: None,
+            attempt: Attempt::due_at(cx.now),
+            wake: Timestamp::NEVER,
+        }
+    }
+
+    fn id(&self) -> HalfId {
+        self.claim.lease.half()
+    }
+
+    /// For how long the store may keep what nobody releases: a lock, or a place in line that is
+    /// handed the lock at its very end.
+    fn lasts(&self) -> Duration {
+        self.ttl.max(self.claim.window * 2)
+    }
+
+    fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+        let command = Command::Release(protocol::Release {
+            key: self.key.clone(),
+            claim: self.claim.clone(),
+        });
+        let give_up = (cx.now + cx.settings.command_timeout).min(self.until);
+        let whose = Whose::Release(self.id());
+        self.attempt.begin(cx, servers, whose, command, give_up);
+    }
+
+    fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+        let now = cx.now;
+        if self.until <= now {
+            self.error = Some(self.why_unconfirmed(servers));
+            return Next::Expired;
+        }
+        if let Some((call, _)) = self.call.take_if(|(_, until)| *until <= now) {
+            let error = self.why_unconfirmed(servers);
+            cx.answer(call, Answer::Release(Err(error)));
+        }
+        match self.attempt.due(now) {
+            Due::Late(flight) => {
+                let longer = (now + cx.settings.command_timeout).min(self.until);
+                if let Some(error) = self.attempt.late(servers, now, Some(longer)) {
+                    self.failed(cx, servers, flight, Failure::Unknown(error));
+                }
+            }
+            Due::Now => self.ask(cx, servers),
+            Due::Later => {}
+        }
+        Next::Stay
+    }
+
+    fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+        let Some(flight) = self.attempt.land(&outcome) else {
+            return Next::Stay;
+        };
+        // If an earlier attempt did it, its answer was lost.
+        let is_done = self.attempt.is_in_doubt();
+        let lost_by = |reason| Next::Confirmed(Some(reason).filter(|_| !is_done), flight.sent);
+        let failure = match outcome.result {
+            Ok((Reply::Released, _)) => return Next::Confirmed(None, flight.sent),
+            Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
+            Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
+            // Somebody put something else in the lock's place.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                return lost_by(LossReason::Superseded);
+            }
+            Ok((Reply::Late, _)) => Failure::late(),
+            Ok(_) => Failure::mismatch(),
+            Err(error) => Failure::Unknown(error),
+        };
+        self.failed(cx, servers, flight, failure);
+        Next::Stay
+    }
+
+    fn failed(&mut self, cx: &mut Ctx, servers: &mut Servers, flight: Flight, failure: Failure) {
+        self.attempt.failed(servers, flight, &failure);
+        self.attempt.pace.back_off(cx.now, RETRY, self.claim.lease);
+        let error = failure.into_error();
+        // A refusal that stays is answered at once; the release is tried on all the same.
+        if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {
+            cx.answer(call, Answer::Release(Err(error.clone())));
+        }
+        self.error = Some(error);
+    }
+
+    /// Why the store has not confirmed it yet.
+    fn why_unconfirmed(&self, servers: &mut Servers) -> Error {
+        self.error.clone().unwrap_or_else(|| {
+            let flight = self.attempt.under_way();
+            flight.map_or_else(Error::no_answer, |flight| servers.why_no_answer(flight))
+        })
+    }
+
+    /// The store answered; `lost_by` if the lease had been lost before. Returns whether nothing is
+    /// left to do.
+    fn confirmed(
+        &mut self,
+        cx: &mut Ctx,
+        handles: &mut Handles,
+        (lost_by, sent): (Option<LossReason>, Timestamp),
+    ) -> bool {
+        // What the server could still do after it was asked, it may do after it answered.
+        let doubt = self.doubt.filter(|doubt| doubt.until > sent);
+        if let Some(doubt) = doubt {
+            self.attempt.pace = Pace::due_at(doubt.until);
+            self.until = doubt.until + self.lasts();
+        }
+        self.end(cx, handles, lost_by);
+        if let Some((call, _)) = self.call.take() {
+            let result = lost_by.map_or(Ok(()), |reason| Err(lost(reason)));
+            cx.answer(call, Answer::Release(result));
+        }
+        doubt.is_none()
+    }
+
+    /// The lease is over. Returns whether nothing is left to do.
+    fn expired(&mut self, cx: &mut Ctx, handles: &mut Handles) -> bool {
+        if self.tenure.is_none() {
+            return true;
+        }
+        // A renewal that was under way may have lengthened what the store has.
+        self.until = cx.now + self.ttl;
+        self.end(cx, handles, Some(LossReason::Expired));
+        if let Some((call, _)) = self.call.take() {
+            let error = self.error.clone().unwrap_or_else(Error::no_answer);
+            cx.answer(call, Answer::Release(Err(error)));
+        }
+        false
+    }
+
+    /// Emits the end of the tenure, whose handle does not wait for this release any more.
+    fn end(&mut self, cx: &mut Ctx, handles: &mut Handles, lost_by: Option<LossReason>) {
+        let Some(Ended { lock, name, token }) = self.tenure.take() else {
+            return;
+        };
+        let event = match lost_by {
+            Some(reason) => LeaseEvent::Lost {
+                name,
+                token,
+                reason,
+            },
+            None => LeaseEvent::Released { name, token },
+        };
+        cx.emit((lock, self.claim.lease), event, None);
+        handles.released(cx, lock, self.id());
+    }
+
+    fn settle(&mut self, cx: &mut Ctx) {
+        let call = self.call.map_or(Timestamp::NEVER, |(_, until)| until);
+        self.set_timer(cx, self.attempt.wake_at().min(call).min(self.until));
+    }
+
+    fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
+        let id = self.id();
+        cx.timers.set(Timed::Release(id), &mut self.wake, at);
+    }
+}

@@ -1,0 +1,453 @@
+//! A held lock: its renewals, and its loss.
+
+use std::time::Duration;
+
+use super::contender::{Next, Who};
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use crate::engine::ctx::{Ctx, Serial, Whose};
+use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
+use crate::engine::pace::{Pace, jitter_at};
+use crate::engine::servers::{Margin, Servers};
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{Command, LeaseId, Renew, Reply};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+/// How long before its deadline a loss is emitted. Timers count whole milliseconds and round up: they
+/// are one or two late on a machine that does nothing else. Of the shortest lease this leaves 7 ms,
+/// of which a renewal begins in the fourth or fifth.
+const LEAST_LEAD: Duration = Duration::from_millis(3);
+const MOST_LEAD: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Tenure {
+    pub(super) token: FencingToken,
+    pub(super) deadline: Timestamp,
+    pub(super) began: Timestamp,
+    /// How many leases of the program share it.
+    pub(super) leases: u32,
+    /// Of its renewals.
+    pub(super) attempt: Attempt,
+    /// It was handed over, and the store knows only that it has some time to take the lock up.
+    pub(super) unconfirmed: bool,
+    /// What is under way only looks whether the store still has it, and whether that is to be asked
+    /// once more.
+    looks: bool,
+    looks_again: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few tenures have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
+    /// freed: whoever ends the tenure sees to it.
+    doubt: Option<Doubt>,
+    /// Calls that wait for a renewal.
+    renewals: Vec<CallId>,
+    /// Calls that wait for the one after it, since they changed the time to live meanwhile.
+    later: Vec<CallId>,
+    /// The time to live that the program asked for by hand, and the one that it has got.
+    wanted: Option<Duration>,
+    ttl: Option<Duration>,
+    /// What the store was asked for last, and the longest that it ever was.
+    asked: Option<Duration>,
+    longest: Duration,
+}
+
+impl Tenure {
+    /// One that began at a local moment no earlier than `began`, and that nobody shares yet.
+    pub(super) fn new(
+        who: &Who,
+        token: FencingToken,
+        began: Timestamp,
+        deadline: Timestamp,
+    ) -> Self {
+        Self {
+            token,
+            deadline,
+            began,
+            leases: 0,
+            attempt: Attempt::due_at(next_renewal(who.spec.ttl, who.lease, began)),
+            unconfirmed: false,
+            looks: false,
+            looks_again: false,
+            rare: None,
+        }
+    }
+
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        self.rare.as_ref()?.doubt
+    }
+
+    pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
+        if doubt.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().doubt = doubt;
+        }
+    }
+
+    /// The call does not wait for a renewal any more.
+    pub(super) fn cancel_renewal(&mut self, call: CallId) {
+        if let Some(rare) = &mut self.rare {
+            rare.renewals.retain(|renewal| *renewal != call);
+            rare.later.retain(|renewal| *renewal != call);
+        }
+    }
+
+    /// The tenure is over: so for all who wait for a renewal.
+    pub(super) fn refuse_renewals(&mut self, cx: &mut Ctx, why: &Error) {
+        let mut calls = self.take_renewals_under_way();
+        if let Some(rare) = &mut self.rare {
+            calls.append(&mut rare.later);
+        }
+        for call in calls {
+            cx.answer(call, Answer::Renew(Err(why.clone())));
+        }
+    }
+
+    fn take_renewals_under_way(&mut self) -> Vec<CallId> {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.renewals))
+            .unwrap_or_default()
+    }
+
+    /// The time to live that the store gave it last.
+    fn ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.ttl);
+        changed.unwrap_or(spec.ttl)
+    }
+
+    /// The time to live that renewals ask for.
+    fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.wanted);
+        changed.unwrap_or(spec.ttl)
+    }
+
+    /// The longest time to live that the store may have given it.
+    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().map(|rare| rare.longest);
+        changed.unwrap_or_default().max(spec.ttl)
+    }
+
+    /// What the store is asked for now. A shorter time to live than before, or a wider margin, must
+    /// not cut short what the holder was promised: the store may act on it while the holder still
+    /// counts on the rest.
+    fn ask(&mut self, spec: &LockSpec, now: Timestamp, margin: Margin) -> Duration {
+        let wanted = self.wanted_ttl(spec);
+        let asked = margin.covering(self.deadline.since(now), wanted);
+        if asked != spec.ttl || self.rare.is_some() {
+            let rare = self.rare.get_or_insert_default();
+            rare.asked = Some(asked);
+            rare.longest = rare.longest.max(asked);
+        }
+        asked
+    }
+
+    /// What the store was asked for last.
+    fn asked(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.asked);
+        changed.unwrap_or(spec.ttl)
+    }
+
+    /// When `Lost` is emitted: so long before the deadline that a host which wakes a little late
+    /// is still in time.
+    pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
+        self.deadline - (self.ttl(spec) / 10).clamp(LEAST_LEAD, MOST_LEAD)
+    }
+
+    pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
+        now >= self.loss_at(spec)
+    }
+
+    pub(super) fn wake_at(&self, spec: &LockSpec) -> Timestamp {
+        let renews = self.attempt.is_under_way() || self.is_renewed(spec);
+        let renewal = renews.then(|| self.attempt.wake_at());
+        renewal.unwrap_or(Timestamp::NEVER).min(self.loss_at(spec))
+    }
+
+    pub(super) fn is_renewed(&self, spec: &LockSpec) -> bool {
+        !spec.fixed || self.unconfirmed || self.is_asked()
+    }
+
+    /// Whether calls wait for a renewal.
+    fn is_asked(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| !rare.renewals.is_empty() || !rare.later.is_empty())
+    }
+}
+
+/// What it gives to its holder.
+impl Tenure {
+    /// A lease of it, for a call through that handle.
+    pub(super) fn lease(&self, who: &Who) -> Acquired {
+        Acquired {
+            lock: who.lock,
+            lease: who.lease,
+            token: self.token,
+            deadline: self.deadline,
+            began: self.began,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// The event of its beginning, as of now.
+    pub(super) fn acquired(&self, spec: &LockSpec, now: Timestamp) -> LeaseEvent {
+        LeaseEvent::Acquired {
+            name: spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(now),
+        }
+    }
+
+    /// One lease more.
+    pub(super) fn join(&mut self, cx: &mut Ctx, who: &Who, call: CallId) {
+        let answer = if self.leases == u32::MAX {
+            let message = "4,294,967,295 leases share this tenure already";
+            Err(Error::new(ErrorKind::Overloaded, message))
+        } else {
+            self.leases += 1;
+            Ok(Some(self.lease(who)))
+        };
+        cx.answer(call, Answer::Acquire(answer));
+    }
+
+    /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry, so
+    /// it is given back at the loss.
+    pub(super) fn doubt_push(&mut self, now: Timestamp) {
+        self.set_doubt(Some(self.doubt().unwrap_or(Doubt::until(now))));
+    }
+
+    /// The answer to an attempt has come that was in doubt.
+    pub(super) fn resolve_doubt(&mut self, now: Timestamp, attempt: Serial, reply: &Reply) {
+        let doubt = self.doubt().filter(|doubt| doubt.attempt == Some(attempt));
+        if doubt.is_some() {
+            let same = matches!(reply, Reply::Held(grant) if grant.token == self.token);
+            self.set_doubt((!same).then_some(Doubt::until(now)));
+        }
+    }
+
+    /// What the store is to take back after it was lost, and for how long it may keep that.
+    pub(super) fn remains(
+        &self,
+        who: &Who,
+        reason: LossReason,
+    ) -> Option<(Option<Doubt>, Duration)> {
+        // The store may still have it for a while; others need not wait that long.
+        let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
+        // Who was granted it by a push may have asked for a place in line once more meanwhile.
+        let remains = self.doubt().is_some() || kept || self.unconfirmed;
+        remains.then(|| (self.doubt(), self.longest_ttl(&who.spec)))
+    }
+}
+
+/// Renewals.
+impl Tenure {
+    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
+        let spec = &who.spec;
+        if self.is_over(spec, cx.now) {
+            return Next::Lose(LossReason::Expired);
+        }
+        match self.attempt.due(cx.now) {
+            Due::Late(flight) => {
+                if let Some(error) = self.attempt.late(servers, cx.now, None) {
+                    self.failed(cx, servers, who, Some(flight), error);
+                }
+            }
+            Due::Now if self.is_renewed(spec) => self.renew(cx, servers, who),
+            Due::Now | Due::Later => {}
+        }
+        Next::Stay
+    }
+
+    pub(super) fn renew_by_hand(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        (call, ttl): (CallId, Option<Duration>),
+    ) {
+        let under_way = self.attempt.is_under_way();
+        let rare = self.rare.get_or_insert_default();
+        rare.wanted = ttl.or(rare.wanted);
+        match ttl {
+            Some(_) if under_way => rare.later.push(call),
+            _ => rare.renewals.push(call),
+        }
+        if !under_way {
+            self.renew(cx, servers, who);
+        }
+    }
+
+    /// Renews it to learn whether the store still has it. Nothing is emitted if so, and neither its
+    /// deadline nor its next renewal changes.
+    pub(super) fn look(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+        if who.spec.fixed {
+            return;
+        }
+        if self.attempt.is_under_way() {
+            self.looks_again = true;
+        } else {
+            self.renew(cx, servers, who);
+            self.looks = true;
+        }
+    }
+
+    pub(super) fn renew(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+        let spec = &who.spec;
+        let margin = servers.margin(servers.of(&spec.key));
+        let command = Command::Renew(Renew {
+            key: spec.key.clone(),
+            lease: who.lease,
+            token: self.token,
+            ttl: self.ask(spec, cx.now, margin),
+        });
+        (self.looks, self.looks_again) = (false, false);
+        let third = self.ttl(spec) / 3;
+        let give_up = cx.now + cx.settings.command_timeout.min(third);
+        let give_up = give_up.min(self.loss_at(spec));
+        let whose = Whose::Contender(who.id());
+        self.attempt.begin(cx, servers, whose, command, give_up);
+    }
+
+    pub(super) fn landed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        outcome: Outcome,
+    ) -> Next {
+        let error = match outcome.result {
+            Ok((Reply::Renewed { expires }, time)) => {
+                let flight = Flight {
+                    server: outcome.server,
+                    ..flight
+                };
+                self.renewed(cx, servers, who, flight, (expires, time));
+                return Next::Stay;
+            }
+            Ok((Reply::Gone, _)) => return Next::Lose(LossReason::Deleted),
+            Ok((Reply::Taken, _)) => return Next::Lose(LossReason::Superseded),
+            // Somebody put something else in the lock's place.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                return Next::Lose(LossReason::Superseded);
+            }
+            Ok((Reply::Late, _)) => Failure::late().into_error(),
+            Ok(_) => Failure::mismatch().into_error(),
+            Err(error) => error,
+        };
+        self.failed(cx, servers, who, Some(flight), error);
+        Next::Stay
+    }
+
+    fn renewed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        expiry: (ServerTime, ServerTime),
+    ) {
+        let looks_again = self.looks_again;
+        if !self.looks || self.unconfirmed || self.is_asked() {
+            self.extended(cx, servers, who, flight, expiry);
+        }
+        if looks_again {
+            self.look(cx, servers, who);
+        }
+    }
+
+    fn extended(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Flight,
+        (expires, time): (ServerTime, ServerTime),
+    ) {
+        let spec = &who.spec;
+        let expiry = (expires, self.asked(spec));
+        let deadline = servers.deadline(flight.server, flight.sent, time, expiry);
+        self.deadline = deadline.max(self.deadline);
+        self.unconfirmed = false;
+        let ttl = self.wanted_ttl(spec);
+        if let Some(rare) = &mut self.rare
+            && rare.later.is_empty()
+        {
+            rare.ttl = rare.wanted;
+        }
+        self.attempt.pace = Pace::due_at(next_renewal(ttl, who.lease, flight.sent));
+        let event = LeaseEvent::Renewed {
+            name: spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(cx.now),
+        };
+        who.emit(cx, event, Some(self.deadline));
+        for call in self.take_renewals_under_way() {
+            cx.answer(call, Answer::Renew(Ok(())));
+        }
+        self.renew_later(cx, servers, who);
+    }
+
+    /// A renewal failed, or will, because there is no link.
+    pub(super) fn failed(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+        flight: Option<Flight>,
+        error: Error,
+    ) {
+        let ttl = self.ttl(&who.spec);
+        let base = (ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let most = (ttl / 6).clamp(base, Duration::from_secs(1));
+        self.attempt.pace.back_off(cx.now, (base, most), who.lease);
+        let flight = self.attempt.forget_flight().or(flight);
+        if let Some(flight) = flight {
+            servers.unsend(flight);
+        }
+        for call in self.take_renewals_under_way() {
+            cx.answer(call, Answer::Renew(Err(error.clone())));
+        }
+        let event = LeaseEvent::AtRisk {
+            name: who.spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(cx.now),
+            error,
+        };
+        who.emit(cx, event, None);
+        self.renew_later(cx, servers, who);
+    }
+
+    /// Begins the renewal that waited for the one before, which asked for another time to live.
+    fn renew_later(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+        let rare = self.rare.as_mut();
+        if let Some(rare) = rare.filter(|rare| !rare.later.is_empty()) {
+            rare.renewals = std::mem::take(&mut rare.later);
+            self.renew(cx, servers, who);
+        }
+    }
+}
+
+/// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
+/// one locker's leases leave together.
+fn next_renewal(ttl: Duration, lease: LeaseId, sent: Timestamp) -> Timestamp {
+    let next = sent + jitter_at(ttl / 3, lease, sent);
+    let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);
+    Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
+}
+
+pub(super) fn not_held() -> Error {
+    Error::new(
+        ErrorKind::NotHeld,
+        "the lease is not held: it was lost or released before",
+    )
+}
+
+pub(super) fn lost(reason: LossReason) -> Error {
+    Error::new(
+        ErrorKind::NotHeld,
+        format!("the lease is not held: {reason}"),
+    )
+}

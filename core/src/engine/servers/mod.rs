@@ -1,0 +1,300 @@
+//! The servers of the store: which one an operation goes to, and what each is known to answer, to
+//! hear, and to say of its clock. The only place that knows how many there are.
+
+mod clock;
+mod outbox;
+mod rates;
+mod server;
+
+use std::ops::RangeInclusive;
+
+use super::attempt::Flight;
+use super::ctx::{Ctx, Origin};
+use super::io::{RequestId, ServerId};
+use super::settings::Settings;
+use crate::error::Error;
+use crate::event::LeaseEvent;
+use crate::protocol::{BatchReply, Command, LockKey};
+use crate::time::{ServerTime, Timestamp};
+pub(super) use clock::Margin;
+use outbox::Queued;
+pub(super) use server::Replied;
+use server::Server;
+#[cfg(test)]
+pub(super) use server::{MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
+
+#[derive(Debug)]
+pub(super) struct Servers {
+    /// By their ids; [`ServerId::ONLY`] is always there.
+    servers: Vec<Server>,
+    /// The first slot of each stretch of slots, and who serves it, in order; empty if there are none.
+    routes: Vec<(u16, ServerId)>,
+}
+
+/// Where things are.
+impl Servers {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            servers: vec![Server::new(ServerId::ONLY, settings)],
+            routes: Vec::new(),
+        }
+    }
+
+    /// The server that has a lock's keys.
+    pub(super) fn of(&self, key: &LockKey) -> ServerId {
+        if self.routes.is_empty() {
+            return ServerId::ONLY;
+        }
+        let after = self
+            .routes
+            .partition_point(|(first, _)| *first <= key.slot());
+        let route = after
+            .checked_sub(1)
+            .and_then(|place| self.routes.get(place));
+        route.map_or(ServerId::ONLY, |(_, server)| *server)
+    }
+
+    /// These slots are served by this server from now on.
+    pub(super) fn route(&mut self, slots: &RangeInclusive<u16>, server: ServerId) {
+        let last = (*slots.end()).min(LockKey::SLOTS - 1);
+        let first = *slots.start();
+        if first > last {
+            return;
+        }
+        if self.routes.is_empty() {
+            self.routes.push((0, ServerId::ONLY));
+        }
+        let at = |routes: &[(u16, ServerId)], slot| {
+            let after = routes.partition_point(|(first, _)| *first <= slot);
+            routes[after - 1].1
+        };
+        let next = (last + 1 < LockKey::SLOTS).then(|| (last + 1, at(&self.routes, last + 1)));
+        self.routes
+            .retain(|(begin, _)| *begin < first || *begin > last + 1);
+        self.routes.push((first, server));
+        self.routes.extend(next);
+        self.routes.sort_unstable_by_key(|(begin, _)| *begin);
+        self.routes.dedup_by_key(|(_, server)| *server);
+    }
+
+    fn get(&self, id: ServerId) -> Option<&Server> {
+        let place = self.servers.binary_search_by_key(&id, |server| server.id);
+        place.ok().and_then(|place| self.servers.get(place))
+    }
+
+    /// One that was never heard of is new.
+    fn at(&mut self, id: ServerId, settings: &Settings) -> &mut Server {
+        let found = self.servers.binary_search_by_key(&id, |server| server.id);
+        let place = found.unwrap_or_else(|place| {
+            self.servers.insert(place, Server::new(id, settings));
+            place
+        });
+        &mut self.servers[place]
+    }
+
+    fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
+        let place = self.servers.binary_search_by_key(&id, |server| server.id);
+        place.ok().and_then(|place| self.servers.get_mut(place))
+    }
+}
+
+/// What happens to the link with one of them.
+impl Servers {
+    /// Returns whose requests were lost with the connection before, and why.
+    pub(super) fn connected(&mut self, cx: &mut Ctx, id: ServerId) -> (Vec<Origin>, Error) {
+        self.at(id, &cx.settings).connected(cx)
+    }
+
+    /// As above; the error is what those are told who wait for a link.
+    pub(super) fn disconnected(
+        &mut self,
+        cx: &mut Ctx,
+        id: ServerId,
+        error: Error,
+    ) -> (Vec<Origin>, Error) {
+        self.at(id, &cx.settings).disconnected(cx, error)
+    }
+
+    /// Takes in the answer to a request; nothing if nobody waits for it.
+    pub(super) fn replied(
+        &mut self,
+        cx: &mut Ctx,
+        id: ServerId,
+        request: RequestId,
+        result: Result<BatchReply, Error>,
+    ) -> Option<Replied> {
+        let asked = self
+            .servers
+            .iter_mut()
+            .find_map(|server| server.take_request(request));
+        let before = self.margin_of_all();
+        let server = self.at(id, &cx.settings);
+        let replied = server.replied(cx, asked, result);
+        if self.margin_of_all() > before {
+            self.announce_drift(cx);
+        }
+        replied
+    }
+
+    pub(super) fn time(&mut self, cx: &mut Ctx, id: ServerId) {
+        if let Some(server) = self.get_mut(id) {
+            server.time(cx);
+        }
+    }
+
+    /// What its timer is set for.
+    pub(super) fn wake(&self, id: ServerId) -> Option<Timestamp> {
+        self.get(id).map(|server| server.wake)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Sends what waits, as far as that can be sent now. Returns who waits in vain, and why.
+    pub(super) fn flush(&mut self, cx: &mut Ctx) -> Vec<(Vec<Origin>, ServerId, Error)> {
+        let mut refused = Vec::new();
+        for server in &mut self.servers {
+            if let Some(error) = server.flush(cx) {
+                refused.push((server.queued(), server.id, error));
+            }
+        }
+        refused
+    }
+
+    /// Takes back what waits in vain.
+    pub(super) fn take_back(&mut self, id: ServerId, origin: Origin) {
+        if let Some(server) = self.get_mut(id) {
+            server.outbox.take_back(origin.attempt);
+        }
+    }
+}
+
+/// Operations.
+impl Servers {
+    /// Queues an operation, which leaves when the host has taken all outputs, unless many are under
+    /// way. Without a link it waits for one, as long as it may take. Returns where it goes.
+    pub(super) fn send(
+        &mut self,
+        cx: &Ctx,
+        origin: Origin,
+        command: Command,
+        give_up: Timestamp,
+    ) -> ServerId {
+        let id = command.key().map_or(ServerId::ONLY, |key| self.of(key));
+        self.at(id, &cx.settings).outbox.push(Queued {
+            origin,
+            command,
+            give_up,
+        });
+        id
+    }
+
+    pub(super) fn has_left(&mut self, flight: Flight) -> bool {
+        let server = self.get_mut(flight.server);
+        server.is_none_or(|server| server.outbox.find(flight.attempt).is_none())
+    }
+
+    /// Takes back an operation that has not left yet: one that never acts.
+    pub(super) fn unsend(&mut self, flight: Flight) -> bool {
+        let server = self.get_mut(flight.server);
+        server.is_some_and(|server| server.outbox.take_back(flight.attempt).is_some())
+    }
+
+    /// Lets an operation that did not leave in its time wait on: it keeps its turn. Returns whether
+    /// it was still there.
+    pub(super) fn wait_on(&mut self, flight: Flight, give_up: Timestamp) -> bool {
+        let server = self.get_mut(flight.server);
+        let queued = server.and_then(|server| server.outbox.find(flight.attempt));
+        queued.map(|queued| queued.give_up = give_up).is_some()
+    }
+
+    /// Why an attempt has no answer in time: what never left did nothing.
+    pub(super) fn why_no_answer(&mut self, flight: Flight) -> Error {
+        if self.has_left(flight) {
+            return Error::no_answer();
+        }
+        let server = self.get(flight.server);
+        server.map_or_else(Error::no_answer, Server::why_nothing_leaves)
+    }
+}
+
+/// Clocks.
+impl Servers {
+    /// Whether a server's clock is known, so that something can be sent to it.
+    pub(super) fn is_up(&self, id: ServerId) -> bool {
+        self.get(id).is_some_and(|server| server.anchor().is_some())
+    }
+
+    /// The expiry rule, for all leases. When the server's clock said `time` it was `began` here, or
+    /// later; so a lease that the server lets expire at `expires`, but that was asked for no longer
+    /// than `most`, has to be treated as gone from the deadline on.
+    pub(super) fn deadline(
+        &self,
+        id: ServerId,
+        began: Timestamp,
+        time: ServerTime,
+        (expires, most): (ServerTime, std::time::Duration),
+    ) -> Timestamp {
+        self.margin(id)
+            .deadline(began, time, expires.min(time + most))
+    }
+
+    /// A local moment no later than the one at which the server's clock said this; nothing if that
+    /// is not known, or seems to be still to come: a clock that was set tells nothing.
+    pub(super) fn not_before(&self, cx: &Ctx, id: ServerId, time: ServerTime) -> Option<Timestamp> {
+        let server = self
+            .get(id)
+            .filter(|server| !server.has_many_clocks(&cx.settings))?;
+        let at = server.anchor()?.not_before(time, server.margin());
+        (at <= cx.now).then_some(at)
+    }
+
+    pub(super) fn margin(&self, id: ServerId) -> Margin {
+        let server = self.get(id);
+        server.map_or(Margin::MOST, Server::margin)
+    }
+
+    /// The drift margin, if it had to be widened.
+    pub(super) fn drift(&self, settings: &Settings) -> Option<LeaseEvent> {
+        let drift_margin = self.margin_of_all().parts_per_million();
+        let widened = drift_margin > settings.drift_margin;
+        widened.then_some(LeaseEvent::ClockDrift { drift_margin })
+    }
+
+    fn margin_of_all(&self) -> Margin {
+        let margins = self.servers.iter().map(Server::margin);
+        margins.max().unwrap_or(Margin::LEAST)
+    }
+
+    fn announce_drift(&self, cx: &mut Ctx) {
+        if let Some(event) = self.drift(&cx.settings) {
+            cx.push(super::io::Output::Notice { event });
+        }
+    }
+}
+
+/// Pushes.
+impl Servers {
+    pub(super) fn subscribed(&mut self, cx: &Ctx, id: ServerId) {
+        self.at(id, &cx.settings).hears = true;
+    }
+
+    /// Returns whether it was heard until now.
+    pub(super) fn unsubscribed(&mut self, id: ServerId) -> bool {
+        let server = self.get_mut(id);
+        server.is_some_and(|server| std::mem::take(&mut server.hears))
+    }
+
+    pub(super) fn hears(&self, id: ServerId) -> bool {
+        self.get(id).is_some_and(|server| server.hears)
+    }
+
+    /// Asks the host for pushes once there is something that they could be about.
+    pub(super) fn want_pushes(&mut self, cx: &mut Ctx, id: ServerId) {
+        let server = self.at(id, &cx.settings);
+        if !std::mem::replace(&mut server.wants_pushes, true) {
+            cx.push(super::io::Output::Subscribe { server: id });
+        }
+    }
+}

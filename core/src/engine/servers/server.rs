@@ -1,0 +1,411 @@
+//! One server: the link to it, what is sent to it when, and whom its answers are for.
+
+use super::clock::{Anchor, Margin};
+use super::outbox::{Outbox, Queued};
+use super::rates::{Mark, Rates};
+use crate::engine::ctx::{Ctx, Origin};
+use crate::engine::io::{Output, RequestId, ServerId, Suspicion};
+use crate::engine::pace::{Pace, RETRY};
+use crate::engine::settings::Settings;
+use crate::engine::timers::Timed;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{BatchReply, Command, Inspect, LeaseId, LockKey, Op, Reply};
+use crate::time::{ServerTime, Timestamp};
+
+/// The most operations that leave in one script call, so that it does not keep the server from
+/// other work for long.
+pub(crate) const MAX_BATCH: usize = 128;
+
+/// Of a host of one thread: what part of what waits leaves in one script call, so that all that may
+/// be under way is half of it, and the least number of operations.
+const PART: usize = 2 * MAX_IN_FLIGHT;
+const LEAST_PART: usize = 4;
+
+/// About how many bytes of keys and arguments leave in one script call.
+pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
+
+/// How many batches may be under way before what comes next waits, to leave together: every
+/// script call costs the client a write and the server a call. With none under way nothing waits.
+pub(crate) const MAX_IN_FLIGHT: usize = 8;
+
+/// As above, where operations leave one by one.
+pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
+
+/// After so many requests in a row without an answer the connection is suspected.
+const TIMEOUTS_TO_SUSPECT: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(super) id: ServerId,
+    state: State,
+    rates: Rates,
+    /// Why the server's clock is not known, as far as the host said.
+    trouble: Option<Error>,
+    /// Whether it has ever answered.
+    proven: bool,
+    /// Of questions for its clock.
+    pace: Pace,
+    pub(super) wake: Timestamp,
+    pub(super) outbox: Outbox,
+    /// In the order in which they left.
+    requests: Vec<Request>,
+    /// How many requests in a row had no answer in time.
+    timeouts: usize,
+    /// Whether its pushes can be heard, and whether the host was asked to see to that.
+    pub(super) hears: bool,
+    pub(super) wants_pushes: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Down,
+    /// Connected, or about to be for the first time; the server's clock is not known yet, and so no
+    /// `not_after` either. What is to be sent waits.
+    Unanchored,
+    Up(Anchor),
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    id: RequestId,
+    sent: Timestamp,
+    give_up: Timestamp,
+    /// Empty if it only asks for the clock.
+    origins: Vec<Origin>,
+}
+
+/// What a server said to a request, and whom to tell.
+#[derive(Debug)]
+pub(crate) struct Replied {
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) sent: Timestamp,
+    pub(crate) result: Result<BatchReply, Error>,
+    /// Whether the drift margin had to be widened.
+    pub(crate) drifted: bool,
+}
+
+impl Server {
+    pub(super) fn new(id: ServerId, settings: &Settings) -> Self {
+        Self {
+            id,
+            state: State::Unanchored,
+            rates: Rates::new(Margin::new(settings.drift_margin)),
+            trouble: None,
+            proven: false,
+            pace: Pace::due_at(Timestamp::from_nanos(0)),
+            wake: Timestamp::NEVER,
+            outbox: Outbox::default(),
+            requests: Vec::new(),
+            timeouts: 0,
+            hears: false,
+            wants_pushes: false,
+        }
+    }
+
+    /// What is known of its clock.
+    pub(super) fn anchor(&self) -> Option<Anchor> {
+        match self.state {
+            State::Up(anchor) => Some(anchor),
+            State::Unanchored | State::Down => None,
+        }
+    }
+
+    /// What is allowed for clocks that come apart.
+    pub(super) fn margin(&self) -> Margin {
+        self.rates.margin()
+    }
+
+    /// Why what waits does not leave.
+    pub(super) fn why_nothing_leaves(&self) -> Error {
+        match (&self.state, &self.trouble) {
+            (State::Up(_), _) => never_left(),
+            (State::Unanchored | State::Down, Some(error)) => error.clone(),
+            (State::Unanchored | State::Down, None) => Error::new(
+                ErrorKind::Unavailable,
+                "the store cannot be reached: it has not answered yet",
+            ),
+        }
+    }
+
+    /// Whose operations wait to leave. They stay there: what was never sent is in no doubt.
+    pub(super) fn queued(&self) -> Vec<Origin> {
+        self.outbox.origins().collect()
+    }
+}
+
+/// The link.
+impl Server {
+    pub(super) fn connected(&mut self, cx: &mut Ctx) -> (Vec<Origin>, Error) {
+        self.state = State::Unanchored;
+        self.rates.forget();
+        self.trouble = None;
+        self.timeouts = 0;
+        self.pace = Pace::due_at(cx.now);
+        let lost = self.take_requests();
+        // A server of a cluster is only asked by a key of its own, which there may not be yet.
+        if !cx.settings.clustered {
+            self.probe(cx, Vec::new());
+        }
+        // What still waits for an anchor was never sent, and waits for the new one.
+        let error = Error::new(ErrorKind::Unavailable, "the connection was replaced");
+        (lost, error)
+    }
+
+    pub(super) fn disconnected(&mut self, cx: &mut Ctx, error: Error) -> (Vec<Origin>, Error) {
+        let error = self.trouble_of(error);
+        self.state = State::Down;
+        self.trouble = Some(error.clone());
+        self.set_timer(cx, Timestamp::NEVER);
+        (self.take_requests(), error)
+    }
+
+    /// What those are told who wait for a link that there is none of for this reason: nothing was
+    /// sent. A refusal is final for a client that was never served, but for another one the next
+    /// link may do better: passwords may be changed at the server first.
+    fn trouble_of(&self, error: Error) -> Error {
+        let message = match error.kind() {
+            ErrorKind::Timeout => "the store cannot be reached: it did not answer in time".into(),
+            _ if error.is_transient() || !self.proven => return error,
+            _ => format!("the store cannot be reached: {error}"),
+        };
+        Error::with_source(ErrorKind::Unavailable, message, error)
+    }
+
+    /// Its clock was asked for, and there was no answer in time; or it is to be asked for again.
+    pub(super) fn time(&mut self, cx: &mut Ctx) {
+        self.set_timer(cx, Timestamp::NEVER);
+        if matches!(self.state, State::Unanchored) {
+            let silent = self.trouble_of(Error::no_answer());
+            self.trouble.get_or_insert(silent);
+            if !cx.settings.clustered {
+                self.probe(cx, Vec::new());
+            }
+        }
+    }
+
+    /// Asks for its clock.
+    fn probe(&mut self, cx: &mut Ctx, batch: Vec<Op>) {
+        let give_up = cx.now + cx.settings.command_timeout;
+        self.request(cx, batch, give_up, Vec::new());
+        self.set_timer(cx, give_up);
+    }
+
+    /// Asks a server of a cluster by a key that it has, to do nothing: it is too late for that.
+    fn probe_by(&mut self, cx: &mut Ctx, key: LockKey) {
+        let command = Command::Inspect(Inspect { key });
+        let not_after = ServerTime::from_micros(0);
+        self.probe(cx, vec![Op { command, not_after }]);
+    }
+
+    fn probe_failed(&mut self, cx: &mut Ctx, error: Error) {
+        self.trouble = Some(self.trouble_of(error));
+        if matches!(self.state, State::Unanchored) {
+            let seed = LeaseId(u128::from(cx.settings.client.0));
+            self.pace.back_off(cx.now, RETRY, seed);
+            self.set_timer(cx, self.pace.next);
+        }
+    }
+
+    fn suspect(&self, cx: &mut Ctx, why: Suspicion) {
+        let server = self.id;
+        cx.push(Output::Suspect { server, why });
+    }
+
+    fn timed_out(&mut self, cx: &mut Ctx, requests: usize) {
+        self.timeouts = self.timeouts.saturating_add(requests);
+        if requests > 0 && self.timeouts >= TIMEOUTS_TO_SUSPECT {
+            self.suspect(cx, Suspicion::Silent);
+        }
+    }
+
+    fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
+        cx.timers.set(Timed::Server(self.id), &mut self.wake, at);
+    }
+}
+
+/// Answers.
+impl Server {
+    /// Of slots that the host has not named: it stands for servers with a clock of their own each.
+    pub(super) fn has_many_clocks(&self, settings: &Settings) -> bool {
+        settings.clustered && self.id == ServerId::ONLY
+    }
+
+    pub(super) fn take_request(&mut self, id: RequestId) -> Option<Request> {
+        let place = self.requests.iter().position(|sent| sent.id == id)?;
+        Some(self.requests.remove(place))
+    }
+
+    fn take_requests(&mut self) -> Vec<Origin> {
+        let requests = std::mem::take(&mut self.requests);
+        requests
+            .into_iter()
+            .flat_map(|request| request.origins)
+            .collect()
+    }
+
+    /// Takes in its answer to a request. Whoever waited for one that is not known any more was told
+    /// that it failed.
+    pub(super) fn replied(
+        &mut self,
+        cx: &mut Ctx,
+        request: Option<Request>,
+        result: Result<BatchReply, Error>,
+    ) -> Option<Replied> {
+        match &result {
+            Err(error) if error.is_timeout() && request.is_some() => self.timed_out(cx, 1),
+            Err(error) if error.is_timeout() => {}
+            answered => {
+                self.timeouts = 0;
+                if answered
+                    .as_ref()
+                    .is_ok_and(|batch| batch.replies.iter().any(is_demotion))
+                {
+                    self.suspect(cx, Suspicion::Demoted);
+                }
+            }
+        }
+        let Request { sent, origins, .. } = request?;
+        let drifted = match &result {
+            Ok(batch) => self.clock_told(cx, batch.time, sent),
+            Err(error) if origins.is_empty() => {
+                self.probe_failed(cx, error.clone());
+                false
+            }
+            Err(_) => false,
+        };
+        Some(Replied {
+            origins,
+            sent,
+            result,
+            drifted,
+        })
+    }
+
+    /// Its clock said so. Returns whether the drift margin had to be widened.
+    fn clock_told(&mut self, cx: &mut Ctx, server: ServerTime, sent: Timestamp) -> bool {
+        let received = cx.now;
+        let mark = Mark {
+            server,
+            sent,
+            received,
+        };
+        let one_clock = !self.has_many_clocks(&cx.settings);
+        let drifted = one_clock && self.rates.saw(mark);
+        let anchor = match self.state {
+            // What an older answer tells of now rests on the margin.
+            State::Up(anchor) if one_clock && !drifted => {
+                anchor.refreshed(server, (sent, received), self.margin())
+            }
+            State::Up(_) | State::Unanchored | State::Down => Anchor::new(server, sent, received),
+        };
+        self.state = State::Up(anchor);
+        self.trouble = None;
+        self.proven = true;
+        self.set_timer(cx, Timestamp::NEVER);
+        drifted
+    }
+}
+
+/// Sending.
+impl Server {
+    /// Sends what was queued, if the server's clock is known and not too much is under way. Returns
+    /// why all of it waits in vain, if it does.
+    pub(super) fn flush(&mut self, cx: &mut Ctx) -> Option<Error> {
+        let now = cx.now;
+        // A host that is late with its answers, or never answers, must not hold up the rest.
+        let before = self.requests.len();
+        self.requests.retain(|request| request.give_up > now);
+        self.timed_out(cx, before - self.requests.len());
+        let State::Up(anchor) = self.state else {
+            return self.flush_unanchored(cx);
+        };
+        let most = if cx.settings.clustered {
+            MAX_ALONE_IN_FLIGHT
+        } else {
+            MAX_IN_FLIGHT
+        };
+        while self.requests.len() < most && self.outbox.len() > 0 {
+            self.send_batch(cx, anchor);
+        }
+        None
+    }
+
+    fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {
+        let refused = self.trouble.clone().filter(|error| !error.is_transient());
+        let asks = cx.settings.clustered
+            && refused.is_none()
+            && matches!(self.state, State::Unanchored)
+            && self.requests.is_empty()
+            && self.pace.next <= cx.now;
+        if asks && let Some(key) = self.outbox.first_key() {
+            self.probe_by(cx, key);
+        }
+        refused
+    }
+
+    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) {
+        let margin = self.margin();
+        let most = self.most_at_once(&cx.settings).min(self.outbox.len());
+        let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (mut give_up, mut bytes) = (cx.now, 0);
+        while batch.len() < most {
+            let fits = |queued: &Queued| bytes + queued.command.size() <= MAX_BATCH_BYTES;
+            let is_first = batch.is_empty();
+            let Some(queued) = self.outbox.pop_if(|queued| is_first || fits(queued)) else {
+                break;
+            };
+            bytes += queued.command.size();
+            give_up = give_up.max(queued.give_up);
+            origins.push(queued.origin);
+            batch.push(Op {
+                command: queued.command,
+                not_after: anchor.not_after(queued.give_up, margin),
+            });
+        }
+        self.request(cx, batch, give_up, origins);
+    }
+
+    /// How many operations leave in one script call at the most.
+    fn most_at_once(&self, settings: &Settings) -> usize {
+        match settings {
+            // The keys of one call have to be in one slot of a cluster.
+            Settings {
+                clustered: true, ..
+            } => 1,
+            Settings {
+                single_threaded: true,
+                ..
+            } => (self.outbox.len() / PART).clamp(LEAST_PART, MAX_BATCH),
+            _ => MAX_BATCH,
+        }
+    }
+
+    fn request(&mut self, cx: &mut Ctx, batch: Vec<Op>, give_up: Timestamp, origins: Vec<Origin>) {
+        let id = RequestId(cx.next_serial().get());
+        self.requests.push(Request {
+            id,
+            sent: cx.now,
+            give_up,
+            origins,
+        });
+        cx.push(Output::Send {
+            server: self.id,
+            request: id,
+            batch,
+            give_up,
+        });
+    }
+}
+
+/// A primary that became a replica keeps its connections, and refuses what writes.
+fn is_demotion(reply: &Result<Reply, Error>) -> bool {
+    let refused = reply.as_ref().err();
+    refused.is_some_and(|error| error.kind() == ErrorKind::ReadOnly)
+}
+
+fn never_left() -> Error {
+    Error::new(
+        ErrorKind::Timeout,
+        "too much else waits for the store: the request did not leave in time, and did nothing",
+    )
+}

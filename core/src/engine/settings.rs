@@ -1,0 +1,67 @@
+//! What holds for the whole locker.
+
+use std::time::Duration;
+
+use super::servers::Margin;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::ClientId;
+
+/// What holds for the whole locker.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who this locker is: 64 random bits.
+    pub client: ClientId,
+    /// How long one attempt waits for the store's answer at the most.
+    pub command_timeout: Duration,
+    /// How long a call goes on trying while the store gives no answer.
+    pub patience: Duration,
+    /// How far the rates of the store's clock and of the host's may differ, in parts per million.
+    pub drift_margin: u32,
+    /// Whether the store is a cluster, of servers with a clock of their own each: operations then
+    /// leave one by one, and a lock that was handed over is asked for once more.
+    pub clustered: bool,
+    /// Whether the host does everything in one thread: a batch then takes only a part of what waits,
+    /// so that the store works on the next while the host takes in the answers to the one before.
+    pub single_threaded: bool,
+}
+
+impl Settings {
+    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million.
+    pub fn new(client: ClientId) -> Self {
+        Self {
+            client,
+            command_timeout: Duration::from_secs(2),
+            patience: Duration::from_secs(10),
+            drift_margin: Margin::DEFAULT.parts_per_million(),
+            clustered: false,
+            single_threaded: false,
+        }
+    }
+
+    /// The same, with a patience of one attempt at least.
+    /// [`ErrorKind::Config`] if one is out of bounds: 1 ms to 1 min for an
+    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
+    ///
+    /// ```
+    /// use leasehold::{engine::Settings, protocol::ClientId};
+    ///
+    /// let mut settings = Settings::new(ClientId(1));
+    /// assert!(settings.clone().checked().is_ok());
+    /// settings.command_timeout = std::time::Duration::ZERO;
+    /// assert!(settings.checked().unwrap_err().is_config());
+    /// ```
+    pub fn checked(mut self) -> Result<Self, Error> {
+        let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
+        Error::check_range("command_timeout", self.command_timeout, least, minute)?;
+        Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
+        let margin = self.drift_margin;
+        if Margin::new(margin).parts_per_million() != margin {
+            let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);
+            let message =
+                format!("drift_margin is from {least} to {most} parts per million, not {margin}");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.patience = self.patience.max(self.command_timeout);
+        Ok(self)
+    }
+}
