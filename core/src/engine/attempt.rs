@@ -4,7 +4,7 @@
 use super::ctx::{Ctx, Origin, Serial, Whose};
 use super::io::ServerId;
 use super::pace::Pace;
-use super::servers::Servers;
+use super::servers::{Flight, Servers};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Command, Reply};
 use crate::time::{ServerTime, Timestamp};
@@ -18,17 +18,6 @@ pub(super) struct Outcome {
     /// When it left, if it was answered.
     pub(super) left: Option<Timestamp>,
     pub(super) result: Result<(Reply, ServerTime), Error>,
-}
-
-/// What is under way.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Flight {
-    pub(super) attempt: Serial,
-    pub(super) server: ServerId,
-    /// No later than it left.
-    pub(super) sent: Timestamp,
-    /// Nobody waits any longer, and the server will not act any more.
-    pub(super) give_up: Timestamp,
 }
 
 /// An operation whose outcome is not known: until then it may still take effect.

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 
 use super::io::{Answer, CallId, LockId, Output};
 use super::settings::Settings;
+use super::table::Id;
 use super::timers::Timers;
 use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
@@ -13,6 +14,12 @@ use crate::time::Timestamp;
 
 /// Tells attempts and requests apart; never used twice.
 pub(super) type Serial = NonZeroU64;
+
+impl Id for Serial {
+    fn number(self) -> u64 {
+        self.get()
+    }
+}
 
 /// Whose operation it is, and which attempt of it.
 #[derive(Copy, Clone, Debug)]

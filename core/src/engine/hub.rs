@@ -6,7 +6,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-use super::table::Table;
+use super::table::{Id, Table};
 use super::{Engine, LockId};
 use crate::event::LeaseEvent;
 use crate::protocol::{HalfId, LeaseId};
@@ -21,6 +21,12 @@ const NO_LEASE: LeaseId = LeaseId(0);
 /// One stream of events. The host chooses it, and never again for another one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReaderId(pub u64);
+
+impl Id for ReaderId {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// The readers of events, each with a bounded queue. `W` is what the host wakes a reader with.
 ///

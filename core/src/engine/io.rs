@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::table::Id;
 use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
@@ -18,9 +19,21 @@ use crate::token::FencingToken;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockId(pub u64);
 
+impl Id for LockId {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A call of the program that waits for an answer. The host chooses it, as above.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CallId(pub u64);
+
+impl Id for CallId {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// A server of the store, which has a clock of its own. The host chooses it: one that is alone is
 /// [`ONLY`](Self::ONLY), those of a cluster have a number each.

@@ -53,6 +53,7 @@
 //! ```
 
 mod attempt;
+mod clock;
 mod ctx;
 mod hub;
 mod io;
@@ -273,9 +274,9 @@ impl Engine {
         };
         match result {
             Ok(BatchReply { time, replies }) => {
-                let mut replies = replies.into_iter();
+                let mut in_turn = replies.into_iter();
                 for origin in origins {
-                    let reply = replies.next().unwrap_or_else(|| Err(too_short()));
+                    let reply = in_turn.next().unwrap_or_else(|| Err(too_short()));
                     let outcome = Outcome {
                         attempt: origin.attempt,
                         server,

@@ -1,10 +1,10 @@
 //! Looking at locks, and freeing other people's.
 
-use super::attempt::{Attempt, Due, Failure, Flight, Outcome};
+use super::attempt::{Attempt, Due, Failure, Outcome};
 use super::ctx::{Ctx, Whose};
 use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, WaiterInfo};
 use super::pace::RETRY;
-use super::servers::Servers;
+use super::servers::{Flight, Servers};
 use super::table::Table;
 use super::timers::Timed;
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::servers::Margin;
+use super::clock::Margin;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::ClientId;
 

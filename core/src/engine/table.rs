@@ -2,9 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::ReaderId;
-use super::ctx::Serial;
-use super::io::{CallId, LockId};
 use crate::protocol::HalfId;
 
 /// What a [`Table`] finds things by: a number that the engine or its host counts, or random bits, so
@@ -137,30 +134,6 @@ impl<K, V> Default for Table<K, V> {
 impl Id for u64 {
     fn number(self) -> u64 {
         self
-    }
-}
-
-impl Id for LockId {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
-
-impl Id for CallId {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
-
-impl Id for ReaderId {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
-
-impl Id for Serial {
-    fn number(self) -> u64 {
-        self.get()
     }
 }
 

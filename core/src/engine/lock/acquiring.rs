@@ -4,14 +4,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::callers::{Caller, Callers};
-use super::contender::{Next, Who};
 use super::line;
 use super::tenure::Tenure;
-use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use super::who::Who;
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Whose};
 use crate::engine::io::{Answer, CallId, LockSpec, ServerId, Wait};
 use crate::engine::pace::{Pace, RETRY};
-use crate::engine::servers::Servers;
+use crate::engine::servers::{Flight, Servers};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Acquire, Command, Grant, Reclaim, Reply};
@@ -36,6 +36,25 @@ pub(super) struct Acquiring {
     may_stand_in_line: bool,
     /// Since when the store has given no answer, and why.
     silence: Option<(Timestamp, Error)>,
+}
+
+/// What becomes of a contender.
+#[derive(Debug)]
+pub(super) enum Next {
+    Stay,
+    /// It has the lock from now on.
+    Hold(Tenure),
+    /// Nobody wants the lock any more.
+    Leave,
+    /// Its tenure is over, and not because its holder gave it up.
+    Lose(LossReason),
+}
+
+impl Next {
+    /// Of a tenure: it goes on, or is over for this reason.
+    pub(super) fn of(over: Option<LossReason>) -> Self {
+        over.map_or(Self::Stay, Self::Lose)
+    }
 }
 
 /// What the program says.
@@ -83,12 +102,9 @@ impl Acquiring {
         Next::Leave
     }
 
-    /// Nobody wants the lock any more. What the store may have to take back all the same: a lock, up
-    /// to then, or a place in line.
-    pub(super) fn leave(&mut self, servers: &mut Servers) -> Option<Option<Doubt>> {
-        let doubt = self.attempt.abandon(servers);
-        let in_line = self.place.is_some() || self.may_stand_in_line;
-        (doubt.is_some() || in_line).then_some(doubt)
+    /// Whether the store may know of a place in line.
+    pub(super) fn may_stand_in_line(&self) -> bool {
+        self.place.is_some() || self.may_stand_in_line
     }
 }
 
@@ -166,9 +182,11 @@ impl Acquiring {
         cx: &mut Ctx,
         servers: &mut Servers,
         who: &Who,
-        flight: Flight,
         outcome: Outcome,
     ) -> Next {
+        let Some(flight) = self.attempt.land(&outcome) else {
+            return Next::Stay;
+        };
         let (reply, time) = match outcome.result {
             Ok(answer) => answer,
             Err(error) => {
@@ -389,7 +407,7 @@ impl Acquiring {
 
     /// Why a tenure that begins now is over already, if it is.
     pub(super) fn was_taken_away(&self, token: FencingToken) -> Option<LossReason> {
-        let (taken, reason) = self.taken_away?;
-        (taken == token).then_some(reason)
+        let (of, reason) = self.taken_away?;
+        (of == token).then_some(reason)
     }
 }

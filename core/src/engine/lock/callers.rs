@@ -1,7 +1,7 @@
 //! The calls that wait for one acquisition.
 
-use super::super::ctx::Ctx;
-use super::super::io::{Acquired, Answer, CallId, Wait};
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Acquired, Answer, CallId, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 

@@ -1,16 +1,15 @@
 //! One acquisition, from wanting the lock to the end of its tenure.
 
-use std::sync::Arc;
-
-use super::acquiring::Acquiring;
+use super::acquiring::{Acquiring, Next};
 use super::tenure::Tenure;
+use super::who::Who;
 use crate::engine::attempt::Outcome;
-use crate::engine::ctx::Ctx;
-use crate::engine::io::{CallId, LockId, LockSpec};
+use crate::engine::ctx::{Ctx, Serial};
+use crate::engine::io::CallId;
 use crate::engine::servers::Servers;
 use crate::engine::timers::Timed;
-use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{HalfId, LeaseId};
+use crate::event::LeaseEvent;
+use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
 /// All calls of a re-entrant handle have one contender together, every other call has its own.
@@ -21,41 +20,11 @@ pub(super) struct Contender {
     pub(super) wake: Timestamp,
 }
 
-/// What does not change of it.
-#[derive(Debug)]
-pub(super) struct Who {
-    pub(super) lease: LeaseId,
-    pub(super) lock: LockId,
-    pub(super) spec: Arc<LockSpec>,
-}
-
 #[derive(Debug)]
 pub(super) enum Phase {
     /// In a box, because most contenders of a large locker hold their lock.
     Acquiring(Box<Acquiring>),
     Held(Tenure),
-}
-
-/// What becomes of a contender.
-#[derive(Debug)]
-pub(super) enum Next {
-    Stay,
-    /// It has the lock from now on.
-    Hold(Tenure),
-    /// Nobody wants the lock any more.
-    Leave,
-    /// Its tenure is over, and not because its holder gave it up.
-    Lose(LossReason),
-}
-
-impl Who {
-    pub(super) fn id(&self) -> HalfId {
-        self.lease.half()
-    }
-
-    pub(super) fn emit(&self, cx: &mut Ctx, event: LeaseEvent, deadline: Option<Timestamp>) {
-        cx.emit((self.lock, self.lease), event, deadline);
-    }
 }
 
 impl Contender {
@@ -91,30 +60,26 @@ impl Contender {
     pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.time(cx, servers, &self.who),
-            Phase::Held(tenure) => tenure.time(cx, servers, &self.who),
+            Phase::Held(tenure) => Next::of(tenure.time(cx, servers, &self.who)),
         }
     }
 
-    /// An attempt of it has an outcome. If that is not what is under way, it is given back.
-    pub(super) fn landed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        outcome: Outcome,
-    ) -> Result<Next, Outcome> {
-        let attempt = match &mut self.phase {
-            Phase::Acquiring(acquiring) => &mut acquiring.attempt,
-            Phase::Held(tenure) => &mut tenure.attempt,
+    /// Whether this attempt is under way.
+    pub(super) fn awaits(&self, attempt: Serial) -> bool {
+        let own = match &self.phase {
+            Phase::Acquiring(acquiring) => &acquiring.attempt,
+            Phase::Held(tenure) => &tenure.attempt,
         };
-        let Some(flight) = attempt.land(&outcome) else {
-            return Err(outcome);
-        };
-        Ok(match &mut self.phase {
-            Phase::Acquiring(acquiring) => {
-                acquiring.landed(cx, servers, &self.who, flight, outcome)
-            }
-            Phase::Held(tenure) => tenure.landed(cx, servers, &self.who, flight, outcome),
-        })
+        let under_way = own.under_way();
+        under_way.is_some_and(|flight| flight.attempt == attempt)
+    }
+
+    /// What is under way has an outcome.
+    pub(super) fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.landed(cx, servers, &self.who, outcome),
+            Phase::Held(tenure) => Next::of(tenure.landed(cx, servers, &self.who, outcome)),
+        }
     }
 
     /// The call is given up.

@@ -1,8 +1,8 @@
 //! Handles: through which of them somebody contends, and when one that was closed is at its end.
 
-use super::super::ctx::Ctx;
-use super::super::io::{LockId, Output};
-use super::super::table::Table;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{LockId, Output};
+use crate::engine::table::Table;
 use crate::protocol::HalfId;
 
 /// Those that somebody contends through, or whose last release is not confirmed.

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::super::io::LockSpec;
-use super::super::pace::jitter_at;
+use crate::engine::io::LockSpec;
+use crate::engine::pace::jitter_at;
 use crate::protocol::{Claim, ClientId, LeaseId};
 use crate::time::Timestamp;
 

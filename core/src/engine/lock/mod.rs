@@ -3,10 +3,12 @@
 mod acquiring;
 mod callers;
 mod contender;
+mod contenders;
 mod handle;
 mod line;
 mod release;
 mod tenure;
+mod who;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +17,21 @@ use super::attempt::Outcome;
 use super::ctx::{Ctx, Serial};
 use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
 use super::servers::Servers;
-use super::table::Table;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId, News, Push, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
-use acquiring::Acquiring;
+use acquiring::{Acquiring, Next};
 use callers::Caller;
-use contender::{Contender, Next, Phase, Who};
-use handle::Handles;
-use release::Releases;
-use tenure::{Tenure, lost, not_held};
+use contender::{Contender, Phase};
+use contenders::Contenders;
+use tenure::{Tenure, not_held};
+use who::Who;
 
-/// All of one locker. Contenders and releases are found by the first half of the lease id: by chance
-/// no two of one locker are alike, and if they are, the second is refused.
+/// All of one locker.
 #[derive(Debug, Default)]
-pub(super) struct Locks {
-    handles: Handles,
-    /// In boxes: much of a table is empty.
-    contenders: Table<HalfId, Box<Contender>>,
-    releases: Releases,
-}
+pub(super) struct Locks(Contenders);
 
 /// What the program asks for.
 #[derive(Debug)]
@@ -51,7 +46,7 @@ pub(super) struct Wanted {
 /// What is held.
 impl Locks {
     pub(super) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let contenders = self.contenders.values();
+        let contenders = self.0.all.values();
         contenders.filter_map(move |contender| contender.held(now))
     }
 
@@ -60,39 +55,39 @@ impl Locks {
         now: Timestamp,
         lock: LockId,
     ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let handle = self.handles.get(lock).into_iter();
+        let handle = self.0.handles.get(lock).into_iter();
         let held = handle.flat_map(handle::Handle::holders);
-        held.filter_map(move |id| self.contenders.get(id)?.held(now))
+        held.filter_map(move |id| self.0.all.get(id)?.held(now))
     }
 
     /// Somebody who wants a lock, if anybody does.
     #[cfg(test)]
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
-        let mut contenders = self.contenders.values();
+        let mut contenders = self.0.all.values();
         let acquiring = contenders.find(|contender| contender.is_acquiring());
         acquiring.map(|contender| contender.who.lease)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.contenders.is_empty() && self.releases.len() == 0
+        self.0.all.is_empty() && self.0.releases.len() == 0
     }
 
     /// Whether the store has confirmed all releases.
     pub(super) fn are_released(&self) -> bool {
-        self.releases.len() == 0
+        self.0.releases.len() == 0
     }
 
     /// How many things may have a timer.
     pub(super) fn len(&self) -> usize {
-        self.contenders.len() + self.releases.len()
+        self.0.all.len() + self.0.releases.len()
     }
 
     pub(super) fn contender_wake(&self, id: HalfId) -> Option<Timestamp> {
-        self.contenders.get(&id).map(|contender| contender.wake)
+        self.0.all.get(&id).map(|contender| contender.wake)
     }
 
     pub(super) fn release_wake(&self, id: HalfId) -> Option<Timestamp> {
-        self.releases.wake(id)
+        self.0.releases.wake(id)
     }
 }
 
@@ -108,8 +103,8 @@ impl Locks {
         } = wanted;
         let asked = cx.now;
         let caller = Caller { call, wait, asked };
-        let shared = self.handles.get(lock).and_then(|handle| handle.shared);
-        if let Some(contender) = shared.and_then(|id| self.contenders.get_mut(&id)) {
+        let shared = self.0.handles.get(lock).and_then(|handle| handle.shared);
+        if let Some(contender) = shared.and_then(|id| self.0.all.get_mut(&id)) {
             let who = &contender.who;
             match &mut contender.phase {
                 Phase::Held(tenure) => tenure.join(cx, who, call),
@@ -121,17 +116,17 @@ impl Locks {
             return;
         }
         let id = lease.half();
-        if self.contenders.contains_key(&id) || self.releases.contains(id) {
+        if self.0.all.contains_key(&id) || self.0.releases.contains(id) {
             let error = Error::new(ErrorKind::Config, "the lease id is in use already");
             return caller.fail(cx, error);
         }
-        self.handles.enter(lock, id, spec.reentrant);
+        self.0.handles.enter(lock, id, spec.reentrant);
         let who = Who { lease, lock, spec };
         let mut acquiring = Acquiring::new(cx.now, caller);
         acquiring.ask(cx, servers, &who);
         let mut contender = Contender::new(who, acquiring);
         contender.settle(cx);
-        self.contenders.insert(id, Box::new(contender));
+        self.0.all.insert(id, Box::new(contender));
     }
 
     /// A call is given up that acquires or renews by this handle and lease id.
@@ -142,10 +137,11 @@ impl Locks {
         call: CallId,
         (lock, lease): (LockId, LeaseId),
     ) {
-        let own = Some(lease.half()).filter(|id| self.contenders.contains_key(id));
-        let shared = || self.handles.get(lock).and_then(|handle| handle.shared);
+        let own = Some(lease.half()).filter(|id| self.0.all.contains_key(id));
+        let shared = || self.0.handles.get(lock).and_then(|handle| handle.shared);
         if let Some(id) = own.or_else(shared) {
-            self.step(cx, servers, id, |contender, _, _| contender.cancel(call));
+            self.0
+                .step(cx, servers, id, |contender, _, _| contender.cancel(call));
         }
     }
 
@@ -159,7 +155,7 @@ impl Locks {
         if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
             return cx.answer(call, Answer::Renew(Err(error)));
         }
-        let Some(contender) = self.holder(lease) else {
+        let Some(contender) = self.0.holder(lease) else {
             return cx.answer(call, Answer::Renew(Err(not_held())));
         };
         if let Some((who, tenure)) = contender.tenure() {
@@ -181,7 +177,7 @@ impl Locks {
                 cx.answer(call, Answer::Release(result));
             }
         };
-        let Some((_, tenure)) = self.holder(lease).and_then(Contender::tenure) else {
+        let Some((_, tenure)) = self.0.holder(lease).and_then(Contender::tenure) else {
             return answer(cx, Err(not_held()));
         };
         tenure.leases = tenure.leases.saturating_sub(1);
@@ -189,32 +185,35 @@ impl Locks {
             return answer(cx, Ok(()));
         }
         let id = lease.half();
-        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
+        let Some((who, Phase::Held(mut tenure))) = self.0.take(cx, id) else {
             return;
         };
         let message = "the lease is not held: it was released";
         tenure.refuse_renewals(cx, &Error::new(ErrorKind::NotHeld, message));
-        self.handles.await_release(who.lock, id);
-        self.releases.end_tenure(cx, servers, (&who, &tenure), call);
-        self.handles.leave(cx, who.lock);
+        self.0.handles.await_release(who.lock, id);
+        self.0
+            .releases
+            .end_tenure(cx, servers, (&who, &tenure), call);
+        self.0.handles.leave(cx, who.lock);
     }
 
     pub(super) fn close(&mut self, cx: &mut Ctx, lock: LockId) {
-        self.handles.close(cx, lock);
+        self.0.handles.close(cx, lock);
     }
 
     /// Ends everything.
     pub(super) fn shut_down(&mut self, cx: &mut Ctx, servers: &mut Servers) {
-        for id in self.contenders_that(Contender::is_acquiring) {
-            self.step(cx, servers, id, |contender, cx, _| {
+        for id in self.0.those(Contender::is_acquiring) {
+            self.0.step(cx, servers, id, |contender, cx, _| {
                 match &mut contender.phase {
                     Phase::Acquiring(acquiring) => acquiring.fail(cx, &Error::shutdown()),
                     Phase::Held(_) => Next::Stay,
                 }
             });
         }
-        for id in self.contenders_that(|_| true) {
-            self.step(cx, servers, id, |_, _, _| Next::Lose(LossReason::Shutdown));
+        for id in self.0.those(|_| true) {
+            self.0
+                .step(cx, servers, id, |_, _, _| Next::Lose(LossReason::Shutdown));
         }
     }
 }
@@ -222,11 +221,11 @@ impl Locks {
 /// What the store says, and the time.
 impl Locks {
     pub(super) fn contender_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        self.step(cx, servers, id, Contender::time);
+        self.0.step(cx, servers, id, Contender::time);
     }
 
     pub(super) fn release_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        self.releases.time(cx, servers, &mut self.handles, id);
+        self.0.releases.time(cx, servers, &mut self.0.handles, id);
     }
 
     pub(super) fn contender_landed(
@@ -235,25 +234,13 @@ impl Locks {
         servers: &mut Servers,
         (id, outcome): (HalfId, Outcome),
     ) {
-        let mut stray = Some(outcome);
-        self.step(cx, servers, id, |contender, cx, servers| {
-            let Some(outcome) = stray.take() else {
-                return Next::Stay;
-            };
-            contender
-                .landed(cx, servers, outcome)
-                .unwrap_or_else(|outcome| {
-                    stray = Some(outcome);
-                    Next::Stay
-                })
-        });
-        if let Some(Outcome {
-            attempt,
-            result: Ok((reply, _)),
-            ..
-        }) = stray
-        {
-            self.resolve_doubt(cx, servers, id, (attempt, &reply));
+        let contender = self.0.all.get(&id);
+        if contender.is_some_and(|contender| contender.awaits(outcome.attempt)) {
+            self.0.step(cx, servers, id, |contender, cx, servers| {
+                contender.landed(cx, servers, outcome)
+            });
+        } else if let Ok((reply, _)) = outcome.result {
+            self.resolve_doubt(cx, servers, id, (outcome.attempt, &reply));
         }
     }
 
@@ -263,7 +250,9 @@ impl Locks {
         servers: &mut Servers,
         landed: (HalfId, Outcome),
     ) {
-        self.releases.landed(cx, servers, &mut self.handles, landed);
+        self.0
+            .releases
+            .landed(cx, servers, &mut self.0.handles, landed);
     }
 
     /// The answer to an attempt to take a lock has come that was in doubt.
@@ -274,12 +263,13 @@ impl Locks {
         id: HalfId,
         (attempt, reply): (Serial, &Reply),
     ) {
-        let contender = self.contenders.get_mut(&id);
+        let contender = self.0.all.get_mut(&id);
         if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
             tenure.resolve_doubt(cx.now, attempt, reply);
         }
-        self.releases
-            .resolve_doubt(cx, servers, &mut self.handles, attempt);
+        self.0
+            .releases
+            .resolve_doubt(cx, servers, &mut self.0.handles, attempt);
     }
 
     pub(super) fn pushed(
@@ -289,11 +279,11 @@ impl Locks {
         (server, push): (Option<ServerId>, &Push),
     ) {
         let id = push.lease;
-        let Some(contender) = self.contenders.get(&id) else {
+        let Some(contender) = self.0.all.get(&id) else {
             // It was cancelled, and a late attempt of it was handed the lock.
-            let lease = self.releases.lease(id);
+            let lease = self.0.releases.lease(id);
             if let Some(News::Granted { .. }) = lease.and_then(|lease| push.open(lease)) {
-                self.releases.hasten(cx, servers, &mut self.handles, id);
+                self.0.releases.hasten(cx, servers, &mut self.0.handles, id);
             }
             return;
         };
@@ -301,7 +291,7 @@ impl Locks {
         // What does not open was made by a stranger: anybody may publish.
         match push.open(contender.who.lease) {
             Some(News::Granted { held, time }) => {
-                self.step(
+                self.0.step(
                     cx,
                     servers,
                     id,
@@ -330,7 +320,7 @@ impl Locks {
         id: HalfId,
         (token, reason): (FencingToken, LossReason),
     ) {
-        self.step(cx, servers, id, |contender, cx, _| {
+        self.0.step(cx, servers, id, |contender, cx, _| {
             match &mut contender.phase {
                 Phase::Acquiring(acquiring) => acquiring.taken_away(token, reason),
                 Phase::Held(tenure) if tenure.token == token => {
@@ -350,7 +340,7 @@ impl Locks {
     /// renewed, because the server may have lost its data.
     pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
         for id in self.contenders_of(servers, server, |contender| !contender.is_acquiring()) {
-            self.step(cx, servers, id, |contender, cx, servers| {
+            self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((_, tenure)) = contender.tenure() {
                     tenure.attempt.pace.next = cx.now;
                 }
@@ -358,8 +348,8 @@ impl Locks {
             });
         }
         // Releases first: what is wanted may be what they free.
-        for id in self.releases.of(|key| servers.of(key) == server) {
-            self.releases.retry(cx, servers, &mut self.handles, id);
+        for id in self.0.releases.of(|key| servers.of(key) == server) {
+            self.0.releases.retry(cx, servers, &mut self.0.handles, id);
         }
         self.ask_again(cx, servers, server);
     }
@@ -378,7 +368,7 @@ impl Locks {
             Phase::Acquiring(_) => false,
         };
         for id in self.contenders_of(servers, server, unwarned) {
-            self.step(cx, servers, id, |contender, cx, servers| {
+            self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.failed(cx, servers, who, None, error.clone());
                 }
@@ -399,7 +389,7 @@ impl Locks {
     pub(super) fn unsubscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
         let soon = cx.now + line::FASTEST_HEARTBEAT;
         for id in self.contenders_of(servers, server, Contender::is_acquiring) {
-            self.step(cx, servers, id, |contender, _, _| {
+            self.0.step(cx, servers, id, |contender, _, _| {
                 if let Phase::Acquiring(acquiring) = &mut contender.phase {
                     acquiring.ask_by(soon);
                 }
@@ -427,7 +417,7 @@ impl Locks {
             Phase::Acquiring(_) => false,
         };
         for id in self.contenders_of(servers, server, which) {
-            self.step(cx, servers, id, |contender, cx, servers| {
+            self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.look(cx, servers, who);
                 }
@@ -439,7 +429,7 @@ impl Locks {
     /// Everyone who wants a lock asks now.
     fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
         for id in self.contenders_of(servers, server, Contender::is_acquiring) {
-            self.step(cx, servers, id, Contender::ask_again);
+            self.0.step(cx, servers, id, Contender::ask_again);
         }
     }
 
@@ -449,133 +439,7 @@ impl Locks {
         server: ServerId,
         are: impl Fn(&Contender) -> bool,
     ) -> Vec<HalfId> {
-        self.contenders_that(|contender| {
-            are(contender) && servers.of(&contender.who.spec.key) == server
-        })
-    }
-
-    /// Those that a condition holds for, to be gone through one by one.
-    fn contenders_that(&self, are: impl Fn(&Contender) -> bool) -> Vec<HalfId> {
-        let all = self.contenders.iter();
-        let those = all.filter(|(_, contender)| are(contender));
-        those.map(|(id, _)| *id).collect()
-    }
-}
-
-/// What becomes of contenders.
-impl Locks {
-    /// Does something with a contender, and what follows from it.
-    fn step(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        id: HalfId,
-        act: impl FnOnce(&mut Contender, &mut Ctx, &mut Servers) -> Next,
-    ) {
-        let Some(contender) = self.contenders.get_mut(&id) else {
-            return;
-        };
-        let next = match act(contender, cx, servers) {
-            Next::Hold(tenure) => self.hold(cx, servers, id, tenure),
-            next => next,
-        };
-        match next {
-            Next::Lose(reason) => self.lose(cx, servers, id, reason),
-            Next::Leave => self.leave(cx, servers, id),
-            Next::Stay | Next::Hold(_) => {
-                if let Some(contender) = self.contenders.get_mut(&id) {
-                    contender.settle(cx);
-                }
-            }
-        }
-    }
-
-    /// The lock is held, by all who called for it.
-    fn hold(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        id: HalfId,
-        mut tenure: Tenure,
-    ) -> Next {
-        let Some(Contender { who, phase, .. }) = self.contenders.get_mut(&id).map(|it| &mut **it)
-        else {
-            return Next::Stay;
-        };
-        let Phase::Acquiring(acquiring) = phase else {
-            return Next::Stay;
-        };
-        let (callers, token) = (acquiring.callers.take(), tenure.token);
-        let taken_away = acquiring.was_taken_away(token);
-        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
-        // That the lock could be taken proves that the tenure before is over.
-        self.releases
-            .confirm(cx, &mut self.handles, who.lock, token);
-        who.emit(
-            cx,
-            tenure.acquired(&who.spec, cx.now),
-            Some(tenure.deadline),
-        );
-        for caller in callers {
-            caller.succeed(cx, tenure.lease(who));
-        }
-        self.handles.hold(who.lock, id);
-        servers.want_pushes(cx, servers.of(&who.spec.key));
-        if let Some(reason) = taken_away {
-            tenure.doubt_push(cx.now);
-            *phase = Phase::Held(tenure);
-            return Next::Lose(reason);
-        }
-        if tenure.unconfirmed {
-            tenure.renew(cx, servers, who);
-        }
-        *phase = Phase::Held(tenure);
-        Next::Stay
-    }
-
-    /// A tenure ends without a release by its holder.
-    fn lose(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, reason: LossReason) {
-        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
-            return;
-        };
-        let event = LeaseEvent::Lost {
-            name: who.spec.name.clone(),
-            token: tenure.token,
-            reason,
-        };
-        who.emit(cx, event, None);
-        tenure.refuse_renewals(cx, &lost(reason));
-        if let Some(remains) = tenure.remains(&who, reason) {
-            self.releases.give_back(cx, servers, &who, remains);
-        }
-        self.handles.leave(cx, who.lock);
-    }
-
-    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
-    /// its place in line is given up.
-    fn leave(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(cx, id) else {
-            return;
-        };
-        if let Some(doubt) = acquiring.leave(servers) {
-            let remains = (doubt, who.spec.ttl);
-            self.releases.give_back(cx, servers, &who, remains);
-        }
-        self.handles.leave(cx, who.lock);
-    }
-
-    /// The contender that holds its lock by this lease.
-    fn holder(&mut self, lease: LeaseId) -> Option<&mut Contender> {
-        let contender = self.contenders.get_mut(&lease.half())?;
-        let holds = contender.who.lease == lease && !contender.is_acquiring();
-        holds.then_some(contender)
-    }
-
-    /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
-    fn take(&mut self, cx: &mut Ctx, id: HalfId) -> Option<(Who, Phase)> {
-        let mut contender = *self.contenders.take(&id)?;
-        contender.set_timer(cx, Timestamp::NEVER);
-        self.handles.give_up(contender.who.lock, id);
-        Some((contender.who, contender.phase))
+        self.0
+            .those(|contender| are(contender) && servers.of(&contender.who.spec.key) == server)
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::contender::Who;
 use super::handle::Handles;
 use super::tenure::{Tenure, lost};
-use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use super::who::Who;
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Serial, Whose};
 use crate::engine::io::{Answer, CallId, LockId, LockSpec};
 use crate::engine::pace::{Pace, RETRY};
-use crate::engine::servers::Servers;
+use crate::engine::servers::{Flight, Servers};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::contender::{Next, Who};
-use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Flight, Outcome};
+use super::who::Who;
+use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use crate::engine::clock::Margin;
 use crate::engine::ctx::{Ctx, Serial, Whose};
 use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
 use crate::engine::pace::{Pace, jitter_at};
-use crate::engine::servers::{Margin, Servers};
+use crate::engine::servers::{Flight, Servers};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Command, LeaseId, Renew, Reply};
@@ -243,10 +244,16 @@ impl Tenure {
 
 /// Renewals.
 impl Tenure {
-    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
+    /// Time passed. Returns why the tenure is over, if it is.
+    pub(super) fn time(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        who: &Who,
+    ) -> Option<LossReason> {
         let spec = &who.spec;
         if self.is_over(spec, cx.now) {
-            return Next::Lose(LossReason::Expired);
+            return Some(LossReason::Expired);
         }
         match self.attempt.due(cx.now) {
             Due::Late(flight) => {
@@ -257,7 +264,7 @@ impl Tenure {
             Due::Now if self.is_renewed(spec) => self.renew(cx, servers, who),
             Due::Now | Due::Later => {}
         }
-        Next::Stay
+        None
     }
 
     pub(super) fn renew_by_hand(
@@ -310,14 +317,15 @@ impl Tenure {
         self.attempt.begin(cx, servers, whose, command, give_up);
     }
 
+    /// A renewal has an outcome. Returns why the tenure is over, if it is.
     pub(super) fn landed(
         &mut self,
         cx: &mut Ctx,
         servers: &mut Servers,
         who: &Who,
-        flight: Flight,
         outcome: Outcome,
-    ) -> Next {
+    ) -> Option<LossReason> {
+        let flight = self.attempt.land(&outcome)?;
         let error = match outcome.result {
             Ok((Reply::Renewed { expires }, time)) => {
                 let flight = Flight {
@@ -325,20 +333,20 @@ impl Tenure {
                     ..flight
                 };
                 self.renewed(cx, servers, who, flight, (expires, time));
-                return Next::Stay;
+                return None;
             }
-            Ok((Reply::Gone, _)) => return Next::Lose(LossReason::Deleted),
-            Ok((Reply::Taken, _)) => return Next::Lose(LossReason::Superseded),
+            Ok((Reply::Gone, _)) => return Some(LossReason::Deleted),
+            Ok((Reply::Taken, _)) => return Some(LossReason::Superseded),
             // Somebody put something else in the lock's place.
             Err(error) if error.kind() == ErrorKind::WrongType => {
-                return Next::Lose(LossReason::Superseded);
+                return Some(LossReason::Superseded);
             }
             Ok((Reply::Late, _)) => Failure::late().into_error(),
             Ok(_) => Failure::mismatch().into_error(),
             Err(error) => error,
         };
         self.failed(cx, servers, who, Some(flight), error);
-        Next::Stay
+        None
     }
 
     fn renewed(

@@ -1,27 +1,36 @@
 //! The servers of the store: which one an operation goes to, and what each is known to answer, to
 //! hear, and to say of its clock. The only place that knows how many there are.
 
-mod clock;
 mod outbox;
 mod rates;
 mod server;
 
 use std::ops::RangeInclusive;
 
-use super::attempt::Flight;
-use super::ctx::{Ctx, Origin};
+use super::clock::Margin;
+use super::ctx::{Ctx, Origin, Serial};
 use super::io::{RequestId, ServerId};
 use super::settings::Settings;
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, Command, LockKey};
 use crate::time::{ServerTime, Timestamp};
-pub(super) use clock::Margin;
 use outbox::Queued;
 pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
 pub(super) use server::{MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
+
+/// An operation that waits to leave, or waits for its answer.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Flight {
+    pub(super) attempt: Serial,
+    pub(super) server: ServerId,
+    /// No later than it left.
+    pub(super) sent: Timestamp,
+    /// Nobody waits any longer, and the server will not act any more.
+    pub(super) give_up: Timestamp,
+}
 
 #[derive(Debug)]
 pub(super) struct Servers {

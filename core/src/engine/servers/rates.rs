@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::clock::Margin;
+use crate::engine::clock::Margin;
 use crate::time::{ServerTime, Timestamp};
 
 /// Stretches of so many lengths are looked at, from the shortest on, each twice as long: up to two

@@ -1,8 +1,8 @@
 //! One server: the link to it, what is sent to it when, and whom its answers are for.
 
-use super::clock::{Anchor, Margin};
 use super::outbox::{Outbox, Queued};
 use super::rates::{Mark, Rates};
+use crate::engine::clock::{Anchor, Margin};
 use crate::engine::ctx::{Ctx, Origin};
 use crate::engine::io::{Output, RequestId, ServerId, Suspicion};
 use crate::engine::pace::{Pace, RETRY};

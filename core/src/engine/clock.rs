@@ -3,7 +3,7 @@
 //! Take a reply with server time S to a request sent at local time t0 and received at t1. When
 //! the server's clock said S, the local clock was between t0 and t1. Nothing is assumed of the
 //! clocks' values; only their *rates* may differ by no more than the drift margin. Whether they do is
-//! watched in [`rates`](super::rates).
+//! watched in `servers/rates.rs`.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Margin {
 
 /// What is known of a server's clock: bounds from both sides, each at some moment.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Anchor {
+pub(crate) struct Anchor {
     /// When the local clock said `received`, the server's said this or more.
     server: ServerTime,
     received: Timestamp,
@@ -70,7 +70,7 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    pub(super) fn new(server: ServerTime, sent: Timestamp, received: Timestamp) -> Self {
+    pub(crate) fn new(server: ServerTime, sent: Timestamp, received: Timestamp) -> Self {
         Self {
             server,
             received,
@@ -81,7 +81,7 @@ impl Anchor {
 
     /// The better of this anchor and a newer one, in either bound. An older bound says more if
     /// the newer answer took its time; it says nothing if the server's clock was set since.
-    pub(super) fn refreshed(
+    pub(crate) fn refreshed(
         self,
         server: ServerTime,
         (sent, now): (Timestamp, Timestamp),
@@ -100,13 +100,13 @@ impl Anchor {
     }
 
     /// A server time that the server reaches no later than the local clock reaches `at`.
-    pub(super) fn not_after(&self, at: Timestamp, margin: Margin) -> ServerTime {
+    pub(crate) fn not_after(&self, at: Timestamp, margin: Margin) -> ServerTime {
         let elapsed = at.since(self.received);
         self.server + elapsed.saturating_sub(margin.drift(elapsed))
     }
 
     /// A local moment no later than the one at which the server's clock said `time`.
-    pub(super) fn not_before(&self, time: ServerTime, margin: Margin) -> Timestamp {
+    pub(crate) fn not_before(&self, time: ServerTime, margin: Margin) -> Timestamp {
         let later = time.since(self.answered);
         let earlier = self.answered.since(time);
         self.sent + later.saturating_sub(margin.drift(later)) - (earlier + margin.drift(earlier))

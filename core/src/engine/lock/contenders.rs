@@ -1,0 +1,132 @@
+//! All contenders of a locker, and what becomes of each.
+
+use super::acquiring::Next;
+use super::contender::{Contender, Phase};
+use super::handle::Handles;
+use super::release::Releases;
+use super::tenure::{Tenure, lost};
+use super::who::Who;
+use crate::engine::ctx::Ctx;
+use crate::engine::servers::Servers;
+use crate::engine::table::Table;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{HalfId, LeaseId};
+use crate::time::Timestamp;
+
+/// Contenders are found by the first half of the lease id, as releases are: by chance no two of one
+/// locker are alike, and if they are, the second is refused.
+#[derive(Debug, Default)]
+pub(super) struct Contenders {
+    /// In boxes: much of a table is empty.
+    pub(super) all: Table<HalfId, Box<Contender>>,
+    pub(super) handles: Handles,
+    pub(super) releases: Releases,
+}
+
+impl Contenders {
+    /// Does something with a contender, and what follows from it.
+    pub(super) fn step(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        id: HalfId,
+        act: impl FnOnce(&mut Contender, &mut Ctx, &mut Servers) -> Next,
+    ) {
+        let Some(contender) = self.all.get_mut(&id) else {
+            return;
+        };
+        match act(contender, cx, servers) {
+            Next::Stay => contender.settle(cx),
+            Next::Hold(tenure) => self.hold(cx, servers, id, tenure),
+            Next::Lose(reason) => self.lose(cx, servers, id, reason),
+            Next::Leave => self.leave(cx, servers, id),
+        }
+    }
+
+    /// The lock is held, by all who called for it.
+    fn hold(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, mut tenure: Tenure) {
+        let Some(contender) = self.all.get_mut(&id) else {
+            return;
+        };
+        let (who, token) = (&contender.who, tenure.token);
+        let Phase::Acquiring(acquiring) = &mut contender.phase else {
+            return;
+        };
+        let callers = acquiring.callers.take();
+        let taken_away = acquiring.was_taken_away(token);
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        // That the lock could be taken proves that the tenure before is over.
+        self.releases
+            .confirm(cx, &mut self.handles, who.lock, token);
+        let event = tenure.acquired(&who.spec, cx.now);
+        who.emit(cx, event, Some(tenure.deadline));
+        for caller in callers {
+            caller.succeed(cx, tenure.lease(who));
+        }
+        self.handles.hold(who.lock, id);
+        servers.want_pushes(cx, servers.of(&who.spec.key));
+        if taken_away.is_some() {
+            tenure.doubt_push(cx.now);
+        } else if tenure.unconfirmed {
+            tenure.renew(cx, servers, who);
+        }
+        contender.phase = Phase::Held(tenure);
+        match taken_away {
+            Some(reason) => self.lose(cx, servers, id, reason),
+            None => contender.settle(cx),
+        }
+    }
+
+    /// A tenure ends without a release by its holder.
+    fn lose(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, reason: LossReason) {
+        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
+            return;
+        };
+        let event = LeaseEvent::Lost {
+            name: who.spec.name.clone(),
+            token: tenure.token,
+            reason,
+        };
+        who.emit(cx, event, None);
+        tenure.refuse_renewals(cx, &lost(reason));
+        if let Some(remains) = tenure.remains(&who, reason) {
+            self.releases.give_back(cx, servers, &who, remains);
+        }
+        self.handles.leave(cx, who.lock);
+    }
+
+    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
+    /// its place in line is given up.
+    fn leave(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
+        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(cx, id) else {
+            return;
+        };
+        let doubt = acquiring.attempt.abandon(servers);
+        if doubt.is_some() || acquiring.may_stand_in_line() {
+            let remains = (doubt, who.spec.ttl);
+            self.releases.give_back(cx, servers, &who, remains);
+        }
+        self.handles.leave(cx, who.lock);
+    }
+
+    /// The contender that holds its lock by this lease.
+    pub(super) fn holder(&mut self, lease: LeaseId) -> Option<&mut Contender> {
+        let contender = self.all.get_mut(&lease.half())?;
+        let holds = contender.who.lease == lease && !contender.is_acquiring();
+        holds.then_some(contender)
+    }
+
+    /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
+    pub(super) fn take(&mut self, cx: &mut Ctx, id: HalfId) -> Option<(Who, Phase)> {
+        let mut contender = *self.all.take(&id)?;
+        contender.set_timer(cx, Timestamp::NEVER);
+        self.handles.give_up(contender.who.lock, id);
+        Some((contender.who, contender.phase))
+    }
+
+    /// Those that a condition holds for, to be gone through one by one.
+    pub(super) fn those(&self, are: impl Fn(&Contender) -> bool) -> Vec<HalfId> {
+        let those = self.all.iter().filter(|(_, contender)| are(contender));
+        those.map(|(id, _)| *id).collect()
+    }
+}
