@@ -21,6 +21,7 @@ mod query;
 mod reclaim;
 mod release;
 mod renew_for;
+mod servers;
 mod share;
 mod shutdown;
 mod tenure;

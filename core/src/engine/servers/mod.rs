@@ -307,3 +307,44 @@ impl Servers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::protocol::ClientId;
+
+    /// Catches a stretch of slots that cuts off too much, or too little, of those around it.
+    #[test]
+    fn each_slot_is_routed_as_was_said_last() {
+        let mut servers = Servers::new(&Settings::new(ClientId(1)));
+        let mut expected = vec![ServerId::ONLY; usize::from(LockKey::SLOTS)];
+        let keys = (0..500).map(|number| {
+            let name = Name::new(format!("{number}")).expect("a short name is valid");
+            LockKey::new("ns", &name).expect("a short namespace is valid")
+        });
+        let keys = keys.collect::<Vec<_>>();
+        let mut random = 9_u64;
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        for _ in 0..300 {
+            let [a, b] = [0, 0].map(|_| u16::try_from(next(16_500)).expect("it is below 16,500"));
+            let (slots, server) = (
+                a.min(b)..=a.max(b),
+                ServerId(u32::try_from(next(4)).expect("below 4")),
+            );
+            servers.route(&slots, server);
+            for slot in slots.filter(|slot| *slot < LockKey::SLOTS) {
+                expected[usize::from(slot)] = server;
+            }
+            for key in &keys {
+                assert_eq!(servers.of(key), expected[usize::from(key.slot())]);
+            }
+        }
+        assert!(servers.routes.len() < 300);
+    }
+}
