@@ -44,7 +44,7 @@ struct Cluster {
 fn lock_at(server: ServerId) -> LockId {
     let half = LockKey::SLOTS / 2;
     let is_there = |lock: &u64| (key(LockId(*lock)).slot() < half) == (server == LEFT);
-    LockId((1..).find(is_there).expect("each half has names"))
+    LockId((1..1_000).find(is_there).expect("each half has names"))
 }
 
 /// The servers' clocks are a minute apart.
@@ -183,9 +183,9 @@ fn each_server_is_asked_for_its_own_clock_and_by_a_key_of_its_own() {
         let sent = cluster.answer(None, &held);
         assert_eq!(sent.server, server);
         let latest = clock(server, cluster.now + TIMEOUT);
-        let soonest = clock(server, cluster.now + TIMEOUT - ms(50));
+        let soonest = clock(server, cluster.now + TIMEOUT * 9 / 10);
         assert!((soonest..=latest).contains(&sent.batch[0].not_after));
-        assert!(deadline(&cluster.events) > TTL - ms(100));
+        assert!(deadline(&cluster.events) + ms(100) > TTL);
     }
     assert_eq!(cluster.acquired.len(), 2);
     assert_eq!(cluster.subscribed, [LEFT, RIGHT]);
@@ -230,12 +230,12 @@ fn a_slot_that_moves_takes_its_locks_along() {
     let held = cluster.held(RIGHT);
     cluster.answer(Some(RIGHT), &held);
     let left = deadline(&cluster.events);
-    assert!(left > TTL - ms(100) && left < TTL, "{left:?}");
+    assert!(left + ms(100) > TTL && left < TTL, "{left:?}");
     // Another lock of the same server stays, and the renewal goes along.
     cluster.now = cluster.now + TTL / 3;
     cluster.input(Input::Tick);
     assert_eq!(cluster.sent.remove(0).server, RIGHT);
-    let other = (1..).map(LockId).find(|other| {
+    let other = (1..1_000).map(LockId).find(|other| {
         let other = key(*other).slot();
         other < LockKey::SLOTS / 2 && other != slot
     });
