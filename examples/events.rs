@@ -55,6 +55,7 @@ async fn run(args: Args) -> Outcome {
         Screen::new()
     };
     if let Some(url) = &args.url {
+        screen.say("It holds a lock on the server of --url.")?;
         return watch(
             url,
             &name,
@@ -64,6 +65,7 @@ async fn run(args: Args) -> Outcome {
         )
         .await;
     }
+    screen.say("It holds a lock on a redis-server of its own, which it kills and starts again.")?;
     let mut server = interrupt.or(Server::start()).await?;
     let url = server.url();
     let outcome = watch(

@@ -44,20 +44,21 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome {
     let mut interrupt = Interrupt::catch()?;
-    let locker = interrupt.or(args.store.connect("five_callers")).await?;
-    let outcome = interrupt.or(play(&locker, args.store.shown())).await;
-    interrupt.shut_down(&locker).await;
-    outcome
-}
-
-async fn play(locker: &Locker, where_locks_are: &str) -> Outcome {
     let screen = Screen::new();
+    // Before it connects, which may take long.
     screen.say(format!(
         "{CALLERS} callers ask at once, work for {} each, and wait for {} at most.",
         time(WORK),
         time(PATIENCE)
     ))?;
-    screen.say(format!("The lock is {where_locks_are}.\n"))?;
+    screen.say(format!("The lock is {}.\n", args.store.shown()))?;
+    let locker = interrupt.or(args.store.connect("five_callers")).await?;
+    let outcome = interrupt.or(play(screen, &locker)).await;
+    interrupt.shut_down(&locker).await;
+    outcome
+}
+
+async fn play(screen: Screen, locker: &Locker) -> Outcome {
     let events = tokio::spawn(screen.show(locker.events()));
     let mut callers = JoinSet::new();
     for number in 1..=CALLERS {

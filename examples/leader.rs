@@ -57,17 +57,30 @@ async fn run(args: Args) -> Outcome {
              none"
                 .into(),
         ),
-        (Some(url), ..) => watch(url, args.processes, &mut interrupt).await,
-        (None, ..) => {
-            let mut server = interrupt.or(Server::start()).await?;
-            let outcome = watch(server.url(), args.processes, &mut interrupt).await;
-            server.kill().await?;
-            outcome
-        }
+        (url, ..) => demonstrate(url, args.processes, &mut interrupt).await,
     }
 }
 
-/// What each of the processes does. The rest of this file is the parent's.
+/// The parent, on the server of that URL or else on a new one.
+async fn demonstrate(url: Option<String>, processes: u16, interrupt: &mut Interrupt) -> Outcome {
+    let screen = Screen::new();
+    let place = match url {
+        Some(_) => "the server of --url",
+        None => "a redis-server of its own",
+    };
+    screen.say(format!(
+        "One of {processes} processes leads: the one that holds a lock on {place}."
+    ))?;
+    let Some(url) = url else {
+        let mut server = interrupt.or(Server::start()).await?;
+        let outcome = watch(screen, server.url(), processes, interrupt).await;
+        server.kill().await?;
+        return outcome;
+    };
+    watch(screen, url, processes, interrupt).await
+}
+
+/// What each of the processes does.
 async fn member(url: &str, name: &str, namespace: String, interrupt: &mut Interrupt) -> Outcome {
     // The owner is what an inspection shows. A process that restarts under it while its lease
     // still lives leads again at once.
@@ -117,10 +130,11 @@ async fn lead(token: FencingToken, orders: &mut mpsc::Receiver<()>) -> Option<()
     orders.recv().await
 }
 
-async fn watch(url: String, processes: u16, interrupt: &mut Interrupt) -> Outcome {
+/// Lets the processes play, and shows what they do.
+async fn watch(screen: Screen, url: String, processes: u16, interrupt: &mut Interrupt) -> Outcome {
     let namespace = cli::namespace(NAME)?;
     let mut group = Group {
-        screen: Screen::new(),
+        screen,
         locker: interrupt.or(cli::connect(&url, &namespace)).await?,
         url,
         namespace,
@@ -154,7 +168,7 @@ struct Group {
 impl Group {
     async fn demonstrate(&mut self, processes: u16) -> Outcome {
         let screen = self.screen;
-        screen.title(format!("{processes} processes, of which one leads"))?;
+        screen.title("All start, and one of them leads")?;
         for number in 1..=processes {
             self.start(number)?;
         }

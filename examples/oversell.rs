@@ -38,17 +38,19 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome {
     let mut interrupt = Interrupt::catch()?;
+    let screen = Screen::new();
+    // Before it connects, which may take long.
+    screen.say(format!(
+        "{BUYERS} buyers, {STOCK} in stock. The locks are {}.",
+        args.store.shown()
+    ))?;
     let locker = interrupt.or(args.store.connect("oversell")).await?;
-    let outcome = interrupt.or(acts(&locker, args.store.shown())).await;
+    let outcome = interrupt.or(acts(screen, &locker)).await;
     interrupt.shut_down(&locker).await;
     outcome
 }
 
-async fn acts(locker: &Locker, where_locks_are: &str) -> Outcome {
-    let screen = Screen::new();
-    screen.say(format!(
-        "{BUYERS} buyers, {STOCK} in stock. The locks are {where_locks_are}."
-    ))?;
+async fn acts(screen: Screen, locker: &Locker) -> Outcome {
     let events = tokio::spawn(screen.show(locker.events()));
 
     without_a_lock(screen).await?;

@@ -62,18 +62,19 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome {
     let mut interrupt = Interrupt::catch()?;
+    let screen = Screen::new();
+    // Before the server is started or connected to, which may take long.
+    screen.say(format!(
+        "Sellers and buyers on a market, for {} s each time.",
+        args.seconds
+    ))?;
     let redis = interrupt.or(Redis::at_or_own(args.url.as_deref())).await?;
-    let outcome = measure(&redis, &args, &mut interrupt).await;
+    let outcome = measure(screen, &redis, &args, &mut interrupt).await;
     redis.stop().await.and(outcome)
 }
 
-async fn measure(redis: &Redis, args: &Args, interrupt: &mut Interrupt) -> Outcome {
-    let screen = Screen::new();
-    screen.say(format!(
-        "Sellers and buyers on a market in {}, for {} s each time.",
-        redis.shown(),
-        args.seconds
-    ))?;
+async fn measure(screen: Screen, redis: &Redis, args: &Args, interrupt: &mut Interrupt) -> Outcome {
+    screen.say(format!("The market is in {}.", redis.shown()))?;
     let chosen = |code: &str| args.only.as_deref().is_none_or(|only| only == code);
     for (way, title, code) in WAYS.into_iter().filter(|(_, _, code)| chosen(code)) {
         screen.title(title)?;

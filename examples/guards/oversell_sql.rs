@@ -71,6 +71,8 @@ async fn run(args: Args) -> Outcome {
         return be(connect, &mut interrupt).await;
     }
     let screen = Screen::new();
+    // Before servers are started or connected to, which may take long.
+    screen.say(format!("{} buyers, {STOCK} in stock.", args.buyers))?;
     let locks = interrupt.or(Locks::open(args.url.as_deref())).await?;
     let outcome = with_database(screen, &args, &locks, &mut interrupt).await;
     locks.stop().await.and(outcome)
@@ -102,8 +104,7 @@ async fn with_database(
     let database = interrupt.or(Database::connect(&url)).await?;
     let locker = interrupt.or(cli::connect(locks.url(), &namespace)).await?;
     screen.say(format!(
-        "{} buyers, {STOCK} in stock, in {}.\nThe buyers are {}.",
-        args.buyers,
+        "The stock is in {}. The buyers are {}.",
         database.shown(),
         match locks {
             Locks::Redis(redis) => format!("processes, and their locks in {}", redis.shown()),

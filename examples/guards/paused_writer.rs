@@ -52,23 +52,30 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome {
     let mut interrupt = Interrupt::catch()?;
+    let screen = Screen::new();
+    // Before servers are started or connected to, which may take long.
+    screen.say(format!(
+        "Client 1 has a lease of {}, and is paused for longer.",
+        time(TTL)
+    ))?;
     let locks = interrupt.or(Locks::open(args.url.as_deref())).await?;
-    let outcome = with_locks(&locks, &args, &mut interrupt).await;
+    let outcome = with_locks(screen, &locks, &args, &mut interrupt).await;
     locks.stop().await.and(outcome)
 }
 
-async fn with_locks(locks: &Locks, args: &Args, interrupt: &mut Interrupt) -> Outcome {
+async fn with_locks(
+    screen: Screen,
+    locks: &Locks,
+    args: &Args,
+    interrupt: &mut Interrupt,
+) -> Outcome {
     let namespace = cli::namespace("paused_writer")?;
     let clients = Clients {
-        screen: Screen::new(),
+        screen,
         first: interrupt.or(locks.connect(&namespace)).await?,
         second: interrupt.or(locks.connect(&namespace)).await?,
     };
-    clients.screen.say(format!(
-        "Client 1 has a lease of {}, and is paused for longer. The locks are in {}.",
-        time(TTL),
-        locks.shown()
-    ))?;
+    screen.say(format!("The locks are in {}.", locks.shown()))?;
     let database = interrupt.or(Database::connect(&args.database)).await?;
     let mut pages = vec![Page::unguarded(), Page::gate(), Page::http()];
     pages.push(Page::sql(database.clone(), &namespace));

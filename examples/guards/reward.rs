@@ -41,15 +41,16 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome {
     let mut interrupt = Interrupt::catch()?;
-    let locker = interrupt.or(args.store.connect("reward")).await?;
-    let database = interrupt.or(Database::connect(&args.database)).await?;
     let screen = Screen::new();
+    // Before it connects, which may take long.
     screen.say(format!(
-        "{} of one family want a reward. It is noted in {}.\nThe lock is {}.",
+        "{} of one family want a reward. The lock is {}.",
         FAMILY.len(),
-        database.shown(),
         args.store.shown()
     ))?;
+    let locker = interrupt.or(args.store.connect("reward")).await?;
+    let database = interrupt.or(Database::connect(&args.database)).await?;
+    screen.say(format!("Who took it is noted in {}.", database.shown()))?;
     let rewards = Rewards::new(database.clone())?;
     let outcome = interrupt.or(acts(screen, &locker, &rewards)).await;
     // Interrupted again, it gives up.

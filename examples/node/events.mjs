@@ -29,6 +29,8 @@ if (!(seconds > 0 && seconds <= MOST_SECONDS)) {
   wrongUse(`--seconds is a number above 0, and ${MOST_SECONDS} at the most`, HELP);
 }
 
+// Before it connects, which may take long.
+say(args.watch ? "a lock that you can take away" : "a lock that an operator takes away");
 try {
   const locker = await Locker.connect(args.url);
   const operator = await Locker.connect(args.url);

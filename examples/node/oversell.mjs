@@ -14,14 +14,15 @@ that was paused past its lease is refused by the token that the shop checks.
 const BUYERS = 8;
 const { url } = readArgs(HELP, { url: { type: "string" } });
 checkScheme(url, ["redis", "rediss"], HELP);
+const where = url === undefined ? "in memory" : "in Redis, and each buyer is a process";
+// Before it connects, which may take long.
+console.log(`${BUYERS} buyers, ${STOCK} in stock, ${where}.`);
 /** Of the tasks. Processes have their own: then this one tells at once whether the server can be used. */
 const locker = url === undefined ? Locker.inMemory() : await Locker.connect(url).catch(fail);
 const shops = [];
 shutdownAtSignals(locker);
 
 try {
-  const where = url === undefined ? "in memory" : "in Redis, and each buyer is a process";
-  console.log(`${BUYERS} buyers, ${STOCK} in stock, ${where}.`);
   await withoutLock();
   await withLock();
   await withPause();

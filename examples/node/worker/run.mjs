@@ -18,6 +18,7 @@ if ((args.url === undefined) !== (args.token === undefined)) {
   wrongUse("--url and --token go together", HELP);
 }
 
+console.log("Bundling the worker, and starting workerd.");
 try {
   // What `wrangler` does for a real one: a bundle, and the engine as a module beside it.
   const { outputFiles } = await build({
