@@ -30,7 +30,7 @@ if (!(seconds > 0 && seconds <= MOST_SECONDS)) {
 }
 
 // Before it connects, which may take long.
-say(args.watch ? "a lock that you can take away" : "a lock that an operator takes away");
+say(args.watch ? "a lock is held; take it away" : "a lock is held, and an operator takes it away");
 try {
   const locker = await Locker.connect(args.url);
   const operator = await Locker.connect(args.url);

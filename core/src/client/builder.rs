@@ -11,7 +11,8 @@ use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, LockKey, channel};
 use crate::rt;
 
-/// Settings of a [`Locker`], all with defaults that suit most.
+/// Settings of a [`Locker`], all with defaults that suit most. One that is out of bounds is an error
+/// of the call that makes the locker, of the kind [`Config`](crate::ErrorKind::Config).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -47,67 +48,132 @@ impl Builder {
         }
     }
 
-    /// What the names of this locker are apart by from those of others on the same server: 1 to
-    /// 128 bytes; `leasehold` by default.
+    /// Keeps the locker's names apart from the same names in other namespaces on the server: 1 to 128
+    /// bytes; `leasehold` by default.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let shop = Locker::builder().namespace("shop").connect("memory://docs-namespace").await?;
+    /// let bank = Locker::builder().namespace("bank").connect("memory://docs-namespace").await?;
+    /// let held = shop.lock("door")?.acquire().await?;
+    /// assert!(bank.lock("door")?.try_acquire().await?.is_some());
+    /// # drop(held); Ok(()) }
+    /// ```
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// The owner of all locks that do not set [their own](super::Lock::owner): a reclaimable
-    /// identity, 1 to 128 bytes, which no two lockers that run at the same time should share. By
-    /// default a lock shows the machine and the process, and nobody
-    /// reclaims it.
+    /// The owner of all locks that do not set [their own](super::Lock::owner): an identity that outlives
+    /// the process, so that it gets its locks back after a restart. 1 to 128 bytes. No two lockers that
+    /// run at the same time should share it. By default a lock shows the machine and the process that
+    /// hold it, and nobody can take it over.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let worker = || Locker::builder().owner("worker-3").connect("memory://docs-worker");
+    /// let crashed = worker().await?.lock("job")?.acquire().await?;
+    /// let restarted = worker().await?.lock("job")?.acquire().await?;
+    /// assert!(restarted.token() > crashed.token());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// How long one attempt waits for the store's answer at the most: 1 ms to 1 min; 2 s by
-    /// default. An acquisition waits its lease's time to live, and a renewal a third of it, if that is
-    /// less.
+    /// How long one attempt waits for the store's reply: 1 ms to 1 min; 2 s by default. For a short
+    /// lease it is less: an acquisition waits for no longer than the lease's time to live, and a renewal
+    /// for no longer than a third of it.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::Locker;
+    ///
+    /// let half_a_second = Duration::from_millis(500);
+    /// let locker = Locker::builder().command_timeout(half_a_second).in_memory()?;
+    ///
+    /// let error = Locker::builder().command_timeout(Duration::ZERO).in_memory().unwrap_err();
+    /// assert!(error.is_config());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self
     }
 
-    /// How long a call keeps trying while the store gives no answer, before it fails with the
-    /// last error: up to 1 h, and at least one [`command_timeout`](Self::command_timeout); 10 s by
-    /// default. Waiting for a lock that somebody else holds does
-    /// not count: there the store does answer.
+    /// How long a call keeps trying while the store does not reply, before it fails with the last
+    /// error: up to 1 h, and at least one [`command_timeout`](Self::command_timeout); 10 s by default.
+    /// Waiting for a lock that somebody else holds does not count, because the store does reply then.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::Locker;
+    ///
+    /// // Sits out a restart of the server.
+    /// let locker = Locker::builder().patience(Duration::from_secs(60)).in_memory()?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How far the rates of the store's clock and of this machine's may differ, in parts per million:
-    /// 1,000 to 250,000; 2,000 by default, which is 1 in 500. Deadlines come so much earlier than the
-    /// store's expiry. Exclusion rests on it: as long as the clocks differ by less, no two leases on a
-    /// name are valid at once.
+    /// By how much the store's clock and this machine's may run faster or slower than one another, in
+    /// parts per million: 1,000 to 250,000; 2,000 by default, which is 1 in 500. By this share of its
+    /// time a lease ends here before it ends at the store. Exclusion rests on it: as long as the rates
+    /// of the clocks differ by less, no two leases on a name are valid at once.
     ///
     /// The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
     /// systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that
-    /// to 500 on the store's machine and on this one, or set 90,000 here if one of them is steered so,
-    /// and 170,000 if both are. Rates that differ by more are noticed within a second or two where
-    /// there is much traffic, else after three renewals or so; then the margin is widened, and
-    /// [`ClockDrift`](crate::LeaseEvent::ClockDrift) says so. What was promised before that may be
-    /// too long.
+    /// to 500 on the store's machine and on this one. Or set 90,000 here if one of them is steered like
+    /// that, and 170,000 if both are.
     ///
-    /// No margin covers a clock that is *set*: if the store's is set forward, its keys expire so much
-    /// early, and if it is set back, a dead holder's lock stays so much longer; nor a virtual machine
-    /// that its hypervisor holds up, if its clock stands still meanwhile.
+    /// Rates that differ by more are noticed within a second or two where there is much traffic, else
+    /// after three renewals or so. Then the margin is widened, and the event
+    /// [`ClockDrift`](crate::LeaseEvent::ClockDrift) says so. A deadline from before that may have been
+    /// too late.
+    ///
+    /// No margin covers a clock that is *set*. If the store's is set forward, its keys expire that much
+    /// too early; if it is set back, a dead holder's lock stays that much longer. Nor does one cover a
+    /// virtual machine whose clock stands still while its hypervisor holds it up.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let one_chrony = Locker::builder().drift_margin(90_000).in_memory()?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn drift_margin(mut self, parts_per_million: u32) -> Self {
         self.drift_margin = parts_per_million;
         self
     }
 
-    /// How long the store remembers the last token of a name that is not acquired: 1 s to a year;
-    /// 7 days by default. Tokens grow even past it, as long as the server's clock does.
+    /// How long the store remembers the last token of a name that nobody acquires: 1 s to a year
+    /// (366 days); 7 days by default. Tokens grow even past it, because they follow the server's clock,
+    /// unless that was set back.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::Locker;
+    ///
+    /// // For names that are used once, so that they do not fill the server.
+    /// let locker = Locker::builder().token_retention(Duration::from_secs(60)).in_memory()?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn token_retention(mut self, retention: Duration) -> Self {
         self.token_retention = retention;
@@ -115,44 +181,85 @@ impl Builder {
     }
 
     /// Connects to the store that a URL names: `redis://[user:password@]host[:port][/database]`,
-    /// `unix:///path/to/socket[?db=database]`, or `memory://[name]` for a store in this process
-    /// that all lockers share that name it.
+    /// `unix:///path/to/socket[?db=database]`, or `memory://[name]` for a store in this process, which
+    /// all lockers share that give the same name.
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting, the URL or its database is not valid,
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the server
-    /// cannot be reached, [`Auth`](crate::ErrorKind::Auth) if it refuses the user,
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, and
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica. Gives up after about 6 s without a
-    /// connection, and 3 s for each of two first questions.
+    /// Fails with
+    ///
+    /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL or its database is not valid;
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the
+    ///   server cannot be reached: after about 6 s without a connection, or 3 s without a reply to one of
+    ///   the two requests that it begins with;
+    /// - [`Auth`](crate::ErrorKind::Auth) if the server refuses the user;
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0;
+    /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica.
+    ///
+    /// Cancel-safe: a dropped call leaves no connection behind.
+    ///
+    /// # The runtime
     ///
     /// Must be called on a tokio runtime with time and I/O enabled. The locker's connections and its
-    /// background task run on it, so it may be used from other runtimes, but lives only as long as
-    /// that one. When that one ends, leases are lost as by
-    /// [`shutdown`](Locker::shutdown), but stay at the store until their time to live, and calls
-    /// under way and later ones fail with [`Shutdown`](crate::ErrorKind::Shutdown). So do not keep a
-    /// locker in a `static` that several `#[tokio::test]`s use: each has a runtime of its own.
+    /// background task run there: other runtimes may use it, but it lives only as long as that one. When
+    /// that one ends, leases are lost as by [`shutdown`](Locker::shutdown), but stay at the store until
+    /// their time to live; calls under way and later ones fail with
+    /// [`Shutdown`](crate::ErrorKind::Shutdown). So do not keep a locker in a `static` that several
+    /// `#[tokio::test]`s use: each of them has a runtime of its own.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let locker = Locker::builder().namespace("shop").connect("memory://").await?;
+    ///
+    /// let error = Locker::builder().connect("http://127.0.0.1").await.unwrap_err();
+    /// assert!(error.is_config());
+    /// # Ok(()) }
+    /// ```
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::connect(url.as_ref()).await?;
         self.start_on(owner, store).await
     }
 
-    /// Uses a fred client that the program has and that is connected (`init` was awaited). Its
-    /// settings and its connection stay the program's: give it a reconnection policy, and an
-    /// `UnresponsiveConfig`, since this crate does not replace a connection of the program's that
-    /// has gone silent. For pushes a second connection is made with the same configuration after the
-    /// first acquisition; it ends with the locker. Errors and the runtime as of
-    /// [`connect`](Self::connect);
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the client is of a cluster.
+    /// Uses a fred client that the program has and that is connected (`init` was awaited). Its settings
+    /// and its connection stay the program's. Give it a reconnection policy, and an
+    /// `UnresponsiveConfig`, because this crate does not replace a connection of the program's that has
+    /// gone silent. After the first acquisition a second connection is made for pushes, with the same
+    /// configuration; it ends with the locker.
+    ///
+    /// Errors and the runtime as of [`connect`](Self::connect); and
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the client is of a cluster. Cancel-safe: the
+    /// client stays as it is.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use fred::prelude::*;
+    ///
+    /// let client = fred::types::Builder::default_centralized()
+    ///     .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+    ///     .build()?;
+    /// client.init().await?;
+    /// let locker = leasehold::Locker::builder().namespace("shop").with_fred(client).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;
         self.start_on(owner, store).await
     }
 
-    /// A locker on a store of its own in this process. Nothing else sees its locks.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime with
-    /// time enabled; the locker lives as long as that, as of [`connect`](Self::connect).
+    /// A locker on a store of its own in this process. Nothing else sees its locks. Fails with
+    /// [`Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime
+    /// with time enabled; the locker lives as long as that runtime, as of [`connect`](Self::connect).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::builder().owner("worker-3").in_memory()?;
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let holder = locker.inspect("orders/42").await?.holder.expect("it is held");
+    /// assert_eq!(holder.owner.label(), "worker-3");
+    /// # Ok(()) }
+    /// ```
     pub fn in_memory(self) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let (locker, clock) = self.start(owner, Store::in_memory())?;
@@ -173,7 +280,7 @@ impl Builder {
         owner: Owner,
         store: Store,
     ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
-        // 64 of the bits tell this locker from every other.
+        // 64 random bits tell this locker from every other.
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
         let channel = channel(&self.namespace, client);
@@ -198,7 +305,7 @@ impl Builder {
     }
 
     fn checked(&self) -> Result<Owner, Error> {
-        // Any name and any client will do: this is for the rest.
+        // The name and the client are stand-ins: what is checked is all the rest.
         LockKey::new(&self.namespace, &Name::new("n")?)?;
         self.settings(ClientId(0))?;
         let retention = self.token_retention;

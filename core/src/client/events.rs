@@ -12,17 +12,17 @@ use crate::event::LeaseEvent;
 
 /// A stream of what happens to one lock, or to all locks of a locker.
 ///
-/// - It begins with the current state: an `Acquired` for each lock that is held; for all locks, first a
-///   `ClockDrift` if the drift margin had to be widened.
-/// - Renewals that were not read yet merge into the newest.
-/// - A reader that leaves more than 1,024 events unread gets `Lagged` with the number that it
-///   missed, then the losses that it has not read, then the current state. Memory stays bounded;
-///   of more than 512 unread losses the latest are told.
-/// - `Lost` comes no later than the deadline, if the runtime gives its timer a thread in time.
-/// - The stream of a lock ends when the lock's last handle and lease are gone, and all streams
-///   when the locker is shut down or gone.
+/// - It begins with the current state: an `Acquired` for each lock that is held. A stream of all locks
+///   begins with a `ClockDrift` if the drift margin had to be widened.
+/// - Of renewals that were not read yet only the newest is kept.
+/// - A reader that leaves more than 1,024 events unread gets `Lagged` with the number that it missed,
+///   then each `Lost` that it has not read (the latest 512, if there are more), then the current state.
+/// - `Lost` comes no later than the deadline, if the runtime runs its timer in time.
+/// - The stream of one lock ends when the lock's last handle and lease are gone. All streams end when
+///   the locker is shut down or gone.
 ///
-/// Readers do not take events from each other, and do not hold up each other or the locks.
+/// Each reader gets all events, and a slow one holds up neither the others nor the locks. Waiting for an
+/// event is cancel-safe: none is lost.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -19,8 +19,8 @@ use crate::token::FencingToken;
 /// dropped or lost. It can be lost at any time, so let the storage that you write to check its
 /// [`token`](Self::token): a program that was paused cannot know that its lease is over.
 ///
-/// Dropping a lease releases it in the background, which needs the tokio runtime to go on; to
-/// know that it is released, call [`release`](Self::release).
+/// Dropping a lease releases it in the background, if the tokio runtime goes on. To be sure that it is
+/// released, call [`release`](Self::release).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -34,7 +34,7 @@ use crate::token::FencingToken;
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
     hold: Hold,
-    /// Keeps the lock's events going.
+    /// As long as it is here the lock's event streams do not end.
     lock: Lock,
 }
 
@@ -71,7 +71,7 @@ impl Lease {
         self.hold.state.token
     }
 
-    /// How long the call waited that acquired it: for the store's answer, and in line.
+    /// How long the call that acquired it took: for the store's reply, and in line.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -84,8 +84,8 @@ impl Lease {
         self.hold.waited
     }
 
-    /// When the tenure began, or a little before; `began().elapsed()` is how long the lock has
-    /// been held. Leases that share a tenure began together.
+    /// When the tenure began, or a little earlier, by this machine's wall clock. `began().elapsed()` is
+    /// how long the lock has been held. Leases that share a tenure began together.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -101,7 +101,7 @@ impl Lease {
             .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// How many leases share the tenure, this one among them: one, unless the lock is
+    /// How many leases share the tenure, with this one: one, unless the lock is
     /// [re-entrant](Lock::reentrant). Those that were released or dropped do not count.
     ///
     /// ```
@@ -131,9 +131,9 @@ impl Lease {
         self.hold.state.remaining()
     }
 
-    /// Whether the lease is held, as far as can be known here. No I/O: it is false from the
-    /// deadline on, whatever the network does. True may be out of date by the time it is looked
-    /// at; only a guard at the storage is proof against that.
+    /// Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline
+    /// on, whatever the network does. `true` may be out of date by the time you act on it; only a guard
+    /// at the storage helps against that.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -171,10 +171,10 @@ impl Lease {
         self.hold.state.until_lost().await
     }
 
-    /// Does work for as long as the lease is held: at the moment of its loss the work is dropped,
-    /// at its next await point. The lease is still held afterwards if the work came to its end; work
-    /// that came to it only after the deadline, since it blocked its thread, fails too, and its output
-    /// is dropped.
+    /// Does work for as long as the lease is held. At the moment of the loss the work is dropped, at the
+    /// await point where it is, and the result is [`Lost`]. If the work comes to its end in time, the
+    /// lease is still held. Work that blocked its thread, and so came to its end only after the deadline,
+    /// has failed too, and its output is dropped.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -197,11 +197,13 @@ impl Lease {
         }
     }
 
-    /// Extends the lease by its time to live from now; for [fixed](Lock::fixed) leases, since
-    /// others are renewed by themselves. [`NotHeld`](crate::ErrorKind::NotHeld) if it was lost, with
-    /// the reason and a [`Lost`] as its source, and [`Shutdown`](crate::ErrorKind::Shutdown) if by the
-    /// locker's shutdown; after another error the lease may or may not have been extended, and may be
-    /// renewed again. Joins a renewal that is under way. Dropping the future does not stop it.
+    /// Extends the lease by its time to live from now. This is for [fixed](Lock::fixed) leases; others
+    /// are renewed in the background. If a renewal is under way, it waits for that one.
+    ///
+    /// Fails with [`NotHeld`](crate::ErrorKind::NotHeld) if the lease was lost, with the reason, and a
+    /// [`Lost`] as the error's source; or with [`Shutdown`](crate::ErrorKind::Shutdown) if the locker was
+    /// shut down. After another error the lease may or may not have been extended, and may be renewed
+    /// again. Dropping the future does not stop the renewal.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -219,13 +221,12 @@ impl Lease {
         self.renew_with(None).await
     }
 
-    /// As [`renew`](Self::renew), with another time to live: for this renewal and for those that
-    /// follow, whether by hand or in the background. It is of this lease and those that share its
-    /// tenure; later acquisitions have the lock's own. 10 ms to a year, else
-    /// [`Config`](crate::ErrorKind::Config).
+    /// As [`renew`](Self::renew), with another time to live: 10 ms to a year (366 days), else
+    /// [`Config`](crate::ErrorKind::Config). Later renewals take that time too, by hand and in the
+    /// background, until the tenure ends; later acquisitions have the lock's own.
     ///
     /// What is left of the lease is never cut short: a time that is less than
-    /// [`remaining`](Self::remaining) takes effect with the renewals after it.
+    /// [`remaining`](Self::remaining) takes effect with the renewals after this one.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -248,13 +249,14 @@ impl Lease {
         renewed.map(drop).map_err(told)
     }
 
-    /// Gives the lease up and waits until the store has freed the lock, one round trip; at once
-    /// if other leases of a [re-entrant](Lock::reentrant) handle still share it.
+    /// Gives the lease up and waits until the store has freed the lock, which is one round trip. It
+    /// returns at once if other leases of a [re-entrant](Lock::reentrant) handle still share the tenure.
     ///
-    /// [`NotHeld`](crate::ErrorKind::NotHeld) if it had been lost, with the reason and a [`Lost`] as its
-    /// source: then somebody else may have held the lock while you worked. After another error the
-    /// store has not confirmed; the release is tried on in the background, and the lock ends by its time to live. Dropping
-    /// the future does not stop the release.
+    /// Fails with [`NotHeld`](crate::ErrorKind::NotHeld) if the lease had been lost, with the reason, and
+    /// a [`Lost`] as the error's source: then somebody else may have held the lock while you worked.
+    /// After another error the store has not confirmed the release; it is tried again in the background,
+    /// and the lock ends by its time to live at the latest. Dropping the future does not stop the
+    /// release.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -284,7 +286,7 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// What failed, about which lock; with the reason if the lease was lost before.
+/// The error with the lock's name; and with the reason, if the lease was lost before.
 fn told(error: &Error, name: &Name, state: &HoldState) -> Error {
     match state.lost() {
         Some(reason) if error.is_not_held() => {
@@ -300,7 +302,7 @@ fn told(error: &Error, name: &Name, state: &HoldState) -> Error {
     }
 }
 
-/// The lease under which work was done was lost before the work came to its end.
+/// A lease was lost before the work under it came to its end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the lease on {name:?} with token {token} was lost: {reason}")]
 #[non_exhaustive]
@@ -313,7 +315,7 @@ pub struct Lost {
     pub reason: LossReason,
 }
 
-/// The future of [`Lease::run`]. It borrows the lease, which so cannot be released meanwhile.
+/// The future of [`Lease::run`]. It borrows the lease, so that nobody can release it meanwhile.
 #[pin_project]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Run<'a, F> {
@@ -337,7 +339,7 @@ impl<F: Future> Future for Run<'_, F> {
                 reason,
             })
         };
-        // The clock is looked at each time: past the deadline the work takes no further step.
+        // Looked up at each poll: past the deadline the work takes no further step.
         if let Some(reason) = state.lost() {
             return Poll::Ready(lost(reason));
         }
@@ -345,7 +347,7 @@ impl<F: Future> Future for Run<'_, F> {
             return Poll::Ready(lost(reason));
         }
         let output = ready!(this.work.poll(context));
-        // Its last step may have taken long.
+        // That step may have taken until after the deadline.
         Poll::Ready(state.lost().map_or(Ok(output), lost))
     }
 }

@@ -15,10 +15,9 @@ use crate::rt;
 /// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
 /// handle: clones, leases and event streams that were made before stay with the old one.
 ///
-/// Every acquisition excludes every other one, also those by the same handle or its clones: keep one
-/// handle and share it among tasks, as you would a mutex. So a task that acquires a lock again while
-/// it has it waits for itself. Where a lease is to be shared instead, ask for
-/// [`reentrant`](Self::reentrant).
+/// Every acquisition excludes every other one, also by the same handle or its clones: keep one handle
+/// and share it among tasks, as you would a mutex. So a task that acquires a lock which it has already
+/// waits for itself. Where a tenure is to be shared instead, ask for [`reentrant`](Self::reentrant).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -42,7 +41,7 @@ struct Handle {
     id: LockId,
     core: Arc<Core>,
     spec: Arc<LockSpec>,
-    /// Of an option that was not valid.
+    /// Set if an option was not valid. Acquiring returns it.
     error: Option<Error>,
 }
 
@@ -83,12 +82,12 @@ impl Lock {
         }
     }
 
-    /// How long the lease lives unless it is renewed: 10 ms to a year (366 days), 30 s by
-    /// default. The store counts whole milliseconds. Shorter means that others wait less for a
-    /// holder that died; longer, that the holder survives longer outages of the store.
+    /// How long the lease lives unless it is renewed: 10 ms to a year (366 days), 30 s by default. The
+    /// store counts whole milliseconds. With a shorter time others wait less for a holder that died;
+    /// with a longer one the holder survives longer outages of the store.
     ///
-    /// A time out of bounds is told by [`acquire`](Self::acquire), as
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config).
+    /// With a time out of bounds [`acquire`](Self::acquire) fails with
+    /// [`Config`](crate::ErrorKind::Config).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -111,8 +110,9 @@ impl Lock {
         })
     }
 
-    /// Leases end by themselves after the time to live, less the lead with which `Lost` is told (a
-    /// tenth of it, within 3 and 50 ms), unless [`Lease::renew`] is called.
+    /// Leases are not renewed in the background: they end by themselves unless [`Lease::renew`] is
+    /// called. `Lost` comes a little before the time to live is over, by a tenth of it, which is 3 ms at
+    /// the least and 50 ms at the most.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -132,15 +132,16 @@ impl Lock {
         })
     }
 
-    /// An identity that outlives the process: when it restarts and asks for the lock under the
-    /// same owner, it takes the lock over at once, with a new token, and its former self is
-    /// superseded: told so at once if it is connected, else at its next renewal. Until then it
-    /// believes that it holds the lock, so check tokens; and never give one owner to two lockers
-    /// that run at the same time, since each would take the lock from the other. It takes over only
-    /// the tenure that it finds at its first look: if that is somebody else's, it waits its turn. 1 to
-    /// 128 bytes, else [`ErrorKind::Config`](crate::ErrorKind::Config) from
-    /// [`acquire`](Self::acquire). Within one locker acquisitions with the same owner still exclude
-    /// each other.
+    /// An identity that outlives the process: a process that restarts, and asks for the lock under the
+    /// same owner, takes it over at once, with a new token. 1 to 128 bytes, else
+    /// [`acquire`](Self::acquire) fails with [`Config`](crate::ErrorKind::Config).
+    ///
+    /// The lease of its former self is lost as `Superseded`: at once if that is connected, else at its
+    /// next renewal. Until then it believes that it holds the lock, so check tokens. Never give one owner
+    /// to two lockers that run at the same time: each would take the lock from the other.
+    ///
+    /// Only the tenure that it finds at its first attempt is taken over: if that is somebody else's, it
+    /// waits in line. Within one locker acquisitions with the same owner still exclude each other.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -163,10 +164,10 @@ impl Lock {
         })
     }
 
-    /// Acquisitions by this handle and its clones share one tenure: while one has the lock, another
-    /// one's acquire returns at once, without asking the store, with a further [`Lease`] of the same
-    /// token. The lock is freed when the last of these leases goes. It is shared by whoever has the
-    /// handle, and not by task: hand it only to those who may work side by side.
+    /// Acquisitions by this handle and its clones share one tenure: while it lasts, acquiring once more
+    /// returns at once, without a round trip, with a further [`Lease`] of the same token. The lock is
+    /// freed when the last of these leases goes. Who shares it is decided by the handle, not by the task:
+    /// give it only to those who may work side by side.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -189,8 +190,8 @@ impl Lock {
         })
     }
 
-    /// Tokens count 1, 2, 3, … instead of following the server's clock. They fall back if the
-    /// store loses its data, so this is for stores that do not, and for names that always use it.
+    /// Tokens count 1, 2, 3, … instead of following the server's clock. They begin anew if the store
+    /// loses its data, so this is for stores that do not, and for names that always use it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -220,7 +221,7 @@ impl Lock {
     }
 
     /// Whether an acquisition by this handle or its clones has the lock, as far as can be known here.
-    /// No I/O; it may be out of date by the time it is looked at. Who else has it is told by
+    /// No I/O; it may be out of date by the time you act on it. To see who else has the lock, use
     /// [`Locker::inspect`](super::Locker::inspect).
     ///
     /// ```
@@ -238,24 +239,24 @@ impl Lock {
     }
 
     /// Waits in line until the lock is held. Those who are alive get it in the order in which they
-    /// asked, each as soon as the one before releases it. One who died in line delays the others by
-    /// 6 s if its connection was closed, and by 12 s at the most (for times to live of less than
-    /// 10 s less, down to 2.4 s).
+    /// asked, each as soon as the one before releases it. One who died in line delays the others by 6 s
+    /// if its connection was closed, else by 12 s (less for a time to live below 10 s: 1.2 s and 2.4 s
+    /// from 2 s down).
     ///
     /// That somebody else holds the lock is not an error, however long it takes. Fails with
     ///
     /// - [`Config`](crate::ErrorKind::Config) for a bad option;
     /// - the store's error, if it refuses;
     /// - the last error, mostly [`Timeout`](crate::ErrorKind::Timeout) or
-    ///   [`Unavailable`](crate::ErrorKind::Unavailable), if the store has given no answer for the
-    ///   locker's [patience](super::Builder::patience);
-    /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 wait for this name already, or so many
-    ///   calls for this [re-entrant](Self::reentrant) handle;
-    /// - [`Shutdown`](crate::ErrorKind::Shutdown) once the locker was shut down, or its tokio runtime
-    ///   has ended.
+    ///   [`Unavailable`](crate::ErrorKind::Unavailable), if the store has not replied for the locker's
+    ///   [patience](super::Builder::patience);
+    /// - [`Overloaded`](crate::ErrorKind::Overloaded) if 65,536 wait for this name already, or as many
+    ///   calls wait by this [re-entrant](Self::reentrant) handle;
+    /// - [`Shutdown`](crate::ErrorKind::Shutdown) if the locker was shut down, or its tokio runtime has
+    ///   ended.
     ///
-    /// Cancel-safe: a dropped call leaves the line, and leaves no lock behind; if the store cannot be
-    /// reached, its place lasts for the delay above, and a lock for its time to live.
+    /// Cancel-safe: a dropped call leaves the line, and leaves no lock behind. If the store cannot be
+    /// reached, its place lasts for the delay above, and its lock for the time to live.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -271,8 +272,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free and nobody waits for it; else `None`. One round trip. Errors
-    /// and cancel safety as of [`acquire`](Self::acquire), but a failure is not retried.
+    /// Takes the lock if it is free and nobody waits for it; else `None`. One round trip. Errors and
+    /// cancel safety as of [`acquire`](Self::acquire), but there is one attempt only.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -286,11 +287,12 @@ impl Lock {
         self.ask(Wait::Never).await
     }
 
-    /// Waits so long for the lock; `None` if somebody else held it all the time. An error as of
-    /// [`acquire`](Self::acquire) if the store gave no answer in the end. Cancel-safe.
+    /// Waits in line for this time at the most; `None` if somebody else held the lock all the while.
+    /// Fails as [`acquire`](Self::acquire) does, also if the store does not reply until the end of that
+    /// time. Cancel-safe.
     ///
-    /// With a time of zero it asks once, as [`try_acquire`](Self::try_acquire). A time that is
-    /// shorter than a round trip to the store may end before the answer: that is
+    /// With a time of zero it tries once, as [`try_acquire`](Self::try_acquire). A time that is shorter
+    /// than a round trip may end before the store replies: that is
     /// [`Timeout`](crate::ErrorKind::Timeout), even if the lock is free.
     ///
     /// ```
@@ -313,7 +315,7 @@ impl Lock {
             .await
     }
 
-    /// Keeps the lock for as long as the program runs, through losses: see [`Tenures`].
+    /// Keeps the lock for as long as the program runs, and takes it again after a loss: see [`Tenures`].
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -329,9 +331,9 @@ impl Lock {
         Tenures::new(self.clone())
     }
 
-    /// What happens to the acquisitions by this handle and its clones, beginning with what is now: see
-    /// [`LeaseEvents`]. It spans tenures, which are told apart by their tokens, and ends when the
-    /// last clone and lease are gone.
+    /// What happens to the acquisitions by this handle and its clones, beginning with the current state:
+    /// see [`LeaseEvents`]. One stream shows one tenure after the other, each with a token of its own. It
+    /// ends when the last clone and lease are gone.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -367,7 +369,7 @@ impl Lock {
         };
         let span =
             tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
-        // Whatever happens at once belongs to it too.
+        // The call begins at once: what is traced then belongs to the span too.
         let call = span.in_scope(|| shared.call(Some((lock, lease)), input));
         let answer = call.instrument(span.clone()).await;
         match answer.map_err(|error| error.about(self.name()))? {
@@ -381,7 +383,7 @@ impl Lock {
         }
     }
 
-    /// The same name with another option: a handle of its own.
+    /// Another handle on the same name, with an option changed.
     fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
         let mut spec = LockSpec::clone(&self.handle.spec);
         let changed = change(&mut spec).err();

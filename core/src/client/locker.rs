@@ -14,20 +14,21 @@ use crate::protocol::{LockKey, Pattern};
 /// A client of the lock service: its identity, its connection, and the background task that
 /// renews every lease it holds. Clones are the same locker; one per process is enough.
 ///
-/// It has one connection for commands and, from the first acquisition on, a second one on which it
-/// hears of locks that are handed to it or taken from it. When the last handle of a locker is gone
-/// (clones, locks and leases count), its task ends and both are closed.
+/// It has one connection for commands and, from the first acquisition on, a second one for pushes: the
+/// server's messages that a lock was handed to it or taken from it. When the last handle of a locker is
+/// gone (clones, locks and leases count), its task ends and both connections are closed.
 ///
 /// # Testing
 ///
-/// On a store in memory a locker lives by tokio's time where a test has paused it
+/// On a store in memory a locker goes by tokio's time where a test has paused that
 /// (`#[tokio::test(start_paused = true)]`, of tokio's feature `test-util`): leases are renewed and
-/// expire, and waiters wait, in no time at all. A test that sleeps for an hour sees an hour of renewals;
-/// one that jumps ahead by `tokio::time::advance`, further than a lease lives, is a process that stood
-/// still, and loses it. Tests with paused time need a store each, so no `memory://` URL of one name.
+/// expire, and waiters wait, in no time at all. A test that sleeps for an hour sees an hour of renewals.
+/// One that jumps ahead by `tokio::time::advance`, further than a lease lives, plays a process that stood
+/// still, and loses the lease. Tests with paused time need a store each: do not give them one
+/// `memory://` URL with a name.
 ///
-/// A server's time cannot be paused, and its client's time-outs would come at once: use a store in
-/// memory there.
+/// With paused time do not use a server: its own time goes on, and the client's time-outs would come at
+/// once.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -90,15 +91,21 @@ impl Locker {
             .expect("the defaults are valid, and there is randomness")
     }
 
-    /// To set more than the store.
+    /// Makes a locker with other settings than the defaults.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::builder().namespace("shop").connect("memory://").await?;
+    /// # Ok(()) }
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// A handle on one name. It does no I/O. [`ErrorKind::Config`](crate::ErrorKind::Config) if
-    /// the name is empty or longer than 512 bytes.
+    /// A handle on one name; no I/O. Fails with [`Config`](crate::ErrorKind::Config) if the name is empty
+    /// or longer than 512 bytes.
     ///
-    /// Acquisitions exclude each other, through one handle as through several, within this locker as
+    /// Acquisitions exclude each other: through one handle and through several, within this locker and
     /// across processes.
     ///
     /// ```
@@ -116,9 +123,9 @@ impl Locker {
         Ok(Lock::new(self.core.clone(), name, key))
     }
 
-    /// What connecting found at the store that endangers leases though it works, such as a server
-    /// that evicts keys; nothing in memory, or if this user may not ask `INFO`. It is not looked at
-    /// again later. Each finding was traced as a warning.
+    /// What is wrong with the store, though it works, and endangers leases: for example that the server
+    /// evicts keys. It is looked at once, when connecting, and each finding is also traced as a warning.
+    /// Nothing is found in memory, or if this user may not run `INFO`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -149,8 +156,9 @@ impl Locker {
         LeaseEvents::new(self.core.shared.clone(), None)
     }
 
-    /// Asks the store who holds a name and who waits for it.
-    /// [`Config`](crate::ErrorKind::Config) for a bad name, the store's refusal, or the last error after the patience. Cancel-safe.
+    /// Asks the store who holds a name and who waits for it. Fails with
+    /// [`Config`](crate::ErrorKind::Config) for a bad name, with the store's error if it refuses, and with
+    /// the last error if it has not replied for the [patience](Builder::patience). Cancel-safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -173,11 +181,13 @@ impl Locker {
         }
     }
 
-    /// The names that are held, of those that a pattern means: `*` in it stands for any characters,
-    /// `\*` for a star, `\\` for a backslash, and all else for itself. The walk takes steps that do not keep the server from
-    /// other work; a name may come twice, and one that is held all the while comes for sure. The
-    /// stream ends after an error: [`Config`](crate::ErrorKind::Config) for a pattern that is empty,
-    /// over-long, or has a backslash before anything else, else as of [`inspect`](Self::inspect). Nothing is asked unless it is polled.
+    /// The names that match a pattern and are held. `*` in the pattern stands for any characters, `\*`
+    /// for a star, `\\` for a backslash, and all else for itself.
+    ///
+    /// The server is asked in small steps, so that it does other work meanwhile, and only while the
+    /// stream is polled. A name may come twice; one that is held all the while comes for sure. The stream
+    /// ends after an error: [`Config`](crate::ErrorKind::Config) for a pattern that is empty, too long, or
+    /// has a backslash before anything but `*` and `\`; else as of [`inspect`](Self::inspect).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -215,13 +225,14 @@ impl Locker {
         names.try_flatten().boxed()
     }
 
-    /// Frees a name whoever holds it, and tells who that was; `None` if it was free. The first
-    /// in line gets the lock. The holder hears of it at once if it is connected, else at its next
-    /// renewal (of a fixed lease: when it is renewed by hand or ends), and its
-    /// writes are refused wherever its token is checked.
-    /// It ends the tenure that it finds when it first looks and no other, however often it has to
-    /// try; so after an error, or if the future was dropped, calling it again is safe, though by
-    /// then it may find the next holder. Errors as of [`inspect`](Self::inspect).
+    /// Frees a name whoever holds it, and returns who that was; `None` if it was free. The first in line
+    /// gets the lock. The holder hears of it at once if it is connected, else at its next renewal (with a
+    /// fixed lease when it is renewed by hand, or ends). Its writes are refused wherever its token is
+    /// checked.
+    ///
+    /// It ends the tenure that it finds when it first looks, and no other, however often it has to try.
+    /// After an error, or if the future was dropped, the lock may or may not have been freed: calling it
+    /// again is safe, but may hit the next holder. Errors as of [`inspect`](Self::inspect).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -245,12 +256,13 @@ impl Locker {
         }
     }
 
-    /// Ends everything: leases are lost with [`LossReason::Shutdown`](crate::LossReason) and
-    /// freed at the store, calls under way but releases fail with
-    /// [`ErrorKind::Shutdown`](crate::ErrorKind::Shutdown), and so does every later one, but for a
-    /// release of what is lost: [`NotHeld`](crate::ErrorKind::NotHeld). Returns when the store has
-    /// confirmed it, or after the [patience](Builder::patience), 10 s by default, if it does not
-    /// answer. Dropping the future does not stop the shutdown.
+    /// Ends everything. Leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed at the
+    /// store. Calls under way, except releases, and all later calls fail with
+    /// [`Shutdown`](crate::ErrorKind::Shutdown); releasing a lease that was lost by this fails with
+    /// [`NotHeld`](crate::ErrorKind::NotHeld), as after any loss.
+    ///
+    /// Returns when the store has confirmed it, or after the [patience](Builder::patience), 10 s by
+    /// default, if it does not reply. Dropping the future does not stop the shutdown.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -262,7 +274,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        // The answer says nothing: what the store did not confirm ends by its time to live.
+        // An error is ignored: what the store did not confirm ends by its time to live.
         let _ = self
             .core
             .shared

@@ -20,7 +20,8 @@ use std::time::Duration;
 use crate::driver::Shared;
 use crate::name::Owner;
 
-/// What all handles of a locker share; the last one to go closes it.
+/// What all handles of a locker share. When the last of them is dropped, so is this, which closes the
+/// store.
 struct Core {
     shared: Arc<Shared>,
     namespace: String,

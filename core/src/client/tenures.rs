@@ -9,18 +9,19 @@ use pin_project::pin_project;
 use super::{Lease, Lock};
 use crate::error::{Error, ErrorKind};
 
-/// Between two tries while the store gives no answer.
+/// From a failure to the next try, while the store cannot be reached.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps a lock for as long as the program runs: a stream of one [`Lease`] after the other.
 ///
-/// It waits in line for the lock and yields the lease; when that is lost, or given up by the
-/// program, the next poll waits in line again. While the store cannot be reached it keeps trying.
-/// It ends when the locker is shut down, and after an error that trying again does not mend, such
-/// as a bad option or a refused password.
+/// It waits in line for the lock and yields the lease. When that is lost, or given up by the program,
+/// the next poll waits in line again. While the store cannot be reached it keeps trying. It ends when the
+/// locker is shut down, and after an error that trying again does not mend, such as a bad option or a
+/// refused password.
 ///
-/// Nothing happens unless it is polled. Dropping it leaves the line; a lease that it yielded is the
-/// program's.
+/// Nothing happens unless it is polled. Dropping it leaves the line; a lease that it yielded stays held,
+/// because that belongs to the program. Waiting for the next lease is cancel-safe: the place in line is
+/// kept.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// let mut tenures = locker.lock("leader")?.hold();
 /// let mut terms = 0;
 /// while let Some(lease) = tenures.try_next().await? {
-///     // This is dropped at the moment of loss; then the next lease is waited for.
+///     // The work is dropped at the moment of loss; then the loop waits for the next lease.
 ///     let _ = lease.run(async { println!("leading with token {}", lease.token()) }).await;
 ///     terms += 1;
 ///     if terms == 3 {
