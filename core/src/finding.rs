@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::protocol::{info_field, printable};
 
-/// Something about a store that endangers leases though it works, to be put right by whoever runs
-/// it. Connecting [finds](crate::Locker::findings) it.
+/// What is wrong with a store, though it works, and endangers leases. Whoever runs the store has to put
+/// it right. [`Locker::findings`](crate::Locker::findings) has what connecting found.
 ///
 /// As JSON it is an object with a `type` in camel case.
 ///
@@ -24,8 +24,8 @@ use crate::protocol::{info_field, printable};
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Finding {
-    /// A server that is full evicts keys, and with them locks that are held: it gives them to the
-    /// next who asks. Set `maxmemory-policy` to `noeviction`.
+    /// A server that is full evicts keys, and among them locks that are held: the next who asks gets
+    /// such a lock. Set `maxmemory-policy` to `noeviction`.
     Eviction {
         /// The server's `maxmemory-policy`.
         policy: String,
@@ -33,7 +33,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// What a server's `INFO` tells; for hosts of the engine.
+    /// What the text of a server's `INFO` shows. For hosts of the engine.
     pub fn all(info: &str) -> Vec<Self> {
         let policy = info_field(info, "maxmemory_policy");
         let evicts = policy.filter(|policy| *policy != "noeviction");

@@ -20,12 +20,12 @@
 //!
 //! # What it promises
 //!
-//! - Two leases on one name are never both valid by their own deadlines, as long as clocks' rates
+//! - Two leases on one name are never both valid by their own deadlines, as long as the clocks' rates
 //!   differ by less than 1 in 500, the store keeps its data, and nobody takes the lock over by its
-//!   [owner](Lock::owner), force-releases it or deletes its key: of that the former holder learns
-//!   by a push, and if none reaches it, or of a deleted key, at its next renewal.
-//! - A later acquisition has a strictly greater token, even if the store lost its data, as long
-//!   as its clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
+//!   [owner](Lock::owner), force-releases it or deletes its key. The holder learns of a takeover or a
+//!   forced release at once, by a push; if none reaches it, and of a deleted key, at its next renewal.
+//! - A later acquisition has a strictly greater token, even if the store lost its data, as long as its
+//!   clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
 //! - A lease says that it is invalid no later than its deadline, without any I/O.
 //! - Those who wait and are alive get the lock in the order in which they asked.
 //! - A lease that is lost is never silently taken again, and a call that was given up or dropped
@@ -38,14 +38,15 @@
 //!
 //! # Where to look
 //!
-//! [`Locker`] connects, [`Lock`] is a name with its options, [`Lease`] is the right to it, and
-//! [`LeaseEvents`] tells what happens. The rest is for hosts other than tokio: the [`engine`]
-//! decides everything and does no I/O, the [`protocol`] is what it says to a store, and
-//! [`MemoryServer`] is a store without a server. Without the default feature `native` only these
-//! are there, and they compile for WebAssembly.
+//! [`Locker`] connects, [`Lock`] is a name with its options, [`Lease`] is the right to it,
+//! [`LeaseEvents`] is the stream of what happens, and [`fence`] has the guards.
+//!
+//! The rest is for hosts other than tokio: the [`engine`] decides everything and does no I/O, the
+//! [`protocol`] is what it says to a store, and [`MemoryServer`] is a store without a server. Without the
+//! default feature `native` only these are there, and they compile for WebAssembly.
 //!
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
-//! redsync beside ours, and how to move a fleet while it runs.
+//! redsync beside ours, and says how to move a fleet while it runs.
 
 #[cfg(feature = "native")]
 mod client;
@@ -74,7 +75,7 @@ pub use memory::MemoryServer;
 pub use name::{Name, Owner};
 pub use token::FencingToken;
 
-/// The program in the README is compiled and run.
+/// The programs in the README are compiled and run as tests.
 #[cfg(all(
     doctest,
     feature = "native",
@@ -84,7 +85,7 @@ pub use token::FencingToken;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// And those for who comes from another lock.
+/// The same for the page about other locks.
 #[cfg(all(doctest, feature = "native"))]
 #[doc = include_str!("../../docs/coming-from.md")]
 struct ComingFrom;

@@ -16,9 +16,9 @@ use crate::time::ServerTime;
 use crate::token::FencingToken;
 use line::{First, Line};
 
-/// Executes the protocol's commands at a given server time, as a Redis with the lock script
-/// would: the model that the script is tested against, the store of `memory://`, and the server
-/// of the simulation. It has no clock and does no I/O.
+/// Executes the protocol's commands in memory, as a Redis with the lock script would. The script is
+/// tested against it, `memory://` stores and the simulation run on it. It has no clock and does no I/O:
+/// each call is given the server's time.
 ///
 /// ```
 /// use leasehold::protocol::{Command, Inspect, LockKey, Op, Reply};
@@ -36,13 +36,14 @@ use line::{First, Line};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     names: BTreeMap<LockKey, Keys>,
-    /// In order.
+    /// Sorted.
     subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
+    /// With more names than this the next batch first drops what has expired.
     sweep_at: usize,
 }
 
-/// What is stored of one name: at least one of them.
+/// What is stored of one name. With none of the three the name is not in the map.
 #[derive(Clone, Debug, Default)]
 struct Keys {
     lock: Option<Box<Lock>>,
@@ -68,11 +69,32 @@ struct TokenCounter {
 /// Batches, subscriptions, and what a test does to a server.
 impl MemoryServer {
     /// An empty store.
+    ///
+    /// ```
+    /// use leasehold::protocol::LockKey;
+    /// use leasehold::time::ServerTime;
+    /// use leasehold::{MemoryServer, Name};
+    ///
+    /// let key = LockKey::new("ns", &Name::new("orders/42")?)?;
+    /// assert_eq!(MemoryServer::new().lock_value(ServerTime::from_millis(1_000), &key), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Executes a batch at a moment of the server's clock, in order.
+    /// Executes a batch in order, all at one moment of the server's clock. An operation whose
+    /// `not_after` is past does nothing, and its reply is [`Reply::Late`].
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock and releases it.
+    /// use leasehold::protocol::Reply;
+    ///
+    /// let done = server.execute(now, &[release]);
+    /// assert_eq!(done.replies, [Ok(Reply::Released)]);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn execute(&mut self, now: ServerTime, batch: &[Op]) -> BatchReply {
         self.sweep(now);
         let replies = batch
@@ -88,36 +110,93 @@ impl MemoryServer {
         BatchReply { time: now, replies }
     }
 
-    /// From now on a client is told what concerns it, by [`take_pushes`](Self::take_pushes).
+    /// From now on there are pushes for a client, to be had from [`take_pushes`](Self::take_pushes).
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // Client 1 holds the lock, and client 2 waits for it.
+    /// server.subscribe(ClientId(2));
+    /// server.execute(now, &[release]);
+    /// assert_eq!(server.take_pushes().len(), 1);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn subscribe(&mut self, client: ClientId) {
         if let Err(place) = self.subscribers.binary_search(&client) {
             self.subscribers.insert(place, client);
         }
     }
 
-    /// A client is told nothing any more, as when its connection broke.
+    /// From now on there are no pushes for a client, as if its connection had broken.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // Client 1 holds the lock, and client 2 waits for it.
+    /// server.subscribe(ClientId(2));
+    /// server.unsubscribe(ClientId(2));
+    /// server.execute(now, &[release]);
+    /// assert!(server.take_pushes().is_empty());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn unsubscribe(&mut self, client: ClientId) {
         if let Ok(place) = self.subscribers.binary_search(&client) {
             self.subscribers.remove(place);
         }
     }
 
-    /// What subscribed clients are to be told, in order, since the last time.
+    /// The pushes for subscribed clients since this was last called, oldest first.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // Client 1 holds the lock, and client 2 waits for it.
+    /// server.subscribe(ClientId(2));
+    /// server.execute(now, &[release]);
+    /// let pushes = server.take_pushes();
+    /// assert!(matches!(pushes[..], [(ClientId(2), _)]));
+    /// assert!(server.take_pushes().is_empty());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn take_pushes(&mut self) -> Vec<(ClientId, Push)> {
         std::mem::take(&mut self.pushes)
     }
 
-    /// Forgets everything, as `FLUSHALL` does.
+    /// Forgets all locks, tokens and lines, as `FLUSHALL` does.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock.
+    /// server.flush();
+    /// assert_eq!(server.lock_value(now, &key), None);
+    /// assert_eq!(server.token_value(now, &key), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn flush(&mut self) {
         self.names.clear();
     }
 
-    /// Frees a lock as `DEL` on its key does; its counter and its line stay.
+    /// Frees a lock as `DEL` on its key does; its token counter and its line stay.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock.
+    /// server.delete(&key);
+    /// assert_eq!(server.lock_value(now, &key), None);
+    /// assert!(server.token_value(now, &key).is_some());
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn delete(&mut self, key: &LockKey) {
         self.remove_lock(key);
     }
 
     /// The lock's key as Redis would have it: its value, and when it expires.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock for 30 s.
+    /// let (value, expires) = server.lock_value(now, &key).unwrap();
+    /// assert!(value.ends_with(":me"));
+    /// assert_eq!(expires, now + Duration::from_secs(30));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn lock_value(&self, now: ServerTime, key: &LockKey) -> Option<(String, ServerTime)> {
         let lock = self.lock(key).filter(|lock| !expired(now, lock.expires))?;
         let Lock {
@@ -131,15 +210,35 @@ impl MemoryServer {
         Some((format!("{lease}:{client}:{token}:{kind}:{label}"), *expires))
     }
 
-    /// The token counter's key as Redis would have it: its value, and when it expires.
+    /// The token counter's key as Redis would have it: the last token, and when the key expires;
+    /// never, with dense tokens.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock.
+    /// let (last, expires) = server.token_value(now, &key).unwrap();
+    /// assert_eq!(last, now.as_micros());
+    /// assert_eq!(expires, Some(now + Duration::from_secs(60)));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn token_value(&self, now: ServerTime, key: &LockKey) -> Option<(u64, Option<ServerTime>)> {
         let counter = self.names.get(key)?.counter.as_ref()?;
         let alive = !counter.is_expired(now);
         alive.then_some((counter.last, counter.expires))
     }
 
-    /// The keys of the line as Redis would have them: each member in order, with its score in the
-    /// queue and until when it counts as alive; and when both keys expire.
+    /// The two keys of the line as Redis would have them: the claims that wait, each with its arrival in
+    /// microseconds and the time until which it counts as alive; and when both keys expire.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // Client 1 holds the lock, and client 2 waits for it.
+    /// let (claims, _) = server.line_value(now, &key).unwrap();
+    /// let (_, arrival, alive_until) = &claims[0];
+    /// assert_eq!(*arrival, now.as_micros());
+    /// assert_eq!(*alive_until, now + Duration::from_secs(12));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     pub fn line_value(&self, now: ServerTime, key: &LockKey) -> Option<LineValue> {
         let line = self.names.get(key)?.line.as_ref()?;
         let there = !line.is_empty() && !expired(now, line.expires());
@@ -147,7 +246,7 @@ impl MemoryServer {
     }
 }
 
-/// Members with their two scores, and when their keys expire.
+/// Claims with their two scores, and when their keys expire.
 type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);
 
 /// The operations.
@@ -291,7 +390,7 @@ impl MemoryServer {
         })
     }
 
-    /// All in one step.
+    /// The whole walk in one step: there is no cursor to go on from.
     fn list(&self, now: ServerTime, pattern: &Pattern, cursor: u64) -> Reply {
         let is_held = |keys: &Keys| {
             let lock = keys.lock.as_ref();
@@ -311,7 +410,7 @@ impl MemoryServer {
     }
 }
 
-/// What the operations are made of, as in the script.
+/// What the operations are made of. A step that the script has too is named as its function there.
 impl MemoryServer {
     fn take(
         &mut self,
@@ -395,7 +494,7 @@ impl MemoryServer {
         self.update(key, |keys| keys.lock = None);
     }
 
-    /// Takes something away of what is stored of a name, and the rest with it if that is nothing.
+    /// Changes what is stored of a name, and forgets the name if nothing is left.
     fn update(&mut self, key: &LockKey, change: impl FnOnce(&mut Keys)) {
         if let Some(keys) = self.names.get_mut(key) {
             change(keys);
@@ -425,7 +524,7 @@ impl MemoryServer {
             Counter::Dense => (last + 1, None),
             Counter::ClockFloor { retention } => (
                 (last + 1).max(now.as_micros()),
-                // What was to be kept for ever is so, whoever counts.
+                // A counter that was to be kept for ever is kept, also after a client of another kind.
                 known
                     .is_none_or(|(_, expires)| expires.is_some())
                     .then(|| expiry(now, retention)),
@@ -445,7 +544,7 @@ impl MemoryServer {
         self.update(key, |keys| keys.expire(now));
     }
 
-    /// Drops what has expired whenever the store has doubled since the last time.
+    /// Drops what has expired, whenever there are twice as many names as after the last time.
     fn sweep(&mut self, now: ServerTime) {
         if self.names.len() <= self.sweep_at {
             return;
@@ -460,7 +559,7 @@ impl MemoryServer {
 }
 
 impl Keys {
-    /// All but the counter, which those who look at it look at with the time.
+    /// Drops the lock and the line. An expired counter may stay, because whoever reads it checks.
     fn expire(&mut self, now: ServerTime) {
         self.lock.take_if(|lock| expired(now, lock.expires));
         self.line.take_if(|line| expired(now, line.expires()));

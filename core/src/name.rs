@@ -25,7 +25,7 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if it is empty or over-long.
+    /// Checks a name. Fails with [`Config`](crate::ErrorKind::Config) if it is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
         Error::check_length("a lock's name", name, Self::MAX_BYTES)?;
@@ -79,13 +79,14 @@ impl Owner {
     pub const MAX_BYTES: usize = 128;
 
     /// An identity that outlives the process: another locker that acquires under the same label
-    /// takes the lock over, with a new token, instead of waiting for it.
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if it is empty or over-long.
+    /// takes the lock over, with a new token, instead of waiting for it. Fails with
+    /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
     pub fn reclaimable(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), true)
     }
 
-    /// A label for people who look; it gives no right to the lock. [`ErrorKind::Config`](crate::ErrorKind::Config) as above.
+    /// A label for people who look at the lock; it gives no right to it. Fails as
+    /// [`reclaimable`](Self::reclaimable) does.
     pub fn labelled(label: impl AsRef<str>) -> Result<Self, Error> {
         Self::checked(label.as_ref(), false)
     }

@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::time::{ServerTime, Timestamp};
 
-/// The monotonic clock. It counts on while the machine is suspended, so that one that slept
-/// finds its leases lost.
+/// The monotonic clock. It goes on while the machine sleeps, so that leases which ended meanwhile are
+/// found lost.
 #[cfg(unix)]
 pub(crate) fn now() -> Timestamp {
     use rustix::time::{ClockId, clock_gettime};
@@ -58,7 +58,7 @@ pub(crate) fn random_bits() -> Result<u128, Error> {
     }
 }
 
-/// `machine/process`, for people who look who holds a lock.
+/// `machine/process`, for people who want to see who holds a lock.
 pub(crate) fn default_owner() -> Owner {
     let process = std::process::id();
     let machine = machine_name();

@@ -1,4 +1,4 @@
-//! The clocks that lockers live by.
+//! The clocks that lockers go by.
 
 use std::pin::pin;
 use std::sync::LazyLock;
@@ -12,18 +12,18 @@ use tokio::sync::Notify;
 use crate::rt;
 use crate::time::Timestamp;
 
-/// How long a thread sleeps at once for timers that do not.
+/// How long [`tick`] takes: a sleep of a real thread, where tokio's timers do not wait.
 const REAL_NAP: Duration = Duration::from_millis(50);
-/// Timers fire late, and never earlier than by this.
+/// A timer may fire early by less than this. By more, tokio's time is paused.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 
-/// What a locker takes for the time.
+/// Where a locker gets the time from.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's.
     Machine,
-    /// The machine's, unless the program has paused tokio's time: then tokio's on this runtime. For
-    /// stores in this process alone, since a server's time goes on.
+    /// The machine's, unless the program has paused tokio's time: then tokio's on this runtime. Only
+    /// for stores in this process, because a server's time cannot be paused.
     Runtime(Handle),
 }
 
@@ -35,8 +35,8 @@ impl Clock {
         }
     }
 
-    /// Sleeps by this clock. Where tokio's time is paused and this is not, tokio's timers fire at
-    /// once, and whoever sleeps again and again would keep a core busy.
+    /// Sleeps by this clock. Where tokio's time is paused and this clock is not, tokio's timers fire at
+    /// once: a loop that only slept by those would keep a core busy.
     pub(super) async fn sleep(&self, time: Duration) {
         let until = self.now() + time;
         tokio::time::sleep(time).await;
@@ -46,7 +46,7 @@ impl Clock {
     }
 }
 
-/// tokio's time, if that is not the machine's: which only `tokio::time::pause` does, of tokio's
+/// tokio's time, if it differs from the machine's. Only `tokio::time::pause` makes it differ, of tokio's
 /// feature `test-util`.
 fn paused(runtime: &Handle) -> Option<Timestamp> {
     static ORIGIN: LazyLock<(Instant, Timestamp)> = LazyLock::new(|| (Instant::now(), rt::now()));
@@ -63,19 +63,19 @@ fn paused(runtime: &Handle) -> Option<Timestamp> {
 fn tokio_now(runtime: &Handle) -> Option<Instant> {
     let _there = match Handle::try_current() {
         Ok(here) if here.id() == runtime.id() => None,
-        // The thread ends, and a runtime cannot be entered any more.
+        // This thread is ending, and can enter no runtime any more.
         Err(error) if error.is_thread_local_destroyed() => return None,
         _ => Some(runtime.enter()),
     };
     Some(tokio::time::Instant::now().into_std())
 }
 
-/// Returns after a short while of the machine's time. One thread sleeps, for all who wait.
+/// Returns after a short while of the machine's time. One thread sleeps for all callers together.
 async fn tick() {
     static SLEEPS: AtomicBool = AtomicBool::new(false);
     static TICK: Notify = Notify::const_new();
     let mut ticked = pin!(TICK.notified());
-    // From here on it is woken.
+    // From here on a notification reaches it, so it cannot miss that of the thread below.
     ticked.as_mut().enable();
     if !SLEEPS.swap(true, Ordering::AcqRel) {
         let sleeper = thread::Builder::new().spawn(|| {
@@ -95,7 +95,7 @@ async fn tick() {
 mod tests {
     use super::*;
 
-    /// Catches a production in which the clock is not the machine's.
+    /// Catches a program whose time is not paused and goes by another clock than the machine's.
     #[tokio::test]
     async fn time_that_is_not_paused_is_the_machine_s() {
         let clock = Clock::Runtime(Handle::current());

@@ -8,8 +8,8 @@ use super::calls::Delivery;
 use super::{CallId, Input, Shared};
 use crate::error::{Error, ErrorKind};
 
-/// What the background task owns. Without that task nothing has a time limit any more, so if it is
-/// dropped before its end, everyone who waits is told.
+/// Owned by the background task. Without that task nothing times out any more: so if it is dropped before
+/// its end, this fails every call under way.
 pub(super) struct Life {
     pub(super) shared: Arc<Shared>,
     ended: bool,
@@ -23,7 +23,7 @@ impl Life {
         }
     }
 
-    /// The task came to its own end.
+    /// Says that the task came to its end by itself.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
@@ -39,13 +39,14 @@ impl Drop for Life {
         } else {
             "the tokio runtime on which the locker was made has ended"
         };
-        // Wakers are the program's code. If one of them panicked, another one must not abort.
+        // Wakers are the program's code and may panic. During a panic a second one would abort the
+        // process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.shared.die(why)));
     }
 }
 
 impl Shared {
-    /// Ends everything at once and asks the store for nothing: its client lived on that runtime.
+    /// Ends everything at once, without the store: its client ran on the runtime that has ended.
     fn die(self: &Arc<Self>, why: &str) {
         let error = Error::new(ErrorKind::Shutdown, why);
         let failed = {
@@ -54,7 +55,7 @@ impl Shared {
             state.calls.fail_all(&error)
         };
         failed.into_iter().for_each(Delivery::deliver);
-        // Every lease is lost by it, which wakes its holders and is told to the readers.
+        // By this every lease is lost: holders are woken, and readers get the events.
         let call = CallId(self.next_id());
         self.step(Input::Shutdown { call });
         let wakers = self.state().hub.end_all();

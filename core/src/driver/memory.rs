@@ -15,7 +15,8 @@ use crate::time::{ServerTime, Timestamp};
 pub(crate) struct MemoryStore {
     server: Mutex<MemoryServer>,
     clock: Clock,
-    /// Its time starts at the wall's and then counts evenly, whatever the wall does.
+    /// The wall clock's time and this clock's when the store was made. From there on its time follows
+    /// this clock, also if the wall clock is set.
     origin: (ServerTime, Timestamp),
     pushes: Mutex<Pushes>,
 }
@@ -24,11 +25,11 @@ pub(crate) struct MemoryStore {
 struct Pushes {
     subscribers: BTreeMap<ClientId, Weak<Shared>>,
     queue: VecDeque<(ClientId, Push)>,
-    /// Whether somebody is delivering already: what a push causes may cause the next.
+    /// Whether a push is being delivered: one may cause the next, and they are delivered in order.
     delivering: bool,
 }
 
-/// The stores of `memory://` URLs that somebody uses.
+/// The stores of `memory://` URLs, while somebody uses them.
 static NAMED: Mutex<BTreeMap<String, Weak<MemoryStore>>> = Mutex::new(BTreeMap::new());
 
 impl MemoryStore {
@@ -42,7 +43,7 @@ impl MemoryStore {
         }
     }
 
-    /// The store that everyone in this process gets who asks for this name.
+    /// The store of this name, which all of this process share.
     pub(super) fn named(name: &str) -> Arc<Self> {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
@@ -87,7 +88,7 @@ impl MemoryStore {
             .unsubscribe(client);
     }
 
-    /// Tells everyone what was caused by what was executed, with nothing locked.
+    /// Delivers the pushes that executed batches have caused, with nothing locked.
     pub(super) fn deliver_pushes(&self) {
         while let Some((shared, push)) = self.next_push() {
             let _delivered = Delivered(self);
@@ -117,7 +118,7 @@ impl MemoryStore {
     }
 }
 
-/// Lets the next push be delivered, even if a waker of the program panicked.
+/// Ends the delivery of one push when it is dropped, even if a waker of the program panics.
 struct Delivered<'a>(&'a MemoryStore);
 
 impl Drop for Delivered<'_> {

@@ -1,9 +1,9 @@
-//! Events for whoever collects traces. They are written with nothing locked; only whether
-//! anybody listens is asked before.
+//! Events as traces, for whoever collects those. They are written with nothing locked, because that
+//! runs the collector's code; only whether somebody collects them is asked before, under the lock.
 
 use crate::event::LeaseEvent;
 
-/// The event, if anybody listens to its kind.
+/// A copy of the event, if anybody collects traces of its level.
 pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
     let wanted = match event {
         LeaseEvent::Lost { .. } | LeaseEvent::AtRisk { .. } | LeaseEvent::ClockDrift { .. } => {
@@ -49,7 +49,7 @@ pub(super) fn write(event: &LeaseEvent) {
                 "the clocks run apart: the drift margin is wider"
             );
         }
-        // Said by a reader's own place in the events, not by the engine.
+        // Concerns one reader alone: the hub makes it when that reader is too slow.
         LeaseEvent::Lagged { .. } => {}
     }
 }

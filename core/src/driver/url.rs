@@ -1,4 +1,5 @@
-//! URLs of stores. No error shows more of a URL than its scheme, host and port, or its socket.
+//! URLs of stores. They may hold a password: no error shows more of one than its scheme, host and port,
+//! or its socket.
 
 use ::fred::types::config::{Config, ServerConfig};
 use url::{Host, Url};
@@ -10,7 +11,7 @@ pub(super) enum Target {
     Memory(String),
     Redis {
         config: Box<Config>,
-        /// The server, as errors may show it.
+        /// The server's address for errors, without credentials.
         shown: String,
     },
 }

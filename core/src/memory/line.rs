@@ -9,23 +9,23 @@ use crate::protocol::{Claim, Command, Waiter};
 use crate::time::ServerTime;
 
 const MAX_WAITERS: usize = 65_536;
-/// The line itself is kept so much longer than the last claim in it counts as alive.
+/// How much longer the line's keys are kept than the last claim in it counts as alive.
 const LINGER: Duration = Duration::from_secs(60);
-/// How many of the dead one newcomer clears away.
+/// How many dead claims one newcomer clears away.
 const MOST_CLEARED: usize = 100;
 
-/// How many who died in line one operation passes by.
+/// How many dead claims one operation passes by.
 const MOST_SKIPPED: usize = 1_000;
 
 /// Who comes first in a line.
 pub(super) enum First {
     Nobody,
     Alive(Claim),
-    /// So many were dead that it takes another operation to tell.
+    /// So many at the head were dead that another operation has to look on.
     Unknown,
 }
 
-/// In order of arrival.
+/// The claims that wait, in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     members: VecDeque<Member>,
@@ -50,7 +50,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Takes a place, or confirms it; counted from 1. If the line is full, how many wait.
+    /// Takes a place, or confirms it, and returns it, from 1. `Err` if the line is full: how many wait.
     pub(super) fn wait(&mut self, now: ServerTime, claim: &Claim) -> Result<u32, u32> {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
         let live_until = expiry(now, window);
@@ -64,7 +64,7 @@ impl Line {
         Ok(count(place + 1))
     }
 
-    /// Who comes first; the dead before it are dropped.
+    /// Who comes first. The dead before it are dropped.
     pub(super) fn first(&mut self, now: ServerTime) -> First {
         for _ in 0..MOST_SKIPPED {
             match self.members.front() {
@@ -80,7 +80,7 @@ impl Line {
         self.members.retain(|member| !member.claim.is_same(claim));
     }
 
-    /// How many wait, and the first of them.
+    /// How many are alive, and who the first of them are.
     pub(super) fn look(&self, now: ServerTime) -> (u32, Vec<Waiter>) {
         let alive = |member: &&Member| !member.is_dead(now);
         let first = self.members.iter().take(Command::MOST_NAMED).filter(alive);
@@ -123,7 +123,7 @@ impl Line {
         Ok(self.members.len() - 1)
     }
 
-    /// Those who died first go first.
+    /// Drops dead claims, up to a limit: those that died first go first.
     fn clear(&mut self, now: ServerTime) {
         let dead = self.members.iter().filter(|member| member.is_dead(now));
         let mut dead: BinaryHeap<_> = dead
