@@ -37,7 +37,7 @@ impl Child {
             .unwrap_or_else(|error| panic!("starting {name}: {error}"));
         let stdout = process.stdout.take().expect("standard output is piped");
         let (sender, lines) = mpsc::channel(UNREAD_LIMIT);
-        // The thread ends with the child: its end closes the pipe.
+        // The thread ends when the child does, because that closes the pipe.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(line) {
@@ -109,7 +109,7 @@ impl Child {
         process::kill(&mut self.process);
     }
 
-    /// Waits until the process ends by itself, and tells whether it succeeded.
+    /// Waits until the process ends by itself, and returns whether it succeeded.
     ///
     /// Panics after `limit`.
     pub async fn wait_exit(&mut self, limit: Duration) -> bool {
@@ -165,7 +165,7 @@ mod tests {
         let mut child = shell("while :; do echo tick; sleep 0.005; done");
         child.wait_line("tick", LIMIT).await;
         child.pause();
-        // What was in the pipe before arrives; then nothing more does.
+        // What was in the pipe before still arrives; nothing comes after it.
         crate::eventually(LIMIT, "silence", async || {
             child.unread_lines();
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,4 @@
-//! A server that answers whatever the test wants.
+//! A server that replies whatever the test wants.
 
 use std::fmt::{self, Debug};
 use std::io;
@@ -41,7 +41,7 @@ pub struct FakeServer {
 
 impl FakeServer {
     /// A server that answers each command, given as its words, with what the closure returns: raw
-    /// RESP2, for example `"+OK\r\n"`. An empty answer is none at all.
+    /// RESP2, for example `"+OK\r\n"`. If that is empty it does not reply.
     pub async fn start(answer: impl Fn(&[String]) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await

@@ -4,7 +4,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// Sends `signal` to `child`. A child that has ended but was not waited for does not mind.
+/// Sends `signal` to `child`. It has no effect on one that has ended and was not waited for yet.
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal)
         .unwrap_or_else(|error| panic!("signal {signal:?} to process {}: {error}", child.id()));

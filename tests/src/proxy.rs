@@ -30,9 +30,9 @@ pub enum Mode {
     Pass,
     /// Bytes are read and vanish; so do the ends of connections.
     ///
-    /// TCP never goes on after a gap. So a connection that lost bytes in a direction keeps losing
-    /// all bytes of that direction in whatever mode: it is half-open until it is cut.
-    /// [`Proxy::heal`] does so.
+    /// TCP never goes on after a gap. So a connection that lost bytes in a direction loses all later
+    /// bytes of that direction too, in any mode: it is half-open until it is cut, for example by
+    /// [`Proxy::heal`].
     BlackHole,
     /// Bytes, and the ends of connections, are kept in order until the mode is [`Mode::Pass`].
     Hold,
@@ -41,7 +41,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
     modes: [Mode; 2],
-    /// The one connection that the modes are for.
+    /// The one connection to which the modes apply; all, if `None`.
     only: Option<u64>,
     latency: Duration,
     refuse: bool,
@@ -145,14 +145,14 @@ impl Proxy {
         self.change(|control| control.modes = [mode; 2]);
     }
 
-    /// Lets the modes be for one connection only, counted from 0 in the order in which they were
+    /// Applies the modes to one connection only, counted from 0 in the order in which they were
     /// accepted; all others pass.
     pub fn only(&self, connection: u64) {
         self.change(|control| control.only = Some(connection));
     }
 
-    /// Lets replies vanish (`true`), so that requests are executed but seem not to be; see
-    /// [`Mode::BlackHole`] for what `false` then means to the connections that lost some.
+    /// Lets replies vanish (`true`), so that requests are executed but seem not to be. After `false`
+    /// the connections that lost some go on losing: see [`Mode::BlackHole`].
     pub fn discard_replies(&self, discard: bool) {
         self.set(
             Direction::Down,
@@ -211,8 +211,8 @@ impl Proxy {
         self.shared.bytes[direction as usize].load(Ordering::SeqCst)
     }
 
-    /// How many bytes are in the proxy now in that direction: held, or delayed by the latency. To
-    /// wait for this to be positive is to know that a request is under way.
+    /// How many bytes are in the proxy now in that direction: held, or delayed by the latency. Once it
+    /// is positive a request is under way.
     pub fn held(&self, direction: Direction) -> u64 {
         self.check();
         self.shared.held[direction as usize].load(Ordering::SeqCst)
@@ -223,7 +223,7 @@ impl Proxy {
         self.shared.control.send_modify(change);
     }
 
-    /// Tasks cannot fail a test by panicking: they leave a note, and the test panics here.
+    /// A task cannot fail a test by panicking: it leaves a note here, by which the test panics.
     fn check(&self) {
         if let Some(fault) = self.shared.fault.get() {
             panic!("{fault}");
@@ -251,7 +251,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             continue;
         }
         let id = shared.accepted.fetch_add(1, Ordering::SeqCst);
-        // Registered after its count of cuts was read: a cut that waits for it also reaches it.
+        // It has read the count of cuts before it registers, so a cut that waits for it also reaches it.
         let registration = Registration::new(id, Arc::clone(&shared));
         links.spawn(link::carry(client, control, cuts, registration));
         while links.try_join_next().is_some() {}

@@ -17,7 +17,7 @@ pub use config::RedisConfig;
 
 use crate::{Admin, Resp, eventually, process};
 
-/// For a server to answer after its start, and to end when it is asked to.
+/// How long a server may take to answer after its start, and to end when it is asked to.
 const LIMIT: Duration = Duration::from_secs(10);
 const PORT_ATTEMPTS: usize = 20;
 /// What Redis logs when another process was faster to bind the port.
@@ -64,7 +64,7 @@ impl RedisServer {
         self.port
     }
 
-    /// The password that it asks for.
+    /// The password that clients need.
     pub fn password(&self) -> Option<&str> {
         self.config.password.as_deref()
     }
@@ -123,7 +123,7 @@ impl RedisServer {
             if self.launch().await == Launch::Answers {
                 return;
             }
-            // Nobody binds this port on purpose, so it is free again in a moment.
+            // Whoever has the port has it by chance, and frees it in a moment.
             tokio::time::sleep(LIMIT / 100).await;
         }
         panic!(

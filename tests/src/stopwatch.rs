@@ -1,7 +1,7 @@
 //! Time in which the machine ran.
 //!
-//! A busy or virtual machine stands still for a second now and then: nobody was served meanwhile,
-//! and nothing is proven by that. So what is to come within a time is measured without it.
+//! A busy or virtual machine stands still for a second now and then. Nothing could happen meanwhile, so a
+//! test that something happens within a time does not count such a second.
 
 use std::future::Future;
 use std::pin::pin;
@@ -73,7 +73,7 @@ struct Ticks {
 
 impl Ticks {
     fn gap(&self, now: Instant) -> Option<(Instant, Instant)> {
-        // One tick too many is the timer's own.
+        // A timer may be late by one tick without a stall.
         (now.saturating_duration_since(self.last) > TICK * 2).then(|| (self.last + TICK, now))
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn what_stood_still_is_counted_between_two_moments_only() {
         let watch = Stopwatch::start();
-        // The thread cannot tick while this has its notes: as if the machine stood still.
+        // While this holds the lock the thread cannot note anything, as if the machine stood still.
         let held = ticks();
         thread::sleep(Duration::from_millis(300));
         drop(held);

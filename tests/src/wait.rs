@@ -12,7 +12,7 @@ use crate::{Stopwatch, within};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
-/// What a condition of [`eventually`] may answer: `bool`, or an `Option` of what it found.
+/// What a condition of [`eventually`] may return: `bool`, or an `Option` of what it found.
 pub trait Condition {
     /// What [`eventually`] returns when the condition holds.
     type Found;
@@ -37,7 +37,7 @@ impl<T> Condition for Option<T> {
     }
 }
 
-/// Reads events up to the first that is wanted, and returns it.
+/// Reads events up to the first one that is wanted, and returns that.
 ///
 /// Panics with all that came if it does not come within `limit`, or if the stream ends. Time in
 /// which the machine stood still does not count.
@@ -85,7 +85,7 @@ where
 {
     let watch = Stopwatch::start();
     loop {
-        // Whatever came in the last moment is seen by one more look.
+        // One more look, for what came in the last moment.
         let is_last = watch.elapsed() >= limit;
         match within(limit, condition()).await {
             None => panic!("not within {limit:?}: {what} (during a check)"),

@@ -31,8 +31,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     for ignored in config.lines().filter(|line| line.contains("{ id = ")) {
         println!("== advisories: ignored: {}", ignored.trim());
     }
-    // A separate command, because the exit status of the check itself does not tell a database
-    // that could not be fetched from an advisory that was found.
+    // A command of its own, because the check exits alike if the database could not be fetched and if
+    // an advisory was found.
     if let Err(error) = run(FETCH) {
         println!("== {error:#}");
         println!("== WARNING: advisories: not checked: could not fetch");
@@ -51,8 +51,8 @@ fn run(cmd: Cmd<'_>) -> Result<()> {
     cmd.run()
 }
 
-/// The negative control, without the network: the same commands, on a database of our own. What is
-/// ignored is let pass, and what else is found is a failure.
+/// The negative control, without the network: the same commands on a database made here. An advisory that
+/// is ignored must pass, and another one must fail.
 fn control(config: &str) -> Result<()> {
     println!("== advisories: control, with a database of one's own");
     let folder = root().join("target/audit");
@@ -69,7 +69,7 @@ fn control(config: &str) -> Result<()> {
     advisory(&database, "rsa", "RUSTSEC-2023-0071")?;
     fs::write(&file, config.replacen("[advisories]", &own, 1))?;
     let (database, file) = (text(&database)?, text(&file)?);
-    // git takes the folder for the address from which the database is fetched.
+    // By this git fetches from the folder instead of the address.
     let instead = format!("url.file://{database}.insteadOf");
     let env = [
         ("GIT_CONFIG_COUNT", "1"),
@@ -102,7 +102,7 @@ fn control(config: &str) -> Result<()> {
     Ok(())
 }
 
-/// That every version of a crate has a flaw.
+/// Writes an advisory that every version of a crate has a flaw.
 fn advisory(database: &Path, package: &str, id: &str) -> Result<()> {
     let folder = database.join("crates").join(package);
     fs::create_dir_all(&folder)?;

@@ -62,7 +62,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Cmd::cargo(&args).run()
 }
 
-/// On the package as it is shipped, made anew.
+/// Makes the package as it is shipped, and measures that.
 fn node(options: &[String]) -> Result<()> {
     if !options.iter().any(|option| option == "--help") {
         package::main()?;

@@ -1,16 +1,16 @@
 //! The JavaScript that wasm-bindgen generates, made into a factory.
 //!
-//! What it generates is a module with one instance for ever. A host needs several, and after a trap
-//! a new one; so the text becomes the body of a function that makes one. The text is of another
-//! project and may change with its version: whatever is not as expected is an error.
+//! It generates a module with one instance for ever. A host needs several, and after a trap a new one; so
+//! the text becomes the body of a function that makes one. The text may change with the version of
+//! wasm-bindgen: whatever is not as expected is an error.
 
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Under which the WebAssembly module imports what the glue brings.
+/// The name under which the WebAssembly module imports the glue.
 const IMPORT_MODULE: &str = "./leasehold_bg.js";
-/// Frees what JavaScript no longer refers to; must not enter an instance after a trap.
+/// Frees what JavaScript no longer refers to. After a trap it must not call into the instance.
 const FINALIZER: &str = "new FinalizationRegistry(ptr => wasm.";
 const FINALIZER_OF_LIVE: &str = "new FinalizationRegistry(ptr => wasm?.";
 const SET_WASM: &str = "__wbg_set_wasm";
@@ -19,7 +19,7 @@ const SET_WASM: &str = "__wbg_set_wasm";
 pub(crate) fn factory(generated: &str) -> Result<String> {
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut body = String::new();
-    // The types have the same comments.
+    // Comments are left out: the types have the same.
     let mut in_comment = false;
     for line in generated.lines() {
         in_comment |= line.trim_start().starts_with("/**");
@@ -139,7 +139,7 @@ fn refuse_leftovers(body: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether it stands there by itself, and not within a longer name.
+/// Whether the word is there by itself, not as a part of a longer name.
 fn has_word(code: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_ascii_alphanumeric() || "_$.".contains(c);
     code.match_indices(word).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! What npm installs.
+//! Installing npm packages.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::run::{Cmd, root};
 /// The npm package, seen from the root of the repository.
 pub(crate) const FOLDER: &str = "bindings/node";
 
-/// What the packed package is tried with, apart: it is large.
+/// The runtimes on which the packed package is tested; a folder of its own, because they are large.
 pub(crate) const RUNTIMES: &str = "bindings/node/test/package";
 
 /// The example programs.
@@ -35,7 +35,7 @@ fn read(path: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Whether every package is there in its version. What is optional is for some platforms only.
+/// Whether every package is there in its version; optional ones, which some platforms lack, do not count.
 fn is_installed(lock: &Value, installed: &Value) -> bool {
     let Some(packages) = lock["packages"].as_object() else {
         return false;

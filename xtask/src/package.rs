@@ -25,11 +25,10 @@ const BUILD: Cmd<'_> = Cmd::cargo(&[
     "--locked",
 ]);
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
-/// Bytes of the engine's stack; the compiler's own choice is a mebibyte. It lies below everything else
-/// in memory, so that one that is too deep traps. `bindings/node/test/host/memory.test.mjs` looks how
-/// deep it is.
+/// Bytes of the engine's stack; by default it would be a mebibyte. It lies below everything else in memory,
+/// so that an overflow traps. `bindings/node/test/host/memory.test.mjs` measures how much of it is used.
 const STACK: usize = 64 * 1024;
-/// Of blob and glue, compressed as a web server does; above it the build fails.
+/// Bytes of WebAssembly and glue, compressed as a web server does; above it the build fails.
 const SIZE_LIMIT: usize = 94 * 1024;
 const SIZE_AIM: usize = 60 * 1024;
 
@@ -48,7 +47,7 @@ pub(crate) fn main() -> Result<()> {
     check_sizes(&generated)
 }
 
-/// A small stack, since each instance has one; and no path of this machine is in what is published.
+/// A small stack, because each instance has one; and no path of this machine in what is published.
 fn flags() -> String {
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
@@ -66,7 +65,7 @@ fn run(cmd: Cmd<'_>) -> Result<()> {
     cmd.run()
 }
 
-/// Makes the blob, the glue and its types of what the compiler made.
+/// Makes the WebAssembly, the glue and its types from what the compiler made.
 fn generate(into: &Path) -> Result<()> {
     let compiled = target().join("wasm32-unknown-unknown/wasm-release/leasehold_wasm.wasm");
     let folder = target().join("wasm-bindgen");

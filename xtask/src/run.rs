@@ -87,7 +87,7 @@ impl<'a> Cmd<'a> {
             &mut on_line,
         );
         if let Err(error) = ended {
-            // Only a failure to ask or to write comes here with the child still running.
+            // The child may still run if asking for its state failed, or writing its lines.
             let _ = child.kill();
             return Err(error.context(format!("`{self}`")));
         }
@@ -102,7 +102,7 @@ impl<'a> Cmd<'a> {
 
     fn command(&self) -> Command {
         let program = match (self.program, std::env::var_os("CARGO")) {
-            // The very cargo that runs this task.
+            // The same cargo that runs this task.
             ("cargo", Some(cargo)) => cargo,
             (program, _) => program.into(),
         };
@@ -166,10 +166,8 @@ fn send_lines(from: impl Read, to: &SyncSender<Vec<u8>>) {
     }
 }
 
-/// Shows the lines until their end.
-///
-/// The end of the output is not the end of the command: a process that a test left behind keeps
-/// the output open, and waiting for that would be waiting for ever.
+/// Shows the lines until their end; or until a limit after the command's end, because a process that a test
+/// left behind may keep the output open for ever.
 fn copy_lines(
     lines: &Receiver<Vec<u8>>,
     limit: Duration,
@@ -181,8 +179,8 @@ fn copy_lines(
         match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => {
                 let line = String::from_utf8_lossy(&line);
-                // Not written to `stdout()`: only what `print!` prints do tests capture, and
-                // else the results in xtask's own tests would count as results of the run.
+                // By `print!`, which tests capture: else the results that xtask's own tests print would
+                // count as results of the run.
                 print!("{line}");
                 std::io::stdout().flush()?;
                 on_line(&line);

@@ -1,4 +1,4 @@
-//! What the steps need on the machine, and installing it where that is possible.
+//! What the steps need on the machine; it is installed where that is possible.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ const OLDEST_NODE: u32 = 20;
 const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 const APT_UPDATE: Cmd<'_> = Cmd::new("apt-get", &["update"]).with_env(APT_ENV);
-/// No questions, and no service started: in run level 1 there is none, and the tests start their
-/// own servers.
+/// apt-get asks nothing, and starts no service, because run level 1 has none: the tests start servers of
+/// their own.
 const APT_ENV: &[(&str, &str)] = &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
 
 /// Something that a step needs on the machine.
@@ -24,7 +24,7 @@ pub(crate) enum Need {
     Redis,
     Postgres,
     MariaDb,
-    /// For a server of the S3 protocol, which the tests set up in an environment of its own.
+    /// Python's, in which the tests install a server of the S3 protocol.
     Venv,
     Rustfmt,
     Clippy,
@@ -39,7 +39,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Makes sure that it is there, and says what is there.
+    /// Installs it if it is missing, and returns what is there, for people.
     pub(crate) fn ensure(self) -> Result<String> {
         match self {
             Self::Redis => redis(),
@@ -73,7 +73,7 @@ fn redis() -> Result<String> {
     }
 }
 
-/// What a Debian package brings, which is installed if it is not there.
+/// Makes sure of what a Debian package brings: installs the package if it is not found.
 fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
     if let Some(found) = found() {
         return Ok(found);
@@ -94,7 +94,7 @@ fn package(name: &str, found: impl Fn() -> Option<String>) -> Result<String> {
     found().with_context(|| format!("{name} was installed but cannot be found"))
 }
 
-/// Debian keeps the server's programs, of several versions, off PATH.
+/// The server's programs are not on Debian's PATH, and may be there in several versions.
 fn postgres_version() -> Option<String> {
     let on_path = Cmd::new("postgres", &["--version"]).probe();
     let versions = Path::new("/usr/lib/postgresql")
@@ -115,7 +115,7 @@ fn printed_version(program: &str) -> Option<String> {
     printed.map(|printed| printed.trim().to_owned())
 }
 
-/// The server that is on PATH, if there is one; an error if it is too old.
+/// The version of the server on PATH, if there is one; an error if it is too old.
 fn redis_version() -> Result<Option<String>> {
     let Some(printed) = Cmd::new("redis-server", &["--version"]).probe() else {
         return Ok(None);
@@ -146,7 +146,7 @@ fn parse_redis_version(printed: &str) -> Option<Version> {
     })
 }
 
-/// Without Debian's package the module is there and cannot install pip.
+/// Looks for `ensurepip` too: without Debian's package `venv` is there, but cannot install pip.
 fn venv_version() -> Option<String> {
     Cmd::new("python3", &["-c", "import venv, ensurepip"]).probe()?;
     let printed = Cmd::new("python3", &["--version"]).probe()?;
@@ -174,7 +174,7 @@ fn component(name: &str, version: Cmd<'_>) -> Result<String> {
     Ok(found.trim().to_owned())
 }
 
-/// Not installed from Debian: what it has may be too old, and a version manager knows better.
+/// It is not installed here, because Debian's may be too old.
 fn node() -> Result<String> {
     let advice = format!(
         "install Node {OLDEST_NODE} or newer, with npm, from https://nodejs.org or a version manager"
@@ -221,7 +221,7 @@ fn wasm_target() -> Result<String> {
     there
 }
 
-/// Whether the compiler in use has a standard library for the target, wherever it came from.
+/// Whether the compiler in use has a standard library for the target, by rustup or otherwise.
 fn has_wasm_std() -> bool {
     let printed = Cmd::new(
         "rustc",

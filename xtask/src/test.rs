@@ -62,7 +62,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 /// Sets up and runs the steps, and returns the names of those that failed.
 fn run_all(steps: &[&Step], keep_going: bool, counts: &mut Counts) -> Vec<&'static str> {
     let mut failed = Vec::new();
-    // All of the set-up comes first: better to fail there at once than after minutes.
+    // All of the set-up comes first, so that what is missing is said at once and not after minutes.
     let missing = set_up(steps, keep_going);
     if !missing.is_empty() && !keep_going {
         return vec!["setup"];
@@ -81,7 +81,7 @@ fn run_all(steps: &[&Step], keep_going: bool, counts: &mut Counts) -> Vec<&'stat
     failed
 }
 
-/// Makes sure of what the steps need, and returns what could not be had.
+/// Makes sure of what the steps need, and returns what could not be installed.
 fn set_up(steps: &[&Step], keep_going: bool) -> Vec<Need> {
     let (mut done, mut missing) = (Vec::new(), Vec::new());
     for &need in steps.iter().flat_map(|step| step.needs) {

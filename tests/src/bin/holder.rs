@@ -1,8 +1,8 @@
 //! A process that takes locks, for tests that need one of its own.
 //!
 //! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
-//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section so many times, with
-//! the lock or without it, and prints `overlap` whenever it finds another process in there.
+//! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the
+//! lock or without it, and prints `overlap` whenever it finds another process in there.
 
 use std::error::Error;
 use std::fs::OpenOptions;

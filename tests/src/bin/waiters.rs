@@ -1,10 +1,10 @@
 //! A process in which many wait in line, for tests that need several of them.
 //!
-//! `waiters URL LOCKERS` connects so many lockers, prints `ready`, and reads lines
-//! `ask LABEL NAME TTL_MS pass|hold`: each waits for a lock, as an owner of that label, by the
-//! lockers in turn. On the grant it prints `granted LABEL TOKEN MICROSECONDS` (since 1970), and
-//! releases the lock at once, or never. A line `free NAME` frees a lock whoever has it, and prints
-//! `freed TOKEN`.
+//! `waiters URL LOCKERS` connects LOCKERS lockers, prints `ready`, and reads lines
+//! `ask LABEL NAME TTL_MS pass|hold`. For each line the next of the lockers waits for a lock, with LABEL as
+//! the owner. When it gets the lock it prints `granted LABEL TOKEN MICROSECONDS` (since 1970), and releases
+//! it at once (`pass`), or never (`hold`). For a line `free NAME` it frees a lock whoever has it, and
+//! prints `freed TOKEN`.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Control, Direction, Mode, Registration, Shared};
 
-/// Bytes that wait in one direction while it passes; then the sender has to wait too, as behind
-/// any slow link.
+/// How many bytes may wait in one direction while it passes; with more the sender has to wait too, as
+/// with any slow link.
 const PASS_LIMIT: usize = 1 << 20;
 /// Bytes that a connection may hold in one direction.
 const HOLD_LIMIT: usize = 16 << 20;
@@ -82,7 +82,7 @@ async fn connect(target: u16, mut control: ControlReceiver, id: u64) -> Option<T
     None
 }
 
-/// Waits for the end that the test orders: a cut, or a heal of a connection that lost bytes.
+/// Waits until the test ends the connection: by a cut, or by healing if it has lost bytes.
 async fn ended(mut control: ControlReceiver, cuts: u64, lost: &AtomicBool) {
     let mut heals = control.borrow().heals;
     let over = |control: &Control| {
@@ -202,7 +202,7 @@ impl<'a> Pump<'a> {
         self.removed(count);
     }
 
-    /// Forgets what is queued, and with it the connection's right to go on in this direction.
+    /// Forgets what is queued. The connection has lost bytes then, and cannot go on in this direction.
     fn lose(&mut self) {
         self.broken = true;
         self.lost.store(true, Ordering::SeqCst);

@@ -1,9 +1,9 @@
-//! How a server is to be.
+//! The configuration of a server.
 
 use super::{Launch, PORT_ATTEMPTS, RedisServer};
 use crate::ports;
 
-/// How a [`RedisServer`] is to be.
+/// The configuration of a [`RedisServer`].
 #[derive(Clone, Debug, Default)]
 pub struct RedisConfig {
     pub(super) args: Vec<String>,
@@ -20,7 +20,7 @@ impl RedisConfig {
         self
     }
 
-    /// Asks clients for this password (`--requirepass`). [`RedisServer::url`] carries it.
+    /// Requires this password from clients (`--requirepass`). [`RedisServer::url`] carries it.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         assert!(

@@ -21,7 +21,7 @@ const REPLY_LIMIT: Duration = Duration::from_secs(10);
 pub struct Admin {
     stream: TcpStream,
     unread: Vec<u8>,
-    /// A reply did not come in time: were it to come later, it would pass for the next one.
+    /// Set if a reply did not come in time: should it come later, it would be taken for the next one.
     timed_out: bool,
 }
 
@@ -106,7 +106,7 @@ impl Admin {
         }
     }
 
-    /// Runs a command that answers with a number (an integer or a string of digits).
+    /// Runs a command whose reply is a number (an integer or a string of digits).
     pub async fn int<A: AsRef<[u8]>>(&mut self, args: &[A]) -> i64 {
         let reply = self.command(args).await;
         reply
@@ -114,7 +114,7 @@ impl Admin {
             .unwrap_or_else(|| panic!("not a number: {reply:?}"))
     }
 
-    /// Runs a command that answers with a string or nil.
+    /// Runs a command whose reply is a string or nil.
     pub async fn string<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Option<String> {
         match self.command(args).await {
             reply @ (Resp::Simple(_) | Resp::Bulk(Some(_))) => reply.as_string(),
@@ -123,7 +123,7 @@ impl Admin {
         }
     }
 
-    /// Runs a command that must answer OK.
+    /// Runs a command whose reply must be OK.
     pub async fn ok<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         assert_eq!(self.command(args).await, Resp::Simple("OK".into()));
     }
@@ -138,8 +138,8 @@ impl Admin {
             .find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_owned()))
     }
 
-    /// How often the server ran the command since it started or [`Self::reset_stats`]; all
-    /// subcommands together. Calls from within scripts count too.
+    /// How often the server has run the command, with all its subcommands, since its start or
+    /// [`Self::reset_stats`]. Calls from within scripts count too.
     pub async fn command_calls(&mut self, name: &str) -> u64 {
         let text = self
             .string(&["INFO", "commandstats"])

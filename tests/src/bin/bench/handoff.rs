@@ -17,10 +17,10 @@ use crate::stats::{line, median, micros, percentile, times};
 
 const PINGS: usize = 1_000;
 const LIMIT: Duration = Duration::from_secs(10);
-/// The fewest turns of a contender that leave some in the middle to look at.
+/// Of each contender. The first lap and the last two are not measured; this leaves enough between them.
 const FEWEST_TURNS: usize = 8;
 
-/// What the rounds gave, one value of each round.
+/// What was measured, one value for each round.
 #[derive(Default)]
 struct Rounds {
     ping: Spread,
@@ -156,7 +156,7 @@ impl Bare {
                 rounds.message.add(&messages);
                 rounds.add(&turns, ring.contenders);
             }
-            // Those who were subscribed are gone before the next round counts who is.
+            // Waits until this round's subscribers are gone, because the next round counts its own.
             eventually(LIMIT, "the end of the lockers", async || {
                 let channels = admin.command(&["PUBSUB", "CHANNELS", "leasehold:*"]).await;
                 (channels == Resp::Array(Vec::new())).then_some(())

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 256;
 /// Acquired and released before anything is measured, so that buffers have their size.
 const WARM_UP: usize = 2 * AT_ONCE;
 
-/// What a reader of all events was told.
+/// What a reader of all events has read.
 #[derive(Default)]
 struct Told {
     renewed: AtomicU64,
@@ -55,7 +55,7 @@ impl Counts {
         })
     }
 
-    /// How much of one core the client used since.
+    /// How much of one core the client has used since then.
     fn client_percent(&self, before: &Self) -> f64 {
         let time = (self.at - before.at).as_secs_f64();
         (self.processor - before.processor) as f64 / 1e9 / time * 100.0
@@ -121,7 +121,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A period with a reader of all events; returns how many told of a risk or a loss.
+/// A period with a reader of all events; returns how many of them are `AtRisk` or `Lost`.
 async fn watch(locker: &Locker, admin: &mut Admin, options: &Options) -> Result<u64> {
     let told = Arc::new(Told::default());
     let reader = tokio::spawn(read_events(locker.events(), told.clone()));
@@ -180,7 +180,7 @@ async fn acquire(locker: &Locker, count: usize, ttl: Duration) -> Result<Vec<Lea
     let mut acquired = stream::iter(0..count)
         .map(async |number| {
             let lock = locker.lock(format!("lease/{number:06}"))?;
-            // Setting the option makes a lock anew: not where it changes nothing.
+            // Setting the option makes another handle, so it is set only where it changes something.
             let lock = if ttl == leasehold::Lock::DEFAULT_TTL {
                 lock
             } else {

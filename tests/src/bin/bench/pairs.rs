@@ -145,7 +145,7 @@ impl Rounds {
     }
 }
 
-/// How many thousand times a second `callers` tasks do the work, `PAIRS` times in all.
+/// Lets `callers` tasks do the work `PAIRS` times in all; returns how many thousand times a second that was.
 async fn thousand_per_second(
     callers: usize,
     work: impl AsyncFn(usize) -> Result<()>,

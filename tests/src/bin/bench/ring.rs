@@ -1,5 +1,5 @@
-//! Contenders in a ring: each takes the lock, waits until all others stand in line, and hands it
-//! on. The turns of all contenders, by their tokens, tell each handoff, also between processes.
+//! Contenders in a ring: each takes the lock, waits until all others stand in line, and hands it on. The
+//! turns of all contenders, sorted by their tokens, show each handoff, also between processes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const NAME: &str = "handoff";
 /// For connecting, and for a line to form.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A ring of so many contenders on the server at a port, each with so many turns.
+/// A ring of contenders on the server at a port, each with the same number of turns.
 #[derive(Copy, Clone)]
 pub(crate) struct Ring {
     pub(crate) port: u16,
@@ -61,7 +61,7 @@ impl Ring {
         Ok(turns)
     }
 
-    /// So many of the contenders, in this process, each with a locker of its own.
+    /// Runs some of the contenders in this process, each with a locker of its own.
     async fn contend(self, count: usize) -> Result<Vec<Turn>> {
         let contenders = (0..count).map(|index| tokio::spawn(self.take_turns(index)));
         let mut turns = Vec::new();
@@ -75,7 +75,7 @@ impl Ring {
         let mut admin = Admin::connect_port(self.port).await;
         let locker = Locker::connect(format!("redis://127.0.0.1:{}", self.port)).await?;
         let key = LockKey::new("leasehold", &Name::new(NAME)?)?.queue();
-        // A locker listens once it had a lease.
+        // A locker subscribes to pushes after its first acquisition.
         let own = locker.lock(format!("{NAME}/{}/{index}", std::process::id()))?;
         own.acquire().await?.release().await?;
         let channels = ["PUBSUB", "CHANNELS", "leasehold:*"];
@@ -86,7 +86,7 @@ impl Ring {
         for turn in 0..self.turns {
             let lease = lock.acquire().await?;
             let acquired = now();
-            // In the last lap those who have had all their turns do not come back.
+            // Those who have had all their turns do not come back: in the last lap the line shrinks.
             if turn + 1 < self.turns {
                 until(&mut admin, &["ZCARD", &key], self.contenders - 1).await?;
             }
@@ -154,7 +154,7 @@ impl Turn {
     }
 }
 
-/// Asks the server, in a loop that keeps the machine awake, until it counts so many.
+/// Asks the server until it counts that many, in a loop that keeps the machine awake.
 async fn until(admin: &mut Admin, command: &[&str], count: usize) -> Result<()> {
     let end = Instant::now() + LIMIT;
     loop {

@@ -43,7 +43,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     percentile(values, 50)
 }
 
-/// The value that so many per cent of the others are no greater than; 0 of none.
+/// The percentile: this many per cent of the values are no greater. 0 if there are none.
 pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
