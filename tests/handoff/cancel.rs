@@ -1,4 +1,4 @@
-//! Who does not wait any more is not in line any more (I6), whatever the moment.
+//! Who gives up waiting leaves the line (I6), at whatever moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ async fn who_gives_up_leaves_the_line_at_once() {
     let holder = held(&lock(&one, "x", "holder")).await;
     let dropped = waiting(&lock(&other, "x", "dropped"));
     in_line(&mut admin, "x", 1).await;
-    // It is in line until all are, on a slow machine too.
+    // Long enough that all are in line at once, on a slow machine too.
     let patient = lock(&other, "x", "within");
     let patient = tokio::spawn(async move { patient.acquire_within(millis(5_000)).await });
     in_line(&mut admin, "x", 2).await;
@@ -29,7 +29,7 @@ async fn who_gives_up_leaves_the_line_at_once() {
     subscribed(&mut admin, 2).await;
 
     dropped.abort();
-    // The other may have left by now, too, on a slow machine.
+    // On a slow machine the other may have left by now, too.
     let left = async || {
         !line(&mut admin, "x")
             .await
@@ -65,7 +65,7 @@ struct Room {
 }
 
 impl Room {
-    /// Whether enough came to say something.
+    /// Whether there were enough visits to prove something.
     fn is_busy(&self) -> bool {
         let visits = self.tokens.lock().expect("not poisoned").len();
         visits > 50 && self.gave_up.load(Ordering::Relaxed) > 50
@@ -77,7 +77,7 @@ impl Room {
         let lease = match random(seed + 1, 3) {
             0 => tokio::time::timeout(patience, lock.acquire()).await.ok(),
             1 => lock.acquire_within(patience).await.transpose(),
-            // Whoever waits to the end proves that the line goes on.
+            // Those who wait to the end prove that the line goes on.
             _ => Some(lock.acquire().await),
         };
         let Some(lease) = lease else {
@@ -86,7 +86,7 @@ impl Room {
         };
         let lease = match lease {
             Ok(lease) => lease,
-            // There was no time left to ask.
+            // There was no time left for an attempt.
             Err(error) if error.is_timeout() => return,
             Err(error) => panic!("{error}"),
         };
@@ -103,7 +103,7 @@ impl Room {
     }
 }
 
-/// Catches places that stay behind, locks that nobody has, and a line that stops.
+/// Catches claims that are left in line, locks that nobody has, and a line that stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_come_and_go_at_random_leave_nothing() {
     const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -1,6 +1,6 @@
 //! Those who die, or stand still, delay the others by a bounded time and change no order.
 //!
-//! They are about delays of seconds, so they run side by side.
+//! The delays are of seconds, so the cases run side by side.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::{LIMIT, SLACK, connect, held, in_line, line, lock, millis, subscribed
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(2);
-/// How long a claim counts as alive after it asked, and has to take a lock up.
+/// How long a claim counts as alive after it asked, and for how long a grant is its own.
 const LONG_WINDOW: Duration = Duration::from_secs(12);
 const SHORT_WINDOW: Duration = Duration::from_millis(2_400);
-/// How long it has to take a lock of the long kind up if its connection is closed: half as long.
+/// The same for a long lock if the push reached nobody: half of the window.
 const UNHEARD: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,7 +29,7 @@ async fn the_dead_delay_the_others_by_a_bounded_time() {
     );
 }
 
-/// Says how long a delay was, and that it is within its bound, but for a machine that stood still.
+/// Prints a delay, and checks that it is within its bound, less the time in which the machine stood still.
 fn bounded(what: &str, delay: Duration, bound: Duration, watch: Stopwatch) {
     println!("{what}: delayed by {delay:.1?}, of {bound:?}");
     let most = bound + SLACK + watch.stalled();
@@ -46,7 +46,7 @@ fn follow(grants: &[Granted], watch: Stopwatch) {
 async fn a_killed_holder() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    // Not lost before the kill to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds before the kill.
     let ttl = millis(6_000);
     let mut holder = Process::start(&server, 1).await;
     holder.ask("holder", "x", ttl, Then::Hold);
@@ -91,14 +91,14 @@ async fn a_killed_head() {
     let mut grants = others.grants(4, LIMIT * 2).await;
     assert_eq!(by_token(&mut grants), order[1..]);
     let delay = grants[0].at.saturating_sub(released);
-    // The next hears nothing of it, and looks when its time is over.
+    // The next in line gets no push; it asks when the dead one's grant should be over.
     bounded("a killed head", delay, UNHEARD, watch);
     assert!(delay > UNHEARD / 2, "it was given its time: {delay:?}");
     follow(&grants, watch);
 }
 
-/// Every other one of twenty: those who are handed nothing within a window are passed over, and
-/// the last who is handed the lock in it has half of one more.
+/// Every other one of twenty is killed. After a window the claims of the dead no longer count as alive;
+/// the last of them that got the lock before that keeps it for half a window more.
 async fn a_killed_half(ttl: Duration, window: Duration) {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
@@ -117,7 +117,7 @@ async fn a_killed_half(ttl: Duration, window: Duration) {
     let mut grants = processes[1].grants(10, LIMIT * 4).await;
     let alive: Vec<_> = (1..20).step_by(2).map(|i| format!("w{i}")).collect();
     let order = by_token(&mut grants);
-    // Who stood still with the machine when the lock was handed over is passed over, and right so.
+    // If the machine stood still just then, a living one may have been passed over, as it should be.
     assert!(order == alive || watch.stalled() > window / 4, "{order:?}");
     let last = grants.last().expect("there are ten");
     let what = format!("ten of twenty killed, time to live {ttl:?}");
@@ -155,7 +155,7 @@ async fn a_stopped_head(ttl: Duration, window: Duration) {
     let delay = grants[0].at.saturating_sub(released);
     bounded(&what, delay, window, watch);
 
-    // It comes back too late for what it was given, and is served anew.
+    // It comes back too late for its grant, and waits in line again.
     head.0.resume();
     let late: Granted = head.granted(LIMIT).await;
     assert!(late.token > grants[3].token, "{late:?} after {grants:?}");

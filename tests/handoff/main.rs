@@ -18,9 +18,9 @@ use leasehold::{Lease, Lock, Locker};
 use leasehold_tests::{Admin, RedisServer, eventually, within};
 use tokio::task::JoinHandle;
 
-/// Long enough for anything that is to happen soon, short enough to fail in.
+/// Long enough for anything that is to happen soon; a test that waits for it in vain fails after this.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What a busy machine may add to a time that is promised.
+/// By how much a busy machine may exceed a time that is promised.
 const SLACK: Duration = Duration::from_secs(2);
 
 fn millis(millis: u64) -> Duration {
@@ -75,7 +75,7 @@ async fn line(admin: &mut Admin, name: &str) -> Vec<String> {
     claims.filter_map(label).collect()
 }
 
-/// Waits until so many are in line.
+/// Waits until this many are in line.
 async fn in_line(admin: &mut Admin, name: &str, count: usize) {
     let queue = key(name, "queue");
     let what = format!("{count} to be in line");
@@ -84,12 +84,12 @@ async fn in_line(admin: &mut Admin, name: &str, count: usize) {
     eventually(LIMIT * 3, &what, are_in_line).await;
 }
 
-/// Waits until so many lockers have subscribed and proved it.
+/// Waits until this many lockers have subscribed, and have checked that they are.
 async fn subscribed(admin: &mut Admin, count: usize) {
     let are_subscribed = async || {
         let list = ["CLIENT", "LIST", "TYPE", "pubsub"];
         let clients = admin.string(&list).await.unwrap_or_default();
-        // What they ask last, to know that the subscription is made, or still there.
+        // The last command of that check, or of a later one.
         let proved = |client: &&str| client.contains("cmd=ping") || client.contains("cmd=pubsub");
         clients.lines().filter(proved).count() == count
     };

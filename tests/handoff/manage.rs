@@ -117,7 +117,7 @@ async fn processor_time(admin: &mut Admin) -> Duration {
     all
 }
 
-/// Among many other keys, so that one step of the walk could take long.
+/// There are many other keys too, so that one step of the walk could take long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listing_three_thousand_names_leaves_the_server_responsive() {
     let server = RedisServer::start().await;
@@ -127,7 +127,7 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
         let prefix = format!("other:{part}:");
         admin.int(&["EVAL", fill, "0", &prefix]).await;
     }
-    // A slow machine needs its time for three thousand at once.
+    // A slow machine takes long for three thousand acquisitions at once.
     let builder = Locker::builder().command_timeout(LIMIT);
     let locker = builder.connect(server.url()).await;
     let locker = locker.expect("the server can be reached");
@@ -157,7 +157,7 @@ async fn listing_three_thousand_names_leaves_the_server_responsive() {
         pages > 300,
         "{pages} steps through 206,000 keys, three times"
     );
-    // What it took the server, which has nothing else to do; a slow machine cannot add to it.
+    // The server's processor time, which does not depend on what else the machine does.
     let all = processor_time(&mut admin).await.saturating_sub(before);
     let calls = admin.command_calls("evalsha").await;
     let each = all / u32::try_from(calls).expect("not that many");
@@ -181,7 +181,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let (locker, other) = (connect(&server).await, connect(&server).await);
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let keeper = lock(&locker, "x", "keeper").ttl(millis(6_000));
     let mut tenures = keeper.hold();
     let mut next = async || {
@@ -191,7 +191,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     };
     let first = next().await;
     subscribed(&mut admin, 1).await;
-    // A key that is gone is noticed by a renewal.
+    // A deleted key is noticed by a renewal.
     admin.int(&["DEL", &key("x", "lock")]).await;
     let second = next().await;
     assert!(second.token() > first.token());
@@ -211,7 +211,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     });
     assert!(third.token() > second.token());
 
-    // Given up by the program: it queues again as well.
+    // The program gives the lease up: then too it queues again.
     third.release().await.expect("it is held");
     let fourth = next().await;
     locker.shutdown().await;

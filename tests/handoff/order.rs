@@ -10,11 +10,11 @@ use crate::script_calls::{Executed, Operation};
 use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, served, subscribed, waiting};
 
 const TTL: Duration = Duration::from_secs(30);
-/// A waiter of such a lock confirms its place every 4.25 to 5 s.
+/// The shortest time between two heartbeats of a waiter for such a lock; the longest is 5 s.
 const HEARTBEAT: Duration = Duration::from_millis(4_250);
-/// Who has no answer by then asks again.
+/// After this time without a reply a waiter asks again.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-/// Up to here the waiters ask one by one, so that who asked first is known.
+/// Up to this number the waiters ask one by one, so that their order is known.
 const ONE_BY_ONE: usize = 16;
 
 /// Processes, lockers in each, and waiters in all.
@@ -59,14 +59,14 @@ async fn order(processes: usize, lockers: usize, waiters: usize) {
         "served in the order of the line"
     );
     let executed = Executed::read(&mut monitor).await;
-    // It says nothing of the lock how often those ask who were left without an answer.
+    // If the machine stood still, waiters without a reply have asked again, which is not the lock's cost.
     if watch.stalled() < COMMAND_TIMEOUT {
         let calls = usize::try_from(calls).expect("fits");
         cost(waiters, took, calls, &executed, &grants);
     }
 }
 
-/// Waits for a moment in which nobody asks.
+/// Waits until no script is called for a moment.
 async fn quiet(admin: &mut Admin) {
     let is_quiet = async || {
         let before = admin.script_calls().await;
@@ -76,12 +76,12 @@ async fn quiet(admin: &mut Admin) {
     eventually(LIMIT * 2, "a quiet moment", is_quiet).await;
 }
 
-/// How often a waiter confirms its place at the most while so much time passes.
+/// How many heartbeats a waiter can have in this time.
 fn beats(time: Duration) -> usize {
     usize::try_from(time.as_nanos() / HEARTBEAT.as_nanos()).expect("fits") + 1
 }
 
-/// What so many handoffs, one after the other, made the server execute.
+/// Checks what the handoffs, one after the other, made the server execute.
 fn cost(waiters: usize, took: Duration, calls: usize, executed: &Executed, grants: &[Granted]) {
     let (handoffs, of_holders) = (waiters, executed.calls_of_holders());
     let each = took / u32::try_from(handoffs).expect("not that many");
@@ -97,8 +97,8 @@ fn cost(waiters: usize, took: Duration, calls: usize, executed: &Executed, grant
     let beats = beats(took);
     assert!(calls <= 3 * handoffs + 1 + waiters * beats, "{calls} calls");
 
-    // One message for each handoff, to the one who gets the lock, and nobody else wakes: the
-    // holders release once and confirm once, and those who wait do nothing but keep their places.
+    // One message for each handoff, to the one who gets the lock, and nobody else wakes: each holder
+    // renews once and releases once, and those who wait only confirm their places.
     assert_eq!(executed.published.values().sum::<usize>(), handoffs);
     let mut expected: BTreeMap<_, _> = grants
         .iter()
@@ -168,8 +168,8 @@ async fn ten_waiters_do_not_poll() {
     assert!(executed.calls.len() <= 10 * beats, "{:?}", executed.calls);
 }
 
-/// Catches newcomers who take a lock that has become free while others wait for it, here by DEL:
-/// who asks next, in line or not, makes the first in line get it.
+/// Catches newcomers who take a lock that became free, here by DEL, while others wait for it: whoever asks
+/// next, in line or not, the first in line gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_overtakes_who_waits_for_a_lock_that_is_free() {
     let server = RedisServer::start().await;

@@ -65,7 +65,7 @@ impl Process {
         }
     }
 
-    /// The next so many of them.
+    /// The next ones, as many as `count`.
     pub(crate) async fn grants(&mut self, count: usize, limit: Duration) -> Vec<Granted> {
         let mut grants = Vec::with_capacity(count);
         while grants.len() < count {

@@ -1,4 +1,4 @@
-//! Messages may be lost: then everyone is served all the same, in order, a little later.
+//! Pushes may be lost: then everyone gets the lock all the same, in order, a little later.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::{
     LIMIT, SLACK, connect, connect_url, held, in_line, lock, millis, served, subscribed, waiting,
 };
 
-/// Releases, and sees the waiters served in order; how long each of them took, but for a machine
-/// that stood still.
+/// Releases, and checks that the waiters get the lock in order. Returns how long each handoff took, less
+/// the time in which the machine stood still.
 async fn pass_on(holder: Lease, line: Vec<JoinHandle<Lease>>, limit: Duration) -> Vec<Duration> {
     let (mut lease, mut delays) = (holder, Vec::new());
     for next in line {
@@ -27,7 +27,7 @@ async fn pass_on(holder: Lease, line: Vec<JoinHandle<Lease>>, limit: Duration) -
     delays
 }
 
-/// So many that wait for `x` one after the other, each by a locker of its own.
+/// Lets this many wait for `x`, one after the other, each by a locker of its own.
 async fn queue_up(
     admin: &mut Admin,
     count: usize,
@@ -78,7 +78,7 @@ async fn without_channels_a_handoff_takes_a_second() {
     let begin = Instant::now();
     let mut monitor = Monitor::start(&server).await;
     tokio::time::sleep(millis(2_500)).await;
-    // Catches lockers that take a subscription for made that was refused.
+    // Catches lockers that believe they are subscribed though it was refused.
     let labels = ["w0", "w1", "w2", "w3"];
     let asked = async || {
         let executed = Executed::read(&mut monitor).await;
@@ -101,8 +101,8 @@ async fn without_channels_a_handoff_takes_a_second() {
     );
 }
 
-/// The connection for pushes is there and hears nothing, which shows after up to 12 s: the server
-/// believes that the grant was heard. A heartbeat comes before the time to take the lock up ends.
+/// The connection for pushes is there, but nothing comes through, which is noticed after up to 12 s. The
+/// server believes that the grant was heard. The next heartbeat comes before the grant's window ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn into_a_black_hole_a_handoff_takes_a_heartbeat() {
     let server = RedisServer::start().await;
@@ -134,7 +134,7 @@ async fn into_a_black_hole_a_handoff_takes_a_heartbeat() {
     assert_eq!(published, 2, "both were told, and heard nothing");
 }
 
-/// Catches a listener that does not come back, or that leaves a gap.
+/// Catches a listener that does not subscribe again, and waiters who do not ask for what they missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
     let server = RedisServer::start().await;
@@ -147,7 +147,7 @@ async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
     let killed = admin.int(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(killed, 4);
     subscribed(&mut admin, 4).await;
-    // Once when the connection ends, and again when it is back.
+    // They ask when the connection ends, and again when it is back.
     let mut asks = async || {
         let executed = Executed::read(&mut monitor).await;
         let labels = ["w0", "w1", "w2"];
@@ -162,9 +162,9 @@ async fn a_subscriber_that_is_killed_subscribes_again_and_asks() {
     );
 }
 
-/// The server has closed the connection for pushes, and the client cannot know: so the server
-/// finds nobody to tell, and gives less time to take the lock up. Catches that this is less than
-/// a heartbeat, and the next in line overtakes one who is alive.
+/// The server has closed the connection for pushes, and the client does not know. So the push reaches
+/// nobody, and the grant is for half of the window. Catches a half window that is shorter than a
+/// heartbeat, by which the next in line would overtake one who is alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_deaf_without_knowing_keeps_its_turn() {
     let server = RedisServer::start().await;
@@ -187,7 +187,7 @@ async fn who_is_deaf_without_knowing_keeps_its_turn() {
         .lines()
         .filter_map(|client| client.split(' ').next()?.strip_prefix("id="))
         .collect();
-    // In the order in which they subscribed.
+    // They are listed in the order in which they subscribed.
     let mut monitor = Monitor::start(&server).await;
     admin.int(&["CLIENT", "KILL", "ID", ids[1]]).await;
     let asked = async || Executed::read(&mut monitor).await.asks("deaf") > 0;

@@ -48,13 +48,13 @@ impl Executed {
             }
             _ if in_script => {}
             "evalsha" | "eval" => self.calls.push(operations(&args)),
-            // Looking is the test's own.
+            // The test itself sends these.
             "info" | "zcard" | "zrange" | "exists" | "keys" | "echo" | "config" => {}
             _ => self.others.push(line.to_owned()),
         }
     }
 
-    /// How many calls were something else than waiters that ask.
+    /// How many calls were not just waiters that ask.
     pub(crate) fn calls_of_holders(&self) -> usize {
         let asks = |operation: &Operation| matches!(operation, Operation::Acquire(_));
         let calls = self.calls.iter();

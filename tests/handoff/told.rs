@@ -1,4 +1,4 @@
-//! What waiters are told: their place in line, and how long it took.
+//! What a program can see of waiting: the place in line, and how long it took.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,8 +8,8 @@ use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, held, in_line, lock, millis, served, subscribed, waiting};
 
-/// A place is told when it is taken, and as it changes, at the heartbeats: every three seconds for
-/// a lock of six, which is not lost to a machine that stands still for two.
+/// The event comes when a place is taken, and when a heartbeat finds that it has changed: every three
+/// seconds for a time to live of six, which survives if the machine stands still for two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn places_count_down() {
     let server = RedisServer::start().await;
@@ -59,14 +59,14 @@ async fn a_lease_says_how_long_it_waited_and_when_it_began() {
     let before = SystemTime::now();
     let holder = held(&lock(&one, "x", "holder")).await;
     assert!(holder.waited() < millis(2_000), "{:?}", holder.waited());
-    // The wall clock and the one that tenures are measured by may differ by a little.
+    // Tenures are measured by another clock than the wall clock, which may differ by a little.
     assert!(holder.began() + millis(20) >= before);
     let asked = Instant::now();
     let next = waiting(&lock(&other, "x", "next"));
     in_line(&mut admin, "x", 1).await;
     subscribed(&mut admin, 2).await;
     tokio::time::sleep(millis(700)).await;
-    // When a handoff was is known as well as the quickest answer told the server's clock.
+    // The time of a handoff is known as exactly as the quickest reply has shown the server's clock.
     let quick = async || {
         let begin = Instant::now();
         other.inspect("x").await.expect("an answer");

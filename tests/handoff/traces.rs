@@ -84,8 +84,8 @@ impl Subscriber for Collector {
 #[tokio::test(flavor = "current_thread")]
 async fn spans_and_events_name_the_lock_and_the_token() {
     let collector = Collector::default();
-    // With just one dispatcher in the process, a call site that another test's thread comes to
-    // first is switched off for good, as that thread has none.
+    // If this dispatcher is the only one in the process, a call site that another test's thread reaches
+    // first is switched off for good, because that thread has no dispatcher.
     let _second = Dispatch::new(collector.clone());
     let _collecting = tracing::subscriber::set_default(collector.clone());
     let server = RedisServer::start().await;

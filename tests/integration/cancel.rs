@@ -12,8 +12,8 @@ use leasehold_tests::{
 use crate::{LIMIT, connect, connect_with, lock_key, millis};
 
 async fn nothing_is_left(admin: &mut Admin) {
-    // Far below the 30 s after which the locks would go by themselves, and the 12 s for which a
-    // place in line counts as alive.
+    // Far below the 30 s after which the locks would end by themselves, and the 12 s for which a
+    // claim counts as alive.
     let condition = async || admin.keys("*}:[lqa]*").await.is_empty();
     eventually(LIMIT, "no lock and no place in line to be left", condition).await;
 }
@@ -71,7 +71,7 @@ async fn a_dropped_waiter_leaves_the_line_and_does_not_get_the_lock() {
         .await
         .expect("it is free");
     let lock = other.lock("x").expect("a valid name");
-    // Long enough for an answer on a slow machine: without one it would be an error.
+    // Long enough for a reply on a slow machine: without one it would be an error.
     assert!(
         lock.acquire_within(millis(1_000))
             .await
@@ -185,7 +185,7 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
 async fn a_released_lease_sends_no_further_renewal() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let released = locker.lock("released").expect("a valid name").ttl(ttl);
     let dropped = locker.lock("dropped").expect("a valid name").ttl(ttl);
@@ -199,7 +199,7 @@ async fn a_released_lease_sends_no_further_renewal() {
     lease.release().await.expect("it is held");
 
     let mut monitor = Monitor::start(&server).await;
-    // Between two renewals of one lease the others would be due too.
+    // While one lease is renewed twice, the others would be due too.
     for _ in 0..2 {
         next_event(&mut events, LIMIT, renewed).await;
     }

@@ -1,4 +1,4 @@
-//! Connecting, and what is left of it when it does not come to its end.
+//! Connecting, and what is left of it if it is given up.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ async fn nothing_is_left(admin: &mut Admin) {
     eventually(LIMIT, "the tasks to end", ended).await;
 }
 
-/// Catches connections and tasks that live on, for as long as the process, when the program gives
-/// up connecting: whatever had been done by then has no other owner.
+/// Catches connections and tasks that live on until the process ends when the program gives up
+/// connecting: nothing else would end them.
 #[tokio::test]
 async fn connecting_that_is_given_up_leaves_nothing_behind() {
     let server = RedisServer::start().await;
@@ -33,7 +33,7 @@ async fn connecting_that_is_given_up_leaves_nothing_behind() {
     nothing_is_left(&mut admin).await;
 }
 
-/// As above, of a locker that is given up as soon as it was made, while it connects to hear pushes.
+/// The same for a locker that is dropped as soon as it was made, while it connects for pushes.
 #[tokio::test]
 async fn a_locker_that_is_dropped_early_leaves_nothing_behind() {
     let server = RedisServer::start().await;
@@ -60,7 +60,7 @@ async fn connecting_to_a_server_that_never_answers_ends_with_the_call() {
     eventually(millis(2_000), "the tasks to end", ended).await;
 }
 
-/// Catches "whether it acted is unknown" of what asks for nothing to be done.
+/// Catches "whether it acted is unknown" in the error of a request that does not act.
 #[tokio::test]
 async fn a_server_that_falls_silent_did_not_answer() {
     for silent in ["PING", "EVALSHA"] {

@@ -5,7 +5,7 @@ use leasehold_tests::{Admin, RedisServer};
 
 use crate::{connect, connect_with, own_client};
 
-/// Catches a set-up that hands a held lock to a second client, of which nobody is told.
+/// Catches a server that would give a held lock to a second client, and nobody warns of it.
 #[tokio::test]
 async fn a_server_that_evicts_keys_is_found_when_connecting() {
     for policy in ["volatile-ttl", "volatile-lru", "allkeys-lru"] {

@@ -13,7 +13,7 @@ fn holder() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_holder"))
 }
 
-/// Three processes that visit one room so many times each.
+/// Three processes that visit one room, each the given number of times.
 fn visitors(server: &RedisServer, rounds: u32, how: &str) -> Vec<Child> {
     let file = server.folder().join("inside");
     let (url, file, rounds) = (server.url(), file.to_string_lossy(), rounds.to_string());
@@ -132,7 +132,7 @@ async fn only_the_owner_releases() {
     holder.release().await.expect("it is held");
 }
 
-/// The same, past the client's own knowledge: the script itself must refuse.
+/// The same where the client does not know of the loss: the script itself must refuse.
 #[tokio::test]
 async fn the_server_too_lets_only_the_owner_release() {
     let server = RedisServer::start().await;
@@ -152,7 +152,7 @@ async fn the_server_too_lets_only_the_owner_release() {
         .await
         .expect("it is free");
 
-    // The former holder has not noticed, and asks the server.
+    // The former holder has not noticed, so its release goes to the server.
     assert!(former.is_valid());
     assert!(
         former
@@ -170,7 +170,7 @@ async fn the_server_too_lets_only_the_owner_release() {
 async fn a_killed_process_frees_its_lock_by_the_time_to_live() {
     let server = RedisServer::start().await;
     let url = server.url();
-    // Not lost to a machine that stands still for two seconds before the process is killed.
+    // Long enough to survive if the machine stands still for two seconds before the kill.
     let ttl = millis(3_000);
     let mut child = Child::spawn(holder(), ["hold", &url, "x", "3000"]);
     let token = child.wait_line("held ", LIMIT).await;
@@ -203,7 +203,7 @@ async fn a_killed_process_frees_its_lock_by_the_time_to_live() {
 async fn renewals_keep_a_lock_for_three_times_its_life() {
     let server = RedisServer::start().await;
     let (one, other) = (connect(&server).await, connect(&server).await);
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let lock = one.lock("x").expect("a valid name").ttl(ttl);
     let events = lock.events();
@@ -240,12 +240,12 @@ async fn renewals_keep_a_lock_for_three_times_its_life() {
     );
 }
 
-/// Without renewals the same lease ends after one life: what the test above would look like.
+/// The control of the test above: without renewals the same lease ends after its time to live.
 #[tokio::test]
 async fn a_fixed_lease_is_not_renewed_but_by_hand() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let ttl = millis(3_000);
     let lock = locker.lock("x").expect("a valid name").ttl(ttl).fixed();
     let lease = lock.acquire().await.expect("it is free");
@@ -285,7 +285,7 @@ async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() 
     assert_eq!(lost, Some(leasehold::LossReason::Superseded));
     assert!(new.is_valid());
 
-    // The same owner twice in one locker is two tasks, not a restart.
+    // The same owner twice in one locker means two tasks, not a restart.
     assert!(
         lock(&restarted)
             .try_acquire()
@@ -293,7 +293,7 @@ async fn a_restarted_owner_takes_its_lock_back_and_supersedes_its_former_self() 
             .expect("the server answers")
             .is_none()
     );
-    // And another owner does not reclaim.
+    // Nor does another owner reclaim.
     let stranger = former.lock("x").expect("a valid name").owner("job-8");
     assert!(
         stranger

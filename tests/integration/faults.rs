@@ -12,7 +12,7 @@ async fn a_cut_connection_is_survived() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let locker = connect_with(Locker::builder(), &proxy.url()).await;
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("x").expect("valid").ttl(millis(5_000));
     let lease = lock.acquire().await.expect("it is free");
     for _ in 0..5 {

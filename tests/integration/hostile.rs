@@ -1,4 +1,4 @@
-//! What a hostile user tried, and what it must not do.
+//! What a hostile user has tried, and what must not come of it.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,7 +17,7 @@ use tokio_stream::StreamExt;
 
 use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
 
-/// Catches a link that is replaced since callers were in a hurry.
+/// Catches a link that is replaced because callers were in a hurry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_waits_do_not_cost_the_link_that_others_use() {
     let server = RedisServer::start().await;
@@ -30,7 +30,7 @@ async fn short_waits_do_not_cost_the_link_that_others_use() {
     eventually(LIMIT, "the connection for pushes", subscribes).await;
     let before = proxy.connections();
     let begin = Stopwatch::start();
-    // A machine that stands still costs a lease of two seconds, and a link that does not answer.
+    // If the machine stands still, a lease of two seconds may be lost and a link found silent.
     let disturbed = || begin.stalled() > millis(500);
     while begin.elapsed() < millis(3_000) {
         let hasty = locker.lock("other").expect("valid");
@@ -145,7 +145,7 @@ fn leases_may_be_dropped_on_any_thread_and_after_their_runtime() {
     clients.block_on(async { drop(after) });
 }
 
-/// A task that lives nowhere but in its waker, as of the executor in the async book.
+/// A task that only its waker keeps alive, as in the executor of the async book.
 struct Task(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl Wake for Task {
@@ -198,7 +198,7 @@ async fn work_takes_no_step_past_the_deadline() {
     let work = async {
         loop {
             steps.fetch_add(1, Ordering::Relaxed);
-            // The whole runtime stands still, and the loss cannot be told.
+            // This blocks the whole runtime, so that no event can come.
             std::thread::sleep(millis(1_050));
             tokio::task::yield_now().await;
         }
@@ -225,7 +225,7 @@ async fn every_shutdown_waits_for_the_store() {
         .expect("it is free");
     proxy.latency(millis(100));
     let mut admin = Admin::connect(&server).await;
-    // One that is given up, and two more.
+    // Three shutdowns: one is given up, and two run side by side.
     let given_up = tokio::time::timeout(millis(10), locker.shutdown()).await;
     assert!(given_up.is_err());
     tokio::join!(locker.shutdown(), locker.shutdown());
@@ -279,7 +279,7 @@ async fn futures_that_nobody_polls_hold_up_nobody() {
     let server = RedisServer::start().await;
     let builder = Locker::builder().command_timeout(millis(300));
     let locker = connect_with(builder, &server.url()).await;
-    // Not lost to a machine that stands still for two seconds.
+    // Long enough to survive if the machine stands still for two seconds.
     let lock = locker.lock("kept").expect("valid").ttl(millis(3_000));
     let lease = lock.acquire().await.expect("it is free");
     let mut parked = Vec::new();

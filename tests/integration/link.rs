@@ -1,4 +1,4 @@
-//! Links that end and are made anew: calls wait for them within their own time.
+//! Links that end and are made anew: calls wait for that, as long as their time allows.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ async fn close_all(admin: &mut Admin) {
     admin.command(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
 }
 
-/// Catches calls that fail since the server has closed an idle link, though nothing was sent, or
-/// though they could be asked once more.
+/// Catches calls that fail because the server has closed an idle link, though nothing was sent yet, or
+/// though another attempt would do.
 #[tokio::test]
 async fn a_call_on_a_link_that_was_closed_waits_for_the_next() {
     let server = RedisServer::start().await;
@@ -36,7 +36,7 @@ async fn a_renewal_by_hand_on_a_link_that_was_closed_waits_for_the_next() {
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("valid").fixed();
     let lease = lock.acquire().await.expect("it is free");
-    // Its holder is told of the end of a link at once.
+    // By the events of this one the test knows that the end of the link was noticed.
     let other = locker.lock("y").expect("valid");
     let mut events = other.events();
     let _other = other.acquire().await.expect("it is free");
@@ -84,7 +84,7 @@ async fn a_password_that_is_refused_meanwhile_is_waited_for() {
     assert!(lease.is_some(), "the password is right again");
 }
 
-/// What was never sent is in no doubt.
+/// There is no doubt about an operation that was never sent: the error does not say "unknown".
 #[tokio::test]
 async fn a_server_that_is_gone_is_unavailable_for_every_call() {
     let mut server = RedisServer::start().await;

@@ -26,7 +26,7 @@ use fred::types::config::Config;
 use leasehold::{Builder, Locker};
 use leasehold_tests::RedisServer;
 
-/// Long enough for anything that is to happen, short enough to fail in.
+/// Long enough for anything that is to happen; a test that waits for it in vain fails after this.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn millis(millis: u64) -> Duration {
@@ -44,7 +44,7 @@ async fn connect_with(builder: Builder, url: &str) -> Locker {
         .expect("the server can be reached")
 }
 
-/// A client of the program's own, on the runtime that this is called on.
+/// A fred client as a program has it, on the runtime that this is called on.
 async fn own_client(server: &RedisServer) -> Client {
     let config = Config::from_url(&server.url()).expect("a valid URL");
     let client = fred::types::Builder::from_config(config)

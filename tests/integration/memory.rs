@@ -1,4 +1,4 @@
-//! Other ways to a store: in memory, by socket, by a client that exists.
+//! Other stores: in memory, by a socket, by a client that the program has.
 
 use fred::prelude::*;
 use leasehold::{LeaseEvent, Locker, LossReason};
@@ -87,7 +87,7 @@ async fn a_client_that_exists_serves_and_outlives_the_locker() {
 async fn events_begin_with_the_state_and_end_with_the_handles() {
     let server = RedisServer::start().await;
     let locker = connect(&server).await;
-    // Renewed every two seconds: none is lost, and none comes unexpected, on a slow machine.
+    // Renewed every two seconds: on a slow machine too it is not lost, nor renewed more often than expected.
     let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
     let all = locker.events();
     let lease = lock.acquire().await.expect("it is free");
@@ -136,8 +136,8 @@ async fn a_lease_outlives_its_locker_handle() {
     lease.release().await.expect("it is held");
 }
 
-/// Catches work that is taken for done under the lease, though it blocked its thread past the
-/// deadline: nothing looked at the clock after it.
+/// Catches work that counts as done under the lease, though it blocked its thread past the deadline:
+/// nothing had looked at the clock after it.
 #[tokio::test]
 async fn work_that_ends_past_the_deadline_fails() {
     let locker = Locker::in_memory();
@@ -146,7 +146,7 @@ async fn work_that_ends_past_the_deadline_fails() {
     let late = lease.run(async { std::thread::sleep(millis(150)) }).await;
     let lost = late.expect_err("the lease was over");
     assert_eq!(lost.reason, LossReason::Expired);
-    // The control: what ends in time is done.
+    // The control: work that ends in time counts.
     let lease = lock.acquire().await.expect("it is free");
     assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }

@@ -13,7 +13,7 @@ use crate::{LIMIT, connect, millis};
 
 const TTL: Duration = Duration::from_secs(30);
 
-/// Catches a lease that lives on in real time, while the test's time flies.
+/// Catches a lease that goes by real time while the test's time runs ahead.
 #[tokio::test(start_paused = true)]
 async fn a_lease_expires_by_the_paused_clock() {
     let begin = Instant::now();
@@ -73,7 +73,7 @@ async fn waiters_wait_by_the_paused_clock() {
     assert!(begin.elapsed() < LIMIT, "in no time");
 }
 
-/// As a process that stood still: nobody renewed the lease meanwhile.
+/// Jumping ahead is what a process sees that stood still: nobody renewed the lease meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_jump_past_its_deadline_loses_a_lease() {
     let locker = Locker::in_memory();
@@ -116,7 +116,7 @@ async fn a_server_s_locker_idles_while_tokio_s_time_is_paused() {
     let lease = lock.acquire().await.expect("it is free");
     pause();
     let before = cpu_of_this_thread();
-    // Not by tokio's threads, as paused time stands still for them.
+    // Not by tokio's timers: their time is paused.
     let (slept, sleeping) = oneshot::channel();
     std::thread::spawn(move || {
         std::thread::sleep(millis(1_000));

@@ -1,4 +1,4 @@
-//! Errors of leases that were lost say why.
+//! The errors of a lost lease say why it was lost.
 
 use std::error::Error as _;
 

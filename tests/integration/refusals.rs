@@ -192,7 +192,7 @@ async fn a_user_without_the_right_to_run_scripts_is_told() {
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
     leaks_nothing(&error);
 
-    // One that may not look at INFO may still lock.
+    // A user who may not run INFO may still lock.
     let rights = [
         "ACL", "SETUSER", "shy", "on", ">s3cret", "~*", "+@all", "-info",
     ];

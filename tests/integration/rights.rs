@@ -1,4 +1,4 @@
-//! Users who may do little: what is enough is enough, and what is missing is named.
+//! Users with few rights: the documented ones are enough, and an error names the one that is missing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,8 +9,8 @@ use leasehold_tests::{Admin, Proxy, RedisServer, Resp, eventually};
 
 use crate::{LIMIT, millis, token_key};
 
-/// What the documentation says that a user of the default namespace needs: for everything but the
-/// rest, to be told at once, to list, and for a database in the URL.
+/// The documented rights of a user of the default namespace: for locks, for pushes, to list, and for a
+/// database in the URL.
 const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +get +set +del +incr +decr +pexpire \
                      +pexpireat +pexpiretime +persist +zadd +zcard +zcount +zmscore +zrange \
                      +zrangebyscore +zrank +zrem +zscore";
@@ -18,13 +18,13 @@ const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub"
 const LIST: &str = "+scan";
 const DATABASE: &str = "+select";
 
-/// Locks, and to be told.
+/// The rights for locks and for pushes.
 fn named() -> Vec<&'static str> {
     let words = LOCKS.split_whitespace().chain(PUSHES.split_whitespace());
     words.collect()
 }
 
-/// The same, in a namespace of one's own.
+/// The same, in another namespace.
 pub(crate) fn named_for(namespace: &str) -> Vec<String> {
     let keys = format!("~{{{namespace}:*");
     let channels = format!("&leasehold:{namespace}:*");
@@ -51,8 +51,8 @@ async fn connections(admin: &mut Admin) -> u64 {
     count.expect("the server counts them")
 }
 
-/// Catches a check of the connection for pushes that asks what this user may not ask: the server's
-/// refusal was taken for a dead connection every 10 s.
+/// Catches a check of the connection for pushes by a command that this user may not run: every 10 s the
+/// refusal was taken for a dead connection.
 #[tokio::test]
 async fn the_rights_that_are_named_are_enough() {
     let server = RedisServer::start().await;
@@ -64,7 +64,7 @@ async fn the_rights_that_are_named_are_enough() {
     let asked = async |admin: &mut Admin| admin.command_calls("pubsub").await;
     let subscribed = async || asked(&mut admin).await == 1;
     eventually(LIMIT, "the connection for pushes", subscribed).await;
-    // What fred and the check of the version asked for in vain.
+    // Forgets the refusals of connecting: those of fred and of the check of the version.
     admin.ok(&["ACL", "LOG", "RESET"]).await;
     let before = connections(&mut admin).await;
     let checked = async || asked(&mut admin).await >= 3;
@@ -75,7 +75,7 @@ async fn the_rights_that_are_named_are_enough() {
     assert_eq!(refused, Resp::Array(Vec::new()));
 }
 
-/// What the server logged of commands that a user may not run, and how often.
+/// The commands that the server logged as refused to a user, and how often.
 async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
     let Resp::Array(entries) = admin.command(&["ACL", "LOG"]).await else {
         panic!("the log is a list");
@@ -97,8 +97,8 @@ async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
     denials
 }
 
-/// Catches questions that are asked though the answer is known to be no: each is a denial in the
-/// server's log, which people watch. What fred asks on its own on each connection is left.
+/// Catches commands that are sent though they are known to be refused: each is a denial in the server's
+/// log, which people watch. Only those remain that fred sends by itself on each connection.
 #[tokio::test]
 async fn connecting_asks_for_nothing_that_was_refused_before() {
     let server = RedisServer::start().await;
@@ -122,7 +122,7 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
         BTreeMap::from([("client|id".to_owned(), 2), ("info".to_owned(), 2)])
     );
     locker.shutdown().await;
-    // Those whom they disturb may allow them.
+    // Whoever does not want them in the log may permit these commands.
     user(&server, &mut admin, "readme", &["+info", "+client|id"]).await;
     admin.ok(&["ACL", "LOG", "RESET"]).await;
     let locker = Locker::connect(&url).await.expect("the rights are enough");
@@ -130,7 +130,7 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
     assert_eq!(denials(&mut admin).await, BTreeMap::new());
 }
 
-/// Catches a healthy link that is replaced since a PING is not allowed on it.
+/// Catches a healthy link that is replaced because a PING is not allowed on it.
 #[tokio::test]
 async fn a_link_on_which_a_ping_is_refused_is_kept() {
     let server = RedisServer::start().await;
@@ -154,7 +154,7 @@ async fn a_link_on_which_a_ping_is_refused_is_kept() {
         lines.any(|line| line.starts_with("cmdstat_ping:") && !line.contains("rejected_calls=0"))
     };
     eventually(LIMIT, "a PING that is refused", refused).await;
-    // Its answer is on its way, and what would follow it.
+    // The refusal has come or comes now, and with it a reconnection, if it causes one.
     let patient = locker.lock("third").expect("valid");
     for _ in 0..5 {
         let lease = patient.acquire().await.expect("an answer");
@@ -176,15 +176,15 @@ async fn a_database_takes_one_right_more_which_is_named() {
     Locker::connect(&url).await.expect("the rights are enough");
 }
 
-/// Does everything that a user of locks can do, by every way through the script; ends with the first
-/// error that is not to be expected.
+/// Does everything that a user of locks can do, by every way through the script; returns the first error
+/// that is not meant to happen.
 async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     admin.flushall().await;
     admin.ok(&["SCRIPT", "FLUSH"]).await;
     let ttl = Duration::from_secs(6);
     let lockers = [Locker::connect(url).await?, Locker::connect(url).await?];
     let lock = |number: usize| Ok::<_, Error>(lockers[number].lock("x")?.ttl(ttl));
-    // Tokens of the clock, ahead of it, of a counter that was counted up densely, and no more.
+    // Tokens by the clock, by a counter ahead of it, dense ones, and of a counter that is used up.
     lock(0)?.acquire().await?.release().await?;
     lock(0)?.acquire().await?.release().await?;
     let hour = (SystemTime::now() + Duration::from_secs(3_600)).duration_since(UNIX_EPOCH);
@@ -206,7 +206,7 @@ async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     lease.renew().await?;
     assert!(lock(1)?.try_acquire().await?.is_none());
     assert!(lock(1)?.acquire_within(millis(200)).await?.is_none());
-    // Whoever gave up is gone, or has died in line if it may not leave.
+    // Whoever gave up has left the line; or counts as dead there, without the rights to leave.
     while lockers[0].inspect("x").await?.waiting > 0 {
         tokio::time::sleep(millis(10)).await;
     }
@@ -223,7 +223,7 @@ async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     lockers[0].force_release("x").await.map(drop)
 }
 
-/// Catches a right that is named and not needed, and one whose lack is not told.
+/// Catches a right that is documented and not needed, and one whose lack no error names.
 #[tokio::test]
 async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     let server = RedisServer::start().await;
@@ -266,7 +266,7 @@ async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u64 {
     value.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Catches a right to channels that is named and not needed.
+/// Catches a right to channels that is documented and not needed.
 #[tokio::test]
 async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
     let server = RedisServer::start().await;
@@ -282,7 +282,7 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
             .collect();
         let name = format!("user{number}");
         let url = user(&server, &mut admin, &name, &rest).await;
-        // One right is the teller's, the others are the hearer's.
+        // The right to publish is for who frees the lock, the others are for the holder, who is to hear of it.
         let (hears, tells) = match taken {
             Some("+publish") => (&all, &url),
             _ => (&url, &all),
@@ -314,7 +314,7 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
     }
 }
 
-/// Catches a list that is empty since it may not be made.
+/// Catches a list that is empty because the user may not list.
 #[tokio::test]
 async fn to_list_takes_one_right_more_which_is_named() {
     let server = RedisServer::start().await;
@@ -331,7 +331,7 @@ async fn to_list_takes_one_right_more_which_is_named() {
     assert_eq!(listed.len(), 1);
 }
 
-/// Catches a reason that is hidden since the password is a word of it.
+/// Catches a reason that is hidden because the password is a word of it.
 #[tokio::test]
 async fn a_wrong_password_that_is_a_common_word_does_not_hide_the_reason() {
     let server = RedisServer::config().password("s3cret").start().await;

@@ -40,8 +40,8 @@ async fn acquire_renew_and_release_are_one_script_call_each() {
     assert!(commands > 0, "the script is not sent again and again");
 }
 
-/// A locker that has made its second connection, for pushes, which it does once after the first
-/// acquisition; so that what is counted after it is the lock's own.
+/// A locker that has already made its second connection, for pushes, as it does once, after the first
+/// acquisition; so that only the lock's own commands are counted from here on.
 async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     let locker = connect(server).await;
     let first = lock(&locker, "first").acquire().await.expect("it is free");
@@ -57,7 +57,7 @@ async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     locker
 }
 
-/// The figures of the notes: what each call makes the server execute.
+/// What each call makes the server execute.
 #[tokio::test]
 async fn nothing_but_the_script_is_sent() {
     let server = RedisServer::start().await;
@@ -68,7 +68,7 @@ async fn nothing_but_the_script_is_sent() {
         lease.release().await.expect("it is held");
     }
     assert_eq!(admin.script_calls().await, 20);
-    // Of the commands that the script runs, reads are the fewest that decide.
+    // Of the commands that the script runs. No read is there that is not needed to decide.
     for (command, calls) in [
         ("time", 20),
         ("exists", 20),
@@ -93,8 +93,8 @@ async fn nothing_but_the_script_is_sent() {
     }
 }
 
-/// Catches waiters that poll: one asks, again if the subscription is confirmed only then, and
-/// leaves; its heartbeat would be after 5 s.
+/// Catches waiters that poll. One asks; asks again, if its subscription is confirmed only then; and
+/// leaves. Its heartbeat would come after 5 s.
 #[tokio::test]
 async fn waiting_three_seconds_does_not_poll() {
     let server = RedisServer::start().await;
@@ -115,7 +115,7 @@ async fn waiting_three_seconds_does_not_poll() {
     };
     let begin = Stopwatch::start();
     let calls = calls_of(&mut admin, wait).await;
-    // A second more, and the heartbeat is due too.
+    // If the machine stood still for a second, the heartbeat may be due too.
     let most = 3 + u64::from(begin.stalled() > millis(1_000));
     assert!(
         (2..=most).contains(&calls),

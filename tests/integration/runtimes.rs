@@ -1,4 +1,4 @@
-//! Lockers whose tokio runtime ends before them: nothing may wait for ever.
+//! Lockers whose tokio runtime ends before they do: nothing may wait for ever.
 
 use std::sync::Arc;
 use std::task::{Context, Wake};
@@ -17,7 +17,7 @@ struct Left {
     locker: Locker,
     lease: Lease,
     events: LeaseEvents,
-    /// Another one holds this lock.
+    /// The name of a lock that another locker holds.
     taken: String,
 }
 
@@ -61,7 +61,7 @@ fn says_why(error: &Error) {
     assert!(error.to_string().contains(why), "{error}");
 }
 
-/// Everything that may be asked of a locker whose runtime is gone.
+/// Every call that a program may make on a locker whose runtime is gone.
 async fn everything_ends(left: Left) {
     let Left {
         locker,
@@ -105,8 +105,8 @@ async fn everything_ends(left: Left) {
     soon("shutdown", locker.shutdown()).await;
 }
 
-/// Makes a locker on the first runtime, ends that while the second one has a call under way, and
-/// looks at what is left.
+/// Makes a locker on the first runtime, ends that runtime while the second one has a call under way, and
+/// checks what is left.
 fn ends(first: Runtime, second: &Runtime, locker: impl AsyncFnOnce() -> Locker + Send + 'static) {
     let (made, left) = oneshot::channel();
     let (end, ending) = oneshot::channel::<()>();
@@ -199,14 +199,14 @@ fn others_are_served_on_a_shared_store_in_memory() {
     });
 }
 
-/// Catches a background task that takes its own end for that of the runtime.
+/// Catches a background task that ends by itself, and says that the runtime has ended.
 #[test]
 fn a_locker_that_was_shut_down_says_so_after_its_runtime_too() {
     let (first, second) = (one_thread(), one_thread());
     let locker = first.block_on(async {
         let locker = Locker::in_memory();
         locker.shutdown().await;
-        // It is the background task that ends the streams, as the last that it does.
+        // Ending the streams is the last thing that the background task does.
         assert_eq!(soon("the end", locker.events().next()).await, None);
         locker
     });
@@ -226,7 +226,7 @@ impl Wake for Panics {
     }
 }
 
-/// Catches a background task that goes with nobody told, and a panic in the course of a panic.
+/// Catches a background task that ends without failing the calls under way, and a panic during a panic.
 #[test]
 fn wakers_that_panic_end_the_locker_and_not_the_process() {
     let runtime = two_threads();

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::LIMIT;
 use crate::rights::{named_for, user};
 
-/// Longer than a push takes, shorter than whatever else could tell.
+/// Longer than a push takes, shorter than it takes to find out otherwise.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 struct Tenant {
@@ -72,8 +72,8 @@ impl Business {
         }
     }
 
-    /// Nothing was lost, nobody was fooled, and everyone is told at once what is true. Returns the
-    /// lease of who waited.
+    /// Checks that nothing was lost and nobody was fooled, and that real pushes still come at once. Returns
+    /// the lease of the one who waited.
     async fn goes_on(self) -> Lease {
         assert!(self.held.is_valid() && self.contended.is_valid());
         assert!(!self.waits.is_finished(), "it was handed nothing");
@@ -121,7 +121,7 @@ async fn two_tenants_cannot_reach_each_other() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let red = Tenant::new(&server, &mut admin, "red").await;
-    // One whose name begins alike.
+    // Its name is the beginning of the other's.
     let blue = Tenant::new(&server, &mut admin, "re").await;
     for (victim, hostile) in [(&red, &blue), (&blue, &red)] {
         let business = Business::start(victim, &mut admin, ["held", "contended"]).await;
@@ -131,7 +131,7 @@ async fn two_tenants_cannot_reach_each_other() {
         let own = format!("leasehold:{}:*", victim.namespace);
         let channel = &channels(&mut admin, &own).await[0];
         for line in [
-            // Keys, from outside and from scripts, declared or not.
+            // Keys, by commands and by scripts, declared or not.
             &format!("GET {lock}"),
             &format!("DEL {lock}"),
             &format!("SET {lock} x"),
@@ -197,7 +197,7 @@ async fn two_tenants_cannot_reach_each_other() {
             let answer = attack.command(&command).await;
             assert!(is_refused(&answer), "{line}: {answer:?}");
         }
-        // The library itself, under the other's name.
+        // The library itself, with the other's namespace.
         let pretends = Locker::builder().namespace(victim.namespace);
         let pretends = pretends.connect(&hostile.url).await;
         let pretends = pretends.expect("it may connect, since it may ask for the time");
@@ -210,7 +210,7 @@ async fn two_tenants_cannot_reach_each_other() {
     }
 }
 
-/// Catches a message that can be made of what was overheard.
+/// Catches messages that can be forged from overheard ones.
 #[tokio::test]
 async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
     let server = RedisServer::start().await;
@@ -223,7 +223,7 @@ async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
     let mut forger = connection(&server, "hostile").await;
     spy.command(&["PSUBSCRIBE", "*"]).await;
 
-    // It overhears a grant of a lease that goes on, and a loss of one that is over.
+    // It overhears the grant of a lease that is still held, and the loss of one that is over.
     let business = Business::start(&red, &mut admin, ["held", "contended"]).await;
     let granted = business.goes_on().await;
     let mut overheard = Vec::new();
@@ -236,7 +236,7 @@ async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
         overheard.push(message);
     }
 
-    // All of it again on every channel, as it was and changed in each way.
+    // Each message again on every channel, unchanged and changed in many ways.
     let business = Business::start(&red, &mut admin, ["held too", "contended too"]).await;
     let channels = channels(&mut forger, "*").await;
     let mut messages = BTreeSet::new();
@@ -263,7 +263,7 @@ async fn who_hears_and_says_everything_but_reads_no_key_changes_nothing() {
             assert!(heard >= 1, "{channel}");
         }
     }
-    // What is published after all that is heard after it.
+    // Pushes keep their order: when a later one has been heard, so have the forged ones.
     let other = business.goes_on().await;
     assert!(granted.is_valid());
     granted.release().await.expect("it is held");

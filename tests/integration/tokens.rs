@@ -92,8 +92,8 @@ async fn a_counter_that_is_ahead_of_the_clock_still_grows() {
     );
 }
 
-/// Catches a locker with tokens of the clock that lets somebody else's counter expire, which then
-/// starts again at 1: a guard would take the old holder for the newer one.
+/// Catches a locker with tokens by the clock that lets the counter of dense tokens expire. It would start
+/// again at 1, and a guard would take the old holder for the newer one.
 #[tokio::test]
 async fn a_dense_counter_is_kept_for_ever_whoever_counts() {
     let server = RedisServer::start().await;
@@ -103,14 +103,14 @@ async fn a_dense_counter_is_kept_for_ever_whoever_counts() {
     let clock = clock.lock("x").expect("a valid name");
     assert_eq!(token_of(&dense).await.get(), 1);
     let mut last = 1;
-    // Once over a small counter, and then over one that the clock has passed.
+    // First the counter is small, and later it has a value by the clock.
     for lock in [&clock, &clock, &dense, &clock] {
         let token = token_of(lock).await.get();
         assert!(token > last, "{token} after {last}");
         assert_eq!(admin.int(&["PTTL", &token_key("x")]).await, -1);
         last = token;
     }
-    // The control: a counter of its own expires.
+    // The control: a counter that no dense lock has used does expire.
     admin.flushall().await;
     for _ in 0..2 {
         token_of(&clock).await;

@@ -2,10 +2,10 @@
 //!
 //! `cargo test -p leasehold-tests --test loss -- --nocapture` prints the lateness of `Lost` in
 //! each case: the moment a reader of the events gets it, less the moment at which the server frees
-//! the lock, so never above 0. The server says that itself to an independent client: what the lease
-//! says of its own deadline is a part of what is tested.
-//! The tests run one at a time, so that they measure the lock and not each other; and if the machine
-//! stood still just when the loss was to be told, that is no lateness of the lock.
+//! the lock, so never above 0. An independent client asks the server for the latter, because the
+//! lease's own deadline is a part of what is tested.
+//! The tests run one at a time, so that they do not disturb each other. If the machine stood still just
+//! when the event was due, that time does not count.
 
 mod margin;
 mod short;
@@ -20,14 +20,14 @@ use leasehold_tests::{
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_stream::StreamExt;
 
-/// So long that a lease is not lost to a machine that stands still for two seconds.
+/// Long enough to survive if the machine stands still for two seconds.
 const TTL: Duration = Duration::from_secs(4);
-/// For whatever else a test waits for.
+/// How long a test waits for anything else.
 const LIMIT: Duration = Duration::from_secs(10);
-/// So long before the deadline `Lost` is told; what stands still before that delays nothing.
+/// How long before the deadline `Lost` comes. If the machine stands still earlier than that, it delays nothing.
 const LEAD: Duration = Duration::from_millis(50);
-/// What the lease leaves of the server's time for clocks that come apart: 1 in 500, in whole
-/// milliseconds.
+/// How much earlier than the server's expiry the deadline is, for clocks that run apart: 1 in 500 of the
+/// time to live, in whole milliseconds.
 const MARGIN: Duration = Duration::from_millis(7);
 const KEY: &str = "{leasehold:x}:lock";
 
@@ -39,8 +39,7 @@ struct Held {
     lease: Lease,
     events: LeaseEvents,
     admin: Admin,
-    /// When the server frees the lock, as it was before the cause of the loss, which may be told at
-    /// once.
+    /// When the server would free the lock, asked before the cause of the loss.
     expiry: Instant,
     _turn: MutexGuard<'static, ()>,
 }
@@ -60,7 +59,7 @@ impl Held {
         Self::by(server, &server.url()).await
     }
 
-    /// On a server, by a way to it.
+    /// On a server, reached by this URL, which may be a proxy's.
     async fn by(server: &RedisServer, url: &str) -> Self {
         let guard = ONE_AT_A_TIME.lock().await;
         let builder = Locker::builder().command_timeout(Duration::from_millis(300));
@@ -72,7 +71,7 @@ impl Held {
             .ttl(TTL);
         let mut events = lock.events();
         let lease = lock.acquire().await.expect("it is free");
-        // The cause comes at any moment between renewals; a renewal or two show that all is well.
+        // A first renewal shows that all is well.
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
         let mut admin = Admin::connect(server).await;
@@ -93,7 +92,7 @@ impl Held {
         }
     }
 
-    /// Follows the events to the loss, and compares with what the server said last.
+    /// Follows the events to the loss, and compares its time with the server's last expiry.
     async fn until_lost(&mut self, what: &str) -> Loss {
         let cause = Stopwatch::start();
         let mut due = self.expiry;
@@ -138,33 +137,33 @@ impl Held {
     }
 }
 
-/// When the server will free the lock, as it says itself; nothing if nobody has it.
+/// When the server will free the lock, by its own clock; `None` if nobody has it.
 async fn expiry(admin: &mut Admin, key: &str) -> Option<Duration> {
     let millis = admin.int(&["PEXPIRETIME", key]).await;
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
-/// The clock of this machine, and so of its servers too.
+/// The wall clock of this machine, which its servers use too.
 fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("it is past 1970")
 }
 
-/// A moment of the wall clock by the other one.
+/// A moment of the wall clock on the monotonic clock.
 fn local(moment: Duration) -> Instant {
     let (now, wall) = (Instant::now(), wall_clock());
     let earlier = now.checked_sub(wall.saturating_sub(moment)).unwrap_or(now);
     earlier + moment.saturating_sub(wall)
 }
 
-/// Puts off what is due by as long as the machine stood still when it was to be told.
+/// Puts off when the event is due, by as long as the machine stood still at that time.
 fn put_off(due: Instant, now: Instant) -> Instant {
     let told = due.checked_sub(LEAD).unwrap_or(due);
     due + stalled_between(told, now)
 }
 
-/// A renewal is due after a third of the lease's life; this is the next one at the latest.
+/// The next renewal comes within this time: it is due after a third of the time to live.
 const NEXT_RENEWAL: Duration = Duration::from_millis(1_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -197,7 +196,7 @@ async fn after_a_takeover() {
         .await
         .expect("the server is there");
     let mut held = Held::on(&server).await;
-    // All is ready, so that no renewal comes between the two.
+    // Everything is connected, so that no renewal comes between deleting and taking.
     admin.int(&["DEL", KEY]).await;
     let taken = rival
         .lock("x")

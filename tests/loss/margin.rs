@@ -9,7 +9,7 @@ use crate::{KEY, LIMIT, ONE_AT_A_TIME, expiry, wall_clock};
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Catches a setting that does not arrive, or is taken for something else than parts per million.
+/// Catches a setting that has no effect, or is taken for something else than parts per million.
 #[tokio::test]
 async fn is_what_a_lease_leaves_of_the_servers_time() {
     let _turn = ONE_AT_A_TIME.lock().await;
@@ -20,7 +20,7 @@ async fn is_what_a_lease_leaves_of_the_servers_time() {
         let locker = locker.connect(server.url()).await.expect("it is there");
         let lock = locker.lock("x").expect("valid").ttl(TTL);
         let left = Duration::from_millis(left);
-        // An answer that was slow makes the deadline earlier still.
+        // A slow reply makes the deadline earlier still.
         eventually(LIMIT, "a lease with this margin", async || {
             let lease = lock.acquire().await.expect("an answer");
             let expiry = expiry(&mut admin, KEY).await?;

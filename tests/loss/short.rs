@@ -1,4 +1,4 @@
-//! The shortest leases: their loss is told in time too, by the server's own expiry.
+//! The shortest leases: `Lost` comes before the server's own expiry for them too.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use leasehold_tests::{Admin, RedisServer};
 
 use crate::{KEY, LIMIT, ONE_AT_A_TIME, expiry, wall_clock};
 
-/// So many leases of each length, one after the other.
+/// How many leases of each length there are, one after the other.
 const LEASES: usize = 40;
-/// A timer of a busy machine is late for no fault of the lock's.
+/// How many may be late: on a busy machine a timer is late now and then.
 const STRAY: usize = 2;
-/// A series in which the machine was busy proves nothing.
+/// How many series there are at most: with a busy machine one proves nothing.
 const SERIES: usize = 5;
 
-/// Catches a loss that is told too shortly before the deadline for a timer of whole milliseconds:
-/// of leases of 10 ms most were told after the server's expiry.
+/// Catches a `Lost` that is due so shortly before the deadline that a timer of whole milliseconds is late:
+/// with leases of 10 ms most came after the server's expiry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_the_shortest_leases_is_told_before_the_server_frees_them() {
     let _turn = ONE_AT_A_TIME.lock().await;
@@ -38,14 +38,14 @@ async fn of_the_shortest_leases_is_told_before_the_server_frees_them() {
     }
 }
 
-/// By how much those losses were late that were.
+/// By how much losses were late; those in time are left out.
 async fn late_losses(locker: &Locker, admin: &mut Admin, ttl: Duration) -> Vec<Duration> {
     let lock = locker.lock("x").expect("valid").ttl(ttl).fixed();
     let (mut measured, mut late) = (0, Vec::new());
     for _ in 0..LEASES * 10 {
         let acquired = lock.acquire_within(LIMIT).await.expect("an answer");
         let lease = acquired.expect("it is free soon");
-        // A lease that is over before it was looked at tells nothing.
+        // It was over before the server could be asked: it does not count.
         let Some(expiry) = expiry(admin, KEY).await else {
             continue;
         };

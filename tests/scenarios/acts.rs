@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Asks for a lock, or gives that up.
+    /// Acquires a lock, or gives up waiting for it.
     async fn ask(&mut self, act: &Act) -> Met {
         match act {
             Act::TryAcquire { lock, r#as, result } => {

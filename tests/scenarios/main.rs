@@ -17,16 +17,16 @@ use leasehold_tests::Stopwatch;
 use serde_json::{Value, json};
 use world::Failed;
 
-/// Scenarios that run at the same time: more disturb one another.
+/// How many scenarios run at the same time: more would disturb one another.
 const AT_ONCE: usize = 4;
 
-/// A machine that stands still for so long costs short leases, and may fail a scenario.
+/// If the machine stands still for this long, short leases are lost, and a scenario may fail for that.
 const STILL: Duration = Duration::from_millis(100);
-/// How often a scenario is run at the most until one run says something.
+/// How often a scenario is run at the most, until the machine did not stand still.
 const ATTEMPTS: usize = 4;
 
-/// Runs a scenario that is to fail at this step, or nowhere; and again if it came otherwise while
-/// the machine stood still, as that says nothing.
+/// Runs a scenario that is to fail at this step, or nowhere. If it came otherwise while the machine stood
+/// still, it is run again.
 async fn outcome(scenario: &Scenario, store: StoreKind, step: Option<u64>) -> Option<Failed> {
     for _ in 1..ATTEMPTS {
         let watch = Stopwatch::start();
@@ -94,7 +94,7 @@ async fn wrong_scenarios_fail_where_they_are_wrong() {
     }
 }
 
-/// Catches a step that one host knows and another does not: the description has them all.
+/// Catches a step that one host knows and another does not: each is compared with the description.
 #[test]
 fn the_steps_are_those_that_are_described() {
     let text = fs::read_to_string(vectors().join("README.md")).expect("it is there");
@@ -102,7 +102,7 @@ fn the_steps_are_those_that_are_described() {
     let (steps, _) = steps.split_once("\n## ").expect("there is more");
     let rows = steps.lines().filter_map(|line| line.strip_prefix("| `"));
     let mut described: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
-    // serde lists what it knows.
+    // The error of serde for an unknown step lists all that it knows.
     let step = json!({ "do": "" });
     let error = serde_json::from_value::<format::Act>(step)
         .err()

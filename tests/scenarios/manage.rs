@@ -1,4 +1,4 @@
-//! What is asked of a locker.
+//! Steps that inspect, list, free by force and shut down.
 
 use futures::TryStreamExt;
 use leasehold::{FencingToken, HolderInfo, Name};

@@ -11,7 +11,7 @@ use crate::world::World;
 impl World {
     pub(crate) async fn subscribed(&mut self, count: usize) -> Met {
         let until = self.waiting();
-        // In memory that is part of the first acquisition.
+        // In memory a locker is subscribed as soon as its first acquisition is done.
         while let Some(admin) = &mut self.admin {
             let channels = admin.command(&["PUBSUB", "CHANNELS", "leasehold:*"]).await;
             let subscribed = match &channels {
@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-/// Any answer but a refusal.
+/// Succeeds with any reply but an error.
 fn accepted(reply: &Resp) -> Result<(), String> {
     match reply {
         Resp::Error(error) => Err(format!("the server refused: {error}")),

@@ -65,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// The next event, as JSON; without those that come at any time, unless one is expected.
+    /// The next event, as JSON. Those that may come at any time are left out, unless one is expected.
     async fn next_event(&mut self, reader: &str, expected: &str) -> Result<Option<Value>, String> {
         let events = self.readers.get_mut(reader)?;
         let next = async {

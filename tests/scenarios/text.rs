@@ -49,7 +49,7 @@ impl Kept {
         }
     }
 
-    /// How much of the text the piece stands for, if it does, and under which name to keep that.
+    /// How much of the text the piece matches, and under which name to keep that; `None` if it does not match.
     fn measure<'a>(&self, piece: &Piece<'a>, text: &str) -> Result<Measured<'a>, String> {
         let literal = |literal: &str| text.starts_with(literal).then_some(literal.len());
         let item = match piece {
@@ -103,7 +103,7 @@ fn pieces(pattern: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// How long the run of such characters is that the text begins with, if there is one.
+/// How many such characters the text begins with; `None` if it begins with another.
 fn run(text: &str, is: impl Fn(char) -> bool) -> Option<usize> {
     let length = text.find(|character| !is(character)).unwrap_or(text.len());
     (length > 0).then_some(length)

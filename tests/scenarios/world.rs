@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use crate::format::{Failure, LockSpec, LockerSpec, Scenario, Step, StoreKind};
 use crate::text::Kept;
 
-/// What a step found instead of what it says.
+/// Why a step is not met.
 #[derive(Debug)]
 pub(crate) enum Unmet {
-    /// The lock refused; the step may say so.
+    /// A call failed, which may be what the step expects.
     Refused(Error),
     Wrong(String),
 }
@@ -115,7 +115,7 @@ impl World {
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), Unmet> {
-        // The acts have the limit too, and say more when they reach it.
+        // The acts have the same limit themselves, and a better message: so this one is a little longer.
         let limit = self.limit + Duration::from_secs(2);
         let met = tokio::time::timeout(limit, self.act(&step.act)).await;
         let met = met.unwrap_or_else(|_| Err(format!("it takes more than {limit:?}").into()));
@@ -175,7 +175,7 @@ impl World {
 
     /// Keeps what a step acquired.
     pub(crate) fn keep(&mut self, name: Option<&String>, lease: Lease) {
-        // Without a name too: it is held to the end of the scenario.
+        // Also if it has no name: it is to be held to the end of the scenario.
         let name = name.map_or_else(|| unique_name("lease"), String::clone);
         self.kept.tokens.insert(name.clone(), lease.token().get());
         self.leases.add(&name, Some(lease));
@@ -192,11 +192,11 @@ impl World {
     }
 }
 
-/// For what is asked again until it is so.
+/// The limit of a step that is tried again until it is met.
 pub(crate) struct Waiting(Instant);
 
 impl Waiting {
-    /// Lets some time pass; or fails, if that is up.
+    /// Waits a little before the next try; fails with the mismatch once the limit is over.
     pub(crate) async fn again(&self, mismatch: String) -> Result<(), String> {
         if Instant::now() >= self.0 {
             return Err(mismatch);
@@ -206,7 +206,7 @@ impl Waiting {
     }
 }
 
-/// What a scenario calls by a name.
+/// Things of one kind, by the names that the scenario gives them.
 pub(crate) struct Named<T> {
     what: &'static str,
     all: HashMap<String, T>,
@@ -240,7 +240,7 @@ impl<T> Named<T> {
     }
 }
 
-/// Whether it is what is expected, with what is there instead.
+/// Fails with both values, if they differ.
 pub(crate) fn expect<T>(what: impl Display, is: &T, expected: &T) -> Result<(), String>
 where
     T: PartialEq + Debug + ?Sized,
