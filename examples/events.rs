@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 
 const NAMESPACE: &str = "leasehold";
 const TTL: Duration = Duration::from_secs(3);
-/// Before a store that gave no answer is asked again.
+/// Before the next try while the store does not reply.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Prints what happens to a lock while its server is killed and started again. It starts a
-/// redis-server of its own for that; with --url it watches a lock on yours, and you play with it.
+/// redis-server of its own for that; with --url it watches a lock on yours, which you may disturb.
 /// Exits with 1 if a loss came after the deadline, or if a token did not grow.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
@@ -33,7 +33,7 @@ struct Args {
     /// The lock's name
     #[arg(long, default_value = "example")]
     name: String,
-    /// Stop after so many seconds instead of at Ctrl-C
+    /// Stop after this many seconds instead of at Ctrl-C
     #[arg(long, requires = "url")]
     seconds: Option<u32>,
     /// Print the events as JSON lines; all else goes to standard error
@@ -80,7 +80,8 @@ async fn run(args: Args) -> Outcome {
     outcome
 }
 
-/// Whose the server is: then it is watched for so many seconds, or it is killed and restarted.
+/// Whose the server is. On the user's the lock is watched, for some seconds or for ever; the example's own
+/// is killed and restarted.
 enum Source<'a> {
     User(Option<u32>),
     Own(&'a mut Server),
@@ -99,27 +100,27 @@ async fn watch(
         Source::Own(server) => interrupt.or(watch.demonstrate(server)).await,
         Source::User(seconds) => interrupt.or(watch.go_on(seconds)).await,
     };
-    // An interrupted tenure ends now.
+    // If a lease is still held, because of an interruption, its end is shown.
     let mut shutdown = pin!(interrupt.shut_down(&locker));
     loop {
         tokio::select! {
             biased;
-            Some(event) = watch.events.next() => watch.tell(&event)?,
+            Some(event) = watch.events.next() => watch.see(&event)?,
             () = &mut shutdown => break,
         }
     }
     outcome
 }
 
-/// One lock, seen through its events, and what they are held against.
+/// One lock, its events, and what they are checked against.
 struct Watch {
     screen: Screen,
     lock: Lock,
     events: LeaseEvents,
     lease: Option<Lease>,
-    /// The present or last tenure's token.
+    /// The token of the present tenure, or of the last one.
     token: Option<FencingToken>,
-    /// The present lease's, no later than it is.
+    /// The deadline of the present lease, or a moment before it.
     deadline: Option<Instant>,
 }
 
@@ -156,7 +157,7 @@ impl Watch {
         let lost = self.until(|event| matches!(event, LeaseEvent::Lost { .. }));
         timeout(TTL * 2, lost)
             .await
-            .unwrap_or_else(|_| Err("a promise was broken: no loss was told".into()))?;
+            .unwrap_or_else(|_| Err("a promise was broken: no loss was seen".into()))?;
         server.restart().await?;
         self.screen.step(
             "server",
@@ -172,13 +173,13 @@ impl Watch {
         let tokens = first.zip(self.token);
         let (first, second) = tokens.expect("the lock was acquired twice");
         self.screen.say(format!(
-            "\nThe loss was told before the deadline. The new server knew of no token, and still \
-             gave\na greater one: {second} after {first}."
+            "\nThe loss came before the deadline. The new server knew of no token, and still gave a\n\
+             greater one: {second} after {first}."
         ))?;
         Ok(())
     }
 
-    /// Takes the lock again and again, for so long.
+    /// Takes the lock again and again, for these seconds or for ever.
     async fn go_on(&mut self, seconds: Option<u32>) -> Outcome {
         let key = LockKey::new(NAMESPACE, self.lock.name())?.lock();
         self.screen.say(format!(
@@ -221,7 +222,7 @@ impl Watch {
         let lease = loop {
             tokio::select! {
                 lease = &mut acquired => break lease?,
-                event = self.events.next() => self.tell(&event.ok_or("the events ended")?)?,
+                event = self.events.next() => self.see(&event.ok_or("the events ended")?)?,
             }
         };
         let (old, new) = (self.token.replace(lease.token()), lease.token());
@@ -247,14 +248,14 @@ impl Watch {
     async fn until(&mut self, wanted: impl Fn(&LeaseEvent) -> bool) -> Outcome {
         loop {
             let event = self.events.next().await.ok_or("the events ended")?;
-            self.tell(&event)?;
+            self.see(&event)?;
             if wanted(&event) {
                 return Ok(());
             }
         }
     }
 
-    fn tell(&mut self, event: &LeaseEvent) -> Outcome {
+    fn see(&mut self, event: &LeaseEvent) -> Outcome {
         let now = Instant::now();
         self.screen.event(event)?;
         match event {
@@ -267,8 +268,8 @@ impl Watch {
                 let late = late.unwrap_or_default();
                 promise(late.is_zero(), || {
                     format!(
-                        "the loss was told {} after the deadline (which only a program that was \
-                         suspended itself may do)",
+                        "the loss came {} after the deadline (which is right only if this program was \
+                         suspended itself)",
                         time(late)
                     )
                 })?;

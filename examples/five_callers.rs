@@ -13,8 +13,8 @@ use tokio::time::sleep;
 const CALLERS: usize = 5;
 const SERVED: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(6);
-/// Somewhat more than a third of the patience, so that the third still works when the patience of
-/// the fourth ends, however fast the lock goes from one to the next.
+/// Somewhat more than a third of the patience. So the third caller still works when the fourth loses
+/// patience, however fast the lock goes from one to the next.
 const WORK: Duration = Duration::from_millis(2_100);
 
 /// Lets five callers ask for one lock at once, work for 2.1 s when they have it, and wait in line
@@ -28,10 +28,10 @@ struct Args {
 }
 
 /// What one caller saw.
-struct Told {
+struct Seen {
     number: usize,
     asked: Instant,
-    /// Its token, and since when it had it; unless it gave up.
+    /// Its token, and from when on it had the lock; `None` if it gave up.
     got: Option<(FencingToken, Instant)>,
     /// When it was done, or gave up.
     end: Instant,
@@ -65,20 +65,20 @@ async fn play(screen: Screen, locker: &Locker) -> Outcome {
         let locker = locker.clone();
         callers.spawn(async move { call(screen, &locker, number).await });
     }
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     while let Some(caller) = callers.join_next().await {
-        told.push(caller??);
+        seen.push(caller??);
     }
-    // Which ends the stream of events.
+    // This also ends the stream of events.
     locker.shutdown().await;
     events.await??;
 
-    told.sort_by_key(|caller| caller.number);
+    seen.sort_by_key(|caller| caller.number);
     screen.title("Who had it when (. waits, # works, x gives up; one sign for 0.1 s)")?;
-    for caller in &told {
+    for caller in &seen {
         screen.say(timeline(caller))?;
     }
-    check(&told)?;
+    check(&seen)?;
     screen.say(format!(
         "\n{SERVED} of {CALLERS} got it, one after the other as they had asked, with growing tokens; \
          the others\ngave up after {}.",
@@ -87,7 +87,7 @@ async fn play(screen: Screen, locker: &Locker) -> Outcome {
     Ok(())
 }
 
-async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
+async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Seen> {
     let who = format!("caller {number}");
     let lock = locker.lock("desk")?;
     let asked = Instant::now();
@@ -96,7 +96,7 @@ async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
         let end = Instant::now();
         let details = format!("after {}", time(end.duration_since(asked)));
         screen.step(&who, "gave up", None, details)?;
-        return Ok(Told {
+        return Ok(Seen {
             number,
             asked,
             got: None,
@@ -106,12 +106,12 @@ async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
     let (token, from) = (lease.token(), Instant::now());
     screen.let_events_show().await;
     screen.step(&who, "works", Some(token), "")?;
-    // The work would be dropped at the moment of a loss.
+    // If the lease were lost, the work would be dropped at that moment.
     lease.run(sleep(WORK)).await?;
     let end = Instant::now();
     screen.step(&who, "done", Some(token), "")?;
     lease.release().await?;
-    Ok(Told {
+    Ok(Seen {
         number,
         asked,
         got: Some((token, from)),
@@ -119,7 +119,7 @@ async fn call(screen: Screen, locker: &Locker, number: usize) -> Outcome<Told> {
     })
 }
 
-fn timeline(caller: &Told) -> String {
+fn timeline(caller: &Seen) -> String {
     let asked = caller.asked;
     let got = caller.got.map(|(_, got)| got.duration_since(asked));
     let end = caller.end.duration_since(asked);
@@ -137,8 +137,8 @@ fn timeline(caller: &Told) -> String {
     format!("  caller {}  {bar:<36}  {words}", caller.number)
 }
 
-fn check(told: &[Told]) -> Outcome {
-    let mut tenures: Vec<_> = told
+fn check(seen: &[Seen]) -> Outcome {
+    let mut tenures: Vec<_> = seen
         .iter()
         .filter_map(|caller| caller.got.map(|(token, from)| (from, caller.end, token)))
         .collect();
@@ -150,15 +150,15 @@ fn check(told: &[Told]) -> Outcome {
     promise(tenures.is_sorted_by(|one, next| one.1 <= next.0), || {
         "two callers had the lock at the same time".to_owned()
     })?;
-    let waited = |caller: &Told| caller.end.duration_since(caller.asked);
-    let mut gave_up = told.iter().filter(|caller| caller.got.is_none());
+    let waited = |caller: &Seen| caller.end.duration_since(caller.asked);
+    let mut gave_up = seen.iter().filter(|caller| caller.got.is_none());
     promise(gave_up.all(|caller| waited(caller) >= PATIENCE), || {
         format!("a caller gave up before {}", time(PATIENCE))
     })?;
     promise(tenures.is_sorted_by(|one, next| one.2 < next.2), || {
         "a token was not greater than the one before".to_owned()
     })?;
-    let mut line: Vec<_> = told.iter().collect();
+    let mut line: Vec<_> = seen.iter().collect();
     line.sort_by_key(|caller| caller.asked);
     let served_first = line.iter().take(SERVED).all(|caller| caller.got.is_some());
     let in_order = line.iter().filter_map(|caller| caller.got);

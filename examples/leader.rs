@@ -16,12 +16,12 @@ use tokio::time::timeout;
 
 const NAME: &str = "leader";
 const TTL: Duration = Duration::from_secs(5);
-/// For anything that a member is to say.
+/// How long a member may take to say anything.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts several processes of which one leads, kills the leader, and lets the next one step down.
-/// It shows how long it takes until the next in line leads: after a kill what was left of the
-/// lease, else nearly nothing. Exits with 1 if it came otherwise.
+/// It shows how long it takes until the next in line leads: after a kill as long as the lease had left,
+/// else nearly no time. Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Args {
@@ -34,7 +34,7 @@ struct Args {
     /// How many processes there are
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=20))]
     processes: u16,
-    /// Be this one of them; the program starts itself so
+    /// Be the member with this number: the program starts itself with it
     #[arg(long, hide = true, requires_all = ["namespace", "url"])]
     member: Option<u16>,
     #[arg(long, hide = true, requires = "member")]
@@ -61,7 +61,7 @@ async fn run(args: Args) -> Outcome {
     }
 }
 
-/// The parent, on the server of that URL or else on a new one.
+/// The parent: on the server of that URL, or else on a new one.
 async fn demonstrate(url: Option<String>, processes: u16, interrupt: &mut Interrupt) -> Outcome {
     let screen = Screen::new();
     let place = match url {
@@ -82,8 +82,8 @@ async fn demonstrate(url: Option<String>, processes: u16, interrupt: &mut Interr
 
 /// What each of the processes does.
 async fn member(url: &str, name: &str, namespace: String, interrupt: &mut Interrupt) -> Outcome {
-    // The owner is what an inspection shows. A process that restarts under it while its lease
-    // still lives leads again at once.
+    // An inspection shows the owner. A process that restarts with the same owner while its lease still
+    // lives leads again at once.
     let connect = async { Ok(cli::builder(namespace).owner(name).connect(url).await?) };
     let locker = interrupt.or(connect).await?;
     let outcome = interrupt.or(lead_in_turn(&locker)).await;
@@ -123,8 +123,8 @@ async fn lead_in_turn(locker: &Locker) -> Outcome {
     }
 }
 
-/// A leader's work, which is dropped if the lease is lost; whatever it writes, it writes with its
-/// token. It ends by an order to step down, or with the parent (`None`).
+/// A leader's work, which is dropped if the lease is lost. A real one would send the token with all that it
+/// writes. It ends by an order to step down, or when the parent ends (`None`).
 async fn lead(token: FencingToken, orders: &mut mpsc::Receiver<()>) -> Option<()> {
     tell(&format!("leads {token}"));
     orders.recv().await
@@ -161,7 +161,7 @@ struct Group {
     processes: Processes,
     in_line: BTreeSet<u16>,
     leader: Option<u16>,
-    /// The last leader's.
+    /// The last leader's token.
     token: Option<FencingToken>,
 }
 
@@ -182,7 +182,7 @@ impl Group {
         self.processes.kill(dead).await?;
         let details = format!("its lease has {} left of {}", time(left), time(TTL));
         screen.step(&who(dead), "killed", None, details)?;
-        // The lease may have been renewed before the kill; the rest is for a slow machine.
+        // A time to live would be enough; the rest is for a slow machine.
         self.next_leader(
             &next,
             killed,
@@ -198,16 +198,16 @@ impl Group {
         let ordered = Instant::now();
         self.processes.order(old).await?;
         screen.step(&who(old), "resigns", None, "it goes to the end of the line")?;
-        // Without a handoff it would notice at its heartbeat, which is that often.
+        // Without a handoff the next in line would notice only at its heartbeat, each half time to live.
         self.next_leader(&next, ordered, TTL / 2, "after the order, by handoff")
             .await?;
         self.until(all_are_there).await
     }
 
-    /// Ends all, and first those who wait, so that none of them leads for a moment.
+    /// Ends all processes: those who wait come first, so that none of them leads for a moment.
     async fn end(&mut self) -> Outcome {
         let screen = self.screen;
-        screen.title("All are told to end, and shut their lockers down")?;
+        screen.title("All end, and shut their lockers down")?;
         let mut order = self.processes.running();
         order.sort_by_key(|number| self.leader == Some(*number));
         for number in order {
@@ -245,7 +245,7 @@ impl Group {
         Ok((leader, next.owner.label().to_owned(), left))
     }
 
-    /// Waits until this one leads, so long after that moment at the most.
+    /// Waits until the next in line leads, and checks that it came within the limit.
     async fn next_leader(
         &mut self,
         next: &str,
@@ -265,12 +265,12 @@ impl Group {
         })
     }
 
-    /// Shows what the members say until it has come to this.
+    /// Shows what the members say, until the condition holds.
     async fn until(&mut self, done: impl Fn(&Self) -> bool) -> Outcome {
         let heard = async {
             while !done(self) {
                 let (number, line) = self.processes.hear().await?;
-                self.told(number, &line)?;
+                self.hear(number, &line)?;
             }
             Ok(())
         };
@@ -281,7 +281,7 @@ impl Group {
         })
     }
 
-    fn told(&mut self, number: u16, line: &str) -> Outcome {
+    fn hear(&mut self, number: u16, line: &str) -> Outcome {
         let screen = self.screen;
         let (did, what) = line.split_once(' ').unwrap_or((line, ""));
         match did {

@@ -21,9 +21,9 @@ const NAME: &str = "article";
 const THINKING: Duration = Duration::from_millis(20);
 const SHORT_TTL: Duration = Duration::from_millis(300);
 
-/// Lets ten buyers at once buy what is there five times: without a lock (too much is sold), with
-/// leases whose tokens the shop checks (exactly five), and with a buyer that is paused past its
-/// lease. Exits with 1 if it came otherwise.
+/// Ten buyers at once want an article of which there are five: without a lock (too many are sold), with
+/// leases whose tokens the shop checks (exactly five), and with a buyer that is paused past its lease.
+/// Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Args {
@@ -57,19 +57,19 @@ async fn acts(screen: Screen, locker: &Locker) -> Outcome {
     let second = with_leases(screen, locker).await?;
     let third = paused(screen, locker).await?;
 
-    // Which ends the stream of events.
+    // This also ends the stream of events.
     locker.shutdown().await;
     let tokens = acquired(&events.await??);
     summary(screen, second + third, &tokens)
 }
 
-/// Act 1. The barrier makes the worst case certain, which would else come by chance.
+/// Act 1. The barrier makes sure of the worst case, which otherwise comes by chance.
 async fn without_a_lock(screen: Screen) -> Outcome {
     screen.title("Act 1: without a lock")?;
     screen.say(
-        "Each buyer reads the stock, thinks, and writes one less. To make sure of what else",
+        "Each buyer reads the stock, thinks, and writes one less. Nobody writes before all have read:",
     )?;
-    screen.say("happens by chance, all wait until everyone has read before anyone writes.")?;
+    screen.say("that could happen by chance, and so it certainly does.")?;
     let shop = Arc::new(Shop::with_stock(STOCK));
     let all_have_read = Arc::new(Barrier::new(BUYERS as usize));
     let mut buyers = JoinSet::new();
@@ -148,12 +148,12 @@ async fn paused(screen: Screen, locker: &Locker) -> Outcome<usize> {
         time(SHORT_TTL)
     ))?;
     screen.say(
-        "Then buyer 1 goes on where it was. (The events do tell of its loss, as the rest of this",
+        "Then buyer 1 goes on where it was. (The loss is among the events, because the rest of this",
     )?;
     screen.say(
-        "program is not paused; it does not look.) A copy of the shop that checks no tokens gets",
+        "program is not paused; but buyer 1 does not look.) A second shop, which checks no tokens,",
     )?;
-    screen.say("the same writes.")?;
+    screen.say("gets the same writes.")?;
     let (guarded, unguarded) = (Shop::with_stock(STOCK), Shop::with_stock(STOCK));
 
     let lease = locker.lock(NAME)?.ttl(SHORT_TTL).fixed().acquire().await?;
@@ -223,8 +223,8 @@ async fn buy_from_both(
 
 fn summary(screen: Screen, acquisitions: usize, tokens: &[FencingToken]) -> Outcome {
     promise(tokens.len() == acquisitions, || {
-        let told = tokens.len();
-        format!("the lock was acquired {acquisitions} times, and the events told of {told}")
+        let shown = tokens.len();
+        format!("the lock was acquired {acquisitions} times, and the events show {shown}")
     })?;
     promise(tokens.is_sorted_by(|one, next| one < next), || {
         "a token was not greater than the one before".to_owned()

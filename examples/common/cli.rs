@@ -12,8 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What an example ends with. Its error is shown to the user as it is.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The locks that an interrupted program could not release by then end by their time to live, and
-/// its places in line soon.
+/// How long an interrupted program tries to release its locks. What is left ends by its time to live.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the locks are.
@@ -52,7 +51,7 @@ pub fn namespace(example: &str) -> Outcome<String> {
     Ok(format!("leasehold-examples/{example}/{run}"))
 }
 
-/// Connects with settings for names that nobody comes back to.
+/// Connects with settings for names that are used once.
 pub async fn connect(url: &str, namespace: impl Into<String>) -> Outcome<Locker> {
     Ok(builder(namespace).connect(url).await?)
 }
@@ -61,7 +60,7 @@ pub async fn connect(url: &str, namespace: impl Into<String>) -> Outcome<Locker>
 pub fn builder(namespace: impl Into<String>) -> Builder {
     Locker::builder()
         .namespace(namespace)
-        // So that nothing is left on a server for long.
+        // A server soon forgets the names.
         .token_retention(Duration::from_secs(60))
 }
 
@@ -81,7 +80,7 @@ impl Interrupt {
         })
     }
 
-    /// Does some work, and drops it at an interruption, which is then the error.
+    /// Does some work. An interruption drops it, and is the error.
     pub async fn or<T>(&mut self, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
         tokio::select! {
             outcome = work => outcome,
@@ -90,11 +89,11 @@ impl Interrupt {
         }
     }
 
-    /// Releases whatever is still held and leaves every line; a second interruption or two seconds
-    /// end the attempt.
+    /// Releases whatever is still held and leaves every line; gives up after two seconds, or at a second
+    /// interruption.
     pub async fn shut_down(&mut self, locker: &Locker) {
         let shutdown = async {
-            // In time or not: what was not released ends by its time to live.
+            // If it is not done in time, what was not released ends by its time to live.
             let _ = tokio::time::timeout(SHUTDOWN_LIMIT, locker.shutdown()).await;
             Ok(())
         };
@@ -116,8 +115,8 @@ impl fmt::Display for Interrupted {
 
 impl Error for Interrupted {}
 
-/// Says what went wrong, if anything did, and with which status the program exits: 0 if all is
-/// well, 1 after an error or a broken promise, 130 after Ctrl-C.
+/// Prints the error, if there is one, and returns the exit status: 0 if all is well, 1 after an error or a
+/// broken promise, 130 after Ctrl-C.
 pub fn exit(outcome: Outcome) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;

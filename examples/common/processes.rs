@@ -13,11 +13,11 @@ use tokio::time::timeout;
 
 use crate::cli::{Outcome, promise};
 
-/// Lines that were printed and not looked at yet.
+/// How many lines of the children may be unread.
 const UNREAD_LIMIT: usize = 64;
 const END_LIMIT: Duration = Duration::from_secs(20);
 
-/// The parent's end of it. Dropping it kills all of them.
+/// All children, for the parent. Dropping it kills them.
 #[derive(Debug)]
 pub struct Processes {
     running: BTreeMap<u16, Process>,
@@ -28,12 +28,12 @@ pub struct Processes {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// Closing it ends the process, also when that happens by the parent's end.
+    /// The child's standard input. Closing it ends the child, and it closes too when the parent ends.
     orders: ChildStdin,
 }
 
 impl Processes {
-    /// None yet.
+    /// Without children.
     pub fn new() -> Self {
         let (sender, heard) = mpsc::channel(UNREAD_LIMIT);
         Self {
@@ -63,7 +63,7 @@ impl Processes {
                     return;
                 }
             }
-            // Nobody listens any more at the end.
+            // At the end nobody listens any more.
             let _ = sender.send((number, None)).await;
         });
         let id = child.id().unwrap_or_default();
@@ -71,7 +71,7 @@ impl Processes {
         Ok(id)
     }
 
-    /// The next line of any of them; an error if one ended that was not told to.
+    /// The next line of any of them; an error if one ended that should not.
     pub async fn hear(&mut self) -> Outcome<(u16, String)> {
         loop {
             match self.heard.recv().await.expect("this has a sender too") {
@@ -91,18 +91,18 @@ impl Processes {
         Ok(orders.write_all(b"order\n").await?)
     }
 
-    /// Kills one so that it can do nothing about it.
+    /// Kills one, by SIGKILL, so that it can release nothing.
     pub async fn kill(&mut self, number: u16) -> Outcome {
         let process = self.running.remove(&number);
         Ok(process.ok_or("it does not run")?.child.kill().await?)
     }
 
-    /// Which run, in order of their numbers.
+    /// The numbers of those that run, in order.
     pub fn running(&self) -> Vec<u16> {
         self.running.keys().copied().collect()
     }
 
-    /// Tells one to end, and waits until it has.
+    /// Makes one end, and waits until it has.
     pub async fn end(&mut self, number: u16) -> Outcome {
         let process = self.running.remove(&number);
         let Process { mut child, orders } = process.ok_or("it does not run")?;
@@ -121,10 +121,10 @@ impl Default for Processes {
     }
 }
 
-/// A child's end of it: one item is one order, and the end means to end.
+/// The orders that a child gets, one item each. When they end, the child is to end.
 pub fn orders() -> mpsc::Receiver<()> {
     let (sender, orders) = mpsc::channel(1);
-    // Not tokio's standard input, whose thread would keep an interrupted process from ending.
+    // Not by tokio's standard input: its thread would keep an interrupted process from ending.
     thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);
         while lines.next().is_some() && sender.blocking_send(()).is_ok() {}
@@ -134,6 +134,6 @@ pub fn orders() -> mpsc::Receiver<()> {
 
 /// Prints a line for the parent.
 pub fn tell(line: &str) {
-    // If the parent has ended, the orders end too.
+    // It fails only if the parent has ended; then the orders end too.
     let _ = writeln!(io::stdout().lock(), "{line}");
 }

@@ -14,7 +14,8 @@ const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Standard output, with the time since the program began at the head of most lines.
+/// Standard output; most lines begin with the time since the program's start. Each line is flushed at once,
+/// as Rust does with standard output.
 #[derive(Copy, Clone, Debug)]
 pub struct Screen {
     start: Instant,
@@ -33,7 +34,7 @@ impl Screen {
         }
     }
 
-    /// Events as one JSON object per line, and what is said besides on standard error.
+    /// Events as JSON, one object a line; all else goes to standard error.
     pub fn json() -> Self {
         Self {
             start: Instant::now(),
@@ -86,7 +87,7 @@ impl Screen {
         Ok(shown)
     }
 
-    /// Lets a task that shows events go first, for lines in the order of what they tell.
+    /// Lets the task that shows events run, so that lines come in the order in which things happened.
     pub async fn let_events_show(self) {
         tokio::task::yield_now().await;
     }

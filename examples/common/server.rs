@@ -39,7 +39,7 @@ impl Server {
         let child = match spawn(&folder, port) {
             Ok(child) => child,
             Err(error) => {
-                // Made above and empty.
+                // It was made above, and is empty.
                 let _ = fs::remove_dir(&folder);
                 return Err(error);
             }
@@ -102,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; and what cannot be removed is an empty log.
+        // Errors are ignored: it may have ended by itself, and what cannot be removed is a short log.
         let _ = self.child.start_kill();
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -119,7 +119,7 @@ fn spawn(folder: &Path, port: u16) -> Outcome<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Ctrl-C in a terminal goes to a whole process group; the lock is to be released first.
+        // Ctrl-C in a terminal goes to a whole process group, but the server must outlive the release.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()

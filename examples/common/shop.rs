@@ -1,4 +1,4 @@
-//! What the buyers buy from: a storage that knows nothing of locks.
+//! The shop that the buyers buy from: a storage that knows nothing of locks.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ struct Books {
 }
 
 impl Shop {
-    /// A shop with so many in stock, and none sold.
+    /// A shop with this stock, and none sold.
     pub fn with_stock(stock: u32) -> Self {
         let (sold, greatest) = (0, None);
         Self {
@@ -36,7 +36,7 @@ impl Shop {
         }
     }
 
-    /// How many are there, says the shop.
+    /// How many are in stock, as the shop believes.
     pub fn stock(&self) -> u32 {
         self.books().stock
     }
@@ -46,14 +46,14 @@ impl Shop {
         self.books().sold
     }
 
-    /// Books a sale, which leaves so many in stock. Whoever comes is believed.
+    /// Books a sale, and takes the new stock from whoever writes.
     pub fn write(&self, stock: u32) {
         let mut books = self.books();
         books.stock = stock;
         books.sold += 1;
     }
 
-    /// Books a sale, which leaves so many in stock, unless a greater token was seen.
+    /// Books a sale, and takes the new stock, unless a greater token was seen.
     pub fn write_fenced(&self, token: FencingToken, stock: u32) -> Result<(), Refused> {
         let mut books = self.books();
         if let Some(greatest) = books.greatest.filter(|greatest| token < *greatest) {
@@ -71,7 +71,7 @@ impl Shop {
     }
 }
 
-/// A write came with a token that is older than one that was seen.
+/// A write had a smaller token than one that was seen.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The greatest token that was seen.

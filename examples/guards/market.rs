@@ -47,7 +47,7 @@ struct Args {
                 unix:///path/to/socket; without it a redis-server is started"
     )]
     url: Option<String>,
-    /// How long each of the nine runs lasts; the book's last 60
+    /// How many seconds each of the nine runs lasts; those in the book last 60
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Only one way: watch, one-lock or item-locks

@@ -15,14 +15,14 @@ use leasehold_guard_examples::stock::{Act, Buyer, STOCK, Stock, TTL};
 use leasehold_guard_examples::table::Table;
 use tokio::time::timeout;
 
-/// For anything that a buyer is to say.
+/// How long a buyer may take to say anything.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The one that is paused.
+/// The buyer that is paused.
 const PAUSED: u16 = 1;
 
-/// Lets several processes buy what is there five times: without a lock (too much is sold), with a
-/// lock and a buyer that is paused past its lease (again too much), and the same with a guard in
-/// the database, which refuses that buyer. Exits with 1 if it came otherwise.
+/// Several processes want an article of which there are five: without a lock (too many are sold), with a
+/// lock and a buyer that is paused past its lease (again too many), and the same with a guard in the
+/// database, which refuses that buyer. Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Args {
@@ -42,7 +42,7 @@ struct Args {
     /// How many buyers there are
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(6..=40))]
     buyers: u16,
-    /// Be this one of them; the program starts itself so
+    /// Be the buyer with this number: the program starts itself with it
     #[arg(long, hide = true, requires_all = ["act", "namespace", "url", "database"])]
     buyer: Option<u16>,
     #[arg(long, hide = true, requires = "buyer")]
@@ -94,7 +94,7 @@ async fn with_database(
     locks: &Locks,
     interrupt: &mut Interrupt,
 ) -> Outcome {
-    // Dropped at the end, which removes the file.
+    // Dropping it at the end removes the file.
     let folder = Folder::new()?;
     let url = args.database.clone().unwrap_or_else(|| folder.url());
     if url.contains(":memory:") {
@@ -122,9 +122,9 @@ async fn with_database(
         done: BTreeMap::new(),
     };
     let outcome = interrupt.or(shop.all_acts()).await;
-    // All are gone then, even if it was not yet their time.
+    // Ends all buyers, also those that an error or an interruption left running.
     let ended = interrupt.or(shop.crowd.end()).await;
-    // Should it have been interrupted again, this kills them.
+    // If that was interrupted again, this kills them.
     drop(shop.crowd);
     let removed = interrupt.or(shop.stock.remove()).await;
     interrupt.shut_down(&locker).await;
@@ -132,7 +132,7 @@ async fn with_database(
     outcome.and(ended).and(removed)
 }
 
-/// The parent's view of it all.
+/// What the parent knows.
 struct Shop {
     screen: Screen,
     buyers: u16,
@@ -141,7 +141,7 @@ struct Shop {
     stock: Stock,
     locker: Locker,
     crowd: Crowd,
-    /// Who has read the stock and thinks about it.
+    /// Who has read the stock and is thinking.
     read: BTreeSet<u16>,
     /// Who is done, and with what.
     done: BTreeMap<u16, String>,
@@ -185,7 +185,7 @@ impl Shop {
         Ok(())
     }
 
-    /// To make sure of what else happens by chance, nobody writes before all have read.
+    /// Nobody writes before all have read. Without that order it would happen by chance.
     async fn all_at_once(&mut self) -> Outcome {
         for number in 1..=self.buyers {
             self.start(number, Act::NoLock)?;
@@ -244,13 +244,13 @@ impl Shop {
         })
     }
 
-    /// Shows what the buyers say until it has come to this, and lets those who have read write at
-    /// once or not.
+    /// Shows what the buyers say, until the condition holds. With `at_once` those who have read are ordered
+    /// to write at once.
     async fn until(&mut self, done: impl Fn(&Self) -> bool, at_once: bool) -> Outcome {
         let heard = async {
             while !done(self) {
                 let (number, line) = self.crowd.hear().await?;
-                let reads = self.told(number, &line)?;
+                let reads = self.hear(number, &line)?;
                 if reads && at_once {
                     self.crowd.order(number).await?;
                 }
@@ -261,8 +261,8 @@ impl Shop {
         heard.unwrap_or_else(|_| Err(format!("the buyers say nothing for {}", time(LIMIT)).into()))
     }
 
-    /// A line is what it did, its token or `-`, and details.
-    fn told(&mut self, number: u16, line: &str) -> Outcome<bool> {
+    /// Shows a line of a buyer: what it did, its token or `-`, and details. Returns whether it has read.
+    fn hear(&mut self, number: u16, line: &str) -> Outcome<bool> {
         let mut words = line.splitn(3, ' ');
         let mut word = || words.next().unwrap_or_default();
         let (did, token, details) = (word(), word(), word());

@@ -1,4 +1,4 @@
-//! A writer that was paused past its lease, and what each kind of storage makes of it.
+//! A writer that was paused past its lease, and what each kind of storage does with its late write.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use leasehold_guard_examples::page::{Page, refused};
 use leasehold_guard_examples::redis::Locks;
 use leasehold_guard_examples::table::Table;
 
-/// The first client's; the other one waits for its end.
+/// Of the first client's lease; the second client waits for its end.
 const TTL: Duration = Duration::from_millis(500);
 
 /// Lets client 1 get a lock and its token and be paused; client 2 gets a greater token when the
@@ -38,7 +38,7 @@ struct Args {
     database: String,
 }
 
-/// Two programs that want to write, here in one.
+/// Two clients that want to write; really they would be two programs.
 struct Clients {
     screen: Screen,
     first: Locker,
@@ -85,11 +85,11 @@ async fn with_locks(
     }
     pages.push(Page::object());
 
-    // Nothing is made before here, and from here on all of it is removed.
+    // All that is made is made from here on, and removed below.
     let outcome = interrupt.or(clients.write_all(&pages)).await;
     let mut removed = Ok(());
     for page in &pages {
-        // Interrupted again, it gives up.
+        // A second interruption ends this too.
         removed = removed.and(interrupt.or(page.remove()).await);
     }
     database.close().await;
@@ -123,7 +123,7 @@ impl Clients {
         Ok(())
     }
 
-    /// The whole story on one page; returns what client 1 was told in the end, if it was refused.
+    /// The whole story on one page; returns the error of client 1, if it was refused.
     async fn write(&self, page: &Page) -> Outcome<Option<Error>> {
         let screen = self.screen;
         let name = page.title();

@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const FAMILY: [&str; 5] = ["Ada", "Ben", "Cleo", "Dan", "Eve"];
-/// How long the reward itself takes: a call of another service, say.
+/// How long giving the reward takes, say a call of another service.
 const GIVING: Duration = Duration::from_millis(50);
 
-/// Lets the five of a family take a reward at once that may be taken once. Each looks whether it
-/// was taken, and takes it: five times if nothing keeps them apart; once with a lock, and a guard
-/// in the database for whoever lost its lease. Exits with 1 if it came otherwise.
+/// The five of a family want a reward at the same moment, which may be taken once. Each looks whether it
+/// was taken, and takes it: five times if nothing keeps them apart; once with a lock, and a guard in the
+/// database in case a lease was lost. Exits with 1 if it came otherwise.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Args {
@@ -53,7 +53,7 @@ async fn run(args: Args) -> Outcome {
     screen.say(format!("Who took it is noted in {}.", database.shown()))?;
     let rewards = Rewards::new(database.clone())?;
     let outcome = interrupt.or(acts(screen, &locker, &rewards)).await;
-    // Interrupted again, it gives up.
+    // A second interruption ends this too.
     let dropped = interrupt.or(rewards.remove()).await;
     database.close().await;
     interrupt.shut_down(&locker).await;
@@ -77,7 +77,7 @@ async fn acts(screen: Screen, locker: &Locker, rewards: &Rewards) -> Outcome {
     Ok(screen.say("\nOne reward, one record, whoever comes first.")?)
 }
 
-/// To make sure of what else happens by chance, nobody takes it before all have looked.
+/// Nobody takes it before all have looked. Without the barrier that would happen by chance.
 async fn without_lock(screen: Screen, rewards: &Rewards) -> Outcome<usize> {
     let all_have_looked = Arc::new(Barrier::new(FAMILY.len()));
     let mut family = JoinSet::new();
@@ -89,7 +89,7 @@ async fn without_lock(screen: Screen, rewards: &Rewards) -> Outcome<usize> {
             sleep(GIVING).await;
             if taken == 0 {
                 rewards.take(None, number).await?;
-                screen.step(name, "took it", None, "since nobody had")?;
+                screen.step(name, "took it", None, "because nobody had")?;
             }
             Outcome::Ok(())
         });
@@ -106,10 +106,10 @@ async fn with_lock(screen: Screen, locker: &Locker, rewards: &Rewards) -> Outcom
             let token = lease.token();
             let times = rewards.taken(Some(token)).await?;
             if times == 0 {
-                // Dropped, should the lease be lost meanwhile.
+                // If the lease is lost meanwhile, this is dropped.
                 lease.run(sleep(GIVING)).await?;
                 rewards.take(Some(token), number).await?;
-                screen.step(name, "took it", Some(token), "since nobody had")?;
+                screen.step(name, "took it", Some(token), "because nobody had")?;
             } else {
                 screen.step(name, "too late", Some(token), "somebody has it")?;
             }
@@ -156,8 +156,8 @@ impl Rewards {
         self.database.write(None, &[create]).await
     }
 
-    /// How often it was taken. With a token this also shuts out whoever has an older one: else
-    /// what was read could change before it is acted upon.
+    /// How often it was taken. With a token this also shuts out whoever has an older one, who could
+    /// otherwise still change what was read.
     async fn taken(&self, token: Option<FencingToken>) -> Outcome<i64> {
         let count = format!("SELECT COUNT(*) FROM {}", self.table);
         self.database.read(self.fence(token), &count).await

@@ -1,4 +1,4 @@
-//! Buyers that run, each a process of its own or, without a server of locks, a task of this one.
+//! Buyers, each a process of its own; or a task of this process, if there is no server for the locks.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,25 +11,25 @@ use tokio::task::JoinHandle;
 
 const UNREAD_LIMIT: usize = 64;
 
-/// A member's end: it tells lines, and takes orders.
+/// What a member has of the crowd: it says lines to it, and takes orders.
 #[derive(Debug)]
 pub struct Member {
-    /// Only for a task; a process tells by its standard output.
+    /// Only for a task; a process prints its lines.
     lines: Option<(u16, mpsc::Sender<(u16, String)>)>,
     orders: mpsc::Receiver<()>,
 }
 
 impl Member {
-    /// The end of this process, which the crowd's process started.
+    /// For this process, which the crowd's process started.
     pub fn of_this_process() -> Self {
         let (lines, orders) = (None, orders());
         Self { lines, orders }
     }
 
-    /// Tells the crowd's owner something.
+    /// Says a line to the crowd's owner.
     pub async fn tell(&self, line: &str) {
         match &self.lines {
-            // If nobody listens any more, the orders end too.
+            // It fails only if nobody listens any more; then the orders end too.
             Some((number, lines)) => drop(lines.send((*number, line.to_owned())).await),
             None => tell(line),
         }
@@ -49,7 +49,7 @@ impl Member {
 /// All members. Dropping it ends them.
 #[derive(Debug)]
 pub enum Crowd {
-    /// Processes of this program, with what each process's id is.
+    /// Processes of this program, and the process id of each.
     Processes(Processes, BTreeMap<u16, u32>),
     /// Tasks of this process.
     Tasks(Tasks),
@@ -101,7 +101,7 @@ impl Crowd {
                 let task = tokio::spawn(async move {
                     let outcome = work.await;
                     if let Err(error) = &outcome {
-                        // Nobody listens any more at the end.
+                        // At the end nobody listens any more.
                         let _ = lines.send((number, format!("failed - {error}"))).await;
                     }
                     outcome
@@ -112,7 +112,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// The next line of any of them; a task that fails says `failed` and why, a process just ends.
+    /// The next line of any of them. If a task fails, its line is `failed` and why; a process just ends.
     pub async fn hear(&mut self) -> Outcome<(u16, String)> {
         match self {
             Self::Processes(processes, _) => processes.hear().await,
@@ -132,7 +132,7 @@ impl Crowd {
         }
     }
 
-    /// Stops a process in the middle of whatever it does. A task just gets no orders.
+    /// Stops a process in the middle of whatever it does. A task is paused by getting no orders.
     pub fn pause(&mut self, number: u16) -> Outcome {
         self.signal(number, Signal::STOP)
     }
@@ -142,12 +142,12 @@ impl Crowd {
         self.signal(number, Signal::CONT)
     }
 
-    /// Tells all to end, and waits until they have.
+    /// Makes all end, and waits until they have.
     pub async fn end(&mut self) -> Outcome {
         match self {
             Self::Processes(processes, ids) => {
                 for number in processes.running() {
-                    // One that is paused would not notice.
+                    // A paused one would not notice.
                     if let Some(pid) = pid(ids.get(&number)) {
                         kill_process(pid, Signal::CONT)?;
                     }

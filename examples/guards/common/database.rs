@@ -16,7 +16,7 @@ use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
 use tokio::time::{sleep, timeout};
 
-/// For a connection, and for a writer that waits for another one.
+/// How long to wait for a connection, or for another writer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Each process has a pool of its own.
@@ -27,7 +27,7 @@ const CONNECTIONS: u32 = 5;
 pub enum Database {
     /// Of a server.
     Postgres(PgPool),
-    /// Of a server, also of its fork that has another name.
+    /// Of a server: MySQL, or MariaDB.
     MySql(MySqlPool),
     /// A file, or this program's memory.
     Sqlite(SqlitePool),
@@ -109,7 +109,7 @@ impl Database {
         Ok(())
     }
 
-    /// Does this in one transaction: guarded, if there is a fence. A refusal is a
+    /// Runs the statements in one transaction: guarded, if there is a fence. A refusal is a
     /// [`leasehold::Error`] with the details.
     pub async fn write(&self, fence: Option<Fence<'_>>, statements: &[String]) -> Outcome {
         with_transaction!(self, fence, transaction => {
@@ -120,23 +120,23 @@ impl Database {
         Ok(())
     }
 
-    /// Reads one number. Behind a fence the read also tells the guard of the token, so that from
-    /// then on nobody with an older one can change what was read.
+    /// Reads one number. With a fence the guard sees the token, so that from then on nobody with an older
+    /// one can change what was read.
     pub async fn read(&self, fence: Option<Fence<'_>>, query: &str) -> Outcome<i64> {
         Ok(with_transaction!(self, fence, transaction => {
             sqlx::query_scalar(query).fetch_one(&mut *transaction).await?
         }))
     }
 
-    /// Waits until whatever was dropped halfway is over: its connection is back in the pool then. A
-    /// table that is being made could not be removed before.
+    /// Waits until all connections are back in the pool, also those of dropped work. A table that is still
+    /// being made could not be removed.
     pub async fn settled(&self) {
         let all_are_back = async {
             while with_pool!(self, pool => pool.size() as usize > pool.num_idle()) {
                 sleep(LOOK_AGAIN).await;
             }
         };
-        // In time or not: to remove is all that is left to do.
+        // If it is not done in time, the removal is tried all the same.
         let _ = timeout(PATIENCE, all_are_back).await;
     }
 
@@ -152,7 +152,7 @@ impl Database {
     }
 }
 
-/// A pool tries again and again, and then says only that there was no time left.
+/// Connects once, for a good error: a pool tries again and again, and says only that the time is over.
 async fn answers<C: Connection>(url: &str) -> Outcome {
     match timeout(PATIENCE, C::connect(url)).await {
         Ok(Ok(connection)) => Ok(connection.close().await?),
@@ -163,7 +163,7 @@ async fn answers<C: Connection>(url: &str) -> Outcome {
 
 fn failure(error: sqlx::Error) -> Box<dyn Error + Send + Sync> {
     match error {
-        // It may show what could not be read, which may be a password.
+        // The error may show the part that could not be read, which may be a password.
         sqlx::Error::Configuration(_) => "the --database is no valid URL".into(),
         error => format!("the database: {error}").into(),
     }
@@ -210,7 +210,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It is in the folder for temporary files, and of no use to anyone.
+        // An error is ignored: it is a temporary file that nobody needs.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,7 +1,7 @@
 //! A market of items in Redis, after the one of "Redis in Action" (chapters 4 and 6).
 //!
-//! What is offered is one sorted set of items by price; each user has a set of items and a hash
-//! with money. A sale changes four keys, so it must not mix with another one of the same item.
+//! The offers are a sorted set of items by price; each user has a set of items and a hash with money. A
+//! sale changes four keys, so it must not mix with another sale of the same item.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ pub struct Tally {
     pub listed: u64,
     /// Items that were sold.
     pub bought: u64,
-    /// Transactions of buyers that were undone and begun anew.
+    /// Transactions of buyers that were undone and tried again.
     pub retries: u64,
     /// Items that somebody else had bought by the time a buyer came to it.
     pub gone: u64,
-    /// Of all purchases together, from the choice of the item on.
+    /// How long all purchases together took, each from the choice of the item on.
     pub waited: Duration,
 }
 
 impl Tally {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Market {
         Self { prefix }
     }
 
-    /// Gives money to these.
+    /// Gives money to these users.
     pub async fn open(&self, client: &Client, users: &[String]) -> Outcome {
         for user in users {
             let () = client.hset(self.user(user), ("money", MONEY)).await?;

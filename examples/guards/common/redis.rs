@@ -58,8 +58,8 @@ impl Redis {
         }
     }
 
-    /// A client with a connection of its own. It does not connect again: a transaction that
-    /// watches keys would lose them with the connection, and not know.
+    /// A client with a connection of its own. It does not reconnect: a transaction that watches keys
+    /// would no longer watch them, and not notice.
     pub async fn client(&self) -> Outcome<Client> {
         // The errors could show the URL, which may hold a password.
         let config = Config::from_url(&self.url).map_err(
@@ -89,14 +89,14 @@ impl Redis {
 /// Where locks are: in a server, or in the memory of this program.
 #[derive(Debug)]
 pub enum Locks {
-    /// Of no use to other processes.
+    /// Other processes do not see them.
     Memory,
-    /// For whoever connects.
+    /// All who connect share them.
     Redis(Redis),
 }
 
 impl Locks {
-    /// Where the URL says; without one in a new server, or if none is installed in memory.
+    /// At the URL; without one in a new server, or in memory if no redis-server is installed.
     pub async fn open(url: Option<&str>) -> Outcome<Self> {
         if url.is_some_and(|url| url.starts_with("memory:")) {
             return Ok(Self::Memory);
@@ -116,7 +116,7 @@ impl Locks {
         matches!(self, Self::Redis(_))
     }
 
-    /// A locker of its own identity.
+    /// A locker of its own.
     pub async fn connect(&self, namespace: &str) -> Outcome<Locker> {
         cli::connect(self.url(), namespace).await
     }

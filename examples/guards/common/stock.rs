@@ -1,4 +1,4 @@
-//! A stock in a SQL database, and its buyers.
+//! A stock in an SQL database, and its buyers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold_examples::cli::{self, Outcome};
 use crate::crowd::Member;
 use crate::database::{Database, Fence};
 
-/// How many there are.
+/// How many articles there are.
 pub const STOCK: i64 = 5;
 /// How long a buyer's lease lives unless it is renewed.
 pub const TTL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const ARTICLE: &str = "article";
 pub enum Act {
     /// Nothing.
     NoLock,
-    /// A lock; the database believes whoever comes.
+    /// A lock; the database accepts every write.
     Lock,
     /// A lock, and a guard in the database.
     Guard,
@@ -52,7 +52,7 @@ impl Act {
 #[derive(Clone, Debug)]
 pub struct Stock {
     database: Database,
-    /// For the guard: the tokens of one resource must come from one lock.
+    /// The guard's name for it. The tokens of one resource must come from one lock.
     resource: String,
     amounts: String,
     sales: String,
@@ -103,7 +103,7 @@ impl Stock {
         self.database.forget(&self.resource).await
     }
 
-    /// How many are there, says the stock.
+    /// How many are left, as the stock says.
     pub async fn left(&self) -> Outcome<i64> {
         self.look(None).await
     }
@@ -114,13 +114,13 @@ impl Stock {
         self.database.read(None, &query).await
     }
 
-    /// Reads the stock, and with a token tells the guard of it.
+    /// Reads the stock; with a token behind the guard, which from then on refuses older ones.
     async fn look(&self, token: Option<FencingToken>) -> Outcome<i64> {
         let query = format!("SELECT amount FROM {}", self.amounts);
         self.database.read(self.fence(token), &query).await
     }
 
-    /// Books a sale that leaves so many; with a token only if the guard lets it pass.
+    /// Books a sale and writes how many are left; with a token only if the guard lets it pass.
     async fn sell(&self, token: Option<FencingToken>, buyer: u16, left: i64) -> Outcome {
         let Self { amounts, sales, .. } = self;
         let write = format!("UPDATE {amounts} SET amount = {left}");
@@ -138,7 +138,7 @@ impl Stock {
     }
 }
 
-/// Somebody who wants one.
+/// Somebody who wants an article.
 #[derive(Debug)]
 pub struct Buyer {
     /// From 1.
@@ -168,14 +168,14 @@ impl Buyer {
         })
     }
 
-    /// Reads the stock, thinks until it is told to go on, and writes one less. Ends when it is
-    /// told to end.
+    /// Reads the stock, thinks until it gets an order to go on, and writes one less. Ends when the orders
+    /// end.
     pub async fn buy(self, mut member: Member) -> Outcome {
         let lease = match self.act {
             Act::NoLock => None,
             Act::Lock | Act::Guard => {
                 let lock = self.locker.lock(ARTICLE)?.ttl(TTL);
-                // What is stopped by a signal renews no lease; a task must not even if it could.
+                // A process that is stopped by a signal renews no lease. A task could, and must not.
                 let pauses = self.number == 1 && !member.is_process();
                 let lock = if pauses { lock.fixed() } else { lock };
                 tokio::select! {
@@ -207,7 +207,7 @@ impl Buyer {
             }
         };
         if let Some(lease) = lease {
-            // The one that was paused has lost it.
+            // The one that was paused has lost its lease, which is an error.
             let _ = lease.release().await;
         }
         member.tell(&told).await;

@@ -22,7 +22,7 @@ const EMPTY: Duration = Duration::from_millis(1);
 /// How sellers and buyers keep out of each other's way.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Nobody is kept out: what was read is watched, and who is overtaken begins anew.
+    /// Nobody is kept out: what was read is watched, and if it changes, the transaction is tried again.
     Watch,
     /// One lock for the whole market.
     MarketLock,
@@ -30,7 +30,7 @@ pub enum Way {
     ItemLock,
 }
 
-/// What came of one attempt to buy.
+/// What came of one try to sell or buy.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Attempt {
     Bought,
@@ -51,9 +51,9 @@ pub struct Trader {
     pub market: Market,
     /// How it keeps out of the way of others.
     pub way: Way,
-    /// Nobody else's: what one watches belongs to the connection.
+    /// Its own, because what is watched belongs to the connection.
     pub client: Client,
-    /// Its identity among those who want a lock.
+    /// Its own, so that the others wait for it.
     pub locker: Locker,
     /// When it stops.
     pub end: Instant,
@@ -161,8 +161,8 @@ impl Trader {
         turn.make(&change).await
     }
 
-    /// Makes sure that nobody else comes between, or that it is noticed; `None` if that did not
-    /// come about in time.
+    /// Takes the lock, or watches the keys, so that nobody else comes between, or it is noticed. `None` if
+    /// the lock was not free in time.
     async fn turn(&self, item: &str, watched: Vec<String>) -> Outcome<Option<Turn>> {
         let name = match self.way {
             Way::Watch => {
@@ -173,7 +173,7 @@ impl Trader {
             Way::ItemLock => format!("item/{item}"),
         };
         let lock = self.locker.lock(name)?;
-        // Not `acquire_within`, for which it is an error if not even an answer came in that time.
+        // Not `acquire_within`: for that it is an error if the store did not reply in time.
         match timeout(self.remaining(), lock.acquire()).await {
             Ok(lease) => Ok(Some(Turn(Some(lease?)))),
             Err(_) => Ok(None),
