@@ -1,4 +1,4 @@
-// What the examples share: the command line, the signals, and promises that are checked.
+// What the examples share: the command line, signals, and checks of what was promised.
 import { parseArgs } from "node:util";
 
 const FIRST = "\n\nBefore the first run: npm install, in the folder of the examples.";
@@ -23,7 +23,7 @@ export function wrongUse(why, help) {
   process.exit(2);
 }
 
-/** Ends unless a URL, if there is one, is of one of these schemes. It may have a password in it: it is not shown. */
+/** Ends with an error if the URL has another scheme. The error does not show the URL, which may hold a password. */
 export function checkScheme(url, schemes, help) {
   if (url !== undefined && !schemes.some((scheme) => url.toLowerCase().startsWith(`${scheme}://`))) {
     wrongUse(`--url is a URL that begins with ${schemes.map((scheme) => `${scheme}://`).join(" or ")}`, help);
@@ -41,7 +41,7 @@ export function shutdownAtSignals(...lockers) {
   }
 }
 
-/** Ends the program with 1 if it did not come as was promised. */
+/** If a promise was not kept, says so, and makes the program exit with 1 at its end. */
 export function promise(kept, what) {
   if (!kept) {
     console.error(`BROKEN: ${what}`);
@@ -51,7 +51,7 @@ export function promise(kept, what) {
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** An error as a user should see it: clients keep the commands in theirs, and passwords in those. */
+/** Shows only code and message of an error: others' errors hold commands, and those may hold passwords. */
 export function fail({ code, message }) {
   console.error(code === undefined ? `error: ${message}` : `error (${code}): ${message}`);
   process.exit(1);

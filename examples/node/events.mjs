@@ -1,4 +1,4 @@
-// What happens to a lock, while its lease lives, is renewed, is lost, and is held again.
+// The events of a lock while its lease lives, is renewed, is lost, and is held again.
 import { Locker } from "leasehold";
 import { fail, promise, readArgs, shutdownAtSignals, sleep, wrongUse } from "./common.mjs";
 
@@ -19,7 +19,7 @@ const args = readArgs(HELP, {
   seconds: { type: "string" },
   json: { type: "boolean", default: false },
 });
-/** More than a timer takes otherwise. */
+/** A timer takes no more than about this. */
 const MOST_SECONDS = 2_000_000;
 const seconds = Number(args.seconds ?? MOST_SECONDS);
 if (args.seconds !== undefined && !args.watch) {

@@ -17,7 +17,7 @@ checkScheme(url, ["redis", "rediss"], HELP);
 const where = url === undefined ? "in memory" : "in Redis, and each buyer is a process";
 // Before it connects, which may take long.
 console.log(`${BUYERS} buyers, ${STOCK} in stock, ${where}.`);
-/** Of the tasks. Processes have their own: then this one tells at once whether the server can be used. */
+/** For buyers that are tasks. If they are processes, this one shows at once whether the server can be used. */
 const locker = url === undefined ? Locker.inMemory() : await Locker.connect(url).catch(fail);
 const shops = [];
 shutdownAtSignals(locker);
@@ -61,7 +61,7 @@ async function withPause() {
   promise(refused !== undefined && left === 0, "the late write is refused");
 }
 
-/** How many of so many buyers get one. */
+/** Lets this many buyers buy; returns how many got one. */
 async function sell(act, shop, buyers) {
   const started = Array.from({ length: buyers }, () => start(act, shop));
   const results = await Promise.all(started.map(({ result }) => result));
@@ -79,7 +79,7 @@ function start(act, shop) {
   return url === undefined ? startTask(act, shop) : startBuyer(act, url, shop.name);
 }
 
-/** A buyer in this process: it pauses by itself. */
+/** A buyer in this process. It is paused by waiting. */
 function startTask(act, shop) {
   const [holds, goOn] = [deferred(), deferred()];
   const pause = () => {

@@ -1,15 +1,15 @@
-// How a buyer buys one article, if there is one; each way tells whether it did.
+// The ways in which a buyer buys one article, if there is one. Each returns whether it did.
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** Milliseconds that a lease lives. */
 export const TTL = 500;
 
-/** `pause` is where a buyer is stopped for longer than its lease lives. */
+/** `pause` is called where a buyer is to be paused for longer than its lease lives. */
 export function buy(act, shop, locker, pause) {
   return ACTS[act](shop, locker.lock("article", { ttl: TTL, fixed: act === "paused" }), pause);
 }
 
-/** What a buyer that was refused has to tell; any other error is one. */
+/** The result of a buyer that the shop refused. Any other error is thrown on. */
 export function isRefused(error) {
   if (error.code !== "staleToken") throw error;
   return { bought: false, refused: error.message };
@@ -18,7 +18,7 @@ export function isRefused(error) {
 const ACTS = {
   async unlocked(shop) {
     const stock = await shop.read();
-    // Long enough for all to have read before anyone writes.
+    // Long enough that all have read before anyone writes.
     await sleep(500);
     if (stock > 0) await shop.write(stock - 1);
     return stock > 0;
@@ -36,7 +36,7 @@ const ACTS = {
     const lease = await lock.acquire();
     const stock = await shop.read();
     await pause();
-    // It should look at `lease.valid`, but no look is proof against a pause right after it.
+    // To look at `lease.valid` first would not be enough: the pause could come right after that.
     await shop.writeGuarded(stock - 1, lease);
     return true;
   },

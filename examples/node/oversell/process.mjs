@@ -8,15 +8,15 @@ import { buy, isRefused } from "./buyer.mjs";
 import { RedisShop } from "./shop.mjs";
 
 const FILE = fileURLToPath(import.meta.url);
-/** The URL comes in the environment: everybody may read the arguments of a process. */
+/** The URL is passed in the environment, because everybody may read the arguments of a process. */
 const URL_VARIABLE = "OVERSELL_URL";
 
 export function startBuyer(act, url, shop) {
   const child = fork(FILE, [act, shop], { env: { ...process.env, [URL_VARIABLE]: url } });
   const message = async (kind) => {
     for (;;) {
-      const [told] = await Promise.race([once(child, "message"), once(child, "exit").then(died)]);
-      if (told.kind === kind) return told;
+      const [said] = await Promise.race([once(child, "message"), once(child, "exit").then(died)]);
+      if (said.kind === kind) return said;
     }
   };
   return {

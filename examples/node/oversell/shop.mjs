@@ -32,7 +32,7 @@ export class RedisShop {
   constructor(url, name) {
     this.name = name;
     this.#redis = new Redis(url);
-    // Without a listener each would be printed; a command that fails says so by itself.
+    // Without a listener each error would be printed. A command that fails throws its own.
     this.#redis.on("error", () => {});
     this.#key = `{${name}}:stock`;
   }

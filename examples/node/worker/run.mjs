@@ -12,7 +12,7 @@ const HELP = `Runs worker.mjs on workerd and visits it ten times at once.
   node worker/run.mjs --url https://….upstash.io --token …  the locks are in Redis, over HTTP`;
 
 const args = readArgs(HELP, { url: { type: "string" }, token: { type: "string" } });
-// The worker has HTTP and no sockets.
+// The worker has no sockets, only HTTP.
 checkScheme(args.url, ["https", "http"], HELP);
 if ((args.url === undefined) !== (args.token === undefined)) {
   wrongUse("--url and --token go together", HELP);
@@ -20,7 +20,7 @@ if ((args.url === undefined) !== (args.token === undefined)) {
 
 console.log("Bundling the worker, and starting workerd.");
 try {
-  // What `wrangler` does for a real one: a bundle, and the engine as a module beside it.
+  // As `wrangler` does for a real worker: a bundle, and the engine as a module beside it.
   const { outputFiles } = await build({
     entryPoints: [fileURLToPath(new URL("worker.mjs", import.meta.url))],
     bundle: true,

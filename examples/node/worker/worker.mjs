@@ -7,7 +7,7 @@ let visits = 0;
 export default {
   async fetch(request, env) {
     const name = new URL(request.url).pathname.slice(1) || "visits";
-    // One for each request, since a worker's connections and timers belong to their request.
+    // One for each request, because a worker's connections and timers belong to their request.
     const locker = env.UPSTASH_REDIS_REST_URL
       ? Locker.from(Redis.fromEnv(env))
       : await Locker.connect("memory://worker");
