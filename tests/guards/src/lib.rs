@@ -1,4 +1,4 @@
-//! What every guard must do, whatever it guards.
+//! The conformance suite, which every guard must pass, and the databases and stores of the tests.
 
 pub mod conformance;
 pub mod mariadb;

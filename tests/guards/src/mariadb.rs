@@ -23,7 +23,7 @@ pub struct MariaDbServer {
 }
 
 impl MariaDbServer {
-    /// What it asks the user of the tests for.
+    /// The password of the tests' user.
     pub const PASSWORD: &str = "a-secret-of-mariadb";
 
     /// Starts a server that syncs nothing to the disk.
@@ -75,7 +75,7 @@ impl MariaDbServer {
         server
     }
 
-    /// As a connection URL, with the password.
+    /// Its URL, with the password.
     pub fn url(&self) -> String {
         let socket = self.folder.path().join("socket");
         let password = Self::PASSWORD;
@@ -104,7 +104,7 @@ impl Drop for MariaDbServer {
     }
 }
 
-/// It is not in every user's `PATH`.
+/// The program, also where it is not in the user's `PATH`.
 fn daemon() -> String {
     let usual = "/usr/sbin/mariadbd";
     let there = Path::new(usual).exists();

@@ -1,10 +1,9 @@
 //! An S3-compatible server with conditional writes: moto, from the Python package index, in a
 //! virtual environment of its own in the target directory.
 //!
-//! moto 5.2.5 keeps `If-Match` and `If-None-Match: *` on a put, but checks them before it puts and
-//! sets the metadata after it, without a lock in between. So it is served by one thread here: what
-//! it then does with a request is one step, as it is on Amazon S3. Like there, an etag is the MD5
-//! of the content alone.
+//! moto 5.2.5 obeys `If-Match` and `If-None-Match: *` on a put, but checks them before it puts and sets
+//! the metadata after it, without a lock in between. So it runs on one thread here: each request is then
+//! one step, as on Amazon S3. An etag is the MD5 of the content alone, as there.
 
 use std::env;
 use std::fs;
@@ -17,7 +16,7 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ClientOptions, RetryConfig};
 
-/// What `pip install` gets. moto's extra `server` is many packages more, which S3 does not need.
+/// The arguments of `pip install`. moto's extra `server` would bring many packages that S3 does not need.
 const PACKAGES: [&str; 4] = [
     "moto[s3]==5.2.5",
     "flask==3.1.3",
@@ -27,8 +26,8 @@ const PACKAGES: [&str; 4] = [
 
 const BUCKET: &str = "leasehold";
 
-/// Names its port, serves one request after the other, and ends when its input does: with the
-/// process that started it, however that ends.
+/// Prints its port, serves one request after the other, and ends when its input does: that is when the
+/// process that started it ends, in whatever way.
 const SERVE: &str = r#"
 import logging, os, sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -118,7 +117,7 @@ fn start() -> Moto {
     Moto { child, url }
 }
 
-/// A Python that has moto: in cargo's target directory, which goes with `cargo clean`.
+/// A Python that has moto: in cargo's target directory, so that `cargo clean` removes it.
 fn python() -> PathBuf {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if let Some(python) = env::var_os("LEASEHOLD_MOTO_PYTHON") {
@@ -132,7 +131,7 @@ fn python() -> PathBuf {
     let target = target.or(program.parent()).expect("it is in a folder");
     let done = target.join("moto-5.2.5");
     if !done.exists() {
-        // Under another name until it is whole; another process may be faster.
+        // It has another name until it is complete, because another process may make it at the same time.
         let begun = target.join(format!("moto-5.2.5.{}", process::id()));
         install(&begun);
         if fs::rename(&begun, &done).is_err() {

@@ -23,7 +23,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// What it asks every user for.
+    /// The password of every user.
     pub const PASSWORD: &str = "a-secret-of-postgres";
 
     /// Starts a server that syncs nothing to the disk.
@@ -68,7 +68,7 @@ impl PostgresServer {
         server
     }
 
-    /// As a connection URL, with the password.
+    /// Its URL, with the password.
     pub fn url(&self) -> String {
         let folder = self.folder.path().display();
         let password = Self::PASSWORD;

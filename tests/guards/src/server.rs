@@ -16,7 +16,7 @@ pub(crate) enum Stop {
     Kill,
 }
 
-/// A folder with a short path, since the path of a socket has at most 107 bytes.
+/// A folder with a short path, because the path of a socket has at most 107 bytes.
 pub(crate) fn folder(name: &str) -> TempDir {
     tempfile::Builder::new()
         .prefix(&format!("{name}-"))
@@ -38,8 +38,8 @@ pub(crate) fn give(user: &str, folder: &Path) {
     }
 }
 
-/// A command that runs as `user` if this is root, else as whoever this is. The process is the
-/// program itself, not a shell around it.
+/// A command that runs as `user` if this is root, else as the present user. The process is the program
+/// itself, not a shell around it.
 pub(crate) fn command_as(user: &str, program: &Path) -> Command {
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");

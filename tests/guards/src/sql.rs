@@ -28,17 +28,17 @@ impl From<u64> for Arg<'_> {
 
 /// A database.
 pub trait Db: leasehold::fence::sql::Database {
-    /// How a column counts by itself.
+    /// The type of a column that numbers its rows by itself.
     const SERIAL: &str;
-    /// `BEGIN` for transactions of the program's own.
+    /// The `BEGIN` of a transaction that the program opens itself.
     const BEGIN: &str;
-    /// Makes a connection look anew which tables there are: SQLite does not before it drops one, and
+    /// Makes a connection see which tables there are now. SQLite does not look before it drops one, and
     /// refuses if it remembers a view of that name.
     const LOOK: &str;
     /// After a `SELECT` that must see what was committed last.
     const CURRENT: &str;
 
-    /// Runs a statement and tells how many rows it affected.
+    /// Runs a statement and returns how many rows it affected.
     fn run(
         connection: &mut Self::Connection,
         statement: &str,
@@ -147,7 +147,7 @@ pub async fn run<DB: Db>(pool: &Pool<DB>, statement: &str) {
     }
 }
 
-/// Makes the tables of the registers, of their history, and of rows with a token of their own.
+/// Makes three tables: the registers, their history, and rows that hold their own token.
 pub async fn create_tables<DB: Db>(pool: &Pool<DB>) {
     let key = "VARCHAR(600) NOT NULL PRIMARY KEY";
     let serial = DB::SERIAL;
@@ -197,12 +197,12 @@ pub async fn write<DB: Db>(
     Ok(())
 }
 
-/// Whether the transaction failed because of others, and may be run again.
+/// Whether the transaction failed only because of others, and may be run again.
 pub fn is_race(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else {
         return false;
     };
     let code = error.code().unwrap_or_default();
-    // Serialization failures and deadlocks of Postgres and MySQL; SQLite is busy.
+    // Serialization failures and deadlocks of Postgres and MySQL, and SQLite's "busy".
     ["40001", "40P01", "1213", "1205", "5", "517"].contains(&&*code)
 }

@@ -28,7 +28,7 @@ impl Registers {
     }
 }
 
-/// How the registers are written to.
+/// The ways of writing to the registers.
 #[derive(Copy, Clone)]
 enum Way {
     Guard,
@@ -95,7 +95,7 @@ async fn entered_writes_conform() {
     conforms(Store::shared(Way::Enter), "enter", 200).await;
 }
 
-/// The negative control: writes that are not one step with their check are found out.
+/// The negative control: the suite fails if check and write are not one step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_check_alone_does_not_conform() {
     let suite = tokio::spawn(conforms(Store::shared(Way::CheckThenWrite), "check", 200));
@@ -105,7 +105,7 @@ async fn a_check_alone_does_not_conform() {
     assert!(message.contains("accepted out of order"), "{message}");
 }
 
-/// Catches a gate that a lease's token does not fit, and a restart that opens it.
+/// Catches a gate that does not take a lease's token, and one that a restart opens.
 #[tokio::test]
 async fn a_lease_writes_through_it_across_a_restart() {
     let locker = Locker::in_memory();
@@ -127,8 +127,8 @@ async fn a_lease_writes_through_it_across_a_restart() {
         .expect("other resources are free");
 }
 
-/// Catches a newer writer who is let in, but whose permit is lost on the way: nobody would write to
-/// the resource again.
+/// Catches a permit that is lost because a waker panics while it is given: nobody could write to the
+/// resource again.
 #[test]
 fn a_waker_that_panics_does_not_close_the_resource() {
     use std::future::Future;
@@ -153,7 +153,7 @@ fn a_waker_that_panics_does_not_close_the_resource() {
     let mut second = Box::pin(gate.enter("a", token(1)));
     let mut context = Context::from_waker(&panics);
     assert!(second.as_mut().poll(&mut context).is_pending());
-    // The first one's turn, which it does not take; so a newer one is let in, and both are told.
+    // It is the turn of the first, which does not poll. So the newer one is let in, and both are woken.
     drop(entered.expect("it is free"));
     let mut newer = Box::pin(gate.enter("a", token(2)));
     let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

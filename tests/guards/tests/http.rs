@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
 
-/// No wait of these tests is longer, unless something is broken.
+/// How long these tests wait for anything.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the handlers share.
@@ -42,7 +42,7 @@ impl Shared {
     }
 }
 
-/// Writes a number; if the request is slow, when it is told to.
+/// Writes a number; for a slow request only when the test lets it go on.
 async fn write(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
@@ -70,7 +70,7 @@ async fn write(
     StatusCode::OK
 }
 
-/// What comes after `/r/`.
+/// The resource: the part of the path after `/r/`.
 fn resource(parts: &Parts) -> Option<String> {
     let path = written_path(parts)?;
     Some(path.strip_prefix("/r/").unwrap_or_default().to_owned())
@@ -128,7 +128,7 @@ impl Server {
         answer
     }
 
-    /// Until the gate has seen a token.
+    /// Waits until the gate has seen a token.
     async fn until_seen(&self, resource: &str, token: FencingToken) {
         let seen = async {
             while self.gate.highest(resource) != Some(token) {
@@ -252,7 +252,7 @@ async fn an_older_write_under_way_is_waited_for() {
     assert_eq!(server.shared.history("a"), [(33, 1), (34, 2)]);
 }
 
-/// The negative control of the test above, and what `check_only` says of itself.
+/// The negative control of the test above, and what `check_only` documents.
 #[tokio::test]
 async fn with_check_only_an_older_write_lands_after_a_newer_one() {
     let server = Server::start(FenceLayer::check_only).await;
@@ -362,7 +362,7 @@ async fn what_does_not_write_passes_and_so_does_no_token_where_it_is_optional() 
     );
 }
 
-/// Catches a guard that a path spelled otherwise slips through.
+/// Catches a guard that lets a path pass that is spelled in another way.
 #[tokio::test]
 async fn two_spellings_of_a_path_are_one_resource() {
     let server = Server::start(|layer| layer).await;

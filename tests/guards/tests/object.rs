@@ -19,7 +19,7 @@ use object_store::path::Path;
 
 use odd::{Odd, OddStore};
 
-/// Each object is the list of its writes, so the history is in the same step as the write.
+/// Each object is the list of its writes, so that history and write are one step.
 struct Registers(FencedStore);
 
 impl Guarded for Registers {

@@ -14,7 +14,7 @@ use object_store::{Attribute, Attributes, ClientOptions, ObjectStore, PutOptions
 use crate::memory;
 use crate::odd::{Odd, OddStore};
 
-/// What the probe says of a store that cannot be guarded.
+/// The error of the probe for a store that cannot be guarded.
 async fn verdict(store: FencedStore) -> String {
     let error = store.probe(&Path::from("scratch")).await;
     let error = error.expect_err("it cannot be guarded");
@@ -83,7 +83,7 @@ fn builder(endpoint: &str, bucket: &str) -> AmazonS3Builder {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_unavailable() {
-    // Nobody listens on port 1, and nobody but root may.
+    // Nobody listens on port 1, because only root may.
     let store = builder("http://127.0.0.1:1", "b").build();
     let store = FencedStore::new(Arc::new(store.expect("the settings are complete")));
     let error = store.put(&Path::from("a"), token(33), "x").await;
@@ -135,7 +135,7 @@ async fn objects_of_others(store: Arc<dyn ObjectStore>) {
         Some(token(1))
     );
 
-    // Metadata that is not a token, and a guard's metadata over other content.
+    // Metadata that is not a token, and a guard's metadata on other content.
     for (number, readable) in [
         ("0", false),
         ("9007199254740992", false),
@@ -176,7 +176,7 @@ async fn what_is_kept(store: Arc<dyn ObjectStore>) {
     let found = store.get(&path).await.expect("it is there");
     let kind = found.attributes.get(&Attribute::ContentType).cloned();
     assert_eq!(kind.as_deref(), Some("application/json"));
-    // What a reader without a guard sees is still JSON.
+    // A reader without a guard still sees the JSON.
     let bytes = found.bytes().await.expect("it can be read");
     assert_eq!(bytes.len(), 3 + 54);
     assert!(bytes.starts_with(b"{}") && bytes.trim_ascii() == b"{}");

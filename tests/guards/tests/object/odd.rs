@@ -1,4 +1,4 @@
-//! Stores that are not as they should be, or slower.
+//! Stores that do not do what they should, or are slow.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,27 +14,27 @@ use object_store::{
 };
 use tokio::sync::Semaphore;
 
-/// What is odd.
+/// In which way a store is odd.
 #[derive(Clone, Debug)]
 pub(crate) enum Odd {
-    /// It puts whatever the condition, and gives others time between reading and putting.
+    /// It ignores the condition of a put, and gives others time between reading and putting.
     IgnoresConditions,
-    /// It keeps `PutMode::Create`, but puts on any etag.
+    /// It obeys `PutMode::Create`, but ignores the etag of an update.
     IgnoresEtags,
     /// It takes metadata and forgets it.
     LosesMetadata,
-    /// The first put is done, but its answer lost; the client tries again by itself, and meets
-    /// its own object.
+    /// The first put is done, but its reply is lost. The client tries again by itself, and finds its own
+    /// object.
     AnswersTwice(Arc<Semaphore>),
-    /// The first put is done, but its answer lost.
+    /// The first put is done, but its reply is lost.
     NeverAnswers(Arc<Semaphore>),
     /// Somebody else is always faster.
     AlwaysLate,
-    /// After a read it says so, and goes on when it may.
+    /// It waits after a read, until the test lets it go on.
     Pauses(Pause),
 }
 
-/// Between the reading and the putting of a writer.
+/// A pause between the reading and the putting of a writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pause {
     pub(crate) read: Arc<Semaphore>,
@@ -51,7 +51,7 @@ impl Pause {
     }
 }
 
-/// A store with an oddity.
+/// A store that is odd in one way.
 #[derive(Clone, Debug)]
 pub(crate) struct OddStore {
     inner: Arc<dyn ObjectStore>,

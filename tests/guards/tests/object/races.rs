@@ -1,4 +1,4 @@
-//! What happens between the reading and the putting, and when an answer is lost.
+//! What can happen between reading and putting, and when a reply is lost.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ async fn a_paused_writer_is_refused() {
     a_paused_writer(moto.store(), true).await;
 }
 
-/// A newer holder puts the same content again, so that an etag that is a hash of the content is
-/// the same as what the paused, older writer read. Who wins?
+/// A newer holder puts the same content again. If the etag were a hash of that alone, it would be the one
+/// that the paused, older writer has read, whose put would then pass.
 async fn the_same_content_again(store: Arc<dyn ObjectStore>, sealed: bool) -> Option<Error> {
     let path = Path::from(format!("same content/{sealed}"));
     let fenced = FencedStore::new(store.clone());
@@ -91,12 +91,12 @@ async fn an_etag_that_comes_back_does_not_let_a_stale_writer_in() {
     // etags are no longer hashes of the content, and the promise above is not tested.)
     let error = the_same_content_again(moto.store(), false).await;
     assert_eq!(error, None, "a hash of the content is the same again");
-    // In memory each put has an etag of its own.
+    // In memory each put has a new etag.
     let error = the_same_content_again(memory(), false).await;
     assert!(error.is_some_and(|error| error.kind() == ErrorKind::StaleToken));
 }
 
-/// Whoever is killed between check and write leaves nothing: there is only the put.
+/// A writer that is killed between check and write leaves nothing, because all there is is the put.
 #[tokio::test]
 async fn a_writer_that_is_gone_after_the_check_wrote_nothing() {
     let (store, path) = (memory(), Path::from("gone"));
@@ -112,7 +112,7 @@ async fn a_writer_that_is_gone_after_the_check_wrote_nothing() {
         (&object.bytes[..], object.token),
         (&b"first"[..], Some(token(32)))
     );
-    // Its token was not taken either: 33 was never accepted.
+    // Nor was its token, 33, ever accepted.
     let older = fenced.put(&path, token(32), "second").await;
     older.expect("32 is still the greatest");
 }
@@ -125,8 +125,8 @@ fn append(to: &FencedStore, path: &Path) -> impl Future<Output = Result<PutResul
     }
 }
 
-/// The clients of the clouds try again by themselves when a server fails, and then find the etag
-/// changed by their own first try. Catches an update that is applied twice.
+/// The clients of cloud stores try again by themselves when a server fails, and then find an etag that
+/// their own first try has changed. Catches an update that is applied twice.
 #[tokio::test]
 async fn an_update_whose_answer_was_lost_is_applied_once() {
     let (store, path) = (memory(), Path::from("once"));
@@ -143,7 +143,8 @@ async fn an_update_whose_answer_was_lost_is_applied_once() {
     assert_eq!(object.expect("it is there").bytes, "xx");
 }
 
-/// If nobody tried again it is unknown whether it was done, and the same put may be tried again.
+/// If the client does not try again, it is unknown whether the put was done, and the program may try it
+/// again.
 #[tokio::test]
 async fn an_answer_that_never_came_is_a_timeout() {
     let path = Path::from("unknown");
@@ -159,7 +160,7 @@ async fn an_answer_that_never_came_is_a_timeout() {
     again.expect("an equal token passes");
 }
 
-/// Losing every race ends, and says so.
+/// A writer that loses every race gives up in the end, with an error that says so.
 #[tokio::test]
 async fn the_number_of_tries_is_bounded() {
     let path = Path::from("busy");

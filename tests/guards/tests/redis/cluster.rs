@@ -83,7 +83,7 @@ async fn keys_of_other_slots_are_an_error_before_anything_is_sent() {
     assert_eq!(admin.script_calls().await, 0);
 }
 
-/// A client that does not know that it speaks to a cluster gets the same from the server.
+/// If the client does not know of the cluster, the server refuses the same.
 #[tokio::test]
 async fn the_servers_own_refusal_is_of_the_same_kind() {
     let (server, _) = node().await;

@@ -64,7 +64,7 @@ async fn deletions() {
     assert_eq!(store.get("k").await.as_deref(), Some("one"));
     assert_eq!(new.del("k").await, Ok(true));
     assert_eq!(store.get("k").await, None);
-    // Catches a fence that a deletion takes along.
+    // Catches a fence that is deleted together with the key.
     assert_eq!(refusal(old.set("k", "late").await), STALE);
 }
 
@@ -90,7 +90,7 @@ async fn numbers() {
     assert_eq!(new.incr_by("n", -7).await, Ok(-2));
     assert_eq!(refusal(old.incr_by("n", 1).await), STALE);
     assert_eq!(store.get("n").await.as_deref(), Some("-2"));
-    // Catches a sum that went through a Lua number, which is exact to 2^53 only.
+    // Catches a sum that was a Lua number on the way, which is exact only up to 2^53.
     new.set("n", i64::MAX - 1).await.expect("it passes");
     let sum = new.incr_by("n", 1).await;
     assert_eq!(store.get("n").await, Some(i64::MAX.to_string()));
@@ -110,8 +110,8 @@ async fn lists() {
     assert_eq!(read, Resp::Array(vec![bulk("a"), bulk("b")]));
 }
 
-/// Catches a check that is a call of its own, a write for nothing, and a script that is sent
-/// whole each time.
+/// Catches a check that is a call of its own, a write that is not needed, and a script whose text is sent
+/// each time.
 #[tokio::test]
 async fn a_write_is_one_call() {
     let mut store = Store::start().await;
@@ -142,7 +142,7 @@ async fn what_is_not_one_value_is_not_sent() {
         kind(redis.hset("k", "f", u64::MAX).await),
         ErrorKind::Config
     );
-    // It would lower the fence, or spoil it.
+    // These would lower the fence, or spoil it.
     let error = redis.set(FENCE, "9").await.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains(FENCE), "{error}");

@@ -1,4 +1,4 @@
-//! The suite of all guards, and a guard of two calls that it finds out.
+//! The suite of all guards; and a guard of two calls, which must fail it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const CLIENTS: u64 = 4;
 const WRITE: &str = "redis.call('SET', KEYS[1], ARGV[2])
     redis.call('RPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2])";
 
-/// The register is a key named as the resource, and the history a list beside it.
+/// The register is a key with the resource's name, and the history is a list beside it.
 struct Registers<C> {
     clients: Vec<C>,
     admin: Mutex<Admin>,
@@ -133,7 +133,8 @@ impl Guarded for Registers<InTwoCalls> {
     }
 }
 
-/// The negative control: without a race the two calls are as good as one.
+/// The negative control: when writers race, the suite fails with a guard of two calls. Without a race it
+/// passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_in_a_call_of_its_own_is_found_out() {
     let server = RedisServer::start().await;
@@ -146,7 +147,7 @@ async fn a_check_in_a_call_of_its_own_is_found_out() {
     assert!(message.contains("accepted out of order"), "{message}");
 }
 
-/// A lease's token fits, and a later holder shuts the earlier one out.
+/// The guard takes a lease's token, and a later holder shuts the earlier one out.
 #[tokio::test]
 async fn a_guarded_write_from_a_lease_is_one_line() {
     let server = RedisServer::start().await;
@@ -172,7 +173,7 @@ async fn a_guarded_write_from_a_lease_is_one_line() {
     assert_eq!(refused, (paused.get(), lease.token().get()));
 }
 
-/// A script that is kept and one that is given as text are the same to the server.
+/// To the server a kept script and one given as text are the same.
 #[tokio::test]
 async fn a_kept_script_is_guarded_too() {
     let server = RedisServer::start().await;

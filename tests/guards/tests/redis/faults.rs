@@ -1,4 +1,4 @@
-//! Servers that are slow, gone, or of another mind.
+//! Servers that are slow, gone, or refuse.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually};
 
 use crate::{LIMIT, Store, client, kind, refusal};
 
-/// The outcome is unknown: here it was done. To repeat `set` is safe, to repeat `incr_by` is not.
+/// The outcome is unknown; here it was done. It is safe to repeat `set`, but not `incr_by`.
 #[tokio::test]
 async fn after_a_timeout_the_write_may_have_been_done() {
     let mut store = Store::start().await;
@@ -38,7 +38,7 @@ async fn after_a_timeout_the_write_may_have_been_done() {
     assert_eq!(refusal(store.under(33).set("k", 9).await), (33, 34));
 }
 
-/// Catches a client that sends a write again by itself, as fred does if it is not told otherwise.
+/// Catches a client that sends a write again by itself, as fred does by default.
 #[tokio::test]
 async fn a_write_is_sent_once() {
     let server = RedisServer::start().await;
@@ -48,7 +48,7 @@ async fn a_write_is_sent_once() {
     assert_eq!(redis.incr_by("n", 1).await, Ok(1));
     let mut admin = Admin::connect(&server).await;
     for done in 2..=4 {
-        // The server does it, and the connection goes before its answer is there.
+        // The server executes it, and the connection is cut before the reply arrives.
         proxy.set(Direction::Down, Mode::Hold);
         let lost = redis.incr_by("n", 1);
         let cut = async {
@@ -56,14 +56,14 @@ async fn a_write_is_sent_once() {
                 admin.int(&["GET", "n"]).await == done
             })
             .await;
-            // Also if the answer is still on its way to the proxy.
+            // This also drops a reply that is still on its way to the proxy.
             proxy.cut().await;
             proxy.set(Direction::Down, Mode::Pass);
         };
         let (lost, ()) = tokio::join!(lost, cut);
         let error = lost.expect_err("the answer is lost");
         assert!(error.is_transient(), "{error}");
-        // Whatever was to be sent again comes before this, on the same connection.
+        // If the write were sent again, it would come before this, on the same connection.
         eventually(LIMIT, "an answer", async || redis.set("k", 1).await.is_ok()).await;
         assert_eq!(admin.int(&["GET", "n"]).await, done);
     }

@@ -1,4 +1,4 @@
-//! Writers that are killed in mid-air leave nothing half done.
+//! Writers that are killed leave nothing half done.
 
 use std::env;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::{FENCE, LIMIT, Store, client, refusal};
 
 const URL: &str = "LEASEHOLD_TEST_WRITER_URL";
 
-/// Of three keys and the fence, all say the same or something else.
+/// Writes all keys. If it were half done, they would differ from one another or from the fence.
 const ALL: &str = "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1]) end";
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// The writer's process, if it was started as that; see below.
+/// The writer: the test below starts this program once more for this test alone, with the URL.
 #[tokio::test]
 async fn writer() {
     let Ok(url) = env::var(URL) else { return };
@@ -47,7 +47,7 @@ async fn nothing_is_half_done_when_the_writer_is_killed() {
         })
         .await;
         writer.kill9();
-        // What was sent before is done once the server has seen the end of the connection.
+        // Once the server has seen the end of the connection, all that was sent before is done.
         eventually(LIMIT, "the end of its connection", async || {
             let clients = store.admin.info("clients", "connected_clients").await;
             clients.as_deref() == Some("2")

@@ -1,10 +1,10 @@
-//! What the documentation says that the guard cannot do, or does in a way to know of.
+//! The limits of the guard that the documentation names.
 
 use leasehold::ErrorKind;
 
 use crate::{FENCE, Store, kind, refusal};
 
-/// The fence is lost with the data. What is promised then is that the next holder closes it again.
+/// The fence is lost with the data. The promise for that case: the next holder closes it again.
 #[tokio::test]
 async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
     let mut store = Store::start().await;
@@ -22,7 +22,7 @@ async fn after_flushall_an_old_token_passes_until_the_next_holder_writes() {
     assert_eq!(store.get("k").await.as_deref(), Some("newest"));
 }
 
-/// With the data the fence outlives the server.
+/// If the data outlives the server, so does the fence.
 #[tokio::test]
 async fn a_server_that_keeps_its_data_keeps_its_fences() {
     let server = leasehold_tests::RedisServer::config().append_only();
@@ -53,7 +53,7 @@ async fn a_write_that_fails_keeps_the_token() {
     assert_eq!(kind(counted), ErrorKind::WrongType);
 }
 
-/// Catches a token that is kept, or one of two keys that is written, when memory is short.
+/// Catches a token that is kept, or a first key that is written, though memory is too short for all.
 #[tokio::test]
 async fn a_server_without_memory_does_nothing_at_all() {
     let mut store = Store::start().await;
@@ -71,14 +71,14 @@ async fn a_server_without_memory_does_nothing_at_all() {
         assert_eq!(store.get(key).await.as_deref(), Some("old"));
     }
     assert_eq!(store.get(FENCE).await.as_deref(), Some("33"));
-    // A holder that is known already can still make room, and a stale one is still refused.
+    // A holder whose token was seen already can still delete keys, and a stale one is still refused.
     assert_eq!(refusal(store.under(32).del("a").await), (32, 33));
     assert_eq!(store.under(33).del("a").await, Ok(true));
     store.admin.ok(&["CONFIG", "SET", "maxmemory", "0"]).await;
     store.under(34).set("a", "new").await.expect("it passes");
 }
 
-/// Catches a fence that is overwritten, or compared, whatever it is.
+/// Catches a guard that overwrites, or compares, a key in the fence's place that is no fence.
 #[tokio::test]
 async fn a_fence_key_that_holds_something_else_is_left_alone() {
     let mut store = Store::start().await;

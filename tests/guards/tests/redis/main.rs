@@ -16,7 +16,7 @@ use leasehold::{Error, ErrorKind};
 use leasehold_guard_tests::conformance::token;
 use leasehold_tests::{Admin, RedisServer};
 
-/// For whatever a test waits for.
+/// How long a test waits for anything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A server, a plain connection to look at it, and a guard.
@@ -68,7 +68,7 @@ pub(crate) async fn client(url: &str) -> Client {
     client
 }
 
-/// Panics unless it was refused as stale; the two tokens.
+/// The two tokens of a refusal. Panics if it was not refused as stale.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (u64, u64) {
     let error = result.expect_err("a stale token is refused");
     assert_eq!(error.kind(), ErrorKind::StaleToken, "{error}");
@@ -76,7 +76,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (u64, u64
     (stale.offered.get(), stale.highest.get())
 }
 
-/// Panics unless it failed.
+/// The error. Panics if it did not fail.
 pub(crate) fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
     result.expect_err("it fails").kind()
 }

@@ -1,4 +1,4 @@
-//! Scripts of the user's behind the check.
+//! The program's own scripts behind the check.
 
 use leasehold::ErrorKind;
 use leasehold::fence::redis::Script;
@@ -19,7 +19,7 @@ async fn keys_and_arguments_are_the_scripts_own() {
     assert_eq!(redis.script(count, (), ()).await, Ok(none));
     let one = (1, 1, "a".to_owned(), "x".to_owned());
     assert_eq!(redis.script(count, "a", "x").await, Ok(one));
-    // The guard's own variables are not the script's: Redis refuses to read globals that are none.
+    // The script cannot see the guard's variables: to Redis they are globals that do not exist.
     for name in ["fence", "token", "seen", "is_token"] {
         let read: Result<(), _> = redis
             .script(format!("return {name}").as_str(), (), ())
@@ -50,7 +50,7 @@ async fn whatever_it_returns_is_the_reply() {
             .await,
         Ok("FINE".to_owned())
     );
-    // The fence may not be mistaken for an argument of `return`.
+    // What the guard's text has after the script must not become a part of its `return`.
     assert_eq!(
         redis.script("return ARGV[1] -- and no more", (), 7).await,
         Ok(7)
@@ -68,7 +68,7 @@ async fn a_reply_of_another_type_is_told_with_what_was_done() {
     assert_eq!(store.get("k").await.as_deref(), Some("done"));
 }
 
-/// What the documentation says of mistakes: the token is kept, and what was written stays.
+/// As documented, after an error in the script the token is kept, and what was written stays.
 #[tokio::test]
 async fn a_mistake_does_not_let_older_tokens_in() {
     let mut store = Store::start().await;
@@ -95,7 +95,7 @@ async fn a_mistake_does_not_let_older_tokens_in() {
     assert_eq!(kind(error), ErrorKind::Store);
 }
 
-/// Catches a text that gets out of a block that was put around it, and so past the check.
+/// Catches a script whose text ends the block that the guard puts around it, and so gets past the check.
 #[tokio::test]
 async fn no_text_gets_ahead_of_the_check() {
     let mut store = Store::start().await;
@@ -131,7 +131,7 @@ async fn the_server_may_forget_the_scripts() {
         assert_eq!(sum, Ok(2 * i64::try_from(round).expect("it is small")));
         store.admin.ok(&["SCRIPT", "FLUSH"]).await;
     }
-    // A script that says the same itself is not run twice.
+    // A script that returns such an error itself is not run twice.
     let lua = "redis.call('INCR', KEYS[1]) return redis.error_reply('NOSCRIPT of my own')";
     let answer: Result<(), _> = store.under(3).script(lua, "once", ()).await;
     assert_eq!(kind(answer), ErrorKind::Store);

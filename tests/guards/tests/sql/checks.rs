@@ -1,4 +1,4 @@
-//! What holds for every database.
+//! What must hold for every database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use tokio::time::timeout;
 use crate::ended;
 use crate::stores::{CheckedBefore, Fenced, OwnRow, history};
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A database of the tests.
 pub(crate) struct Base<DB: Db> {
     pub(crate) pool: Pool<DB>,
-    /// The same database through other connections, as another process has.
+    /// Other connections to the same database, as another process would have.
     pub(crate) other: Pool<DB>,
-    /// For another process.
+    /// The URL, for another process.
     pub(crate) url: Option<String>,
     /// Statements that open a transaction at each isolation level but the default.
     pub(crate) levels: &'static [&'static str],
 }
 
-/// Everything in this file, the table first.
+/// Runs every check in this file; the check of the table is the first.
 pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     table_is_made(base).await;
     sql::create_tables(&base.pool).await;
@@ -45,7 +45,7 @@ pub(crate) async fn all<DB: Db>(base: &Base<DB>) {
     a_check_before_the_transaction_is_found_out(base).await;
 }
 
-/// Catches a missing table that is a puzzling error of the database, and `IF NOT EXISTS` races.
+/// Catches a puzzling error of the database where the table is missing, and `IF NOT EXISTS` races.
 async fn table_is_made<DB: Db>(base: &Base<DB>) {
     let error = fence::sql::begin(&base.pool, "a", token(1)).await;
     let error = error.expect_err("there is no table");
@@ -187,7 +187,7 @@ async fn holders_wait_for_each_other<DB: Db>(base: &Base<DB>) {
     let error = late.expect_err("34 was accepted");
     let stale = error.stale_token().expect("it is stale");
     assert_eq!((stale.offered, stale.highest), (token(33), token(34)));
-    // What is rolled back was never accepted.
+    // A token of a transaction that is rolled back was never accepted.
     let newest = fence::sql::begin(&base.pool, &resource, token(36))
         .await
         .expect("36 is greater");
@@ -234,7 +234,7 @@ async fn checks_in_a_transaction<DB: Db>(base: &Base<DB>) {
         .acquire()
         .await
         .expect("the pool has a connection");
-    // Such a check would protect nothing: what follows is not in its transaction.
+    // Such a check would protect nothing: the writes after it are not in its transaction.
     let error = fence::sql::check(&mut *connection, &one, token(9)).await;
     let error = error.expect_err("no transaction is open");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -264,7 +264,7 @@ async fn a_refusal_ends_the_transaction<DB: Db>(base: &Base<DB>) {
             .expect("the pool has a connection");
         assert!(!connection.is_in_transaction());
     }
-    // The same if the caller loses interest: the future, or the transaction, is dropped.
+    // The same if the caller drops the future, or the transaction.
     drop(
         fence::sql::begin(&base.pool, &resource, token(99))
             .await
@@ -284,7 +284,7 @@ async fn bad_resources<DB: Db>(base: &Base<DB>) {
     let nul = fence::sql::begin(&base.pool, "a\0b", token(1)).await;
     let error = nul.expect_err("Postgres cannot store it");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    // Names that a database may take for the same, and the longest.
+    // Different names that a database may take for the same, and the longest.
     let long = "é".repeat(256);
     let other = format!("{}x", &long[..510]);
     let names = [
@@ -309,8 +309,8 @@ async fn bad_resources<DB: Db>(base: &Base<DB>) {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
 }
 
-/// A process is killed after its check and its write: nothing of them is there, not even its
-/// token, and the row is free.
+/// A process is killed after its check and its write. Nothing of either remains, not even the token, and
+/// the row is free.
 async fn killed_before_the_commit<DB: Db>(pool: &Pool<DB>, url: &str) {
     let resource = unique_name("killed");
     let program = env!("CARGO_BIN_EXE_sql_writer");

@@ -1,4 +1,5 @@
-//! Transactions that are ended inside of the work: what follows is in none, so the commit is refused.
+//! Transactions that are ended within the work. What is written after that is in none, so the commit is
+//! refused.
 
 use leasehold::fence::sql::FencedTransaction;
 use leasehold::{ErrorKind, fence};
@@ -23,15 +24,15 @@ async fn write<DB: Db>(tx: &mut FencedTransaction<DB>, resource: &str, value: u6
     written.expect("it can write");
 }
 
-/// The end is refused, and leaves written what the documentation says. Catches a commit that is
-/// told to be done of what was rolled back, or written without the fence.
+/// The commit is refused, and the writes that the documentation names stay. Catches a commit that succeeds
+/// though writes were rolled back, or were made without the fence.
 pub(crate) async fn is_refused<DB: Db>(base: &Base<DB>, end: &End<'_>) {
     let resource = unique_name("ended");
     let begun = fence::sql::begin(&base.pool, &resource, token(7)).await;
     let mut tx = begun.expect("it is first");
     write(&mut tx, &resource, 1).await;
     for statement in end.statements {
-        // Some of them fail, and are passed over.
+        // Some of the statements fail, which is ignored.
         DB::run(&mut tx, statement, &[]).await.ok();
     }
     write(&mut tx, &resource, 2).await;
@@ -51,7 +52,7 @@ pub(crate) async fn refuses_to_commit<DB: Db>(
     let values = history(&base.other, resource).await.into_iter();
     let values: Vec<_> = values.map(|(_, value)| value).collect();
     assert_eq!(values, keeps, "{why:?}");
-    // The token is kept if what came before the end is.
+    // The token is kept if the write before the end is.
     let older = fence::sql::begin(&base.pool, resource, token(6)).await;
     assert_eq!(older.is_err(), keeps.first() == Some(&1), "{why:?}");
     if let Ok(older) = older {
@@ -59,8 +60,8 @@ pub(crate) async fn refuses_to_commit<DB: Db>(
     }
 }
 
-/// What every database knows. Catches a check that only asks whether any transaction is open, and
-/// one that takes the program's own savepoints for an end.
+/// Ways to end a transaction that every database has. Catches a check that only asks whether any
+/// transaction is open, and one that takes the program's own savepoints for an end.
 pub(crate) async fn by_hand<DB: Db>(base: &Base<DB>) {
     for (statements, keeps) in [
         (&["COMMIT"][..], &[1, 2][..]),

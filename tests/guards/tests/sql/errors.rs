@@ -9,10 +9,10 @@ use leasehold_guard_tests::sql::{Db, run};
 use sqlx::Pool;
 use tokio::time::timeout;
 
-/// There is a table of an older shape with the token 34 of "a": `begin` refuses to work with it
-/// if `strict`, and `create_table` migrates it, also for connections that know it as it was.
+/// There is a table of an older shape with the token 34 of "a". `create_table` migrates it, also for
+/// connections that know its old shape; before that, if `strict`, `begin` refuses to work with it.
 pub(crate) async fn migrates<DB: Db>(pool: &Pool<DB>, strict: bool) {
-    // Microseconds, as tokens are by default.
+    // A token by the clock, in microseconds, as by default.
     let (most, long) = (1 << 52, "x".repeat(512));
     for (resource, number) in [("b", most), (long.as_str(), 1)] {
         if let Err(error) = fence::sql::begin(pool, resource, token(number)).await {
@@ -41,7 +41,7 @@ pub(crate) async fn migrates<DB: Db>(pool: &Pool<DB>, strict: bool) {
     }
 }
 
-/// Neither call works with a table or view that is something else, nor changes it. It is dropped.
+/// A table or view of another kind: both calls refuse it and do not change it. Then it is dropped.
 pub(crate) async fn refuses<DB: Db>(pool: &Pool<DB>, table: &str) {
     let kind = table.split(' ').next().unwrap_or_default();
     run(pool, "DROP TABLE IF EXISTS leasehold_fence").await;
@@ -64,8 +64,8 @@ pub(crate) async fn refuses<DB: Db>(pool: &Pool<DB>, table: &str) {
     run(pool, &format!("DROP {kind} leasehold_fence")).await;
 }
 
-/// A fence table that somebody has added to is not trusted, and what was added is named; without it,
-/// it is. Each is a statement, what the error says, and a statement that takes it away.
+/// A fence table to which somebody has added something is refused, and the error names that. Without the
+/// addition it is accepted. Each case is a statement, what the error says, and a statement to undo it.
 pub(crate) async fn suspects<DB: Db>(pool: &Pool<DB>, additions: &[(&str, &str, &str)]) {
     for (add, says, remove) in additions {
         run(pool, "DROP TABLE IF EXISTS leasehold_fence").await;

@@ -47,7 +47,7 @@ async fn mariadb() {
     errors::unreachable(&pool).await;
 }
 
-/// Catches two statements of which only one is run.
+/// Catches a second statement in one text that is not run.
 async fn the_level_is_the_one_asked_for(pool: &MySqlPool) {
     let mut tx = fence::sql::begin_with(pool, LEVELS[1], "level", token(1))
         .await
@@ -81,7 +81,7 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::MySql>) {
     ended::is_refused(base, &End { statements, keeps }).await;
 }
 
-/// A real one, of which the guarded transaction is the victim.
+/// A real deadlock, whose victim is the guarded transaction.
 async fn a_deadlock_that_is_passed_over(base: &Base<sqlx::MySql>) {
     run(
         &base.pool,
@@ -115,7 +115,7 @@ async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
     let first = sqlx::query(update).bind(1).execute(&mut *tx).await;
     first.expect("nobody else has it");
     let circle = async {
-        // Whoever asks last closes the circle; the lighter of the two is the victim.
+        // This closes the circle. The victim is the transaction that has written less.
         let error = sqlx::query(update).bind(2).execute(&mut *tx).await;
         error.expect_err("it is the victim")
     };
@@ -154,7 +154,7 @@ async fn older_tables_are_migrated(pool: &MySqlPool) {
     )
     .await;
     errors::migrates(pool, false).await;
-    // Without transactions the token would be kept.
+    // In an engine without transactions the token would be kept after a rollback.
     let tx = fence::sql::begin(pool, "a", token(99))
         .await
         .expect("99 is greater");
@@ -176,7 +176,7 @@ async fn alien_tables_are_refused(pool: &MySqlPool) {
     ] {
         errors::refuses(pool, table).await;
     }
-    // Rows that have the same key or none: a second writer shows it, and create_table.
+    // Tables in which a resource can have several rows: a second writer notices it, and create_table.
     for table in [
         "leasehold_fence (resource VARBINARY(512), token BIGINT NOT NULL)",
         "leasehold_fence (resource VARBINARY(512), token BIGINT, PRIMARY KEY (resource, token))",
@@ -201,7 +201,7 @@ async fn alien_tables_are_refused(pool: &MySqlPool) {
     errors::suspects(pool, ADDITIONS).await;
 }
 
-/// Catches a table that does what somebody else likes, with this user's rights.
+/// Catches a table on which somebody else's code runs, with this user's rights.
 const ADDITIONS: &[(&str, &str, &str)] = &[
     (
         "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence FOR EACH ROW SET NEW.token = 1",

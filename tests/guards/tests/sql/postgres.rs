@@ -46,8 +46,8 @@ async fn postgres() {
     errors::unreachable(&pool).await;
 }
 
-/// As the documentation advises: a holder that stands still in its transaction does not keep the
-/// next one waiting for ever.
+/// What the documentation advises, so that a holder that stands still in its transaction does not keep
+/// the next one waiting for ever.
 async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     let mut old = fence::sql::begin(&base.pool, "paused", token(33))
         .await
@@ -62,7 +62,7 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
         .await
         .expect("it commits");
     old.commit().await.expect_err("its transaction is gone");
-    // One who will not wait says so to the database.
+    // Whoever does not want to wait sets a time-out at the database.
     let old = fence::sql::begin(&base.pool, "paused", token(35))
         .await
         .expect("35 is greater");
@@ -73,7 +73,7 @@ async fn a_paused_holder_loses_its_transaction(base: &Base<sqlx::Postgres>) {
     old.rollback().await.expect("it can be rolled back");
 }
 
-/// Catches a commit that is told to be done though Postgres rolled back.
+/// Catches a commit that succeeds though Postgres rolled back.
 async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
     let statements = &["COMMIT AND CHAIN"];
     let keeps = &[1];
@@ -86,7 +86,7 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
     let error = tx.commit().await.expect_err("it is rolled back");
     assert_eq!(error.kind(), ErrorKind::Store, "{error}");
     assert!(error.to_string().contains("nothing was written"), "{error}");
-    // What MySQL commits by is a part of the transaction here.
+    // Statements by which MySQL commits are a part of the transaction here.
     let mut tx = fence::sql::begin(&base.pool, "failed", token(6))
         .await
         .expect("7 was rolled back");
@@ -125,7 +125,7 @@ async fn alien_tables_are_refused(pool: &PgPool) {
     ] {
         errors::refuses(pool, table).await;
     }
-    // A crash empties it; only create_table can see that.
+    // A crash empties an unlogged table; only create_table checks for that.
     let columns = "(resource TEXT COLLATE \"C\" PRIMARY KEY, token BIGINT NOT NULL)";
     run(
         pool,
@@ -147,7 +147,7 @@ async fn alien_tables_are_refused(pool: &PgPool) {
     errors::suspects(pool, ADDITIONS).await;
 }
 
-/// Catches a table that does what somebody else likes, with this user's rights.
+/// Catches a table on which somebody else's code runs, with this user's rights.
 const ADDITIONS: &[(&str, &str, &str)] = &[
     (
         "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence EXECUTE FUNCTION listen()",

@@ -20,11 +20,11 @@ async fn pool(options: &SqliteConnectOptions, connections: u32) -> SqlitePool {
         .expect("SQLite opens it")
 }
 
-/// Both kinds of journal: they lock differently.
+/// A file, with both kinds of journal, because they lock differently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file() {
-    // Less than writers may wait: it is asked for again. Without the log a commit waits for readers
-    // too, and that nobody repeats.
+    // With the log the busy time-out is shorter than writers have to wait, so that they try again.
+    // Without it a commit waits for readers too, and a commit is not tried again.
     for (journal, busy) in [
         (SqliteJournalMode::Wal, Duration::from_millis(20)),
         (SqliteJournalMode::Delete, Duration::from_secs(2)),
@@ -58,7 +58,7 @@ async fn file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
     let options: SqliteConnectOptions = "sqlite::memory:".parse().expect("it is a URL");
-    // One name, and so one database, for all the connections.
+    // All connections give the same name, and so have one database.
     let base = Base {
         pool: pool(&options, 4).await,
         other: pool(&options, 4).await,
@@ -78,7 +78,7 @@ async fn an_error_that_rolls_back(base: &Base<sqlx::Sqlite>) {
 }
 
 async fn shapes(pool: &SqlitePool) {
-    // SQLite does not look at sizes, so there is nothing to migrate.
+    // SQLite ignores the sizes of columns, so there is nothing to migrate.
     run(pool, "DROP TABLE leasehold_fence").await;
     run(
         pool,
@@ -101,7 +101,8 @@ async fn shapes(pool: &SqlitePool) {
     ] {
         errors::refuses(pool, table).await;
     }
-    // These take different names for the same: too strict, and only create_table can see it.
+    // These columns take different names for the same. That refuses too much, not too little, and only
+    // create_table notices it.
     for table in [
         "leasehold_fence (resource TEXT COLLATE NOCASE PRIMARY KEY, token INTEGER NOT NULL)",
         "leasehold_fence (resource NUMERIC PRIMARY KEY, token INTEGER NOT NULL)",
@@ -116,7 +117,7 @@ async fn shapes(pool: &SqlitePool) {
     errors::suspects(pool, ADDITIONS).await;
 }
 
-/// Catches a table that does more than it is asked for.
+/// Catches a table that does more than is written to it, by a trigger or a computed column.
 const ADDITIONS: &[(&str, &str, &str)] = &[
     (
         "CREATE TRIGGER listens AFTER UPDATE ON LEASEHOLD_FENCE BEGIN SELECT 1; END",

@@ -7,17 +7,17 @@ use sqlx::Pool;
 
 pub(crate) const HISTORY: &str = "SELECT token, value FROM history WHERE resource = ? ORDER BY id";
 
-/// Under the fence table, each write in the transaction of the check.
+/// Guarded by the fence table: each write is in the transaction of its check.
 pub(crate) struct Fenced<DB: Db> {
     pub(crate) pool: Pool<DB>,
-    /// How transactions are opened, if not by default.
+    /// The statement that opens transactions, if not the default.
     pub(crate) begin: Option<&'static str>,
 }
 
-/// Under a token in the register's own row.
+/// Guarded by a token in the register's own row.
 pub(crate) struct OwnRow<DB: Db>(pub(crate) Pool<DB>);
 
-/// What must not be done: the check in a transaction of its own, and the write in another.
+/// What a program must not do: the check in one transaction, and the write in another.
 pub(crate) struct CheckedBefore<DB: Db>(pub(crate) Pool<DB>);
 
 pub(crate) async fn rows<DB: Db>(
@@ -131,7 +131,7 @@ impl<DB: Db> Guarded for OwnRow<DB> {
         loop {
             match self.attempt(resource, token, value).await {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                // Another one made the row first.
+                // Another writer made the row first.
                 Err(error) if error.kind() == ErrorKind::Store && is_duplicate(&error) => {}
                 result => return result,
             }

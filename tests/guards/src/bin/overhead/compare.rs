@@ -9,11 +9,12 @@ use tokio::time::timeout;
 use crate::options::{Options, STORES};
 use crate::{gate, object, redis, sql};
 
-/// In a round, however long they take; even, so that each kind is first as often as the other.
+/// How many pairs a round has at the least, however long they take. It is even, so that each kind of write
+/// is first equally often.
 const LEAST_PAIRS: usize = 10;
-/// Of a store, beyond the time that its rounds take: for its start, and for slow writes.
+/// How much longer than its rounds a store may take: for its start, and for slow writes.
 const SLACK: Duration = Duration::from_secs(120);
-/// No store has more.
+/// How many rows of the table a store has at the most.
 const MOST_ROWS: u32 = 4;
 
 /// The measuring, and the table that it prints.
@@ -26,7 +27,7 @@ impl Bench {
         Self { options }
     }
 
-    /// All that was asked for. An error if a store does not get done in time.
+    /// Measures all that the options ask for. An error if a store does not finish in time.
     pub(crate) async fn run(&self) -> Result<(), String> {
         let Options { rounds, round, .. } = self.options;
         warn_of_load();
@@ -60,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// One line of the table. Both kinds of writes tell how many microseconds they took.
+    /// Prints one line of the table. Each kind of write returns how many microseconds it took.
     pub(crate) async fn compare(
         &self,
         what: &str,
@@ -93,7 +94,7 @@ impl Bench {
         let mut rounds = Vec::new();
         for number in 0..=self.options.rounds {
             let round = self.round(plain, guarded).await;
-            // The first is to warm up.
+            // The first round warms up.
             if number > 0 {
                 rounds.push(round);
             }
@@ -101,8 +102,8 @@ impl Bench {
         rounds
     }
 
-    /// Pairs of writes until the time is over: plain, guarded, guarded, plain, and so on. So what
-    /// one leaves behind (a warm cache, a dirty page, a busy core) meets both alike.
+    /// Pairs of writes until the time is over: plain, guarded, guarded, plain, and so on. So both kinds
+    /// meet alike what a write leaves behind (a warm cache, a dirty page, a busy core).
     async fn round(&self, plain: &impl AsyncFn() -> f64, guarded: &impl AsyncFn() -> f64) -> Round {
         let (mut plains, mut guardeds) = (Vec::new(), Vec::new());
         let began = Instant::now();
@@ -117,7 +118,7 @@ impl Bench {
                 guardeds.push(guarded().await);
                 plains.push(plain().await);
             }
-            // A write that never has to wait would leave no moment for the time limit.
+            // Without this, writes that never wait would let no timer run, and so no time limit.
             tokio::task::yield_now().await;
         }
         Round {
@@ -139,7 +140,7 @@ impl Round {
     }
 }
 
-/// How many microseconds it takes.
+/// How many microseconds the work takes.
 pub(crate) async fn micros(work: impl Future<Output = ()>) -> f64 {
     let began = Instant::now();
     work.await;
@@ -151,7 +152,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Whoever waits for a core waits for a multiple of most writes.
+/// Waiting for a processor takes many times as long as most writes.
 fn warn_of_load() {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse().ok());
@@ -161,7 +162,7 @@ fn warn_of_load() {
     }
 }
 
-/// With three digits or more.
+/// A figure with three digits at the least.
 fn figure(micros: f64) -> String {
     let digits = match micros {
         ..1.0 => 3,

@@ -13,9 +13,9 @@ use tower::{Layer, Service};
 
 use crate::compare::{Bench, micros};
 
-/// Over which the writes go in turn.
+/// How many resources there are; the writes go to each in turn.
 const RESOURCES: usize = 1_000;
-/// So many writes are timed at once: one is not much longer than a look at the clock.
+/// How many writes are timed together: one alone takes hardly longer than reading the clock.
 const WRITES: u32 = 1_000;
 
 type Map = Mutex<HashMap<String, usize>>;

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use compare::Bench;
 use options::{Options, USAGE};
 
-// One thread: to wake another one can take longer than a write, and not always as long. So the
-// ratios are about the greatest that there are.
+// One thread, because waking another one can take longer than a write, and takes a different time each
+// time. So these ratios are about the greatest that are possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
         }
     };
     let bench = Bench::new(options);
-    // Boxed: all servers and stores are in it.
+    // Boxed because it is large: all servers and stores are in it.
     match Box::pin(bench.run()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

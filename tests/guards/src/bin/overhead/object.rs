@@ -25,7 +25,7 @@ pub(crate) async fn s3(bench: &Bench) {
     let moto = Moto::start().await;
     let what = "object_store on S3 (moto): put of 1 KiB";
     of(bench, what, moto.store(), false).await;
-    // Of the guard's two requests the second is the plain put: this is what is left then.
+    // The guard makes two requests, a HEAD and the put. This shows what it costs beyond both.
     of(
         bench,
         "  the same, plain with a HEAD before it",

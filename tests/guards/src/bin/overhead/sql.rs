@@ -48,7 +48,7 @@ pub(crate) async fn sqlite(bench: &Bench) {
 }
 
 async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) {
-    // Over several connections each would find what the other one wrote in nobody's cache.
+    // One connection: with several, each would have to read again what another one has written.
     let pool = PoolOptions::<DB>::new().max_connections(1);
     let pool = pool.connect_with(options).await;
     let pool = &pool.expect("the database takes a connection");
@@ -84,15 +84,15 @@ async fn of<DB: Db>(bench: &Bench, database: &str, options: ConnectOptions<DB>) 
     pool.close().await;
 }
 
-/// Waits until the connection is back in the pool, where a task brings it after a look at whether it
-/// still works: that is no part of a write, and least of all of the next one.
+/// Waits until the connection is back in the pool. A task checks whether it still works, and puts it
+/// back: that is not part of a write, and must not be measured with the next one.
 async fn settled<DB: Db>(pool: &Pool<DB>) {
     while pool.num_idle() == 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A new value each time, since what does not change may not be written.
+/// A new value each time, because a database may not write a value that does not change.
 async fn update<DB: Db>(tx: &mut DB::Connection, count: &Cell<u64>) {
     count.set(count.get() + 1);
     let updated = DB::run(tx, UPDATE, &[count.get().into()]).await;
