@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::token::FencingToken;
 
-/// Something that happened to a lock of this locker.
+/// Something that happened to a lock of this locker, or to the locker itself.
 ///
 /// As JSON an event is an object with a `type` in camel case; durations are whole milliseconds,
 /// rounded down.
@@ -31,8 +31,8 @@ use crate::token::FencingToken;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum LeaseEvent {
-    /// Somebody else holds the lock, and a caller waits for it in line: when it joins, and
-    /// whenever it learns that its place has changed, which is at its heartbeats.
+    /// Somebody else holds the lock, and a caller waits for it in line. It comes when the caller joins the
+    /// line, and when one of its heartbeats, every 1 to 5 s, finds that its place has changed.
     Waiting {
         /// The lock.
         name: Name,
@@ -40,8 +40,8 @@ pub enum LeaseEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         position: Option<u32>,
     },
-    /// The lock is held; or it was held already when this reader began. A lock that was handed over
-    /// is renewed at once: until then the store promises it 6 s at the most, to take the lock up.
+    /// The lock is held; or was held already when this reader began. A lock that was handed over has at
+    /// first 6 s or less remaining, and is renewed at once.
     Acquired {
         /// The lock.
         name: Name,
@@ -61,7 +61,7 @@ pub enum LeaseEvent {
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
     },
-    /// A renewal failed, or the store cannot be reached; time is left, and it is tried again.
+    /// A renewal failed, or the store cannot be reached. Time is left, and it is tried again.
     AtRisk {
         /// The lock.
         name: Name,
@@ -90,19 +90,20 @@ pub enum LeaseEvent {
         /// The tenure's fencing token.
         token: FencingToken,
     },
-    /// The store's clock and this machine's were seen to run apart by more than the
-    /// [drift margin](crate::Builder::drift_margin): one of them is being steered, say slewed, or runs
-    /// wrong. From now on this margin is kept. The store is asked at once for what holders were
-    /// promised before; until it answers, and for fixed leases, a deadline may be later than the store's
-    /// expiry. Told readers of all locks only, each time that the margin grows; it never
-    /// shrinks while the locker lives.
+    /// The store's clock and this machine's run apart by more than the
+    /// [drift margin](crate::Builder::drift_margin): one of them is being steered, for example slewed, or
+    /// is wrong. The margin is wider from now on, and never shrinks while the locker lives.
+    ///
+    /// The store is asked about all held leases at once. Until it replies, and for fixed leases, a
+    /// deadline may be later than the store's expiry. Only readers of all locks get this event, each time
+    /// that the margin grows.
     ClockDrift {
         /// The margin from now on, in parts per million.
         #[serde(rename = "driftMargin")]
         drift_margin: u32,
     },
-    /// This reader was too slow and missed events. An `Acquired` for each lock that is held
-    /// now follows; a `Lost` is the last to be given up.
+    /// This reader was too slow and missed events. The losses that it has not read follow (the latest 512),
+    /// and an `Acquired` for each lock that is held now.
     Lagged {
         /// How many events were missed.
         missed: u64,
@@ -110,7 +111,7 @@ pub enum LeaseEvent {
 }
 
 impl LeaseEvent {
-    /// The lock that the event is of; `None` for `ClockDrift` and `Lagged`.
+    /// The name of the event's lock; `None` for `ClockDrift` and `Lagged`.
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Waiting { name, .. }
@@ -140,15 +141,15 @@ impl LeaseEvent {
 #[non_exhaustive]
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LossReason {
-    /// The deadline came before a renewal succeeded, or the lease was fixed.
+    /// The deadline came, and no renewal had succeeded, or the lease was fixed.
     Expired,
-    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover; or
-    /// force-released while the holder could not be told.
+    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover; or the lock was
+    /// force-released, and no push reached the holder.
     Deleted,
     /// Somebody else holds the lock now.
     Superseded,
-    /// The lock was taken away by force: [`Locker::force_release`](crate::Locker::force_release).
-    /// Told so where a push carries it, else `Deleted` or `Superseded` at the next renewal.
+    /// The lock was taken away by force: [`Locker::force_release`](crate::Locker::force_release). Without a
+    /// push the reason is `Deleted` or `Superseded`, at the next renewal.
     Revoked,
     /// The locker was shut down.
     Shutdown,

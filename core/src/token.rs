@@ -13,8 +13,9 @@ use crate::error::{Error, ErrorKind};
 /// Every acquisition of a name gets a strictly greater token than the one before it, so a storage
 /// that remembers the greatest token it has seen can refuse a holder that was replaced. Tokens
 /// are from 1 to 2^53-1 and so fit a Redis integer, a Lua number, a JavaScript number and JSON.
-/// By default a token is at least the server's clock in microseconds: tokens grow, even if
-/// the store lost its data, but do not count. (Dense tokens count, and fall back with the data.)
+/// By default a token is at least the server's clock in microseconds: so tokens grow, even if the store
+/// lost its data, but not by one each. ([Dense ones](crate::Lock::dense_tokens) do, and begin anew if it
+/// loses its data.)
 ///
 /// The idea is Martin Kleppmann's, "How to do distributed locking" (2016).
 ///
