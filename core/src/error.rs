@@ -118,6 +118,13 @@ struct Inner {
 
 impl Error {
     /// Makes an error; for hosts of the engine and for guards.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Unavailable, "the link is down");
+    /// assert_eq!(error.to_string(), "the link is down");
+    /// ```
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
@@ -127,6 +134,14 @@ impl Error {
     }
 
     /// Makes an error that another one caused.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind};
+    ///
+    /// let cause = std::io::Error::other("connection reset");
+    /// let error = Error::with_source(ErrorKind::Unavailable, "the link is down", cause);
+    /// assert!(std::error::Error::source(&error).is_some());
+    /// ```
     pub fn with_source(
         kind: ErrorKind,
         message: impl Into<String>,
@@ -141,11 +156,28 @@ impl Error {
     }
 
     /// What went wrong, to match on.
+    ///
+    /// ```
+    /// use leasehold::{ErrorKind, Name};
+    ///
+    /// let error = Name::new("x".repeat(600)).unwrap_err();
+    /// match error.kind() {
+    ///     ErrorKind::Config => println!("a mistake of ours: {error}"),
+    ///     kind => println!("{}: {error}", kind.code()),
+    /// }
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
     /// Whether the same call may succeed later with nothing changed by the caller.
+    ///
+    /// ```
+    /// use leasehold::{Error, ErrorKind};
+    ///
+    /// assert!(Error::new(ErrorKind::Unavailable, "the link is down").is_transient());
+    /// assert!(!Error::new(ErrorKind::Auth, "wrong password").is_transient());
+    /// ```
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind(),
@@ -156,12 +188,25 @@ impl Error {
         )
     }
 
-    /// Whether the store gave no answer in time.
+    /// Whether the store did not reply in time.
+    ///
+    /// ```
+    /// assert!(leasehold::Error::no_answer().is_timeout());
+    /// ```
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
     /// Whether the lease had been lost or released before.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// locker.force_release("orders/42").await?;
+    /// assert!(lease.release().await.unwrap_err().is_not_held());
+    /// # Ok(()) }
+    /// ```
     pub fn is_not_held(&self) -> bool {
         self.kind() == ErrorKind::NotHeld
     }
@@ -183,6 +228,10 @@ impl Error {
     }
 
     /// Whether an argument or a setting was not valid.
+    ///
+    /// ```
+    /// assert!(leasehold::Name::new("").unwrap_err().is_config());
+    /// ```
     pub fn is_config(&self) -> bool {
         self.kind() == ErrorKind::Config
     }
@@ -228,7 +277,12 @@ impl Error {
         Err(Self::new(ErrorKind::Config, message))
     }
 
-    /// The store did not answer in time; for hosts of the engine.
+    /// The store did not reply in time; for hosts of the engine.
+    ///
+    /// ```
+    /// let error = leasehold::Error::no_answer();
+    /// assert!(error.is_timeout() && error.is_transient());
+    /// ```
     pub fn no_answer() -> Self {
         Self::new(
             ErrorKind::Timeout,
