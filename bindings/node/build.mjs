@@ -24,15 +24,15 @@ const resolve = (source, extension, { connects }) => ({
   setup({ onResolve }) {
     if (!connects) {
       onResolve({ filter: /\/connect\.js$/ }, () => ({
-        path: fileURLToPath(new URL("src/connect-nowhere.ts", import.meta.url)),
+        path: fileURLToPath(new URL("src/store/connect-nowhere.ts", import.meta.url)),
       }));
     }
     if (extension === ".cjs") {
       onResolve({ filter: /\/load\.js$/ }, () => ({
-        path: fileURLToPath(new URL("src/load-require.ts", import.meta.url)),
+        path: fileURLToPath(new URL("src/store/load-require.ts", import.meta.url)),
       }));
     }
-    onResolve({ filter: /\/module\/source\.js$/ }, () => ({
+    onResolve({ filter: /\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
     }));
     onResolve({ filter: /^wasm:base64$/ }, () => ({ path: fileURLToPath(new URL(WASM, import.meta.url)) }));
@@ -125,13 +125,13 @@ await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts", blob: "src/module/blob.ts" }, "inline", extension),
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
   bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false }),
   bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false }),
   bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false }),
-  types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }),
+  types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts" }),
 ]);
 await cp(WASM, `${OUT}/leasehold.wasm`);
 await rm("dist", { recursive: true, force: true });

@@ -4,13 +4,13 @@
  *
  * @packageDocumentation
  */
-export { LeaseholdError, LeaseLostError, type ErrorCode } from "./errors.js";
-export type { LeaseEvents } from "./events.js";
-export type { Lease } from "./lease.js";
-export type { Lock } from "./lock.js";
-export { Locker } from "./locker.js";
-export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./options.js";
-export type { Tenures } from "./tenures.js";
+export { LeaseholdError, LeaseLostError, type ErrorCode } from "./common/errors.js";
+export type { LeaseEvents } from "./api/events.js";
+export type { Lease } from "./api/lease.js";
+export type { Lock } from "./api/lock.js";
+export { Locker } from "./api/locker.js";
+export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./api/options.js";
+export type { Tenures } from "./api/tenures.js";
 export type {
   HolderInfo,
   Finding,
@@ -19,6 +19,6 @@ export type {
   LossReason,
   Owner,
   WaiterInfo,
-} from "./types.js";
+} from "./common/types.js";
 export type { Evaluator, RedisClient, Unsubscribe } from "./adapters/index.js";
-export { init } from "./wasm.js";
+export { init } from "./module/wasm.js";

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { Adapter } from "./adapter.js";
 import { type Ear, Listeners } from "./hear.js";
 import { nothing, textOf, texts } from "./shared.js";

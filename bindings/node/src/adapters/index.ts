@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { Adapter } from "./adapter.js";
 import { type Evaluator, evaluate, isEvaluator } from "./evaluate.js";
 import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";

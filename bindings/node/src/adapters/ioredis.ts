@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";

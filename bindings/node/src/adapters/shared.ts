@@ -1,5 +1,5 @@
-import { messageOf } from "../fence/printable.js";
-import { keepAlive, startTimer, stopTimer, type Timer } from "../platform.js";
+import { messageOf } from "../common/printable.js";
+import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform.js";
 import type { Link } from "./adapter.js";
 
 export function nothing(): void {}
@@ -13,7 +13,7 @@ export function errorOf(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(messageOf(reason));
 }
 
-export { keepAlive as keepTimer, now, stopTimer, type Timer } from "../platform.js";
+export { keepAlive as keepTimer, now, stopTimer, type Timer } from "../common/platform.js";
 
 export function later(milliseconds: number, act: () => void, alive = false): Timer {
   const timer = startTimer(act, milliseconds);

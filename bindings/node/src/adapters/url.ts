@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 
 /** What a URL names. No error shows more of a URL than its scheme, hosts and ports, or its socket. */
 export interface Target {

@@ -1,6 +1,6 @@
-import { hasMark, LeaseholdError, markOf } from "../errors.js";
-import { attempt, readOptions, SIGNAL_OPTION, shown } from "../options.js";
-import { isAborted, onAbort, reasonOf } from "../signals.js";
+import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
+import { attempt, readOptions, SIGNAL_OPTION, shown } from "../api/options.js";
+import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import { checkResource } from "./resource.js";
 import { quoted, StaleTokenError } from "./stale.js";
 import { type Token, tokenOf } from "./token.js";

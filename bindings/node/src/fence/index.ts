@@ -16,7 +16,7 @@
  * @module
  */
 
-export { type ErrorCode, LeaseholdError } from "../errors.js";
+export { type ErrorCode, LeaseholdError } from "../common/errors.js";
 export * from "./gate.js";
 export * from "./http/index.js";
 export * from "./redis/index.js";

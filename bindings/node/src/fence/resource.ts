@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 
 const MOST_BYTES = 512;
 

@@ -1,4 +1,4 @@
-import { LeaseholdError, nameErrors } from "../errors.js";
+import { LeaseholdError, nameErrors } from "../common/errors.js";
 
 /**
  * Why a guard refused a write, of code `staleToken`: a greater token was seen. It is not transient:

@@ -1,5 +1,5 @@
-import { LeaseholdError } from "../errors.js";
-import { attempt } from "../options.js";
+import { LeaseholdError } from "../common/errors.js";
+import { attempt } from "../api/options.js";
 
 /**
  * A fencing token: a whole number from 1 to 2^53-1, the same in plain digits, or whatever has one as

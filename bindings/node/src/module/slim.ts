@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../errors.js";
+import { LeaseholdError } from "../common/errors.js";
 
 // The program brings the module.
 

@@ -3,10 +3,10 @@ import { bundleParts } from "../support/bundle.mjs";
 
 const ADAPTERS = `
   export * from "./src/adapters/index.ts";
-  export * from "./src/connect.ts";
+  export * from "./src/store/connect.ts";
   export { parseUrl } from "./src/adapters/url.ts";
-  export { LeaseholdError } from "./src/errors.ts";
-  export { Locker } from "./src/locker.ts";`;
+  export { LeaseholdError } from "./src/common/errors.ts";
+  export { Locker } from "./src/api/locker.ts";`;
 
 /** The engine explains what a server answers; the build, too, puts it in the place of this name. */
 const wasm = {

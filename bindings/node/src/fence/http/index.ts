@@ -1,4 +1,4 @@
-import { attempt, config, shown } from "../../options.js";
+import { attempt, config, shown } from "../../api/options.js";
 import type { Entered } from "../gate.js";
 import { type Token, tokenOf } from "../token.js";
 import {

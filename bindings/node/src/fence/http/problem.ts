@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../../errors.js";
+import { LeaseholdError } from "../../common/errors.js";
 import { StaleTokenError } from "../stale.js";
 import { tokenOf } from "../token.js";
 

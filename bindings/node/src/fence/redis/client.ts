@@ -1,7 +1,7 @@
 import { adapt, type RedisClient } from "../../adapters/index.js";
 import { isIoredis } from "../../adapters/ioredis.js";
 import { isNodeRedis } from "../../adapters/node-redis.js";
-import { LeaseholdError } from "../../errors.js";
+import { LeaseholdError } from "../../common/errors.js";
 
 /** One argument of a script, as clients take it. */
 export type Argument = string | Uint8Array;

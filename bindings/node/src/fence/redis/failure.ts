@@ -1,7 +1,7 @@
 import { failure } from "../../adapters/index.js";
 import { holdsSecret } from "../../adapters/shared.js";
-import { type ErrorCode, LeaseholdError } from "../../errors.js";
-import { printable } from "../printable.js";
+import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
+import { printable } from "../../common/printable.js";
 import { quoted, StaleTokenError } from "../stale.js";
 
 /** What a guarded write was to do, for its errors. */

@@ -1,8 +1,8 @@
 import { failure } from "../../adapters/index.js";
 import { within } from "../../adapters/shared.js";
-import { LeaseholdError } from "../../errors.js";
-import { readOptions, shown } from "../../options.js";
-import { now } from "../../platform.js";
+import { LeaseholdError } from "../../common/errors.js";
+import { readOptions, shown } from "../../api/options.js";
+import { now } from "../../common/platform.js";
 import { quoted } from "../stale.js";
 import type { Argument, Runner } from "./client.js";
 import { type Attempt, failed } from "./failure.js";

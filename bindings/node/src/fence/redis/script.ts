@@ -1,5 +1,5 @@
 import guard from "../../../../../core/src/fence/redis/guard.lua";
-import { LeaseholdError } from "../../errors.js";
+import { LeaseholdError } from "../../common/errors.js";
 
 /** In front of every script, as one line: see `guard.lua`. */
 const GUARD = guard

@@ -1,5 +1,5 @@
-import type { ErrorCode } from "../../errors.js";
-import { printable } from "../printable.js";
+import type { ErrorCode } from "../../common/errors.js";
+import { printable } from "../../common/printable.js";
 import type { Cell, Steps } from "./steps.js";
 
 /** How far the transaction is to be isolated from others. */

@@ -1,5 +1,5 @@
-import { type ErrorCode, LeaseholdError } from "../../errors.js";
-import { messageOf } from "../printable.js";
+import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
+import { messageOf } from "../../common/printable.js";
 import type { Class, Dialect } from "./dialect.js";
 
 /** An error with its class: what begins a transaction tries again after a race. */

@@ -1,4 +1,4 @@
-import { now, startTimer } from "../../platform.js";
+import { now, startTimer } from "../../common/platform.js";
 
 /** No try begins later than this after the first. */
 const LIMIT = 10_000;

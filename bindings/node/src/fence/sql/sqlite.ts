@@ -4,7 +4,7 @@ import inspect from "../../../../../core/src/fence/sql/sqlite/inspect.sql";
 import mark from "../../../../../core/src/fence/sql/sqlite/mark.sql";
 import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
-import { messageOf } from "../printable.js";
+import { messageOf } from "../../common/printable.js";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "../../errors.js";
+import { LeaseholdError } from "../../common/errors.js";
 import type { Shape } from "./dialect.js";
 import type { Driver } from "./drivers.js";
 import type { Steps } from "./steps.js";

@@ -1,5 +1,5 @@
-import { LeaseholdError } from "../../errors.js";
-import { messageOf } from "../printable.js";
+import { LeaseholdError } from "../../common/errors.js";
+import { messageOf } from "../../common/printable.js";
 import { StaleTokenError } from "../stale.js";
 import type { Dialect, Isolation } from "./dialect.js";
 import type { AsyncDriver, Session, SyncDriver } from "./drivers.js";

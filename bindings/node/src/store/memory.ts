@@ -1,7 +1,7 @@
-import type { Host } from "./host.js";
-import { now, weak, type Weak } from "./platform.js";
-import type { Store } from "./store.js";
-import { newInstance, type Engine, type Glue, type MemoryServer } from "./wasm.js";
+import type { Host } from "../host/host.js";
+import { now, weak, type Weak } from "../common/platform.js";
+import type { Store } from "./redis.js";
+import { newInstance, type Engine, type Glue, type MemoryServer } from "../module/wasm.js";
 
 /** A store in this process, for any number of lockers. */
 export class MemoryStore implements Store {

@@ -1,6 +1,6 @@
-import type { Host } from "./host.js";
-import { weak, type Weak } from "./platform.js";
-import { newInstance, type Glue } from "./wasm.js";
+import type { Host } from "../host/host.js";
+import { weak, type Weak } from "../common/platform.js";
+import { newInstance, type Glue } from "../module/wasm.js";
 
 /**
  * How many hosts share an instance at the most. It bounds what a failure of the engine can end, and

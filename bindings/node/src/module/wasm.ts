@@ -1,7 +1,7 @@
-import { LeaseholdError, type ErrorCode } from "./errors.js";
-import { attempt, config, DEFAULT_TTL } from "./options.js";
-import { random } from "./platform.js";
-import { instantiate, type Glue } from "./generated/glue.js";
+import { LeaseholdError, type ErrorCode } from "../common/errors.js";
+import { attempt, config, DEFAULT_TTL } from "../api/options.js";
+import { random } from "../common/platform.js";
+import { instantiate, type Glue } from "../generated/glue.js";
 import { checkPlatform, supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
 
 export type { Glue, WasmModule };

@@ -1,7 +1,7 @@
 import { checkAttached } from "./attached.js";
-import { LeaseholdError } from "./errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import { LeaseEvents } from "./events.js";
-import type { Host } from "./host.js";
+import type { Host } from "../host/host.js";
 import { Lease } from "./lease.js";
 import {
   ACQUIRE_OPTIONS,
@@ -13,7 +13,7 @@ import {
 } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { Tenures } from "./tenures.js";
-import type { LockState } from "./tenure.js";
+import type { LockState } from "../host/tenure.js";
 
 /**
  * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "./errors.js";
+import { LeaseholdError } from "../common/errors.js";
 
 /**
  * Refuses a method that was taken off its object, such as by `const { acquire } = lock`, in words that

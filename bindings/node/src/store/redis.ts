@@ -1,12 +1,12 @@
-import type { Adapter } from "./adapters/index.js";
-import { within } from "./adapters/shared.js";
-import type { LeaseholdError } from "./errors.js";
+import type { Adapter } from "../adapters/index.js";
+import { within } from "../adapters/shared.js";
+import type { LeaseholdError } from "../common/errors.js";
 import { explained, named } from "./explain.js";
-import { messageOf } from "./fence/printable.js";
-import type { Host } from "./host.js";
-import { attempt } from "./options.js";
-import type { Finding } from "./types.js";
-import { type Engine, type Glue, parsed, stateless } from "./wasm.js";
+import { messageOf } from "../common/printable.js";
+import type { Host } from "../host/host.js";
+import { attempt } from "../api/options.js";
+import type { Finding } from "../common/types.js";
+import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { Instance } from "./instance.js";
 
 /** Where a host's batches go. */

@@ -1,11 +1,11 @@
-import { LeaseholdError, reasonText } from "./errors.js";
+import { LeaseholdError, reasonText } from "../common/errors.js";
 import { checkAttached } from "./attached.js";
-import type { Acquired, Host } from "./host.js";
+import type { Acquired, Host } from "../host/host.js";
 import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
-import { now } from "./platform.js";
+import { now } from "../common/platform.js";
 import { type Asked, INSPECT, printed } from "./show.js";
-import { onAbort } from "./signals.js";
-import type { Tenure } from "./tenure.js";
+import { onAbort } from "../common/signals.js";
+import type { Tenure } from "../host/tenure.js";
 
 /**
  * The time-limited right to a name, with a fencing token. Unless the lock is `fixed` it is renewed in

@@ -1,6 +1,6 @@
-import { LeaseholdError } from "./errors.js";
-import { config, shown } from "./options.js";
-import { compile, compileAsync } from "./module/source.js";
+import { LeaseholdError } from "../common/errors.js";
+import { config, shown } from "../api/options.js";
+import { compile, compileAsync } from "./source.js";
 
 /** `WebAssembly.Module`, where the types of the platform have it: those of Node alone do not. */
 export type WasmModule = typeof globalThis extends {

@@ -1,5 +1,5 @@
-import type { Adapter } from "./adapters/adapter.js";
-import { LeaseholdError } from "./errors.js";
+import type { Adapter } from "../adapters/adapter.js";
+import { LeaseholdError } from "../common/errors.js";
 
 /** What `openClient` is in browsers and workers, which have no sockets for ioredis and node-redis. */
 export async function openClient(_url: string): Promise<Adapter> {

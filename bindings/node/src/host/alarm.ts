@@ -1,4 +1,4 @@
-import { keepAlive, now, startTimer, stopTimer, type Timer } from "./platform.js";
+import { keepAlive, now, startTimer, stopTimer, type Timer } from "../common/platform.js";
 
 /** One timer, for the earliest moment that it was set to. */
 export class Alarm {

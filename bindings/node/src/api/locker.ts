@@ -1,11 +1,11 @@
 import { checkAttached } from "./attached.js";
-import { adapt, type RedisClient } from "./adapters/index.js";
-import { openClient } from "./connect.js";
+import { adapt, type RedisClient } from "../adapters/index.js";
+import { openClient } from "../store/connect.js";
 import { LeaseEvents } from "./events.js";
-import { Host } from "./host.js";
+import { Host } from "../host/host.js";
 import { Lock } from "./lock.js";
-import { MemoryStore } from "./memory.js";
-import { memoryName } from "./memory-url.js";
+import { MemoryStore } from "../store/memory.js";
+import { memoryName } from "../store/memory-url.js";
 import {
   attempt,
   checkText,
@@ -18,11 +18,11 @@ import {
   type LockerOptions,
   type LockOptions,
 } from "./options.js";
-import { defaultLabel } from "./platform.js";
+import { defaultLabel } from "../common/platform.js";
 import { type Asked, INSPECT, printed } from "./show.js";
-import { RedisStore } from "./store.js";
-import type { Finding, HolderInfo, Inspection } from "./types.js";
-import { checkSettings, type Settings } from "./wasm.js";
+import { RedisStore } from "../store/redis.js";
+import type { Finding, HolderInfo, Inspection } from "../common/types.js";
+import { checkSettings, type Settings } from "../module/wasm.js";
 
 /**
  * A client of the lock service: its identity, its connection, and the background work that renews

@@ -1,4 +1,4 @@
-import { LeaseholdError } from "./errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import type { LockState, Tenure } from "./tenure.js";
 
 /** A call that waits for the engine's answer. */

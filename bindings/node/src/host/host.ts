@@ -1,16 +1,16 @@
 import { Alarm } from "./alarm.js";
 import { type Acquired, Calls } from "./calls.js";
 import { type Effects, noEffects } from "./effects.js";
-import { LeaseholdError } from "./errors.js";
-import { Reader } from "./events.js";
+import { LeaseholdError } from "../common/errors.js";
+import { Reader } from "../api/events.js";
 import { Locks } from "./locks.js";
-import { now, random, soon, startPulse, startTimer } from "./platform.js";
-import { isAborted, onAbort, reasonOf } from "./signals.js";
-import type { Store } from "./store.js";
+import { now, random, soon, startPulse, startTimer } from "../common/platform.js";
+import { isAborted, onAbort, reasonOf } from "../common/signals.js";
+import type { Store } from "../store/redis.js";
 import { Tenure, type LockState } from "./tenure.js";
-import type { LossReason } from "./types.js";
+import type { LossReason } from "../common/types.js";
 import { Unanswered } from "./unanswered.js";
-import { newEngine, parsed, thrown, type Engine, type Settings } from "./wasm.js";
+import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
 
 export type { Acquired } from "./calls.js";
 

@@ -1,5 +1,5 @@
-import { LeaseholdError } from "./errors.js";
-import { messageOf } from "./fence/printable.js";
+import { LeaseholdError } from "../common/errors.js";
+import { messageOf } from "../common/printable.js";
 
 /**
  * Settings of a locker. Each is read once, as the call is made; inherited ones and those of getters

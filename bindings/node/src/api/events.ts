@@ -1,6 +1,6 @@
-import type { Host } from "./host.js";
-import type { LockState, Tenure } from "./tenure.js";
-import type { LeaseEvent } from "./types.js";
+import type { Host } from "../host/host.js";
+import type { LockState, Tenure } from "../host/tenure.js";
+import type { LeaseEvent } from "../common/types.js";
 
 /**
  * What happens to one lock, or to all locks of a locker: to be read with `for await`.

@@ -1,11 +1,11 @@
-import type { Adapter } from "./adapters/adapter.js";
-import { openIoredis } from "./adapters/own-ioredis.js";
-import { openNodeRedis } from "./adapters/own-node-redis.js";
-import { secretsOf } from "./adapters/shared.js";
-import { parseUrl } from "./adapters/url.js";
-import { LeaseholdError } from "./errors.js";
+import type { Adapter } from "../adapters/adapter.js";
+import { openIoredis } from "../adapters/own-ioredis.js";
+import { openNodeRedis } from "../adapters/own-node-redis.js";
+import { secretsOf } from "../adapters/shared.js";
+import { parseUrl } from "../adapters/url.js";
+import { LeaseholdError } from "../common/errors.js";
 import { explained, named } from "./explain.js";
-import { messageOf } from "./fence/printable.js";
+import { messageOf } from "../common/printable.js";
 import { load, type Package } from "./load.js";
 
 /**

@@ -1,9 +1,9 @@
-import type { Adapter } from "./adapters/adapter.js";
-import { failure } from "./adapters/failure.js";
-import { holdsSecret } from "./adapters/shared.js";
-import { LeaseholdError } from "./errors.js";
-import { printable } from "./fence/printable.js";
-import { parsed, stateless } from "./wasm.js";
+import type { Adapter } from "../adapters/adapter.js";
+import { failure } from "../adapters/failure.js";
+import { holdsSecret } from "../adapters/shared.js";
+import { LeaseholdError } from "../common/errors.js";
+import { printable } from "../common/printable.js";
+import { parsed, stateless } from "../module/wasm.js";
 
 /** Of whom the error tells. */
 type Source = Pick<Adapter, "secrets" | "shown">;
