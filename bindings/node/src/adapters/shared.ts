@@ -1,5 +1,5 @@
-import { messageOf } from "../common/printable.js";
 import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform.js";
+import { messageOf } from "../common/printable.js";
 import type { Link } from "./adapter.js";
 
 export function nothing(): void {}

@@ -1,6 +1,5 @@
-import type { Host } from "../host/host.js";
-import type { LockState, Tenure } from "../host/tenure.js";
 import type { LeaseEvent } from "../common/types.js";
+import type { Reader } from "../host/reader.js";
 
 /**
  * What happens to one lock, or to all locks of a locker: to be read with `for await`.
@@ -70,76 +69,6 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     );
   }
 }
-
-/** One reader's side at the host; the engine keeps the events. */
-export class Reader {
-  readonly id: number;
-  readonly lock: LockState | undefined;
-  readonly #host: Host;
-  readonly #waiting: { owner: LeaseEvents; resolve: (result: Result) => void }[] = [];
-  /** Of an engine that failed. */
-  readonly #told: LeaseEvent[] = [];
-  #ended = false;
-
-  constructor(host: Host, id: number, lock: LockState | undefined) {
-    this.#host = host;
-    this.id = id;
-    this.lock = lock;
-  }
-
-  next(owner: LeaseEvents): Promise<Result> {
-    const result = this.#waiting.length === 0 ? this.#poll() : undefined;
-    if (result !== undefined) {
-      return Promise.resolve(result);
-    }
-    return new Promise((resolve) => this.#waiting.push({ owner, resolve }));
-  }
-
-  /** There is something. */
-  wake(): void {
-    while (this.#waiting.length > 0) {
-      const result = this.#poll();
-      if (result === undefined) {
-        break;
-      }
-      this.#waiting.shift()?.resolve(result);
-    }
-  }
-
-  /** What an engine that failed cannot tell any more. */
-  crashed(tenures: readonly Tenure[]): void {
-    for (const { lock, token } of tenures) {
-      if (this.lock === undefined || this.lock === lock) {
-        this.#told.push({ type: "lost", name: lock.name, token, reason: "crashed" });
-      }
-    }
-  }
-
-  end(): void {
-    this.#ended = true;
-    this.#host.removeReader(this);
-    for (const { resolve } of this.#waiting.splice(0)) {
-      resolve(DONE);
-    }
-  }
-
-  #poll(): Result | undefined {
-    const json = this.#told.length > 0 || this.#ended ? "" : this.#host.nextEvent(this);
-    // An engine that fails as it is asked has something told here.
-    const told = this.#told.shift();
-    if (told !== undefined) {
-      return { done: false, value: told };
-    }
-    if (json === undefined) {
-      return undefined;
-    }
-    return json === "" ? DONE : { done: false, value: JSON.parse(json) as LeaseEvent };
-  }
-}
-
-type Result = IteratorResult<LeaseEvent, undefined>;
-
-const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
 /** Readers whose program forgot them without `return()`. */
 const ABANDONED =

@@ -1,11 +1,12 @@
+import { checkFunction, readOptions } from "../common/check.js";
 import { LeaseholdError, reasonText } from "../common/errors.js";
-import { checkAttached } from "./attached.js";
-import type { Acquired, Host } from "../host/host.js";
-import { checkFunction, readOptions, RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { now } from "../common/platform.js";
-import { type Asked, INSPECT, printed } from "./show.js";
 import { onAbort } from "../common/signals.js";
+import type { Acquired, Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
+import { checkAttached } from "./attached.js";
+import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
  * The time-limited right to a name, with a fencing token. Unless the lock is `fixed` it is renewed in

@@ -1,19 +1,13 @@
-import { checkAttached } from "./attached.js";
+import { checkFunction, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
-import { LeaseEvents } from "./events.js";
 import type { Host } from "../host/host.js";
+import type { LockState } from "../host/tenure.js";
+import { checkAttached } from "./attached.js";
+import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
-import {
-  ACQUIRE_OPTIONS,
-  checkFunction,
-  readOptions,
-  SIGNAL_OPTION,
-  type AcquireOptions,
-  type LockOptions,
-} from "./options.js";
+import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 import { Tenures } from "./tenures.js";
-import type { LockState } from "../host/tenure.js";
 
 /**
  * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.

@@ -1,28 +1,25 @@
-import { checkAttached } from "./attached.js";
 import { adapt, type RedisClient } from "../adapters/index.js";
-import { openClient } from "../store/connect.js";
-import { LeaseEvents } from "./events.js";
+import { attempt, checkText, config, readOptions } from "../common/check.js";
+import { defaultLabel } from "../common/platform.js";
+import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
-import { Lock } from "./lock.js";
-import { MemoryStore } from "../store/memory.js";
+import { checkSettings, type Settings } from "../module/wasm.js";
+import { openClient } from "../store/connect.js";
 import { memoryName } from "../store/memory-url.js";
+import { MemoryStore } from "../store/memory.js";
+import { RedisStore } from "../store/redis.js";
+import { checkAttached } from "./attached.js";
+import { LeaseEvents } from "./events.js";
+import { Lock } from "./lock.js";
 import {
-  attempt,
-  checkText,
-  config,
   DEFAULT_TTL,
   LOCK_OPTIONS,
   LOCKER_DEFAULTS,
   LOCKER_OPTIONS,
-  readOptions,
   type LockerOptions,
   type LockOptions,
 } from "./options.js";
-import { defaultLabel } from "../common/platform.js";
 import { type Asked, INSPECT, printed } from "./show.js";
-import { RedisStore } from "../store/redis.js";
-import type { Finding, HolderInfo, Inspection } from "../common/types.js";
-import { checkSettings, type Settings } from "../module/wasm.js";
 
 /**
  * A client of the lock service: its identity, its connection, and the background work that renews

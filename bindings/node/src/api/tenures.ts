@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
-import type { Lease } from "./lease.js";
 import { startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { isAborted, onAbort } from "../common/signals.js";
+import type { Lease } from "./lease.js";
 
 /** Milliseconds between two tries while the store gives no answer. */
 const PAUSE = 1_000;

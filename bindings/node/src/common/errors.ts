@@ -1,5 +1,3 @@
-import type { LossReason } from "./types.js";
-
 /**
  * What went wrong, to match on: the codes of the Rust crate, and two more. `lost` is the reason of
  * an aborted `lease.signal`; `internal` is a failure of this package itself.
@@ -19,6 +17,15 @@ export type ErrorCode =
   | "shutdown"
   | "lost"
   | "internal";
+
+/** Why a lease was lost. `crashed` is the engine's own failure, and JavaScript's alone. */
+export type LossReason =
+  | "expired"
+  | "deleted"
+  | "superseded"
+  | "revoked"
+  | "shutdown"
+  | "crashed";
 
 /** An error of this package: a `code` to match on, and a message that names the culprit. */
 export class LeaseholdError extends Error {

@@ -1,4 +1,4 @@
-import { attempt } from "../api/options.js";
+import { attempt } from "./check.js";
 import { startTimer } from "./platform.js";
 
 /** What waits under each signal, in the order in which it came; one listener carries all of it. */

@@ -1,13 +1,4 @@
-import type { ErrorCode } from "./errors.js";
-
-/** Why a lease was lost. `crashed` is the engine's own failure, and JavaScript's alone. */
-export type LossReason =
-  | "expired"
-  | "deleted"
-  | "superseded"
-  | "revoked"
-  | "shutdown"
-  | "crashed";
+import type { ErrorCode, LossReason } from "./errors.js";
 
 /** Something about a store that endangers leases though it works; connecting finds it. */
 export type Finding =

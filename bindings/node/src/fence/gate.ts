@@ -1,5 +1,5 @@
+import { attempt, readOptions, SIGNAL_OPTION, shown } from "../common/check.js";
 import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
-import { attempt, readOptions, SIGNAL_OPTION, shown } from "../api/options.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import { checkResource } from "./resource.js";
 import { quoted, StaleTokenError } from "./stale.js";

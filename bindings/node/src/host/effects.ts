@@ -1,5 +1,5 @@
+import type { LossReason } from "../common/errors.js";
 import type { Tenure } from "./tenure.js";
-import type { LossReason } from "../common/types.js";
 
 /** What the engine's outputs ask for, to be done once the engine is at rest. */
 export interface Effects {

@@ -1,16 +1,15 @@
+import { LeaseholdError, type LossReason } from "../common/errors.js";
+import { now, random, soon, startPulse, startTimer } from "../common/platform.js";
+import { isAborted, onAbort, reasonOf } from "../common/signals.js";
+import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
+import type { Store, StoreHost } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { type Acquired, Calls } from "./calls.js";
 import { type Effects, noEffects } from "./effects.js";
-import { LeaseholdError } from "../common/errors.js";
-import { Reader } from "../api/events.js";
 import { Locks } from "./locks.js";
-import { now, random, soon, startPulse, startTimer } from "../common/platform.js";
-import { isAborted, onAbort, reasonOf } from "../common/signals.js";
-import type { Store } from "../store/redis.js";
+import { Reader } from "./reader.js";
 import { Tenure, type LockState } from "./tenure.js";
-import type { LossReason } from "../common/types.js";
 import { Unanswered } from "./unanswered.js";
-import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
 
 export type { Acquired } from "./calls.js";
 
@@ -30,7 +29,7 @@ const TIMEOUTS_TO_SUSPECT = 2;
  * Joins one locker's engine and the world: the only place that runs the engine. An input is fed, the
  * outputs are taken, and then, with the engine at rest, what they ask for is done.
  */
-export class Host {
+export class Host implements StoreHost {
   readonly #settings: Settings;
   readonly #store: Store;
   readonly #calls = new Calls();

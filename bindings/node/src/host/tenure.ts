@@ -1,6 +1,5 @@
-import { LeaseholdError, LeaseLostError } from "../common/errors.js";
+import { LeaseholdError, LeaseLostError, type LossReason } from "../common/errors.js";
 import { now } from "../common/platform.js";
-import type { LossReason } from "../common/types.js";
 
 /** What a host knows of one lock: the same for all its acquisitions. */
 export interface LockState {

@@ -1,5 +1,5 @@
+import { config, shown } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
-import { config, shown } from "../api/options.js";
 import { compile, compileAsync } from "./source.js";
 
 /** `WebAssembly.Module`, where the types of the platform have it: those of Node alone do not. */

@@ -1,37 +1,11 @@
 import { LeaseholdError, type ErrorCode } from "../common/errors.js";
-import { attempt, config, DEFAULT_TTL } from "../api/options.js";
 import { random } from "../common/platform.js";
 import { instantiate, type Glue } from "../generated/glue.js";
-import { checkPlatform, supplyModule, wasmModule, wasmModuleAsync, type WasmModule } from "./module.js";
+import { wasmModule } from "./module.js";
 
-export type { Glue, WasmModule };
+export type { Glue };
 export type Engine = InstanceType<Glue["Engine"]>;
 export type MemoryServer = InstanceType<Glue["MemoryStore"]>;
-
-/**
- * Compiles the engine ahead of its first use. Never needed, but for `leasehold/slim`, which is to be
- * given its module: elsewhere the first locker compiles it, in some milliseconds. A browser's main
- * thread may refuse to compile at once what this compiles in the background.
- *
- * @param module the content of `leasehold/leasehold.wasm`, or a `WebAssembly.Module` of it
- * @throws LeaseholdError `config` if it is something else; `unsupported` where there is no WebAssembly
- */
-export async function init(module?: WasmModule | ArrayBuffer | ArrayBufferView): Promise<void> {
-  checkPlatform();
-  if (module === undefined) {
-    await wasmModuleAsync();
-    return;
-  }
-  const isBytes = () => module instanceof ArrayBuffer || ArrayBuffer.isView(module);
-  if (!attempt("init: the module cannot be read", isBytes)) {
-    supplyModule(module as WasmModule);
-    return;
-  }
-  const compiled = await WebAssembly.compile(module as Uint8Array<ArrayBuffer>).catch(() => {
-    throw config("init: these bytes are not those of leasehold.wasm");
-  });
-  supplyModule(compiled);
-}
 
 /** A new instance of the engine's module: nothing is shared with another one. */
 export function newInstance(): Glue {
@@ -80,7 +54,7 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   try {
     if (owner !== undefined) {
       // Any other options will do: this is for the owner.
-      engine.define(1, "n", DEFAULT_TTL, false, false, owner, true, false);
+      engine.define(1, "n", 1_000, false, false, owner, true, false);
     }
   } catch (error) {
     throw thrown(error);

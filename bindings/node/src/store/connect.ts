@@ -4,8 +4,8 @@ import { openNodeRedis } from "../adapters/own-node-redis.js";
 import { secretsOf } from "../adapters/shared.js";
 import { parseUrl } from "../adapters/url.js";
 import { LeaseholdError } from "../common/errors.js";
-import { explained, named } from "./explain.js";
 import { messageOf } from "../common/printable.js";
+import { explained, named } from "./explain.js";
 import { load, type Package } from "./load.js";
 
 /**

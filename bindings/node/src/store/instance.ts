@@ -1,6 +1,6 @@
-import type { Host } from "../host/host.js";
 import { weak, type Weak } from "../common/platform.js";
 import { newInstance, type Glue } from "../module/wasm.js";
+import type { StoreHost } from "./store.js";
 
 /**
  * How many hosts share an instance at the most. It bounds what a failure of the engine can end, and
@@ -15,7 +15,7 @@ let newest: Instance | undefined;
 export class Instance {
   readonly glue: Glue = newInstance();
   #places = 0;
-  #hosts: Weak<Host>[] = [];
+  #hosts: Weak<StoreHost>[] = [];
   #failed: { readonly cause: unknown } | undefined;
 
   /** One that has a place for a host more. */
@@ -28,12 +28,12 @@ export class Instance {
   }
 
   /** From now on the host is told of a failure of another one. */
-  add(host: Host): void {
+  add(host: StoreHost): void {
     this.remove(host);
     this.#hosts.push(weak(host));
   }
 
-  remove(host: Host): void {
+  remove(host: StoreHost): void {
     this.#hosts = this.#hosts.filter((other) => other.deref() !== host);
   }
 
@@ -42,7 +42,7 @@ export class Instance {
   }
 
   /** A host's engine failed: what lives here is of no use to any of them, and all of them start anew. */
-  abandon(host: Host, cause: unknown): void {
+  abandon(host: StoreHost, cause: unknown): void {
     this.#failed ??= { cause };
     this.glue.discard();
     if (newest === this) {

@@ -1,4 +1,4 @@
-import { config } from "../api/options.js";
+import { config } from "../common/check.js";
 
 /**
  * The name in a `memory:` URL; nothing for a URL of another scheme. Read as Rust reads it: without

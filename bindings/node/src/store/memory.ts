@@ -1,14 +1,13 @@
-import type { Host } from "../host/host.js";
 import { now, weak, type Weak } from "../common/platform.js";
-import type { Store } from "./redis.js";
 import { newInstance, type Engine, type Glue, type MemoryServer } from "../module/wasm.js";
+import type { Store, StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
 export class MemoryStore implements Store {
   readonly clustered = false;
   readonly polled = false;
-  readonly #hosts = new Set<Host>();
-  readonly #subscribers = new Map<string, Host>();
+  readonly #hosts = new Set<StoreHost>();
+  readonly #subscribers = new Map<string, StoreHost>();
   #glue: Glue | undefined;
   #server: MemoryServer | undefined;
   #delivering = false;
@@ -40,12 +39,12 @@ export class MemoryStore implements Store {
     return this.#glue;
   }
 
-  open(host: Host): void {
+  open(host: StoreHost): void {
     this.#hosts.add(host);
     host.connected();
   }
 
-  execute(host: Host, engine: Engine, request: number): void {
+  execute(host: StoreHost, engine: Engine, request: number): void {
     host.step((own, at) => {
       if (own === engine) {
         host.answered(request);
@@ -55,13 +54,13 @@ export class MemoryStore implements Store {
     this.#deliver();
   }
 
-  subscribe(host: Host, channel: string): void {
+  subscribe(host: StoreHost, channel: string): void {
     this.#subscribers.set(channel, host);
     host.step((engine) => this.#server?.subscribe(engine));
     host.subscribed();
   }
 
-  unsubscribe(host: Host): void {
+  unsubscribe(host: StoreHost): void {
     for (const [channel, subscriber] of this.#subscribers) {
       if (subscriber === host) {
         this.#subscribers.delete(channel);
@@ -78,7 +77,7 @@ export class MemoryStore implements Store {
   }
 
   /** The instance is of no use to any of its hosts, and what was stored is gone. */
-  abandon(_host: Host, cause: unknown): void {
+  abandon(_host: StoreHost, cause: unknown): void {
     this.#glue = undefined;
     this.#server = undefined;
     this.#subscribers.clear();
@@ -87,7 +86,7 @@ export class MemoryStore implements Store {
     }
   }
 
-  async close(host: Host): Promise<void> {
+  async close(host: StoreHost): Promise<void> {
     host.step((engine) => this.#server?.unsubscribe(engine));
     this.unsubscribe(host);
     this.#hosts.delete(host);

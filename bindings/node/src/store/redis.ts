@@ -1,38 +1,13 @@
 import type { Adapter } from "../adapters/index.js";
 import { within } from "../adapters/shared.js";
+import { attempt } from "../common/check.js";
 import type { LeaseholdError } from "../common/errors.js";
-import { explained, named } from "./explain.js";
 import { messageOf } from "../common/printable.js";
-import type { Host } from "../host/host.js";
-import { attempt } from "../api/options.js";
 import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
+import { explained, named } from "./explain.js";
 import { Instance } from "./instance.js";
-
-/** Where a host's batches go. */
-export interface Store {
-  readonly clustered: boolean;
-  /** Whether it tells nothing by itself, so that waiters ask again and again. */
-  readonly polled: boolean;
-  /** An instance of the engine's module for a host. */
-  instance(): Glue;
-  /** Begins to tell the host of the link: at once, if it is up. */
-  open(host: Host): void;
-  /** Executes the batch that the host's engine keeps under this number. */
-  execute(host: Host, engine: Engine, request: number): void;
-  /** Hears what the store tells the host's client. */
-  subscribe(host: Host, channel: string): void;
-  /** Whether the process is to stay alive for what is under way. */
-  keepAlive(alive: boolean): void;
-  /** Several batches in a row had no answer; or the server said that it takes no writes any more. */
-  suspect(demoted: boolean): void;
-  /** The host's engine is gone, and so is its channel; `open` may follow. */
-  unsubscribe(host: Host): void;
-  /** A host's engine failed: whoever shares its instance is to start anew. */
-  abandon(host: Host, cause: unknown): void;
-  /** Lets go of everything. Never rejects. */
-  close(host: Host): Promise<void>;
-}
+import type { Store, StoreHost } from "./store.js";
 
 /** Milliseconds for each of the first questions. */
 const CHECK_LIMIT = 3_000;
@@ -61,7 +36,7 @@ export class RedisStore implements Store {
     return this.#instance.glue;
   }
 
-  open(host: Host): void {
+  open(host: StoreHost): void {
     this.#instance?.add(host);
     this.#unwatch?.();
     const link = {
@@ -87,7 +62,7 @@ export class RedisStore implements Store {
     }
   }
 
-  execute(host: Host, engine: Engine, request: number): void {
+  execute(host: StoreHost, engine: Engine, request: number): void {
     engine.encode(request);
     const count = engine.keys;
     const text = engine.takeText();
@@ -104,7 +79,7 @@ export class RedisStore implements Store {
     );
   }
 
-  subscribe(host: Host, channel: string): void {
+  subscribe(host: StoreHost, channel: string): void {
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: () => host.subscribed(),
       unsubscribed: () => host.unsubscribed(),
@@ -125,12 +100,12 @@ export class RedisStore implements Store {
     this.#adapter.suspect?.(demoted);
   }
 
-  abandon(host: Host, cause: unknown): void {
+  abandon(host: StoreHost, cause: unknown): void {
     this.#alone ||= this.#instance?.failed === false;
     this.#instance?.abandon(host, cause);
   }
 
-  async close(host: Host): Promise<void> {
+  async close(host: StoreHost): Promise<void> {
     this.#instance?.remove(host);
     this.unsubscribe();
     this.#unwatch?.();

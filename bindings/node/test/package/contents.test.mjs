@@ -60,7 +60,7 @@ describe("the tarball", () => {
       assert.deepEqual(code.filter((source) => !has.has(posix.join("dist", source))), [], file);
     }
     const error = await run(process.execPath, ["--enable-source-maps", "-e", FAILS], root);
-    assert.match(error, /at \S*checkText .*src.api.options\.ts:\d+:\d+\)\n +at .*connect .*src.api.locker\.ts:/);
+    assert.match(error, /at \S*checkText .*src.common.check\.ts:\d+:\d+\)\n +at .*connect .*src.api.locker\.ts:/);
   });
 
   test("tells nothing of the machine that made it", async () => {

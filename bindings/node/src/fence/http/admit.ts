@@ -1,5 +1,5 @@
+import { type Kind, readOptions } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
-import { type Kind, readOptions } from "../../api/options.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
 import { badToken, type Problem, problemOf, required } from "./problem.js";

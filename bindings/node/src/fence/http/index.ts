@@ -1,4 +1,4 @@
-import { attempt, config, shown } from "../../api/options.js";
+import { attempt, config, shown } from "../../common/check.js";
 import type { Entered } from "../gate.js";
 import { type Token, tokenOf } from "../token.js";
 import {
@@ -11,53 +11,20 @@ import {
   UNGUARDED,
 } from "./admit.js";
 import { type Problem, responseOf } from "./problem.js";
-import type { ExpressRequest, FastifyRouteRequest, HonoRouteContext } from "./shapes.js";
+import type {
+  ExpressRequest,
+  FastifyReply,
+  FastifyRequest,
+  FastifyRouteRequest,
+  HonoContext,
+  HonoRouteContext,
+  NodeRequest,
+  NodeResponse,
+} from "./shapes.js";
 
 export { FENCING_TOKEN, type FenceOptions, writtenPath } from "./admit.js";
 export { type Problem, problemOf, refusal } from "./problem.js";
-export type { ExpressRequest, FastifyRouteRequest, HonoRouteContext } from "./shapes.js";
-
-/** What is needed of a request of Express, or of Node's own servers. */
-export interface NodeRequest {
-  readonly method?: string | undefined;
-  readonly url?: string | undefined;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly socket?: { readonly destroyed?: boolean } | null | undefined;
-}
-
-/** What is needed of a response of Express, or of Node's own servers. */
-export interface NodeResponse {
-  statusCode: number;
-  readonly writableEnded: boolean;
-  readonly destroyed?: boolean;
-  readonly closed?: boolean;
-  setHeader(name: string, value: string): unknown;
-  // It has many forms, and all are passed on.
-  end(...args: any[]): unknown;
-  once(event: "close", listener: () => void): unknown;
-}
-
-/** What is needed of a request of Fastify. */
-export interface FastifyRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly raw?: NodeRequest;
-}
-
-/** What is needed of a reply of Fastify. */
-export interface FastifyReply {
-  readonly raw: NodeResponse;
-  code(status: number): unknown;
-  header(name: string, value: string): unknown;
-  send(payload: string): unknown;
-  hijack(): unknown;
-}
-
-/** What is needed of a context of Hono. */
-export interface HonoContext {
-  readonly req: { readonly raw: Request };
-}
+export type * from "./shapes.js";
 
 /** How long a resource is kept for a handler whose client has gone and that has not answered. */
 const ABANDONED = 30_000;

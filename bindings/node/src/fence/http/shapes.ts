@@ -1,4 +1,44 @@
-import type { FastifyRequest, HonoContext, NodeRequest } from "./index.js";
+/** What is needed of a request of Express, or of Node's own servers. */
+export interface NodeRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly socket?: { readonly destroyed?: boolean } | null | undefined;
+}
+
+/** What is needed of a response of Express, or of Node's own servers. */
+export interface NodeResponse {
+  statusCode: number;
+  readonly writableEnded: boolean;
+  readonly destroyed?: boolean;
+  readonly closed?: boolean;
+  setHeader(name: string, value: string): unknown;
+  // It has many forms, and all are passed on.
+  end(...args: any[]): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/** What is needed of a request of Fastify. */
+export interface FastifyRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly raw?: NodeRequest;
+}
+
+/** What is needed of a reply of Fastify. */
+export interface FastifyReply {
+  readonly raw: NodeResponse;
+  code(status: number): unknown;
+  header(name: string, value: string): unknown;
+  send(payload: string): unknown;
+  hijack(): unknown;
+}
+
+/** What is needed of a context of Hono. */
+export interface HonoContext {
+  readonly req: { readonly raw: Request };
+}
 
 // What `resource` is given by each framework, where it does not say itself what it takes. The shapes
 // are given here, so that none of the frameworks has to be installed for the types. What depends on

@@ -1,7 +1,7 @@
 import { failure } from "../../adapters/index.js";
 import { within } from "../../adapters/shared.js";
+import { readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
-import { readOptions, shown } from "../../api/options.js";
 import { now } from "../../common/platform.js";
 import { quoted } from "../stale.js";
 import type { Argument, Runner } from "./client.js";

@@ -1,6 +1,6 @@
 import type { RedisClient } from "../../adapters/index.js";
+import { attempt, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
-import { attempt, readOptions, shown } from "../../api/options.js";
 import { checkResource } from "../resource.js";
 import { type Token, tokenOf } from "../token.js";
 import { type Runner, runnerOf } from "./client.js";

@@ -1,5 +1,5 @@
+import { attempt } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
-import { attempt } from "../../api/options.js";
 import type { Dialect } from "./dialect.js";
 import { mysql } from "./mysql.js";
 import { postgres } from "./postgres.js";

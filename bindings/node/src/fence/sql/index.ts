@@ -1,5 +1,5 @@
+import { readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
-import { readOptions, shown } from "../../api/options.js";
 import { checkResource } from "../resource.js";
 import { StaleTokenError } from "../stale.js";
 import { type Token, tokenOf } from "../token.js";

@@ -1,0 +1,137 @@
+import { LeaseholdError } from "./errors.js";
+import { messageOf } from "./printable.js";
+
+/**
+ * Reads each option once, and checks its type; its value is checked by the engine. Nobody is to look
+ * at the object again: a getter may give something else by then.
+ *
+ * Inherited options and getters count, as those of a class of settings. Names that are not known are
+ * refused if they are the object's own.
+ */
+export function readOptions<Options extends object>(
+  what: string,
+  options: Options | undefined,
+  types: Readonly<Record<keyof Options & string, Kind>>,
+): Options {
+  const values: Record<string, unknown> = {};
+  if (options === undefined) {
+    return values as Options;
+  }
+  if (typeof options !== "object" || options === null || isArray(options)) {
+    throw config(`${what} are an object, not ${shown(options)}`);
+  }
+  const unknown = attempt(`${what} cannot be read`, () => Object.keys(options).find((key) => !Object.hasOwn(types, key)));
+  if (unknown !== undefined) {
+    const known = Object.keys(types).join(", ");
+    throw config(`${what} have no ${JSON.stringify(unknown)}; there are: ${known}`);
+  }
+  for (const key of Object.keys(types) as (keyof Options & string)[]) {
+    const option = `${what}: ${key}`;
+    const value: unknown = attempt(`${option} cannot be read`, () => options[key]);
+    if (value !== undefined) {
+      attempt(`${option} cannot be read`, () => CHECKS[types[key]](option, value));
+      values[key] = value;
+    }
+  }
+  return values as Options;
+}
+
+/** What a value may be. */
+export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
+
+export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
+
+/** A text, with nothing in it that UTF-8 cannot carry. */
+export function checkText(what: string, value: unknown): asserts value is string {
+  if (typeof value !== "string") {
+    throw config(`${what} is a string, not ${shown(value)}`);
+  }
+  // Two such names would be one in the store.
+  if (LONE_SURROGATE.test(value)) {
+    throw config(`${what} has half of a surrogate pair in it, which is not text`);
+  }
+}
+
+/** Touches an object of the program, which may throw whatever is done to it; `failed` is then said. */
+export function attempt<T>(failed: string, touch: () => T): T {
+  try {
+    return touch();
+  } catch (cause) {
+    throw cause instanceof LeaseholdError ? cause : config(`${failed}: ${messageOf(cause)}`, cause);
+  }
+}
+
+/** Refuses what is no function. */
+export function checkFunction(what: string, value: unknown): void {
+  if (typeof value !== "function") {
+    throw config(`${what} is a function, not ${shown(value)}`);
+  }
+}
+
+export function config(message: string, cause?: unknown): LeaseholdError {
+  return new LeaseholdError("config", message, cause === undefined ? undefined : { cause });
+}
+
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
+  string: checkText,
+  number(what, value) {
+    if (!isTime(value) || value === Infinity) {
+      throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
+    }
+  },
+  parts(what, value) {
+    if (!Number.isSafeInteger(value) || !isTime(value)) {
+      throw config(`${what} is a whole number of parts per million from 0 up, not ${shown(value)}`);
+    }
+  },
+  limit(what, value) {
+    if (!isTime(value)) {
+      throw config(`${what} is a number of milliseconds from 0 up, or Infinity, not ${shown(value)}`);
+    }
+  },
+  boolean(what, value) {
+    if (typeof value !== "boolean") {
+      throw config(`${what} is true or false, not ${shown(value)}`);
+    }
+  },
+  signal(what, value) {
+    const signal = value as Partial<AbortSignal> | null;
+    const methods = [signal?.addEventListener, signal?.removeEventListener];
+    if (typeof signal?.aborted !== "boolean" || methods.some((method) => typeof method !== "function")) {
+      throw config(`${what} is an AbortSignal, not ${shown(value)}`);
+    }
+  },
+  function: checkFunction,
+  any() {},
+};
+
+/** A proxy that was revoked is asked in vain. */
+function isArray(value: object): boolean {
+  try {
+    return Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
+function isTime(value: unknown): value is number {
+  return typeof value === "number" && value >= 0;
+}
+
+/** A value as messages show it: short, and never what is in an object. */
+export function shown(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+    case "number":
+    case "boolean":
+    case "undefined":
+      return String(value);
+    case "object":
+      return value === null ? "null" : isArray(value) ? "an array" : "an object";
+    default:
+      return `a ${typeof value}`;
+  }
+}

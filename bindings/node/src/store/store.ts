@@ -1,0 +1,51 @@
+import type { LeaseholdError } from "../common/errors.js";
+import type { Engine, Glue } from "../module/wasm.js";
+
+/** Where a host's batches go. */
+export interface Store {
+  readonly clustered: boolean;
+  /** Whether it tells nothing by itself, so that waiters ask again and again. */
+  readonly polled: boolean;
+  /** An instance of the engine's module for a host. */
+  instance(): Glue;
+  /** Begins to tell the host of the link: at once, if it is up. */
+  open(host: StoreHost): void;
+  /** Executes the batch that the host's engine keeps under this number. */
+  execute(host: StoreHost, engine: Engine, request: number): void;
+  /** Hears what the store tells the host's client. */
+  subscribe(host: StoreHost, channel: string): void;
+  /** Whether the process is to stay alive for what is under way. */
+  keepAlive(alive: boolean): void;
+  /** Several batches in a row had no answer; or the server said that it takes no writes any more. */
+  suspect(demoted: boolean): void;
+  /** The host's engine is gone, and so is its channel; `open` may follow. */
+  unsubscribe(host: StoreHost): void;
+  /** A host's engine failed: whoever shares its instance is to start anew. */
+  abandon(host: StoreHost, cause: unknown): void;
+  /** Lets go of everything. Never rejects. */
+  close(host: StoreHost): Promise<void>;
+}
+
+/** A host as its store sees it. */
+export interface StoreHost {
+  /** The link to the store is up, for the first time or again. */
+  connected(): void;
+  /** The link broke, or could not be made. */
+  disconnected(error: LeaseholdError): void;
+  /** From now on no push is missed. */
+  subscribed(): void;
+  /** Pushes may be missed. */
+  unsubscribed(): void;
+  /** The store pushed this text. */
+  pushed(text: string): void;
+  /** A batch was executed, and these are the fields of its reply; nothing happens if it is too late. */
+  replied(engine: Engine, request: number, fields: string): void;
+  /** A batch was refused, or nobody knows whether it was executed. */
+  replyFailed(engine: Engine, request: number, error: LeaseholdError): void;
+  /** Takes a batch off those without a reply: whether it was one. */
+  answered(request: number): boolean;
+  /** Feeds the engine one input, and does what it asks for. */
+  step(input: (engine: Engine, at: number) => void): void;
+  /** The engine is gone with its instance: everything begins anew. */
+  restart(cause: unknown): void;
+}
