@@ -21,21 +21,20 @@ export interface Adapter {
   /** The server's `INFO` of a section; absent if it cannot be asked. */
   info?(section: "default"): Promise<string>;
   /**
-   * Tells of the connection from now on, until the returned function is called. If it is up
-   * already, that is told before this returns; a client that has no connection (HTTP, or an object
+   * From now on the link hears of the connection, until the returned function is called. If that is up
+   * already, the link hears it before this returns; a client that has no connection (HTTP, or an object
    * with `eval` alone) is always up. It also starts a client that connects lazily.
    */
   watch(link: Link): () => void;
   /**
-   * Hears one channel, on a connection that may subscribe, until the returned function is called;
-   * tries again by itself for as long as it takes, with growing pauses. Absent if the client has no
-   * subscriptions.
+   * Hears one channel, on a connection that may subscribe, until the returned function is called. It tries
+   * again by itself for as long as it takes, with growing pauses. Absent if the client cannot subscribe.
    */
   listen?(channel: string, hearing: Hearing): () => void;
   /**
-   * Several commands in a row had no answer: the connection may be half-open. An adapter that made
-   * the connection itself checks it and replaces it; another one does nothing. A server that was
-   * `demoted` to a replica answers well and is replaced all the same: the name may lead elsewhere now.
+   * Several commands in a row had no reply: the connection may be half-open. An adapter that made the
+   * connection itself checks it and replaces it; another one does nothing. A server that was `demoted` to
+   * a replica does reply and is replaced all the same, because its name may lead to another server now.
    */
   suspect?(demoted?: boolean): void;
   /** Whether the connections that this adapter made are to keep the process alive. */
@@ -44,15 +43,15 @@ export interface Adapter {
   close(): Promise<void>;
 }
 
-/** To be told of the connection for commands. */
+/** What hears of the connection for commands. */
 export interface Link {
-  /** For the first time or again, perhaps to another server: what was sent before is lost. */
+  /** It is there, for the first time or again, perhaps to another server: what was sent before is lost. */
   up(): void;
-  /** It broke, or could not be made; the client tries again by itself. May be told several times. */
+  /** It broke, or could not be made; the client tries again by itself. May come several times. */
   down(error: unknown): void;
 }
 
-/** To be told what comes on a channel. */
+/** What hears a channel. */
 export interface Hearing {
   /** From now on nothing is missed: the server has confirmed the subscription, for the first time or again. */
   subscribed(): void;

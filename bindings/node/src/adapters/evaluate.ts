@@ -4,7 +4,7 @@ import { type Ear, Listeners } from "./hear.js";
 import { nothing, textOf, texts } from "./shared.js";
 
 /**
- * Anything that runs Lua scripts on a Redis server: what carries Leasehold over clients that it does
+ * Anything that runs Lua scripts on a Redis server: with this Leasehold works over clients that it does
  * not know.
  *
  * ```ts
@@ -26,8 +26,9 @@ export interface Evaluator {
    */
   evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
   /**
-   * Hears a channel, again after its connection was lost; returns what ends that. It is to return
-   * once the server has confirmed. Without this nothing is pushed: waiters ask again.
+   * Hears a channel, and hears it again after the connection was lost. It must return once the server
+   * has confirmed the subscription, and returns what ends it. Without this nothing is pushed: waiters ask
+   * again and again.
    */
   subscribe?(
     channel: string,

@@ -10,24 +10,24 @@ export type Failure =
  */
 export function failure(error: unknown): Failure {
   try {
-    return told(error);
+    return judged(error);
   } catch {
-    // Whatever was thrown throws again as it is looked at.
+    // Reading what was thrown throws again.
     return { code: "store", message: "an error that cannot be read" };
   }
 }
 
-function told(error: unknown): Failure {
+function judged(error: unknown): Failure {
   const { message, code, names } = described(error);
   const inner = cause(error, names);
   if (inner !== undefined) {
-    return told(inner);
+    return judged(inner);
   }
   const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
   if (names.includes("TimeoutError") || TIMED_OUT.test(message)) {
     return { code: "timeout", message };
   }
-  // Before replies: Upstash's class for a gateway's page is one of those for refusals.
+  // Ahead of replies: Upstash's error for a gateway's page is of the class of its refusals.
   if (any(LINK_ERRORS)) {
     return { code: "unavailable", message };
   }
@@ -41,12 +41,12 @@ function told(error: unknown): Failure {
   return { code: code !== undefined || LINK_WORDS.test(message) ? "unavailable" : "store", message };
 }
 
-/** Resolves if the server answers: who is refused a PING has a connection all the same. */
+/** Resolves if the server replies: if it refuses a PING the connection works all the same. */
 export async function answered(reply: Promise<unknown>): Promise<void> {
   await unless(reply, /^/);
 }
 
-/** The same of a first PING: a refusal of more than that command rejects, such as of the user. */
+/** The same for a first PING: rejects if more than that command is refused, such as the user. */
 export async function admitted(reply: Promise<unknown>): Promise<void> {
   await unless(reply, /^NOPERM|^ERR unknown command/);
 }
@@ -114,9 +114,9 @@ const LINK_WORDS = new RegExp(
 
 interface Described {
   readonly message: string;
-  /** Of the operating system or of Node, such as `ECONNREFUSED`. */
+  /** A code of the operating system or of Node, such as `ECONNREFUSED`. */
   readonly code: string | undefined;
-  /** Of the error itself and of its classes. */
+  /** The names of the error and of its classes. */
   readonly names: readonly string[];
 }
 
@@ -136,7 +136,7 @@ function described(error: unknown): Described {
   };
 }
 
-/** What is behind an error that only says that something else went wrong. */
+/** The error inside one that only says that something else went wrong. */
 function cause(error: unknown, names: readonly string[]): unknown {
   const wraps = error as Record<"errors" | "cause" | "lastNodeError" | "socketError", unknown> | null;
   if (names.includes("AggregateError") && Array.isArray(wraps?.errors)) {

@@ -2,17 +2,17 @@ import type { Hearing } from "./adapter.js";
 import { answered, failure } from "./failure.js";
 import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } from "./shared.js";
 
-/** A connection of ours that hears one channel, and is thrown away when it breaks. */
+/** A connection of ours that hears one channel. When it breaks a new one takes its place. */
 export interface Ear {
   /** Resolves once the server has confirmed the subscription. */
   readonly ready: Promise<unknown>;
-  /** Asks the server for anything; a refusal is an answer, too. */
+  /** Asks the server anything; a refusal is a reply, too. */
   check(): Promise<unknown>;
   keepAlive(alive: boolean): void;
   close(): void;
 }
 
-/** Connects anew; tells of messages, and of the connection's end. */
+/** Makes a new connection; `onEnd` is called when that ends. */
 export type OpenEar = (
   channel: string,
   onMessage: (text: string) => void,
@@ -25,11 +25,11 @@ const CHECK = 10_000;
 const CHECK_LIMIT = 2_000;
 const FIRST_RETRY = 50;
 const SLOWEST_RETRY = 2_000;
-/** Waiting before the next try, if the server does not let us listen. */
+/** Pauses if the server does not let us listen. */
 const FIRST_RETRY_IF_REFUSED = 500;
 const SLOWEST_RETRY_IF_REFUSED = 30_000;
 
-/** What an adapter listens with, and whether that is to keep the process alive. */
+/** What an adapter listens with, and whether the process stays alive for it. */
 export class Listeners {
   readonly #open: OpenEar;
   readonly #listeners = new Set<Listener>();
@@ -64,9 +64,8 @@ export class Listeners {
 }
 
 /**
- * Hears one channel until it is stopped. A connection that breaks is replaced by a new one, and not
- * left to the client to reconnect: each subscription is confirmed in the same way, and a cluster's
- * next one may be of another node.
+ * Hears one channel until it is stopped. The client does not reconnect by itself: with a new connection
+ * each time every subscription is confirmed, and in a cluster the next may be to another node.
  */
 class Listener {
   readonly #open: OpenEar;
@@ -121,7 +120,7 @@ class Listener {
     this.#timer = later(CHECK, () => void this.#check(), this.#alive);
   }
 
-  /** A half-open connection hears nothing, and says nothing of it. */
+  /** A half-open connection hears nothing, without any error. */
   async #check(): Promise<void> {
     const ear = this.#ear;
     try {
@@ -142,7 +141,7 @@ class Listener {
     stopTimer(this.#timer);
     this.#ear?.close();
     this.#ear = undefined;
-    // One that did not last is no reason to hurry.
+    // After a connection that did not last the pauses go on growing.
     if (now() - this.#since > CHECK) {
       this.#tries = 0;
     }

@@ -20,8 +20,8 @@ export type { UpstashClient } from "./upstash.js";
 export type RedisClient = IoredisClient | NodeRedisClient | UpstashClient | Evaluator;
 
 /**
- * Makes an adapter of a client. What it is, is told by what it can do and not by its class, of which
- * there may be several copies. Throws a `LeaseholdError` of code `config` if it is none.
+ * Makes an adapter of a client. It is recognised by what it can do, not by its class, of which there may
+ * be several copies. Throws a `LeaseholdError` of code `config` if it is no Redis client.
  */
 export function adapt(client: unknown): Adapter {
   if (typeof client === "object" && client !== null) {

@@ -44,7 +44,7 @@ export function isIoredis(client: object): client is IoredisClient {
   );
 }
 
-/** Makes an adapter of a client that the program gave, which is not configured and never closed. */
+/** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
 export function ioredis(client: IoredisClient): Adapter {
   const options = ((client as { options?: Options }).options ?? {}) as Options;
   const clustered = isCluster(client);
@@ -84,7 +84,7 @@ function hasPrefix(options: Options): boolean {
   return prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length);
 }
 
-/** What is published in a cluster is heard at every node. */
+/** A connection to any node: what is published in a cluster is heard at every node. */
 function anyServer(client: IoredisClient): IoredisConnection {
   if (!isCluster(client)) {
     return client as IoredisConnection;
@@ -112,7 +112,7 @@ function watch(client: IoredisClient, link: Link): () => void {
     },
     close: () => link.down(last ?? closed()),
     end: () => link.down(last ?? closed()),
-    // Of clusters: the place of a node that failed may be taken.
+    // Only clusters: the new node may be in the place of one that failed.
     "+node": () => client.status === "ready" && link.up(),
   });
   if (client.status === "ready") {
@@ -131,7 +131,7 @@ function watch(client: IoredisClient, link: Link): () => void {
   };
 }
 
-/** What a connection has that only hears, and is replaced when it breaks. */
+/** Settings of a connection that only listens, and that is replaced when it breaks. */
 const FOR_AN_EAR = {
   lazyConnect: true,
   retryStrategy: null,
@@ -144,7 +144,7 @@ const FOR_AN_EAR = {
   maxRetriesPerRequest: 0,
   monitor: false,
   keyPrefix: "",
-  // Its timer would keep the process alive for each connection that has ended by itself.
+  // Its timer would keep the process alive after a connection has ended.
   disconnectTimeout: 0,
   failoverDetector: false,
   socketTimeout: undefined,
@@ -152,7 +152,7 @@ const FOR_AN_EAR = {
 };
 
 function duplicateOf(server: IoredisConnection): IoredisConnection {
-  // The check asks for INFO, and prints a warning if that is refused; only a sentinel's server needs it.
+  // The check runs INFO, and prints a warning if that is refused; only a server behind a sentinel needs it.
   const checked = server.options?.sentinels ? {} : { enableReadyCheck: false };
   return server.duplicate({ ...FOR_AN_EAR, ...checked });
 }
@@ -172,7 +172,7 @@ function openEar(
   let first: unknown;
   let alive = false;
   const keep = () => keepStream(own, alive);
-  // Stays there to the end: an error without a listener would be printed.
+  // Never removed, because an error without a listener would be printed.
   own.on("error", (error) => {
     first ??= error;
   });
@@ -191,7 +191,7 @@ function openEar(
     keepAlive: (now) => {
       alive = now;
       keep();
-      // The stream is made a little after `connect` is called.
+      // The stream is there only some time after `connect` is called.
       later(0, keep, alive);
     },
     close: () => {
@@ -201,7 +201,7 @@ function openEar(
   };
 }
 
-/** Whether a connection's socket keeps the process alive; to be said anew of each socket. */
+/** Sets whether a connection's socket keeps the process alive; each new socket needs it again. */
 export function keepStream({ stream }: IoredisConnection, alive: boolean): void {
   if (alive) {
     stream?.ref?.();
@@ -210,7 +210,7 @@ export function keepStream({ stream }: IoredisConnection, alive: boolean): void 
   }
 }
 
-/** Breaks a connection at once; `disconnect` alone waits for an end that may never come. */
+/** Breaks a connection at once; `disconnect` would wait for the other side, which may never reply. */
 export function breakConnection({ stream }: IoredisConnection): void {
   stream?.destroy?.();
 }

@@ -15,7 +15,7 @@ import {
 } from "./shared.js";
 
 /**
- * A client of the package `redis` (node-redis) from version 4: of `createClient`,
+ * A client of the package `redis` (node-redis) from version 4 on: made by `createClient`,
  * `createClientPool`, `createCluster` or `createSentinel`.
  */
 export interface NodeRedisClient extends Emitter {
@@ -48,7 +48,7 @@ interface Options {
   readonly socket?: object;
 }
 
-/** What a connection can be had of: clusters, sentinels and pools have many. */
+/** A client with many connections: of a cluster or of sentinels, or a pool. */
 interface Many extends NodeRedisClient {
   readonly isReady?: boolean;
   readonly masters?: object[];
@@ -60,7 +60,7 @@ interface Many extends NodeRedisClient {
   _execute?<T>(readonly: boolean, use: (client: NodeRedisConnection) => Promise<T>): Promise<T>;
 }
 
-/** How often clusters and pools are looked at that are not up. */
+/** Milliseconds between two looks at a cluster or pool that is not up. */
 const LOOK_AGAIN = 50;
 
 type Kind = "client" | "pool" | "cluster" | "sentinel";
@@ -74,7 +74,7 @@ export function isNodeRedis(client: object): client is NodeRedisClient {
   );
 }
 
-/** Makes an adapter of a client that the program gave, which is not configured and never closed. */
+/** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
 export function nodeRedis(client: NodeRedisClient): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
@@ -101,7 +101,7 @@ async function run(kind: Kind, script: () => Promise<unknown>): Promise<unknown>
   try {
     return texts(await script());
   } catch (error) {
-    // Version 4 shows these after too many of them; others say it as this does.
+    // Version 4 rejects with the last of too many redirections; the others, with such an error as this.
     const moved = kind === "cluster" && error instanceof Error && /^(MOVED|ASK) \d/.test(error.message);
     throw moved ? new Error(`too many cluster redirections: ${error.message}`) : error;
   }
@@ -154,7 +154,7 @@ async function ask<T>(
   if (kind === "pool" && many.execute) {
     return many.execute(use);
   }
-  // The way that all its commands take; there is no public one to a connection of a sentinel client.
+  // Private, but all commands of a sentinel client go through it, and nothing public gives its connection.
   return kind === "sentinel" && many._execute
     ? many._execute(false, use)
     : use(client as NodeRedisConnection);
@@ -198,7 +198,7 @@ function watchOne(client: NodeRedisClient, link: Link): () => void {
   };
 }
 
-/** The others tell little of themselves: at first and after each error they are looked at until they are up. */
+/** The others emit few events: at first and after each error they are looked at until they are up. */
 function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void {
   let looking: Timer | undefined;
   let up = false;
@@ -218,14 +218,14 @@ function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void 
         look();
       }
     },
-    // Of clusters.
+    // Only clusters.
     disconnect: () => {
       link.down(closed());
       look();
     },
-    // Of sentinels: another server leads.
+    // Only sentinels: there is another master.
     "topology-change": (change) => change?.type === "MASTER_CHANGE" && up && link.up(),
-    // The place of a node that failed may be taken.
+    // The node may be in the place of one that failed.
     "node-ready": () => up && link.up(),
   });
   look();
@@ -243,7 +243,7 @@ function connected(client: NodeRedisClient, kind: Kind): boolean {
     case "cluster":
       return isOpen && masters.length > 0;
     case "pool":
-      // One in use may still be connecting, and a pool may connect no earlier than it is used.
+      // A client in use may still be connecting, and a pool may connect only when it is used.
       return isOpen && (idleClients > 0 || totalClients === 0);
     default:
       return isOpen && isReady !== false;
@@ -264,7 +264,7 @@ function openEar(
   const close = async () => {
     shut = true;
     stopHearing();
-    // One that is connecting would become open all the same.
+    // One that is connecting would open all the same.
     await connecting?.catch(nothing);
     if (own) {
       closeConnection(own);
@@ -277,7 +277,7 @@ function openEar(
     }
     let first: unknown;
     const ended = () => own?.isOpen === false && onEnd(first ?? closed());
-    // Stays there to the end: an error without a listener would end the process.
+    // Never removed, because an error without a listener would end the process.
     own.on("error", (error) => {
       first ??= error;
     });
@@ -285,7 +285,7 @@ function openEar(
     keepSocket(own, alive);
     connecting = own.connect();
     await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
-    // What was said while it was connecting.
+    // It may have changed while it was connecting.
     keepSocket(own, alive);
     await own.subscribe(channel, (message) => onMessage(String(message)));
   };
@@ -303,7 +303,7 @@ function openEar(
   };
 }
 
-/** Holds for the sockets to come too. */
+/** Sets whether a connection keeps the process alive; later sockets of it follow. */
 export function keepSocket(connection: NodeRedisConnection, alive: boolean): void {
   if (alive) {
     connection.ref();

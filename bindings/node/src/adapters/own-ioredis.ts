@@ -8,11 +8,11 @@ export const OPEN_LIMIT = 6_000;
 export const CONNECT_LIMIT = 3_000;
 export const PING_LIMIT = 1_000;
 
-/** The client says nothing of why it asks again and again whether the cluster is up. */
+/** The client does not say why it asks again and again whether the cluster is up. */
 const LATE_CLUSTER =
   "the cluster was not up, or did not let this user ask it (+cluster|slots +cluster|info),";
 
-/** What the package has that is needed here. */
+/** What is used of the package. */
 interface Module {
   readonly Redis: new (options: object) => Own;
   readonly Cluster: new (nodes: readonly object[], options: object) => Own;
@@ -28,8 +28,8 @@ interface Own extends IoredisConnection {
 export async function openIoredis(module: object, target: Target): Promise<Adapter> {
   const client = make(module as Module, target);
   let first: unknown;
-  // Stays there to the end: an error without a listener would be printed. The first is the one that
-  // says what is wrong: after WRONGPASS comes NOAUTH.
+  // Never removed, because an error without a listener would be printed. The first error says what is
+  // wrong: after WRONGPASS comes NOAUTH.
   client.on("error", (error) => {
     first ??= error;
   });
@@ -37,7 +37,7 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
   const own = { ...adapter, ...owned(client, adapter) };
   const open = async () => {
     await client.connect();
-    // A failed AUTH or SELECT does not keep every version from being ready.
+    // Some versions are ready although AUTH or SELECT failed.
     await admitted(client.ping());
     if (first !== undefined) {
       throw first;
@@ -52,7 +52,7 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
   return own;
 }
 
-/** Of a cluster whose nodes cannot be reached ioredis only says that a connection is closed. */
+/** If no node of a cluster can be reached, ioredis only says that a connection is closed. */
 function exact(error: unknown, { kind, nodes }: Target): unknown {
   const failed = failure(error);
   if (kind !== "cluster" || !("message" in failed) || failed.message !== "Connection is closed.") {
@@ -70,9 +70,9 @@ function make({ Redis, Cluster }: Module, target: Target): Own {
     ...(target.tls && { tls: {} }),
     connectTimeout: CONNECT_LIMIT,
     disconnectTimeout: 0,
-    // If the connection ends before that is answered, it would say that it is ready, and be so for ever.
+    // If the connection ended ahead of the reply to it, the client would count as ready for ever.
     disableClientInfo: true,
-    // What is sent twice, and when, is decided by the engine.
+    // The engine decides what is sent again, and when.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     retryStrategy: (tries: number) => grown(50, tries - 1, 2_000),
@@ -93,13 +93,13 @@ function make({ Redis, Cluster }: Module, target: Target): Own {
     ...common,
     ...lazy,
     db: database,
-    // It asks for INFO; only the role that a sentinel's server should have is of interest.
+    // It runs INFO; only the role of a server behind a sentinel matters.
     enableReadyCheck: kind === "sentinel",
     ...(kind === "sentinel" ? sentinels : path === undefined ? nodes[0] : { path }),
   });
 }
 
-/** What can be done to a client that we made. */
+/** What an adapter may do to a client only if we made it. */
 function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
   let suspected = false;
@@ -113,7 +113,7 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
   for (const event of ["connect", "ready", "reconnecting", "close"]) {
     client.on(event, keep);
   }
-  // A connection that is half-open from its first moment has no limit of its own.
+  // The client sets no limit for a connection that is half-open from the first moment.
   client.on("connect", () => {
     const { stream } = client;
     later(OPEN_LIMIT, () => stream === client.stream && client.status !== "ready" && breakConnection(client));

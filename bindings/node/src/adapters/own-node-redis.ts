@@ -17,11 +17,11 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
     ...(username !== undefined && { username }),
     ...(password !== undefined && { password }),
     database,
-    // Its own reconnecting waits on timers that keep the process alive.
+    // If it reconnected by itself, its timers would keep the process alive.
     socket: { ...address, connectTimeout: CONNECT_LIMIT, reconnectStrategy: false },
     disableOfflineQueue: true,
   });
-  // Stays there to the end: an error without a listener would end the process.
+  // Never removed, because an error without a listener would end the process.
   client.on("error", nothing);
   const adapter = nodeRedis(client);
   const open = async () => {
@@ -37,7 +37,7 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
   return { ...adapter, ...owned(client, adapter) };
 }
 
-/** What can be done to a client that we made; it is connected again until it is closed. */
+/** What an adapter may do to a client only if we made it. It is connected again until it is closed. */
 function owned(
   client: NodeRedisConnection,
   adapter: Adapter,
@@ -51,7 +51,7 @@ function owned(
   const connect = () => {
     timer = undefined;
     if (!client.isOpen && !shut) {
-      // A connection that is half-open from its first moment has no limit of its own.
+      // The client sets no limit for a connection that is half-open from the first moment.
       const open = within(OPEN_LIMIT, client.connect(), "the server did not answer");
       connecting = open.catch(() => closeConnection(client)).finally(reconnect);
     }
@@ -66,7 +66,7 @@ function owned(
   client.on("end", reconnect);
   client.on("ready", () => {
     tries = 0;
-    // What was said while it was connecting.
+    // It may have changed while it was connecting.
     keepSocket(client, alive);
   });
   const replace = () => {
@@ -100,7 +100,7 @@ function owned(
       shut = true;
       stopTimer(timer);
       await adapter.close();
-      // One that is connecting would become open all the same, and can be closed only then.
+      // One that is connecting would open all the same, and can be closed only then.
       void connecting.finally(() => closeConnection(client));
     },
   };

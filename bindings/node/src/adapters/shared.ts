@@ -4,7 +4,7 @@ import type { Link } from "./adapter.js";
 
 export function nothing(): void {}
 
-/** Of a client that says nothing more exact. */
+/** The error of a client that says nothing more exact. */
 export function closed(): Error {
   return new Error("the connection is closed");
 }
@@ -21,7 +21,7 @@ export function later(milliseconds: number, act: () => void, alive = false): Tim
   return timer;
 }
 
-/** Rejects if the answer takes longer. The timer keeps nothing alive unless it is said to. */
+/** Rejects if the answer takes longer. The process stays alive for the timer only if `alive` is true. */
 export function within<T>(
   milliseconds: number,
   answer: Promise<T>,
@@ -36,8 +36,8 @@ export function within<T>(
 }
 
 /**
- * A script's answer, a list of strings, as strings: clients can be set up to return buffers, and
- * some make numbers of what looks like one.
+ * The list of strings that a script returned, as strings: clients may be set to return buffers, and some
+ * return a number for what looks like one.
  */
 export function texts(reply: unknown): unknown {
   return Array.isArray(reply) ? reply.map(text) : reply;
@@ -54,8 +54,8 @@ function text(value: unknown): unknown {
 }
 
 /**
- * Starts a client that is not connected yet, unless its owner does: `Locker.from(client)` may come
- * just before `client.connect()`, which both clients refuse the second time.
+ * Connects a client soon, unless the program does: `Locker.from(client)` may come just before
+ * `client.connect()`, which both clients refuse the second time.
  */
 export function startSoon(idle: () => boolean, connect: () => unknown, link: Link): () => void {
   if (!idle()) {
@@ -79,12 +79,12 @@ export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");
 }
 
-/** Whether a text is not to be shown, since one of these is in it. */
+/** Whether a text has one of these secrets in it, and must not be shown. */
 export function holdsSecret(text: string, secrets: readonly (string | undefined)[]): boolean {
   return secrets.some((secret) => secret && text.includes(secret));
 }
 
-/** What a program hands over as a text; nothing is said in what is none. */
+/** A value of the program as a text; empty if reading it throws. */
 export function textOf(value: unknown): string {
   try {
     return String(value);
@@ -93,7 +93,7 @@ export function textOf(value: unknown): string {
   }
 }
 
-/** Grows from the first to the slowest, with a quarter of chance so that not all come at once. */
+/** A pause that doubles with each try, up to the slowest; varied by a quarter so that not all come at once. */
 export function grown(first: number, tries: number, slowest: number): number {
   return Math.min(first * 2 ** Math.min(tries, 20), slowest) * (0.75 + Math.random() / 2);
 }

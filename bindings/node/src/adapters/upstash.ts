@@ -1,7 +1,7 @@
 import type { Adapter } from "./adapter.js";
 import { nothing, secretsOf, texts } from "./shared.js";
 
-/** A client of `@upstash/redis`. It speaks HTTP, so nothing is pushed to it: waiters ask again. */
+/** A client of `@upstash/redis`. It speaks HTTP, so nothing is pushed to it: waiters ask again and again. */
 export interface UpstashClient {
   evalsha(sha: string, keys: string[], args: string[]): Promise<unknown>;
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
@@ -9,7 +9,7 @@ export interface UpstashClient {
   pipeline(): unknown;
 }
 
-/** What carries the commands of such a client, and is part of what its constructor takes. */
+/** What sends the commands of such a client; a program may pass its own to the constructor. */
 interface Requester {
   request(request: { body: string[] }): Promise<{ result?: unknown; error?: string }>;
   readonly headers?: Record<string, string>;
@@ -28,8 +28,7 @@ export function isUpstash(client: object): client is UpstashClient {
 
 /** Makes an adapter of a client that the program gave. */
 export function upstash(client: UpstashClient): Adapter {
-  // The client's own methods make numbers and objects of strings that look like them, for which its
-  // requester knows nothing.
+  // The client's methods turn strings that look like numbers or objects into such; its requester does not.
   const requester = (client as { client?: Requester }).client;
   const raw = typeof requester?.request === "function" ? requester : undefined;
   const run = async (command: "evalsha" | "eval", script: string, keys: string[], args: string[]) => {
@@ -57,7 +56,7 @@ export function upstash(client: UpstashClient): Adapter {
   };
 }
 
-/** What was made of the script's strings by JSON, as strings again. */
+/** The script's strings again, where the client has read them as JSON. */
 function strings(reply: unknown): unknown {
   const back = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
   return Array.isArray(reply) ? reply.map(back) : reply;

@@ -10,7 +10,7 @@ export interface Target {
   readonly username: string | undefined;
   readonly password: string | undefined;
   readonly database: number;
-  /** Of sentinels: the name of the service, and how they are asked. */
+  /** Only for sentinels: the name of the service, and how to log in to them. */
   readonly service: string | undefined;
   readonly sentinelUsername: string | undefined;
   readonly sentinelPassword: string | undefined;

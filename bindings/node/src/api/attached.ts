@@ -1,10 +1,10 @@
 import { LeaseholdError } from "../common/errors.js";
 
 /**
- * Refuses a method that was taken off its object, such as by `const { acquire } = lock`, in words that
- * are not those of the language.
+ * Refuses the call of a method that was taken off its object, such as by `const { acquire } = lock`,
+ * with a clearer message than JavaScript's own.
  *
- * @param call the method, of an object called as it would be: `lock.acquire`
+ * @param call the method as a program would write it: `lock.acquire`
  */
 export function checkAttached(self: unknown, made: Function, call: string): void {
   if (!(self instanceof made)) {

@@ -4,12 +4,11 @@ import type { Reader } from "../host/reader.js";
 /**
  * What happens to one lock, or to all locks of a locker: to be read with `for await`.
  *
- * It begins with the current state, an `acquired` for each lock that is held (for all locks, first a
- * `clockDrift` if the drift margin had to be widened). Renewals that were not
- * read yet merge into the newest. A reader that leaves 1,024 events unread gets `lagged`, then the
- * losses that it has not read, then the current state, so memory stays bounded. Readers do not take
- * events from each other. It ends with the locker's shutdown, or with `return()`, which leaving a
- * `for await` calls.
+ * It begins with the current state: an `acquired` for each lock that is held; before those, if all
+ * locks are read, a `clockDrift` if the drift margin has been widened. Renewals that are not read yet
+ * merge into the newest. A reader that leaves 1,024 events unread gets `lagged`, then the losses that it
+ * has not read, then the current state, so memory stays bounded. Every reader gets all events. It ends
+ * with the locker's shutdown, or with `return()`, which JavaScript calls when a `for await` is left.
  *
  * @example
  * ```ts
@@ -27,13 +26,13 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     ABANDONED?.register(this, reader, this);
   }
 
-  /** The next event. Calls that are made meanwhile get the ones after it. */
+  /** The next event. Calls that are made before it has come get the ones after it. */
   next(): Promise<IteratorResult<LeaseEvent, undefined>> {
-    // The façade lives as long as somebody waits.
+    // The reader refers to this object while somebody waits, so that it is not taken as abandoned.
     return this.#reader.next(this);
   }
 
-  /** Ends it: calls of `next` that wait are told that it is over. */
+  /** Ends it: calls of `next` that wait resolve with `done`. */
   async return(): Promise<IteratorReturnResult<undefined>> {
     ABANDONED?.unregister(this);
     this.#reader.end();
@@ -70,7 +69,7 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
   }
 }
 
-/** Readers whose program forgot them without `return()`. */
+/** Ends the readers of objects that the program dropped without `return()`. */
 const ABANDONED =
   typeof FinalizationRegistry === "undefined"
     ? undefined

@@ -2,9 +2,9 @@ import { attempt, config } from "../common/check.js";
 import { checkPlatform, supplyModule, wasmModuleAsync, type WasmModule } from "../module/module.js";
 
 /**
- * Compiles the engine ahead of its first use. Never needed, but for `leasehold/slim`, which is to be
- * given its module: elsewhere the first locker compiles it, in some milliseconds. A browser's main
- * thread may refuse to compile at once what this compiles in the background.
+ * Compiles the engine ahead of its first use. Only `leasehold/slim` needs it, to be given its module:
+ * elsewhere the first locker compiles the engine, in some milliseconds. In a browser this compiles in
+ * the background what the main thread may refuse to compile at once.
  *
  * @param module the content of `leasehold/leasehold.wasm`, or a `WebAssembly.Module` of it
  * @throws LeaseholdError `config` if it is something else; `unsupported` where there is no WebAssembly

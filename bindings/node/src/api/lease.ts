@@ -19,12 +19,12 @@ import { type Asked, INSPECT, printed } from "./show.js";
 export class Lease {
   readonly #host: Host;
   readonly #tenure: Tenure;
-  // Of its own, and no getters: so `postMessage` and `structuredClone` carry them.
+  // Fields and not getters, so that `postMessage` and `structuredClone` copy them.
   /** What is locked. */
   readonly name: string;
   /** The tenure's token, a safe integer, greater than that of every earlier tenure of the name. */
   readonly token: number;
-  /** Milliseconds that the call waited that acquired it: for the store's answer, and in line. */
+  /** Milliseconds that the call that acquired it waited: for the store's reply, and in line. */
   readonly waited: number;
   #released = false;
 
@@ -56,9 +56,9 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline on,
-   * whatever the network or the event loop does. True may be out of date by the time it is looked at;
-   * only a guard at the storage is proof against that.
+   * Whether the lease is held, as far as this process knows. It does no I/O, and is false from the
+   * deadline on, whatever the network or the event loop does. If it is true that may be out of date;
+   * only a guard at the storage protects against that.
    */
   get valid(): boolean {
     return !this.#released && this.#tenure.lost === undefined;
@@ -70,13 +70,13 @@ export class Lease {
   }
 
   /**
-   * Does work under the lease: rejects with a `LeaseLostError` at the moment of its loss. The work
-   * gets the `signal` and should end by it, since nothing else can stop it. The lease is still held
-   * afterwards if the work came to its end, unless the work itself released it.
+   * Does work under the lease, and rejects with a `LeaseLostError` at the moment the lease is lost. The
+   * work gets the `signal` and should end when that is aborted, because nothing else can stop it. When
+   * the work is done the lease is still held, unless the work released it.
    *
-   * @throws what the work throws; `LeaseLostError` at the loss, if the lease was lost before, or if the
-   * work ended after the deadline, which work can that blocks the event loop; LeaseholdError `notHeld`
-   * if it was released before
+   * @throws what the work throws; `LeaseLostError` when the lease is lost, if it was lost before, or if
+   * the work blocked the event loop until after the deadline; LeaseholdError `notHeld` if it was
+   * released before
    */
   async run<T>(work: (signal: AbortSignal) => T | PromiseLike<T>): Promise<T> {
     checkAttached(this, Lease, "lease.run");
@@ -89,7 +89,7 @@ export class Lease {
     try {
       this.#check();
       const result = await Promise.race([lost, work(signal)]);
-      // Work that blocked the event loop past the deadline came before any signal of that.
+      // Work that blocks the event loop past the deadline ends before the signal can be aborted.
       if (!this.#released && this.#tenure.lost !== undefined) {
         throw this.#lossError();
       }
@@ -100,13 +100,13 @@ export class Lease {
   }
 
   /**
-   * Extends the lease by its time to live from now; for fixed leases, since others are renewed by
-   * themselves. With `{ ttl }` by another time to live: for this renewal and for those that follow, of
-   * this lease and of those that share its tenure. What is left is never cut short: less than
-   * `remaining` takes effect with the renewals after it.
+   * Extends the lease by its time to live from now on. Only fixed leases need it, because others are
+   * renewed in the background. `{ ttl }` sets another time to live, for this renewal and those that
+   * follow, of this lease and of those that share its tenure. The time that is left is never cut short:
+   * a `ttl` below `remaining` takes effect with later renewals.
    *
    * @throws LeaseholdError `config` for another argument or a bad time; `notHeld` if it was lost, with a
-   * `LeaseLostError` as its cause; after another code it may or may not have been extended, and may be
+   * `LeaseLostError` as its cause; with another code it may or may not have been extended, and may be
    * renewed again
    */
   async renew(options?: RenewOptions): Promise<void> {
@@ -115,7 +115,7 @@ export class Lease {
     if (this.#released) {
       throw this.#notHeld("was released before");
     }
-    await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#told(error));
+    await this.#host.renew(this.#tenure, ttl).catch((error: unknown) => this.#rethrow(error));
   }
 
   /**
@@ -123,8 +123,8 @@ export class Lease {
    * re-entrant `Lock` still share it. Calling it again does nothing.
    *
    * @throws LeaseholdError `notHeld` if it had been lost, with a `LeaseLostError` as its cause: then
-   * somebody else may have held the lock while you worked. After another code the store has not
-   * confirmed; the release is tried on in the background, and the lock ends by its time to live.
+   * somebody else may have held the lock while you worked. With another code the store has not confirmed
+   * the release: it is tried again in the background, and at the latest the lock expires.
    */
   async release(): Promise<void> {
     checkAttached(this, Lease, "lease.release");
@@ -132,25 +132,25 @@ export class Lease {
       return;
     }
     this.#released = true;
-    await this.#host.release(this.#tenure).catch((error: unknown) => this.#told(error));
+    await this.#host.release(this.#tenure).catch((error: unknown) => this.#rethrow(error));
   }
 
-  /** What logs need: it is for people, and for `JSON.stringify`. The `remaining` is in whole milliseconds. */
+  /** What logs need, and what `JSON.stringify` writes; `remaining` is in whole milliseconds. */
   toJSON(): { name: string; token: number; valid: boolean; remaining: number } {
     return { name: this.name, token: this.token, valid: this.valid, remaining: Math.floor(this.remaining) };
   }
 
-  /** The same in consoles. @internal */
+  /** The same, for consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Lease", this, ...asked);
   }
 
-  /** Resolves when it is over in whatever way. @internal */
+  /** Resolves when the tenure is over: lost, or all its leases released. @internal */
   whenOver(): Promise<void> {
     return this.#tenure.whenOver();
   }
 
-  /** Releases it; for `await using`. That it had been lost is not an error here: see `signal`. */
+  /** Releases it; for `await using`. It is no error here if the lease was lost: see `signal`. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.release();
@@ -170,8 +170,8 @@ export class Lease {
     }
   }
 
-  /** Throws what failed; with the reason if the lease was lost before. */
-  #told(error: unknown): never {
+  /** Throws the error of a call; a `notHeld` says why the lease was lost, if it was. */
+  #rethrow(error: unknown): never {
     const { lost } = this.#tenure;
     if (lost === undefined || !(error instanceof LeaseholdError) || error.code !== "notHeld") {
       throw error;

@@ -12,9 +12,9 @@ import { Tenures } from "./tenures.js";
 /**
  * A handle on one name with its options, from `locker.lock()`. Making one does no I/O.
  *
- * Every acquisition excludes every other one, also by the same handle: keep one in a module and share
- * it, as you would a mutex. So whoever acquires a lock again while it has it waits for itself. Where a
- * lease is to be shared instead, ask for `{ reentrant: true }`.
+ * Every acquisition excludes every other one, even by the same handle: keep a handle in a module and
+ * share it, as you would a mutex. Code that acquires a lock again while it holds it waits for itself. To
+ * share a lease instead, ask for `{ reentrant: true }`.
  */
 export class Lock {
   readonly #host: Host;
@@ -30,20 +30,21 @@ export class Lock {
   }
 
   /**
-   * Whether an acquisition by this handle has the lock, as far as can be known here. No I/O; it may be
-   * out of date by the time it is looked at. Who else has it is told by `locker.inspect(name)`.
+   * Whether an acquisition by this handle holds the lock, as far as this process knows. It does no I/O,
+   * so it may be out of date. `locker.inspect(name)` asks the store who holds the lock.
    */
   get held(): boolean {
     return [...this.#state.tenures].some(({ lost, leases }) => lost === undefined && leases > 0);
   }
 
   /**
-   * Waits in line until the lock is held. Those who are alive get it in the order in which they asked.
+   * Waits in line until it holds the lock. Waiters get it in the order in which they asked, except for
+   * those that died.
    *
-   * @throws LeaseholdError `timeout` if somebody else held it for all of `timeout`, or if the store gave
-   * no answer, which the message tells apart; `unavailable`, `config`, `overloaded`, `shutdown`, or what
-   * the store refused with: `auth`, `readOnly`, `wrongType`, `store`. The signal's reason if that is
-   * aborted: the call then has left the line, and leaves no lock behind.
+   * @throws LeaseholdError `timeout` if somebody else held it for all of the `timeout`, or if the store
+   * did not reply: the message says which; `unavailable`, `config`, `overloaded`, `shutdown`; or what the
+   * store refused with: `auth`, `readOnly`, `wrongType`, `store`. If the `signal` is aborted it throws
+   * the reason of that: the call has then left the line and leaves no lock behind.
    */
   async acquire(options?: AcquireOptions): Promise<Lease> {
     checkAttached(this, Lock, "lock.acquire");
@@ -60,7 +61,7 @@ export class Lock {
    * Takes the lock if it is free and nobody waits for it; else `undefined`. One round trip, which is
    * not tried again.
    *
-   * @throws LeaseholdError `timeout` or `unavailable` if the store gave no answer; else as `acquire`
+   * @throws LeaseholdError `timeout` or `unavailable` if the store did not reply; else as `acquire`
    */
   async tryAcquire(options?: {
     readonly signal?: AbortSignal | undefined;
@@ -104,8 +105,8 @@ export class Lock {
   }
 
   /**
-   * What happens to the acquisitions by this handle, beginning with what is now; the tokens tell them
-   * apart.
+   * What happens to the acquisitions by this handle, beginning with the current state. Their tokens
+   * tell them apart.
    */
   events(): LeaseEvents {
     checkAttached(this, Lock, "lock.events");
@@ -118,7 +119,7 @@ export class Lock {
     return { name, ttl, fixed, reentrant, ...(reclaimable && { owner }), denseTokens: dense };
   }
 
-  /** The same in consoles. @internal */
+  /** The same, for consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Lock", this, ...asked);
   }
@@ -129,7 +130,7 @@ export class Lock {
   }
 }
 
-/** After work that may have lost its lease. */
+/** Releases after the work; throws the reason of a loss if the lease was lost meanwhile. */
 async function release(lease: Lease): Promise<void> {
   const { signal } = lease;
   try {

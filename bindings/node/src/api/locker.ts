@@ -38,9 +38,10 @@ export class Locker {
   readonly #host: Host;
   readonly #options: Checked;
   /**
-   * What `Locker.connect` found at the store that endangers leases though it works, such as a server
-   * that evicts keys; nothing if this user may not ask `INFO`, and of `Locker.from` and in memory. Each
-   * finding was also a warning of the process, where there is one, named `LeaseholdWarning`.
+   * What `Locker.connect` found that endangers leases although the store works, such as a server that
+   * evicts keys. Empty if the user may not run `INFO`, and for lockers made by `Locker.from` or
+   * `Locker.inMemory`. Each finding was also emitted as a warning of the process, named
+   * `LeaseholdWarning`, where the runtime has such warnings.
    */
   readonly findings: readonly Finding[];
 
@@ -57,9 +58,10 @@ export class Locker {
   /**
    * Connects to the store that a URL names: `redis://`, `rediss://` or `unix://` through `ioredis` or
    * `redis`, whichever is installed; `redis-cluster://` or `redis-sentinel://` through `ioredis`; or
-   * `memory://name` for a store in this process that all lockers share that name it, also those of
-   * another copy of this package in the same version, such as its other module format. It tries once:
-   * it gives up after 6 seconds without a connection, and after 3 for each of two first questions.
+   * `memory://name` for a store in this process, shared by all lockers that give the same name, even
+   * if they are of another copy of this package (of the same version, such as its other module format).
+   * It tries once: it gives up after 6 seconds without a connection, then after 3 seconds without a
+   * reply to each of the two questions that it asks first.
    *
    * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
    * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
@@ -83,10 +85,11 @@ export class Locker {
   }
 
   /**
-   * Uses a client that the program has: of `ioredis`, `redis` or `@upstash/redis`, or any object with
-   * `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. It stays the program's:
-   * a shutdown does not close it. Without subscriptions, as with Upstash, it {@link Locker.polls | polls}. A client that is not connected yet is
-   * connected, unless the program does so in the same turn of the event loop.
+   * Uses a client that the program already has: of `ioredis`, `redis` or `@upstash/redis`, or any object
+   * with `eval(script, keys, args)` and optionally `subscribe(channel, onMessage)`. The client still
+   * belongs to the program: a shutdown does not close it. Without subscriptions, as with Upstash, the
+   * locker {@link Locker.polls | polls}. A client that is not connected yet is connected, unless the
+   * program connects it in the same turn of the event loop.
    *
    * @throws LeaseholdError `config` for a bad setting, or an object that is no such client
    */
@@ -106,8 +109,8 @@ export class Locker {
   }
 
   /**
-   * A handle on one name: 1 to 512 bytes of UTF-8. It does no I/O. Acquisitions exclude each other,
-   * through one handle as through several, within this locker as elsewhere.
+   * A handle on one name of 1 to 512 bytes of UTF-8. Making it does no I/O. Acquisitions exclude each
+   * other, whether they go through one handle or through several, in this locker or elsewhere.
    *
    * @throws LeaseholdError `config` for a bad name or option
    */
@@ -123,8 +126,8 @@ export class Locker {
   }
 
   /**
-   * Whether its client has no subscriptions, as Upstash's: then waiters ask every second, and a holder
-   * hears of a forced release at its next renewal.
+   * Whether its client cannot subscribe, as that of Upstash. Waiters then ask the store every second,
+   * and a holder learns of a forced release only at its next renewal.
    */
   get polls(): boolean {
     return this.#host.polls;
@@ -139,8 +142,8 @@ export class Locker {
   /**
    * Asks the store who holds a name and who waits for it.
    *
-   * @throws LeaseholdError `config` for a bad name; `timeout` or `unavailable` if the store gave no
-   * answer for the `patience`; `auth`, `wrongType`, `store`, `overloaded`, `shutdown`
+   * @throws LeaseholdError `config` for a bad name; `timeout` or `unavailable` if the store did not
+   * reply within the `patience`; `auth`, `wrongType`, `store`, `overloaded`, `shutdown`
    */
   async inspect(name: string): Promise<Inspection> {
     checkAttached(this, Locker, "locker.inspect");
@@ -149,10 +152,10 @@ export class Locker {
   }
 
   /**
-   * The names that are held, of those that a pattern means: `*` in it stands for any characters, `\*`
-   * for a star, `\\` for a backslash, and all else for itself. (In a string literal a backslash is
-   * written twice.) The walk takes steps that do not keep the server from other work; a name may come
-   * twice, and one that is held all the while comes for sure.
+   * The names that match a pattern and are held: `*` in it stands for any characters, `\*` for a star,
+   * `\\` for a backslash, and anything else for itself. (In a string literal each backslash is written
+   * twice.) The walk goes in steps, between which the server does other work. A name may come twice; one
+   * that is held during the whole walk is sure to come.
    *
    * @throws LeaseholdError `config` for a pattern that is empty, over-long, or has a backslash before
    * anything else; `unsupported` on a cluster; else as `inspect`, at the first step or a later one
@@ -173,11 +176,11 @@ export class Locker {
   }
 
   /**
-   * Frees a name whoever holds it, and tells who that was; `undefined` if it was free. The first in
+   * Frees a name, whoever holds it, and returns who that was; `undefined` if it was free. The first in
    * line gets the lock. It ends the tenure that it finds when it first looks and no other, however
    * often it has to try.
    *
-   * @throws LeaseholdError as `inspect`, and `readOnly` for a replica that knows of a holder
+   * @throws LeaseholdError as `inspect`, and `readOnly` if a replica is asked and the name is held
    */
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
@@ -203,12 +206,12 @@ export class Locker {
     await this.shutdown();
   }
 
-  /** Its options, for logs and `JSON.stringify`; nothing of the connection, which may have a password. */
+  /** Its options, for logs and `JSON.stringify`; not the connection, whose URL may have a password in it. */
   toJSON(): LockerOptions {
     return { ...this.#options };
   }
 
-  /** The same in consoles. @internal */
+  /** The same, for consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Locker", this, ...asked);
   }

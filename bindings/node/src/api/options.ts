@@ -1,54 +1,55 @@
 import type { Kind } from "../common/check.js";
 
 /**
- * Settings of a locker. Each is read once, as the call is made; inherited ones and those of getters
- * count, so that an object of a class will do.
+ * Settings of a locker. Each is read once, during the call. Inherited ones and getters count, so an
+ * object of a class will do.
  */
 export interface LockerOptions {
   /**
-   * What its names are apart by from those of others on the same server: 1 to 128 bytes;
-   * `"leasehold"` by default.
+   * Keeps the names of this locker apart from those of other programs on the same server: 1 to 128
+   * bytes; `"leasehold"` by default.
    */
   readonly namespace?: string | undefined;
   /**
-   * The owner of all locks that have none of their own: a reclaimable identity, 1 to 128 bytes, which
-   * no two lockers that run at the same time should share. By default locks show the machine and the
-   * process, and nobody reclaims them.
+   * The owner of all locks that are given none of their own: an identity of 1 to 128 bytes that may
+   * reclaim what it holds. No two lockers that run at the same time should share one. By default locks
+   * show the machine and the process, and nobody can reclaim them.
    */
   readonly owner?: string | undefined;
   /**
-   * Milliseconds that one attempt waits for the store's answer: 1 to 60,000; 2,000 by default. An
-   * acquisition waits its lease's time to live, and a renewal a third of it, if that is less.
+   * Milliseconds that one attempt waits for the store's reply: 1 to 60,000; 2,000 by default. If it is
+   * less, an acquisition waits for the lease's time to live, and a renewal for a third of that.
    */
   readonly commandTimeout?: number | undefined;
   /**
-   * Milliseconds that a call goes on trying while the store gives no answer, before it fails with the
-   * last error: up to 3,600,000 (an hour), and one `commandTimeout` at least; 10,000 by default.
-   * Waiting for a lock that somebody else holds does not count: there the store does answer.
+   * Milliseconds that a call keeps trying while the store does not reply, before it fails with the last
+   * error: at least one `commandTimeout`, at most 3,600,000 (an hour); 10,000 by default. Waiting for a
+   * lock that somebody else holds does not count, because the store does reply then.
    */
   readonly patience?: number | undefined;
   /**
-   * How far the rates of the store's clock and of this machine's may differ, in parts per million: 1,000
-   * to 250,000; 2,000 by default, which is 1 in 500. Deadlines come so much earlier than the store's
-   * expiry. Exclusion rests on it: as long as the clocks differ by less, no two leases on a name are
-   * valid at once.
+   * By how much the rates of the store's clock and of this machine's clock may differ, in parts per
+   * million: 1,000 to 250,000; 2,000 by default, which is 1 in 500. Deadlines are that much earlier than
+   * the store's expiry. Exclusion depends on it: as long as the rates differ by less, no two leases on a
+   * name are valid at once.
    *
    * The default covers two clocks that are steered by up to 500 ppm each, as ntpd, the kernel and
    * systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that to
-   * 500 on the store's machine and on this one, or set 90,000 here if one of them is steered so, and
-   * 170,000 if both are. Rates that differ by more are noticed within a second or two where there is
-   * much traffic, else after three renewals or so, but not on a cluster; then the margin is widened, and
-   * the event `clockDrift` says so. What was promised before that may be too long.
+   * 500 on the store's machine and on this one, or set 90,000 here if one of them may be slewed that
+   * fast, and 170,000 if both may. If the rates differ by more than the margin, that is noticed within a
+   * second or two where there is much traffic, else after about three renewals, but not on a cluster.
+   * The margin is then widened, and the event `clockDrift` says so. Deadlines from before that may be too
+   * late.
    *
-   * No margin covers a clock that is *set*: if the store's is set forward, its keys expire so much early,
-   * and if it is set back, a dead holder's lock stays so much longer; nor a virtual machine that its
-   * hypervisor holds up, if its clock stands still meanwhile.
+   * No margin covers a clock that is *set*. If the store's clock is set forward, its keys expire that
+   * much too early; if it is set back, a dead holder's lock stays that much longer. Nor does a margin
+   * cover a virtual machine that its hypervisor pauses, if its clock stands still meanwhile.
    */
   readonly driftMargin?: number | undefined;
   /**
    * Milliseconds that the store remembers the last token of an unused name: 1,000 to 31,622,400,000
-   * (366 days); 604,800,000 (7 days) by default. Tokens grow even past it, as long as the server's
-   * clock does.
+   * (366 days); 604,800,000 (7 days) by default. Tokens keep growing even after that, as long as
+   * the server's clock is not set back.
    */
   readonly tokenRetention?: number | undefined;
 }
@@ -60,29 +61,29 @@ export interface LockOptions {
   /** Leases end by themselves after the `ttl`, unless `lease.renew()` is called. */
   readonly fixed?: boolean | undefined;
   /**
-   * An identity that outlives the process: who restarts and asks under the same owner takes the lock
-   * over at once, with a new token. 1 to 128 bytes. Never share one between lockers that run at the
-   * same time.
+   * An identity that outlives the process, of 1 to 128 bytes: a program that restarts and acquires the
+   * lock under the same owner takes it over at once, with a new token. Never share one between lockers
+   * that run at the same time.
    */
   readonly owner?: string | undefined;
   /**
    * Acquisitions by this handle share one tenure and token: while one has the lock, the next `acquire`
    * returns at once, and the lock is freed when the last of their leases is released. By default each
-   * acquisition excludes every other one, also by the same handle.
+   * acquisition excludes every other one, even by the same handle.
    */
   readonly reentrant?: boolean | undefined;
-  /** Tokens count 1, 2, 3, … They fall back if the store loses its data. */
+  /** Tokens count 1, 2, 3, … They fall back to smaller ones if the store loses its data. */
   readonly denseTokens?: boolean | undefined;
 }
 
 /** How an acquisition waits; read as {@link LockerOptions} are. */
 export interface AcquireOptions {
-  /** Gives up when it is aborted, with its reason. */
+  /** When it is aborted, the call gives up and rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Milliseconds to wait in line at the most. 0 takes the lock only if it is free and nobody waits for
-   * it; `Infinity`, the default, is no limit. What then comes is of the code `timeout`, as it is if the
-   * store gave no answer; the message tells which.
+   * Milliseconds to wait in line at most. 0 takes the lock only if it is free and nobody waits for it;
+   * `Infinity`, the default, is no limit. After that the call fails with the code `timeout`, as it also
+   * does if the store does not reply; the message says which.
    */
   readonly timeout?: number | undefined;
 }

@@ -1,13 +1,13 @@
 /**
- * By this name Node, Deno and Bun ask an object what to print of it. It is registered, so that
+ * The method that Node, Deno and Bun call when they print an object. `Symbol.for` knows it, so
  * `node:util` is not needed.
  */
 export const INSPECT: unique symbol = Symbol.for("nodejs.util.inspect.custom") as never;
 
-/** The printer itself, as it is handed over. */
+/** The runtime's own printer, which it passes to that method. */
 export type Inspect = (value: unknown, options?: object) => string;
 
-/** What consoles show of an object: what `toJSON` gives of it. */
+/** What consoles show of an object: its class, and what its `toJSON` returns. */
 export function printed(kind: string, object: { toJSON(): object }, ...[depth, options, inspect]: Asked): string {
   if (typeof depth === "number" && depth < 0) {
     return `[${kind}]`;
@@ -16,4 +16,5 @@ export function printed(kind: string, object: { toJSON(): object }, ...[depth, o
   return `${kind} ${typeof inspect === "function" ? inspect(json, options) : JSON.stringify(json)}`;
 }
 
+/** What the runtime passes to that method. */
 export type Asked = [depth?: number | null, options?: object, inspect?: Inspect];

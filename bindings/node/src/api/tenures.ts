@@ -3,7 +3,7 @@ import { startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { isAborted, onAbort } from "../common/signals.js";
 import type { Lease } from "./lease.js";
 
-/** Milliseconds between two tries while the store gives no answer. */
+/** Milliseconds between two tries while the store does not reply. */
 const PAUSE = 1_000;
 
 /**
@@ -13,8 +13,8 @@ const PAUSE = 1_000;
  * It waits in line for the lock and yields the lease; when that is lost, or given up by the program,
  * the next step waits in line again. While the store cannot be reached it keeps trying. It ends when
  * the locker is shut down or its signal aborted; an error that trying again does not mend, such as a
- * refused password, is thrown. Nothing happens unless it is read. Leaving it leaves the line; a lease
- * that it yielded is the program's to release.
+ * refused password, is thrown. Nothing happens unless it is read. Leaving the loop leaves the line; a
+ * lease that was yielded is for the program to release.
  *
  * @example
  * ```ts

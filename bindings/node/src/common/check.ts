@@ -2,11 +2,11 @@ import { LeaseholdError } from "./errors.js";
 import { messageOf } from "./printable.js";
 
 /**
- * Reads each option once, and checks its type; its value is checked by the engine. Nobody is to look
- * at the object again: a getter may give something else by then.
+ * Reads each option once and checks its type; the engine checks its value. Do not read the object again:
+ * a getter may return something else the next time.
  *
- * Inherited options and getters count, as those of a class of settings. Names that are not known are
- * refused if they are the object's own.
+ * Inherited options and getters count, so an object of a class will do. An unknown name is refused only
+ * if it is a property of the object itself.
  */
 export function readOptions<Options extends object>(
   what: string,
@@ -41,18 +41,18 @@ export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal
 
 export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
 
-/** A text, with nothing in it that UTF-8 cannot carry. */
+/** Refuses what is no string, and what cannot be written in UTF-8. */
 export function checkText(what: string, value: unknown): asserts value is string {
   if (typeof value !== "string") {
     throw config(`${what} is a string, not ${shown(value)}`);
   }
-  // Two such names would be one in the store.
+  // They are all written as the same replacement, so two such names would be one in the store.
   if (LONE_SURROGATE.test(value)) {
     throw config(`${what} has half of a surrogate pair in it, which is not text`);
   }
 }
 
-/** Touches an object of the program, which may throw whatever is done to it; `failed` is then said. */
+/** Uses an object of the program, which may throw at anything; that becomes an error that says `failed`. */
 export function attempt<T>(failed: string, touch: () => T): T {
   try {
     return touch();
@@ -107,7 +107,7 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   any() {},
 };
 
-/** A proxy that was revoked is asked in vain. */
+/** False for a proxy that was revoked, for which `Array.isArray` throws. */
 function isArray(value: object): boolean {
   try {
     return Array.isArray(value);

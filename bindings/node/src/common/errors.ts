@@ -1,6 +1,6 @@
 /**
- * What went wrong, to match on: the codes of the Rust crate, and two more. `lost` is the reason of
- * an aborted `lease.signal`; `internal` is a failure of this package itself.
+ * What went wrong, to match on: the codes of the Rust crate, and two more. `lost` is the code of the
+ * error that aborts a `lease.signal`; `internal` is a failure of this package itself.
  */
 export type ErrorCode =
   | "config"
@@ -37,7 +37,7 @@ export class LeaseholdError extends Error {
     this.code = code;
   }
 
-  /** Errors of another copy of this package, such as its other module format, are of its classes too. */
+  /** True also for errors of another copy of this package, such as its other module format. */
   static override [Symbol.hasInstance](value: unknown): boolean {
     const mark = MARKS.get(this);
     return mark === undefined ? Function.prototype[Symbol.hasInstance].call(this, value) : hasMark(value, mark);
@@ -49,8 +49,8 @@ export class LeaseholdError extends Error {
   }
 
   /**
-   * Its name, code, message, and what the error tells besides, for logs and other processes.
-   * `structuredClone` and `postMessage` keep the message alone, and neither class nor code: send this.
+   * Its name, code and message, and its other fields, for logs and other processes. `structuredClone`
+   * and `postMessage` would copy the message without the class and the code: send this instead.
    */
   toJSON(): { name: string; code: ErrorCode; message: string } {
     const { name, code, message } = this;
@@ -81,8 +81,8 @@ export function reasonText(reason: LossReason): string {
 }
 
 /**
- * What all copies of this package in a process mark the objects of a class with: each copy has a class
- * of its own.
+ * The mark on the objects of a class. All copies of this package in a process use the same marks,
+ * because each copy has a class of its own.
  *
  * @internal
  */
@@ -90,7 +90,7 @@ export function markOf(name: string): symbol {
   return Symbol.for(`leasehold.${name}`);
 }
 
-/** Whether a value is marked. A proxy that refuses to be looked at is not. @internal */
+/** Whether a value has the mark; false for a proxy that throws when it is asked. @internal */
 export function hasMark(value: unknown, mark: symbol): boolean {
   try {
     return typeof value === "object" && value !== null && mark in value;
@@ -100,8 +100,8 @@ export function hasMark(value: unknown, mark: symbol): boolean {
 }
 
 /**
- * Makes a class of errors show its name even if the bundle is minified, and its errors known to all
- * copies. Without a field in each of them.
+ * Gives a class of errors its name, which a minified bundle would change, and its mark. Both are on the
+ * prototype, so the errors have no fields for them.
  *
  * @internal
  */
@@ -112,7 +112,7 @@ export function nameErrors(type: { readonly prototype: LeaseholdError }, name: s
   Object.defineProperty(type.prototype, "name", { value: name, configurable: true });
 }
 
-/** The marks of this package's classes of errors, and of none that a program derives of them. */
+/** The marks of this package's own classes of errors; a class that a program derives has none. */
 const MARKS = new Map<unknown, symbol>();
 
 nameErrors(LeaseholdError, "LeaseholdError");

@@ -1,19 +1,19 @@
 /** What differs from one runtime to the next: clocks, randomness, timers, the machine's name. */
 
-// Taken when this loads, so that they are real ones: a test that puts fakes in their place later on
-// means its own code. A store's clock would not follow, and leases are counted against that.
+// Taken when this file loads, so that they are the real ones: a test that fakes them later means its own
+// code. The store's clock is not faked, and leases are measured by it.
 const { setTimeout, clearTimeout, setInterval, clearInterval, performance } = globalThis;
 const resolved = Promise.resolve();
 
 /** Milliseconds of a clock that never goes back. */
 export const now: () => number = performance.now.bind(performance);
 
-/** Has something done before the event loop goes on. Not `queueMicrotask`, which tests can fake, too. */
+/** Does something before the event loop goes on. Not by `queueMicrotask`, which tests can fake. */
 export function soon(act: () => void): void {
   void resolved.then(act);
 }
 
-/** Four random 32-bit numbers. Many are drawn at once, since each draw is a system call. */
+/** Four random 32-bit numbers. Many are drawn at once, because each draw is a system call. */
 export function random(): readonly [number, number, number, number] {
   if (drawn === pool.length) {
     pool = crypto.getRandomValues(new Uint32Array(1_024));
@@ -27,13 +27,13 @@ export function random(): readonly [number, number, number, number] {
 let pool = new Uint32Array(0);
 let drawn = 0;
 
-/** A timer that can be told whether it keeps the process alive, where the runtime has such a thing. */
+/** A timer. Where the runtime allows it, `keepAlive` sets whether the process stays alive for it. */
 export type Timer = ReturnType<typeof setTimeout>;
 
 /** The longest delay that runtimes take: about 24 days. */
 const LONGEST = 2 ** 31 - 1;
 
-/** Never early: what is due at a moment is done once it has come. */
+/** Never early, except for a delay of more than `LONGEST`: then the caller has to look at the clock. */
 export function startTimer(run: () => void, delay: number): Timer {
   return setTimeout(run, Math.min(Math.max(0, Math.ceil(delay)), LONGEST));
 }
@@ -43,7 +43,7 @@ export function stopTimer(timer: Timer | undefined): void {
 }
 
 export function keepAlive(timer: Timer | undefined, alive: boolean): void {
-  // A number in browsers and workers.
+  // In browsers and workers it is a number, which has no methods.
   const object = timer as { ref?: () => void; unref?: () => void } | undefined;
   if (alive) {
     object?.ref?.();
@@ -53,9 +53,9 @@ export function keepAlive(timer: Timer | undefined, alive: boolean): void {
 }
 
 /**
- * In Cloudflare's workers a timer belongs to the request that made it, and ends with it, even if
- * others need what it does. So there each call and each lease looks at the clock by itself, until the
- * function that this returns is called.
+ * In Cloudflare's workers a timer ends with the request that started it, even if other requests need it.
+ * So there each call and each lease has a timer of its own, a pulse, which does `run` again and again
+ * until the returned function is called. Elsewhere this does nothing.
  */
 export function startPulse(run: () => void): () => void {
   if (!IN_WORKER) {
@@ -70,7 +70,7 @@ const IN_WORKER =
 const PULSE = 100;
 const NOTHING = () => {};
 
-/** A reference that keeps nothing alive, where the runtime has such a thing. */
+/** A reference that does not keep its object alive, where the runtime has such references. */
 export interface Weak<T> {
   deref(): T | undefined;
 }
@@ -79,7 +79,7 @@ export function weak<T extends object>(object: T): Weak<T> {
   return typeof WeakRef === "undefined" ? { deref: () => object } : new WeakRef(object);
 }
 
-/** `machine/process`, for people who look who holds a lock. */
+/** `machine/process`, for people who look up who holds a lock. */
 export function defaultLabel(): string {
   return (label ??= machineAndProcess());
 }
@@ -95,7 +95,7 @@ function machineAndProcess(): string {
   try {
     machine = process.getBuiltinModule?.("node:os")?.hostname?.() ?? "";
   } catch {
-    // Not every runtime lets everyone know.
+    // Some runtimes need a permission for it.
   }
   return machine === "" ? String(process.pid) : `${machine.slice(0, 64)}/${process.pid}`;
 }

@@ -1,9 +1,9 @@
-/** What a server said, on one line and not too long: it does not get to write lines of its own. */
+/** The words of a server, on one line and not too long, so that it cannot forge lines in a log. */
 export function printable(said: string): string {
   return said.slice(0, 300).replace(/\p{Cc}/gu, " ");
 }
 
-/** The message of whatever was thrown, even if that throws again as it is asked. */
+/** The message of whatever was thrown, even if reading that throws again. */
 export function messageOf(error: unknown): string {
   let message: unknown;
   try {

@@ -1,7 +1,7 @@
 import { attempt } from "./check.js";
 import { startTimer } from "./platform.js";
 
-/** What waits under each signal, in the order in which it came; one listener carries all of it. */
+/** What is done when a signal is aborted, in the order in which it was asked for, by one listener. */
 const waiting = new WeakMap<AbortSignal, Waiting>();
 
 interface Waiting {
@@ -10,12 +10,12 @@ interface Waiting {
 }
 
 /**
- * Has something done when the signal is aborted, unless the returned function is called before. A
- * listener for each would make Node warn of a leak from the eleventh on.
+ * Does something when the signal is aborted, unless the returned function is called before. With a
+ * listener for each, Node would warn of a leak from the eleventh on.
  */
 export function onAbort(signal: AbortSignal, act: () => void): () => void {
   const there = waiting.get(signal) ?? listen(signal);
-  // The same function may wait twice.
+  // The same function may be given twice.
   const own = () => act();
   there.acts.add(own);
   return () => {
@@ -25,7 +25,7 @@ export function onAbort(signal: AbortSignal, act: () => void): () => void {
   };
 }
 
-/** Whether it is aborted. A signal of another make than the platform's may throw: then it is not. */
+/** Whether it is aborted. A signal that is not the platform's may throw: then it counts as not aborted. */
 export function isAborted(signal: AbortSignal | undefined): boolean {
   try {
     return signal?.aborted === true;
@@ -34,13 +34,13 @@ export function isAborted(signal: AbortSignal | undefined): boolean {
   }
 }
 
-/** What a call is rejected with whose signal is aborted. Not every make of signal has a reason. */
+/** What a call rejects with when its signal is aborted. Signals that are not the platform's may have no reason. */
 export function reasonOf(signal: AbortSignal): unknown {
   let reason: unknown;
   try {
     reason = signal.reason;
   } catch {
-    // As if it had none.
+    // Then it has none.
   }
   return reason === undefined ? new DOMException("This operation was aborted", "AbortError") : reason;
 }
@@ -53,16 +53,16 @@ function listen(signal: AbortSignal): Waiting {
 }
 
 function forget(signal: AbortSignal, there: Waiting): void {
-  // Before the program's code runs, which may come back here.
+  // First, because what comes next runs the program's code, which may call this file again.
   waiting.delete(signal);
   try {
     signal.removeEventListener("abort", there.listener);
   } catch {
-    // It is heard in vain: nothing waits under it any more.
+    // The listener stays, and does nothing: no act is left.
   }
 }
 
-/** What an act undoes of those behind it is not done any more. */
+/** Runs the acts, but not those that an act before them took back. */
 function run(signal: AbortSignal, there: Waiting): void {
   forget(signal, there);
   for (const act of there.acts) {
@@ -70,7 +70,7 @@ function run(signal: AbortSignal, there: Waiting): void {
     try {
       act();
     } catch (error) {
-      // As with listeners: it is told, and keeps nobody behind it from being told.
+      // As with listeners: the error is reported as uncaught, and the acts behind it still run.
       startTimer(() => {
         throw error;
       }, 0);

@@ -1,8 +1,8 @@
 import type { ErrorCode, LossReason } from "./errors.js";
 
-/** Something about a store that endangers leases though it works; connecting finds it. */
+/** Something that `Locker.connect` found, and that endangers leases although the store works. */
 export type Finding =
-  /** A server that is full gives held locks away, by its `maxmemory-policy`: set it to `noeviction`. */
+  /** A server that is full would drop held locks, because of its `maxmemory-policy`: set it to `noeviction`. */
   { readonly type: "eviction"; readonly policy: string; readonly message: string };
 
 /**
@@ -44,11 +44,11 @@ export type LeaseEvent =
   /** The holder released the lock, and the store confirmed it. */
   | { readonly type: "released"; readonly name: string; readonly token: number }
   /**
-   * The store's clock and this machine's were seen to run apart by more than the `driftMargin`: one of
-   * them is being steered, say slewed, or runs wrong. From now on this margin is kept, in parts per
-   * million. The store is asked at once for what holders were promised before; until it answers, and for
-   * fixed leases, a deadline may be later than the store's expiry. Told readers of all locks
-   * only, each time that the margin grows; it never shrinks while the locker lives.
+   * The rates of the store's clock and of this machine's were seen to differ by more than the
+   * `driftMargin`: one of them is being slewed, or runs wrong. From now on this wider margin is kept, in
+   * parts per million. The store is asked at once about the leases that are held; until it replies, and
+   * for fixed leases, a deadline may be later than the store's expiry. Only readers of all locks get
+   * this event, each time that the margin grows; it never shrinks while the locker lives.
    */
   | { readonly type: "clockDrift"; readonly driftMargin: number }
   /** This reader was too slow and missed events; an `acquired` for each lock that is held follows. */

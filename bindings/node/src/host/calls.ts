@@ -3,7 +3,7 @@ import type { LockState, Tenure } from "./tenure.js";
 
 /** A call that waits for the engine's answer. */
 export interface Call {
-  /** Which it is about, if it is about one. */
+  /** The lock that it is about, if any. */
   readonly lock: LockState | undefined;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (error: unknown) => void;
@@ -11,14 +11,14 @@ export interface Call {
   readonly clean: () => void;
 }
 
-/** What an acquisition got. */
+/** The answer to a call that acquires. */
 export interface Acquired {
   readonly tenure: Tenure;
   /** Milliseconds that the call waited. */
   readonly waited: number;
 }
 
-/** The calls that wait, by the numbers that the engine answers to. */
+/** The calls that wait for an answer, by the numbers that the engine knows them by. */
 export class Calls {
   readonly #waiting = new Map<number, Call>();
 
@@ -30,7 +30,7 @@ export class Calls {
     this.#waiting.set(id, call);
   }
 
-  /** Takes a call that is to be answered. */
+  /** Takes out a call, to be answered. */
   take(id: number): Call | undefined {
     const call = this.#waiting.get(id);
     this.#waiting.delete(id);
@@ -38,7 +38,7 @@ export class Calls {
     return call;
   }
 
-  /** Ends a call in vain; the error names its lock. */
+  /** Rejects a call; the error names its lock. */
   fail(id: number, error: LeaseholdError): void {
     const call = this.take(id);
     const { code, message } = error;

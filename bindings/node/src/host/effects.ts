@@ -1,7 +1,7 @@
 import type { LossReason } from "../common/errors.js";
 import type { Tenure } from "./tenure.js";
 
-/** What the engine's outputs ask for, to be done once the engine is at rest. */
+/** What the engine's outputs ask for. It is done only after all outputs are taken. */
 export interface Effects {
   /** Requests and their deadlines. */
   readonly sends: [request: number, deadline: number][];

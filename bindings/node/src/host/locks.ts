@@ -2,10 +2,10 @@ import type { LockState } from "./tenure.js";
 
 /** How many locks the engine may know that nobody uses just now. */
 const MOST_UNUSED = 1_024;
-/** How many are looked at for each that is added. */
+/** How many of those are looked at for each lock that is added. */
 const LOOKS = 4;
 
-/** The locks that the engine knows. Those that nobody uses are found by going round and round. */
+/** The locks that the engine knows. Those that nobody uses are found by looking at a few in turn. */
 export class Locks {
   readonly #known = new Map<number, LockState>();
   #round = this.#known.values();

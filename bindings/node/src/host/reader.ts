@@ -1,14 +1,14 @@
 import type { LeaseEvent } from "../common/types.js";
 import type { LockState, Tenure } from "./tenure.js";
 
-/** One reader's side at the host; the engine keeps the events. */
+/** One reader of events at a host. The events wait in the engine until they are read. */
 export class Reader {
   readonly id: number;
   readonly lock: LockState | undefined;
   readonly #host: ReaderHost;
   readonly #waiting: { owner: object; resolve: (result: Result) => void }[] = [];
-  /** Of an engine that failed. */
-  readonly #told: LeaseEvent[] = [];
+  /** The losses by an engine that failed, which the next engine does not know of. */
+  readonly #crashes: LeaseEvent[] = [];
   #ended = false;
 
   constructor(host: ReaderHost, id: number, lock: LockState | undefined) {
@@ -25,7 +25,7 @@ export class Reader {
     return new Promise((resolve) => this.#waiting.push({ owner, resolve }));
   }
 
-  /** There is something. */
+  /** There is an event to read. */
   wake(): void {
     while (this.#waiting.length > 0) {
       const result = this.#poll();
@@ -36,11 +36,11 @@ export class Reader {
     }
   }
 
-  /** What an engine that failed cannot tell any more. */
+  /** The engine failed while it had these tenures: they are lost. */
   crashed(tenures: readonly Tenure[]): void {
     for (const { lock, token } of tenures) {
       if (this.lock === undefined || this.lock === lock) {
-        this.#told.push({ type: "lost", name: lock.name, token, reason: "crashed" });
+        this.#crashes.push({ type: "lost", name: lock.name, token, reason: "crashed" });
       }
     }
   }
@@ -54,11 +54,11 @@ export class Reader {
   }
 
   #poll(): Result | undefined {
-    const json = this.#told.length > 0 || this.#ended ? "" : this.#host.nextEvent(this);
-    // An engine that fails as it is asked has something told here.
-    const told = this.#told.shift();
-    if (told !== undefined) {
-      return { done: false, value: told };
+    const json = this.#crashes.length > 0 || this.#ended ? "" : this.#host.nextEvent(this);
+    // Only now, because an engine that fails at `nextEvent` adds to them.
+    const crash = this.#crashes.shift();
+    if (crash !== undefined) {
+      return { done: false, value: crash };
     }
     if (json === undefined) {
       return undefined;
@@ -71,8 +71,9 @@ type Result = IteratorResult<LeaseEvent, undefined>;
 
 const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
-/** What a reader needs of its host. */
+/** A host as its readers see it. */
 interface ReaderHost {
+  /** The reader's next event in JSON, empty at the end; `undefined` if there is none yet. */
   nextEvent(reader: Reader): string | undefined;
   removeReader(reader: Reader): void;
 }

@@ -1,7 +1,7 @@
 import { LeaseholdError, LeaseLostError, type LossReason } from "../common/errors.js";
 import { now } from "../common/platform.js";
 
-/** What a host knows of one lock: the same for all its acquisitions. */
+/** What a host knows of one lock; all acquisitions by one handle share it. */
 export interface LockState {
   readonly name: string;
   readonly ttl: number;
@@ -14,7 +14,7 @@ export interface LockState {
   id: number;
   /** How many calls and readers there are for it. */
   uses: number;
-  /** What is held of it: one, unless the store forgot who had the lock. */
+  /** Its tenures: one at most, unless the store forgot who held the lock. */
   readonly tenures: Set<Tenure>;
 }
 
@@ -50,7 +50,7 @@ export class Tenure {
     return this.lost === undefined ? Math.max(0, this.deadline - now()) : 0;
   }
 
-  /** Aborted at the loss. Made when it is first asked for, since most leases live without. */
+  /** Aborted at the loss. Made when it is first asked for, because most leases never need it. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
@@ -74,7 +74,7 @@ export class Tenure {
     }
   }
 
-  /** Begins to look at the clock by itself, if it does not yet and is not over. */
+  /** Starts a pulse of its own (see `startPulse`), unless it has one or is over. */
   keepTime(startPulse: () => () => void): void {
     if (this.#stopPulse === undefined && this.#lost === undefined && this.leases > 0) {
       this.#stopPulse = startPulse();

@@ -12,7 +12,7 @@ declare module "wasm:module" {
   export default module;
 }
 
-/** That of package.json. */
+/** The version in package.json. */
 declare const PACKAGE_VERSION: string;
 
 declare module "*.lua" {
@@ -25,7 +25,7 @@ declare module "*.sql" {
   export default text;
 }
 
-/** As much as is used; the types of Node have none, and those of a browser have too much. */
+/** Only what is used: the types of Node have no WebAssembly, and those of browsers bring too much else. */
 declare namespace WebAssembly {
   interface Module {
     readonly [Symbol.toStringTag]: string;

@@ -1,6 +1,6 @@
 import { base64 } from "./blob.js";
 
-// For every platform that may compile at run time: nothing to fetch, nothing to find.
+// For platforms that may compile at run time. The module is in the bundle, so no file has to be found.
 
 export function compile(): WebAssembly.Module {
   return new WebAssembly.Module(bytes());

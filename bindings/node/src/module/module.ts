@@ -2,7 +2,7 @@ import { config, shown } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { compile, compileAsync } from "./source.js";
 
-/** `WebAssembly.Module`, where the types of the platform have it: those of Node alone do not. */
+/** `WebAssembly.Module`, where the platform's types have it: those of Node do not. */
 export type WasmModule = typeof globalThis extends {
   WebAssembly: { Module: { prototype: infer Module } };
 }
@@ -17,7 +17,7 @@ export function wasmModule(): WasmModule {
   return (current ??= compile());
 }
 
-/** The same without blocking: browsers limit what their main thread may compile at once. */
+/** The same without blocking, because browsers limit what their main thread may compile at once. */
 export async function wasmModuleAsync(): Promise<WasmModule> {
   return (current ??= await compileAsync());
 }

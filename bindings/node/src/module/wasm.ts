@@ -14,7 +14,7 @@ export function newInstance(): Glue {
 
 let shared: Glue | undefined;
 
-/** An instance for what leaves nothing behind in it. */
+/** The instance for calls that leave nothing behind in it. */
 export function stateless(): Glue {
   shared ??= newInstance();
   return shared;
@@ -53,7 +53,7 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   const engine = newEngine(stateless(), settings, false);
   try {
     if (owner !== undefined) {
-      // Any other options will do: this is for the owner.
+      // The lock's other options do not matter: only its owner is checked.
       engine.define(1, "n", 1_000, false, false, owner, true, false);
     }
   } catch (error) {
@@ -63,18 +63,18 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   }
 }
 
-/** What was thrown across the border: errors come as JSON, and anything else is a defect. */
+/** What the engine's module threw: an error of ours comes as JSON, and anything else is a defect. */
 export function thrown(error: unknown): unknown {
   return typeof error === "string" ? parsed(error) : error;
 }
 
-/** The error that an engine threw, or told, as JSON. */
+/** An error that comes from the engine, as JSON. */
 export function parsed(json: string): LeaseholdError {
   const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
   return new LeaseholdError(code, code === "config" ? withOurNames(message) : message);
 }
 
-/** A message that begins with an option calls it as Rust does: `command_timeout`. */
+/** A message may begin with an option as Rust spells it, `command_timeout`: here it is `commandTimeout`. */
 function withOurNames(message: string): string {
   return message.replace(/^[a-z]+(?:_[a-z]+)+(?= )/, (option) =>
     option.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),

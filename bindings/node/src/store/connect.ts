@@ -32,7 +32,7 @@ export async function openClient(
   for (const name of usable) {
     const module = await load(name).catch(({ cause }: Error) => {
       const missing = isMissing(name, cause);
-      // One that is there and does not load says more than one that is not there.
+      // That a package is there and does not load says more than that one is missing.
       failed = failed === undefined || (failed.missing && !missing) ? { name, cause, missing } : failed;
     });
     if (module) {
@@ -56,11 +56,11 @@ export async function openClient(
 interface NotLoaded {
   readonly name: Package;
   readonly cause: unknown;
-  /** Whether it is for sure that it is not installed. */
+  /** Whether it is certain that it is not installed. */
   readonly missing: boolean;
 }
 
-/** A package can also be there and lack one that it needs itself. */
+/** Not if the package is there, and lacks another package that it needs. */
 function isMissing(name: Package, cause: unknown): boolean {
   const { code } = (cause ?? {}) as { code?: unknown };
   const [first = ""] = messageOf(cause).split("Require stack:");

@@ -3,8 +3,8 @@ import { newInstance, type Glue } from "../module/wasm.js";
 import type { StoreHost } from "./store.js";
 
 /**
- * How many hosts share an instance at the most. It bounds what a failure of the engine can end, and
- * what an instance keeps: its memory never shrinks, and goes with the last of its hosts.
+ * How many hosts share an instance at most. It limits how many a failure of the engine ends, and how
+ * much memory stays in use: that of an instance never shrinks until the last of its hosts is gone.
  */
 const MOST = 100;
 
@@ -18,7 +18,7 @@ export class Instance {
   #hosts: Weak<StoreHost>[] = [];
   #failed: { readonly cause: unknown } | undefined;
 
-  /** One that has a place for a host more. */
+  /** One that has room for one more host. */
   static shared(): Instance {
     if (newest === undefined || newest.#places === MOST) {
       newest = new Instance();
@@ -27,7 +27,7 @@ export class Instance {
     return newest;
   }
 
-  /** From now on the host is told of a failure of another one. */
+  /** From now on the host is restarted when the engine of another host fails. */
   add(host: StoreHost): void {
     this.remove(host);
     this.#hosts.push(weak(host));
@@ -41,7 +41,7 @@ export class Instance {
     return this.#failed !== undefined;
   }
 
-  /** A host's engine failed: what lives here is of no use to any of them, and all of them start anew. */
+  /** A host's engine failed: no host can use the instance any more, so all of them start anew. */
   abandon(host: StoreHost, cause: unknown): void {
     this.#failed ??= { cause };
     this.glue.discard();
@@ -50,7 +50,8 @@ export class Instance {
     }
     this.remove(host);
     host.restart(this.#failed.cause);
-    // A program that is told of one host may use another, which is restarted by that and gone from here.
+    // A restart runs the program's code, which may use another of the hosts: that one is then restarted
+    // and removed at once.
     for (let next = this.#hosts.shift(); next !== undefined; next = this.#hosts.shift()) {
       next.deref()?.restart(this.#failed.cause);
     }

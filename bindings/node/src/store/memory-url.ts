@@ -1,8 +1,8 @@
 import { config } from "../common/check.js";
 
 /**
- * The name in a `memory:` URL; nothing for a URL of another scheme. Read as Rust reads it: without
- * regard to the case of the scheme, and blanks around it are no part of the name.
+ * The name in a `memory:` URL; `undefined` for a URL of another scheme. As in Rust, the scheme may be in
+ * any case, and blanks around the URL do not count.
  */
 export function memoryName(text: string): string | undefined {
   let url: URL;
@@ -20,7 +20,7 @@ export function memoryName(text: string): string | undefined {
   if (text.includes("#")) {
     throw bad("the store's URL has a fragment (#…); percent-encode special characters");
   }
-  // An empty query is one, too, and cannot be seen in `url.search`.
+  // An empty query is refused, too, and `url.search` does not show it.
   if (url.username !== "" || url.password !== "" || text.includes("?")) {
     throw bad("a memory:// URL takes nothing but a name");
   }

@@ -13,8 +13,8 @@ export class MemoryStore implements Store {
   #delivering = false;
 
   /**
-   * The store that everyone in this process gets who asks for this name, of whatever copy of this
-   * package. It is an object of the first copy; hosts of the others run their engines in its instance.
+   * The store of this name: one for the whole process, whichever copy of this package asks for it. The
+   * first copy makes it, and hosts of the other copies run their engines in its instance.
    */
   static named(name: string): MemoryStore {
     const named = registry();
@@ -32,7 +32,7 @@ export class MemoryStore implements Store {
     return store;
   }
 
-  /** All its hosts share one instance, since batches do not cross from one to another. */
+  /** All its hosts share one instance, because a batch cannot leave its instance. */
   instance(): Glue {
     this.#glue ??= newInstance();
     this.#server ??= new this.#glue.MemoryStore(now(), Date.now());
@@ -69,14 +69,14 @@ export class MemoryStore implements Store {
   }
 
   keepAlive(): void {
-    // There is nothing that could.
+    // It has no connection to keep the process alive.
   }
 
   suspect(): void {
-    // It always answers.
+    // It always replies.
   }
 
-  /** The instance is of no use to any of its hosts, and what was stored is gone. */
+  /** None of its hosts can use the instance any more, and what was stored is lost. */
   abandon(_host: StoreHost, cause: unknown): void {
     this.#glue = undefined;
     this.#server = undefined;
@@ -92,7 +92,7 @@ export class MemoryStore implements Store {
     this.#hosts.delete(host);
   }
 
-  /** Tells everyone what was caused by what was executed; that may cause more. */
+  /** Delivers the pushes that an operation has caused; that may cause more of them. */
   #deliver(): void {
     if (this.#delivering) {
       return;
@@ -117,7 +117,7 @@ export class MemoryStore implements Store {
 /** The stores of `memory://` URLs that somebody uses. */
 type Registry = Map<string, Weak<MemoryStore>>;
 
-/** What a copy does with another's store changes from version to version, so each has stores of its own. */
+/** Each version has stores of its own, because how a copy uses a store may differ from version to version. */
 const REGISTRY = Symbol.for(`leasehold.memory ${PACKAGE_VERSION}`);
 
 function registry(): Registry {

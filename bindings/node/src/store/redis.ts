@@ -9,7 +9,7 @@ import { explained, named } from "./explain.js";
 import { Instance } from "./instance.js";
 import type { Store, StoreHost } from "./store.js";
 
-/** Milliseconds for each of the first questions. */
+/** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
 
 /** A Redis server, through a client. */
@@ -48,7 +48,7 @@ export class RedisStore implements Store {
 
   /** Whether the server can keep locks, and this user may run the script; and what endangers leases. */
   async check(): Promise<Finding[]> {
-    // Until a host says otherwise: somebody waits for this.
+    // Somebody waits for this; later on a host decides.
     this.keepAlive(true);
     try {
       const info = await inTime(this.#info());
@@ -116,7 +116,7 @@ export class RedisStore implements Store {
     try {
       return (await this.#adapter.info?.("default")) ?? "";
     } catch (error) {
-      // Who may not look may still lock; the script itself finds out the rest.
+      // A user who may not run INFO may still run the script, which is tried next.
       const { code, message } = this.#error(error);
       if (code === "auth" && !message.includes("NOAUTH")) {
         return "";
@@ -146,7 +146,7 @@ export class RedisStore implements Store {
   }
 }
 
-/** Warned of where there is a way to: people who only start the program have to see it. */
+/** Warns where the runtime can, because whoever starts the program has to see it, too. */
 function warned(policy: string): Finding {
   const message =
     `a server that is full gives held locks away (maxmemory-policy is ${policy}); set ` +
@@ -156,14 +156,14 @@ function warned(policy: string): Finding {
   return { type: "eviction", policy, message };
 }
 
-/** Of a first question, which the engine does not watch over. */
+/** The reply to a question of `check`, in time: the engine, which watches over batches, has no part in it. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
 /**
- * A script's answer as the engine takes it: each string's length, a colon, the string. Of what no
- * server answers there is nothing.
+ * A script's reply as the engine takes it: each string's length, a colon, the string. Empty for what no
+ * server would reply.
  */
 function fields(answer: unknown): string {
   let text = "";

@@ -4,19 +4,19 @@ import type { Engine, Glue } from "../module/wasm.js";
 /** Where a host's batches go. */
 export interface Store {
   readonly clustered: boolean;
-  /** Whether it tells nothing by itself, so that waiters ask again and again. */
+  /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
   /** An instance of the engine's module for a host. */
   instance(): Glue;
-  /** Begins to tell the host of the link: at once, if it is up. */
+  /** From now on the host hears of the link; at once, if it is up. */
   open(host: StoreHost): void;
   /** Executes the batch that the host's engine keeps under this number. */
   execute(host: StoreHost, engine: Engine, request: number): void;
-  /** Hears what the store tells the host's client. */
+  /** From now on the host hears the pushes on its channel. */
   subscribe(host: StoreHost, channel: string): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
-  /** Several batches in a row had no answer; or the server said that it takes no writes any more. */
+  /** Several batches in a row had no reply; or the server was demoted: it takes no writes any more. */
   suspect(demoted: boolean): void;
   /** The host's engine is gone, and so is its channel; `open` may follow. */
   unsubscribe(host: StoreHost): void;
