@@ -13,7 +13,7 @@ export interface GateOptions {
 
 /** Options of {@link Gate.enter}. */
 export interface EnterOptions {
-  /** Gives up the place in line when it is aborted; a token that was seen stays seen. */
+  /** When it is aborted, the write leaves the line; its token stays seen. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -23,7 +23,7 @@ export interface Entered {
   release(): void;
 }
 
-/** What a {@link Gate} remembers, as it is stored: the resource first that was used longest ago. */
+/** What a {@link Gate} remembers, as it is stored; the resource that was used longest ago comes first. */
 export interface SavedGate {
   readonly capacity: number;
   readonly floor: number | null;
@@ -55,34 +55,34 @@ const MARK = markOf("Gate");
  * ```
  *
  * {@link guard} and {@link enter} hold the resource until the write is over: no other write that
- * comes through them can pass meanwhile. A greater token counts from the moment at which it comes,
- * even if it has to wait: smaller ones that wait with it are refused at once.
+ * goes through them can pass meanwhile. A greater token counts from the moment it arrives, even if it
+ * has to wait: smaller ones that wait with it are refused at once.
  *
  * At most `capacity` resources are remembered. When one more comes, the one that was used longest ago
  * is forgotten, and a *floor* is raised to its token: for a resource that is not remembered, a token
- * below the floor is refused. So to forget never lets a token pass that would have been refused. It
- * may refuse one that would have passed; whoever has dense tokens, or leases that last long, must
+ * below the floor is refused. So a gate that forgets lets no token pass that it would have refused
+ * before. But it may refuse one that would have passed: with dense tokens, or leases that last long,
  * choose the capacity so that nothing is ever forgotten.
  *
- * A gate that forgets everything, at a restart, lets everything pass. If the state that it guards
- * outlives the process so must the gate: store what {@link toJSON} gives together with the state.
- * What is stored is the same that Rust's `Gate` stores.
+ * After a restart a new gate lets everything pass. If the state that it guards outlives the process, so
+ * must the gate: store what {@link toJSON} returns together with the state. Rust's `Gate` stores the
+ * same.
  */
 export class Gate {
   /** How many resources a gate remembers by default. */
   static readonly DEFAULT_CAPACITY = 65_536;
-  /** How many writes may wait for one resource; code `overloaded` beyond. */
+  /** How many writes may wait for one resource; one more is refused with code `overloaded`. */
   static readonly MAX_WAITING = 1024;
 
   readonly #capacity: number;
-  /** No less than the token of whatever was forgotten; 0 if nothing was. */
+  /** No less than any token that was forgotten; 0 if none was. */
   #floor = 0;
-  /** What may be forgotten, the one first that was used longest ago. */
+  /** What may be forgotten; what was used longest ago comes first. */
   readonly #idle = new Map<string, Entry>();
-  /** What is being written to. */
+  /** What is being written to, and is never forgotten. */
   readonly #busy = new Map<string, Entry>();
 
-  /** A gate that has seen nothing. It takes memory as resources come. */
+  /** A gate that has seen nothing. Its memory grows with the resources that it sees. */
   constructor(options: GateOptions = {}) {
     const { capacity = Gate.DEFAULT_CAPACITY } = readOptions("the options of a gate", options, { capacity: "any" });
     if (!Number.isSafeInteger(capacity) || capacity < 1) {
@@ -92,12 +92,12 @@ export class Gate {
     Object.defineProperty(this, MARK, { value: true });
   }
 
-  /** A gate of another copy of this package is one, too. @internal */
+  /** True also for a gate of another copy of this package. @internal */
   static [Symbol.hasInstance](value: unknown): boolean {
     return this === Gate ? hasMark(value, MARK) : Function.prototype[Symbol.hasInstance].call(this, value);
   }
 
-  /** A gate that remembers what {@link toJSON} gave. Throws code `config` if no gate can have given it. */
+  /** A gate that remembers what {@link toJSON} returned. Throws code `config` for what no gate returns. */
   static fromJSON(saved: SavedGate): Gate {
     return attempt("this is not a stored gate", () => Gate.#restored(saved));
   }
@@ -129,7 +129,7 @@ export class Gate {
     return gate;
   }
 
-  /** All that it remembers. Writes that are under way are not held up, and their tokens are in it. */
+  /** All that it remembers, with the tokens of writes that are under way; it waits for none of them. */
   toJSON(): SavedGate {
     const entries = [...this.#idle, ...this.#busy];
     return {
@@ -156,7 +156,7 @@ export class Gate {
    * what the write returns. If the write fails, its token was seen all the same.
    *
    * Rejects as {@link check} throws, with code `overloaded` also if too many wait; the write has not
-   * run then. It must not come back to the gate for the same resource: it would wait for itself.
+   * run then. The write must not enter the gate for the same resource again: it would wait for itself.
    */
   async guard<T>(
     resource: string,
@@ -176,9 +176,10 @@ export class Gate {
   }
 
   /**
-   * Checks the token and holds the resource until the answer is released; waits while another write
-   * to it is under way, in the order of arrival. A write that waits is refused as soon as a greater
-   * token comes. Rejects as {@link guard}, and with the signal's reason once that is aborted.
+   * Checks the token and holds the resource until what it resolves to is released. It waits while
+   * another write to the resource is under way, in the order of arrival; a write that waits is refused as
+   * soon as a greater token comes. Rejects as {@link guard}, and with the signal's reason once that is
+   * aborted.
    */
   async enter(resource: string, token: Token, options: EnterOptions = {}): Promise<Entered> {
     checkResource(resource);
@@ -209,7 +210,7 @@ export class Gate {
     return entry ? entry.highest : this.#floor || undefined;
   }
 
-  /** The rule. What passes is noted at once, and is the one that was used last. */
+  /** The rule. A token that passes is noted at once, and its resource is now the last that was used. */
   #admit(resource: string, token: number): Entry {
     const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
     if (!entry) {
@@ -281,7 +282,7 @@ export class Gate {
           return;
         }
         released = true;
-        // It is busy all the time in between, so that nobody overtakes.
+        // The resource stays busy until the next one is in, so that nobody overtakes that.
         const [next] = entry.line;
         if (next) {
           entry.line.delete(next);

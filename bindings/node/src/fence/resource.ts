@@ -8,7 +8,7 @@ export function checkResource(resource: unknown): asserts resource is string {
     const what = resource === null ? "null" : typeof resource;
     throw new LeaseholdError("config", `a resource's name is a string, not ${what}`);
   }
-  // Any would be encoded as the same replacement, so that different names were one.
+  // Each is encoded as the same replacement, so different names would become one.
   if (/\p{Surrogate}/u.test(resource)) {
     throw new LeaseholdError("config", "a resource's name is Unicode; this one has a lone surrogate");
   }

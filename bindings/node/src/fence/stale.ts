@@ -24,7 +24,7 @@ export class StaleTokenError extends LeaseholdError {
 
 nameErrors(StaleTokenError, "StaleTokenError");
 
-/** As Rust shows a text: on one line, and what cannot be seen by its number. */
+/** A text as Rust's `{:?}` shows it: on one line, with invisible characters as numbers. */
 export function quoted(text: string): string {
   const escapes: Record<string, string> = { "\0": "\\0", "\t": "\\t", "\r": "\\r", "\n": "\\n" };
   const shown = text.replace(/["\\]|\p{C}|(?! )\p{Z}/gu, (character) => {

@@ -19,7 +19,7 @@ function number(token: unknown): number {
     if (!/^[1-9][0-9]{0,15}$/.test(token)) {
       throw new LeaseholdError("config", `a fencing token is plain digits from 1 to ${most}`);
     }
-    // Rounded, none of these becomes a token.
+    // So no number that was rounded is taken for a token.
     if (Number(token) > most) {
       throw new LeaseholdError("config", `a fencing token is from 1 to ${most}, not ${token}`);
     }

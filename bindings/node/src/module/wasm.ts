@@ -68,13 +68,13 @@ export function thrown(error: unknown): unknown {
   return typeof error === "string" ? parsed(error) : error;
 }
 
-/** An error that comes from the engine, as JSON. */
+/** The error that an engine threw, or told, as JSON. */
 export function parsed(json: string): LeaseholdError {
   const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
   return new LeaseholdError(code, code === "config" ? withOurNames(message) : message);
 }
 
-/** A message may begin with an option as Rust spells it, `command_timeout`: here it is `commandTimeout`. */
+/** A message that begins with an option calls it as Rust does: `command_timeout`. */
 function withOurNames(message: string): string {
   return message.replace(/^[a-z]+(?:_[a-z]+)+(?= )/, (option) =>
     option.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),

@@ -57,8 +57,8 @@ export class RedisStore implements Store {
       const policy = stateless().evictionPolicy(info);
       return policy === "" ? [] : [warned(policy)];
     } catch (error) {
-      const told = typeof error === "string" ? parsed(error) : this.#error(error);
-      throw named(told, this.#adapter);
+      const failure = typeof error === "string" ? parsed(error) : this.#error(error);
+      throw named(failure, this.#adapter);
     }
   }
 

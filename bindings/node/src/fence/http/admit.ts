@@ -7,28 +7,28 @@ import { badToken, type Problem, problemOf, required } from "./problem.js";
 /** The name of the header with the token, in plain digits. */
 export const FENCING_TOKEN = "Fencing-Token";
 
-/** What a fence of HTTP requests goes by. */
+/** Options of a fence around HTTP requests. */
 export interface FenceOptions<R> {
   /**
-   * What remembers the tokens; its own if none is given. All that writes to the same resources must
+   * Remembers the tokens; a new one if none is given. Everything that writes to the same resources must
    * share one. It is in this process's memory: several instances of a service that share their state
    * need a guard at the store.
    */
   readonly gate?: Gate;
   /**
-   * What a request writes to; nothing if it writes to nothing and passes unguarded. By default its
-   * path, unless its method is safe: {@link writtenPath}.
+   * What a request writes to; `undefined` or `null` if it writes to nothing, and then it passes
+   * unguarded. By default its path, unless its method is safe: {@link writtenPath}.
    *
    * All requests that write to the same thing must get the *same* name, however they spell it: to
    * Express `/account/7`, `/Account/7` and `/account/7/` are the same. Best take the name from what
-   * the handler will go by, such as the parameters of the route.
+   * the handler uses, such as the parameters of the route.
    */
   readonly resource?: (request: R) => string | null | undefined;
-  /** Lets requests without a token pass, unguarded. For the time until all clients send one. */
+  /** Lets requests without a token pass, unguarded. Use it until all clients send one. */
   readonly optional?: boolean;
   /**
    * Checks each request as it comes and holds nothing: an older one that passed before can write
-   * after a newer one. For services that check again at the write, and wish to refuse early.
+   * after a newer one. For services that check again at the write, and want to refuse early.
    */
   readonly checkOnly?: boolean;
 }
@@ -37,23 +37,23 @@ export interface FenceOptions<R> {
 export interface Seen {
   readonly method: string;
   readonly url: string;
-  /** Several are joined by commas. */
+  /** The header with the token. Several headers are joined by commas. */
   readonly header: string | null | undefined;
   /** Aborted when the client has gone. */
   readonly signal?: AbortSignal;
 }
 
-/** A request passes, and is to be released when it has been handled; or it does not. */
+/** The request passes, to be released when it has been handled; or it is refused. */
 export type Outcome = Entered | Problem;
 
-/** Of a request that writes to nothing, or that holds nothing. */
+/** For a request that passes and holds nothing. */
 export const UNGUARDED: Entered = { release() {} };
 
 export function isProblem(outcome: Outcome): outcome is Problem {
   return "status" in outcome;
 }
 
-/** Makes what decides on requests. Throws code `config` if an option is not valid. */
+/** Makes the function that decides on requests. Throws code `config` if an option is not valid. */
 export function admitter<R>(
   options: FenceOptions<R> = {},
 ): (request: R, seen: Seen) => Promise<Outcome> {
@@ -109,8 +109,8 @@ function tokenIn(header: string): number | Problem {
 
 /**
  * The path of a request that may write, without the query: undefined if its method is safe (GET,
- * HEAD, OPTIONS, TRACE). Percent encoding is undone, so that two spellings of one path are one
- * resource; what is not UTF-8 then is replaced. Slashes and letters' case are left as they are.
+ * HEAD, OPTIONS, TRACE). Percent encoding is decoded, so that two spellings of one path are one
+ * resource; bytes that are not UTF-8 are replaced. Slashes and the case of letters stay as they are.
  */
 export function writtenPath(method: string, url: string): string | undefined {
   if (["GET", "HEAD", "OPTIONS", "TRACE"].includes(method.toUpperCase())) {
@@ -122,7 +122,7 @@ export function writtenPath(method: string, url: string): string | undefined {
     if (/^%[0-9a-f]{2}$/i.test(part)) {
       bytes.push(Number.parseInt(part.slice(1), 16));
     } else {
-      // One by one: so many arguments as a long path has bytes are too many.
+      // One by one, because the bytes of a long path are too many for the arguments of one call.
       new TextEncoder().encode(part).forEach((byte) => bytes.push(byte));
     }
   }

@@ -26,7 +26,7 @@ export { FENCING_TOKEN, type FenceOptions, writtenPath } from "./admit.js";
 export { type Problem, problemOf, refusal } from "./problem.js";
 export type * from "./shapes.js";
 
-/** How long a resource is kept for a handler whose client has gone and that has not answered. */
+/** Milliseconds that a handler keeps its resource after its client has gone. */
 const ABANDONED = 30_000;
 
 /**
@@ -38,13 +38,13 @@ const ABANDONED = 30_000;
  * app.put("/account/:id", fence, (req, res) => { … });
  * ```
  *
- * The resource is held until the handler answers, `res.end()`: what it does afterwards is not
- * guarded. If the client has gone and the handler does not answer all the same, the resource is
- * free 30 s later, so give handlers a time limit below that. A newer request waits for an older one
- * that is being handled, and an older one that waits is refused as soon as a newer one comes.
+ * The resource is held until the handler answers with `res.end()`: what it does afterwards is not
+ * guarded. If the client goes and the handler does not answer, the resource is free 30 s later, so give
+ * handlers a time limit below that. A newer request waits for an older one that is being handled, and an
+ * older one that waits is refused as soon as a newer one comes.
  *
- * A guarded request is not handled at all if, before its turn, its client has gone or something else
- * has answered it.
+ * A guarded request is not handled at all if its client goes, or something else answers it, before its
+ * turn.
  */
 export function fenceExpress(
   options?: Omit<FenceOptions<never>, "resource"> & { readonly resource?: never },
@@ -76,8 +76,8 @@ export function fenceExpress<R extends NodeRequest>(
 }
 
 /**
- * A hook for Fastify, with the promises of {@link fenceExpress}. As a `preHandler`, it comes when
- * the body has been read, so that a slow client does not hold the resource.
+ * A hook for Fastify that guarantees what {@link fenceExpress} does. As a `preHandler` it runs when the
+ * body has been read, so that a slow client does not hold the resource.
  *
  * ```ts
  * fastify.addHook("preHandler", fenceFastify());
@@ -109,7 +109,7 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 
 /**
  * Middleware for Hono: as {@link fenceExpress}, but the resource is held until the handler's promise
- * is settled, and that the client has gone is known where the request's `signal` tells it.
+ * is settled, and only the request's `signal` shows that the client has gone.
  *
  * ```ts
  * app.use("/account/*", fenceHono());
@@ -132,10 +132,10 @@ export function fenceHono<C extends HonoContext = HonoRouteContext>(
 
 /**
  * Puts a fence around a handler of plain `Request`s: of Deno, Bun, workers. The resource is held
- * until its promise is settled; what a stream in the response still does is not guarded. If the
- * request's `signal` is aborted and the promise is not settled all the same, the resource is free
- * 30 s later. If it is aborted before its turn, the handler does not run and the answer rejects with
- * the signal's reason.
+ * until its promise is settled; what a stream in the response does later is not guarded. If the
+ * request's `signal` is aborted and the promise is still not settled 30 s later, the resource is free.
+ * If it is aborted before the request's turn, the handler does not run and the call rejects with the
+ * signal's reason.
  *
  * ```ts
  * Deno.serve(fenceFetch((request) => new Response("written")));
@@ -155,9 +155,9 @@ export function fenceFetch<A extends unknown[]>(
 }
 
 /**
- * Sets the header `Fencing-Token` on the options of a `fetch`, or on a copy of a `Request`, in place
- * of any that is there. It does not look at whether the lease still holds; that is the server's to
- * find out. Throws code `config` if there is no token, or if `fetch` could not read the options.
+ * Sets the header `Fencing-Token` on a copy of the options of a `fetch`, or of a `Request`, in place of
+ * any that is there. It does not check whether the lease is still held: the server does. Throws code
+ * `config` if there is no token, or if `fetch` could not read the options.
  *
  * ```ts
  * await fetch(url, withToken(lease, { method: "PUT", body: "…" }));
@@ -194,10 +194,10 @@ function seenOf({ method, url, headers, signal }: Request): Seen {
   return { method, url, header: headers.get(FENCING_TOKEN), signal };
 }
 
-/** Aborted when the client has gone, or has gone already: of what is over no event comes any more. */
+/** Aborted when the client goes, or at once if it has gone: then no event comes any more. */
 function goneSignal(req: NodeRequest | undefined, res: NodeResponse): AbortSignal {
   const gone = new AbortController();
-  // A response that is behind others on its connection does not hear of its end.
+  // A response that waits behind others on its connection gets no event when that ends.
   if (res.writableEnded || res.destroyed || res.closed || req?.socket?.destroyed) {
     gone.abort();
   } else {
@@ -206,7 +206,7 @@ function goneSignal(req: NodeRequest | undefined, res: NodeResponse): AbortSigna
   return gone.signal;
 }
 
-/** Nothing if the client has gone before it was its turn: there is nobody to answer. */
+/** `undefined` if the client went before its turn: there is nobody to answer. */
 async function unlessGone(outcome: Promise<Outcome>, gone: AbortSignal): Promise<Outcome | undefined> {
   let decided: Outcome;
   try {
@@ -235,8 +235,8 @@ function send(res: NodeResponse, { status, headers, body }: Problem): void {
 }
 
 /**
- * When the handler answers it has written. That its client has gone does not stop it: it is given
- * time to come to its end.
+ * Releases when the handler answers, because it has written by then. That the client goes does not stop
+ * a handler, so it gets some time to end.
  */
 function releaseAtEnd(res: NodeResponse, release: () => void): void {
   const end = res.end;
@@ -255,7 +255,7 @@ function releaseAtEnd(res: NodeResponse, release: () => void): void {
   });
 }
 
-/** As {@link releaseAtEnd}, of work whose end is that of its promise. */
+/** As {@link releaseAtEnd}, for work that ends when its promise is settled. */
 async function heldDuring<T>(
   { release }: Entered,
   gone: AbortSignal,
@@ -272,7 +272,7 @@ async function heldDuring<T>(
   }
 }
 
-/** A resource that is released when its handler has come to its end, or some time after its client went. */
+/** A resource that is released when its handler ends, or some time after its client has gone. */
 class Held {
   readonly #release: () => void;
   #timer: ReturnType<typeof setTimeout> | undefined;

@@ -2,7 +2,7 @@ import { LeaseholdError } from "../../common/errors.js";
 import { StaleTokenError } from "../stale.js";
 import { tokenOf } from "../token.js";
 
-/** Names, not addresses: RFC 9457 recommends absolute URIs, that need not lead anywhere. */
+/** Names, not addresses: RFC 9457 recommends absolute URIs, which need not lead anywhere. */
 const STALE = "urn:leasehold:stale-token";
 const REQUIRED = "urn:leasehold:token-required";
 const BAD = "urn:leasehold:bad-request";
@@ -31,13 +31,13 @@ export function problemOf(error: LeaseholdError): Problem {
     : problem(400, BAD, "Bad resource", error.message);
 }
 
-/** There is no token. */
+/** The refusal of a request without a token. */
 export function required(): Problem {
   const detail = "a write here needs the header Fencing-Token, with the token of your lease";
   return problem(428, REQUIRED, "No fencing token", detail);
 }
 
-/** The token is malformed, or there are several. */
+/** The refusal of a malformed token, or of several. */
 export function badToken(detail: string): Problem {
   return problem(400, BAD, "Bad fencing token", detail);
 }
@@ -53,7 +53,7 @@ function problem(status: number, type: string, title: string, detail: string, mo
   };
 }
 
-/** As a `Response`, of fetch handlers. */
+/** The same as a `Response`, for fetch handlers. */
 export function responseOf({ status, headers, body }: Problem): Response {
   return new Response(body, { status, headers });
 }

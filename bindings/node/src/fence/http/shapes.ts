@@ -13,7 +13,7 @@ export interface NodeResponse {
   readonly destroyed?: boolean;
   readonly closed?: boolean;
   setHeader(name: string, value: string): unknown;
-  // It has many forms, and all are passed on.
+  // It has many signatures, and all arguments are passed on.
   end(...args: any[]): unknown;
   once(event: "close", listener: () => void): unknown;
 }
@@ -40,9 +40,8 @@ export interface HonoContext {
   readonly req: { readonly raw: Request };
 }
 
-// What `resource` is given by each framework, where it does not say itself what it takes. The shapes
-// are given here, so that none of the frameworks has to be installed for the types. What depends on
-// the route is `any`.
+// What each framework passes to `resource`, where that does not declare a type of its own. Declared here,
+// so that no framework has to be installed for the types. What depends on the route is `any`.
 
 /** A request of Express. */
 export interface ExpressRequest extends NodeRequest {

@@ -6,7 +6,7 @@ import { LeaseholdError } from "../../common/errors.js";
 /** One argument of a script, as clients take it. */
 export type Argument = string | Uint8Array;
 
-/** What runs scripts, with replies and errors as the client gives them. */
+/** Runs scripts; replies and errors are the client's own. */
 export interface Runner {
   readonly clustered: boolean;
   readonly secrets: readonly string[];
@@ -19,7 +19,7 @@ export interface Runner {
 export function runnerOf(client: RedisClient): Runner {
   const adapter = adapt(client);
   const { clustered, secrets } = adapter;
-  // Their types say strings; bytes they take as well, as Buffers.
+  // Their types say strings, but they take bytes as well, in a Buffer.
   const texts = (args: Argument[]) => args.map(buffered) as string[];
   if (isIoredis(client)) {
     return {

@@ -4,7 +4,7 @@ import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { printable } from "../../common/printable.js";
 import { quoted, StaleTokenError } from "../stale.js";
 
-/** What a guarded write was to do, for its errors. */
+/** A guarded write, as its errors name it. */
 export interface Attempt {
   readonly resource: string;
   readonly fence: string;
@@ -19,8 +19,8 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     return error;
   }
   const { resource, fence, token, secrets } = attempt;
-  const told = failure(error);
-  const said = "reply" in told ? told.reply : told.message;
+  const judged = failure(error);
+  const said = "reply" in judged ? judged.reply : judged.message;
   const hidden = holdsSecret(said, secrets);
   const make = (code: ErrorCode, what: string) =>
     new LeaseholdError(
@@ -40,16 +40,16 @@ export function failed(attempt: Attempt, error: unknown): LeaseholdError {
     return make("config", `${where}, are not all on one cluster slot`);
   }
   const shown = hidden ? "(the message has the password in it and is not shown)" : printable(said);
-  if ("reply" in told) {
+  if ("reply" in judged) {
     return make(meaning(said), `the server answered: ${shown}`);
   }
-  const unknown = told.code === "timeout" || told.code === "unavailable";
-  return make(told.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
+  const unknown = judged.code === "timeout" || judged.code === "unavailable";
+  return make(judged.code, unknown ? `no answer, so whether it was done is unknown: ${shown}` : shown);
 }
 
 /**
- * An error as it may be shown. Clients put the command on theirs, as a property or at the end of the
- * message: the script, and the values that were to be written.
+ * A copy of an error that may be shown. Clients put the command on their errors, as a property or at the
+ * end of the message, and with it the script and the values to be written.
  */
 function bare(error: unknown, said: string): Error {
   const copy = new Error(said);

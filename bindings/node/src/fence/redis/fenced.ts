@@ -18,10 +18,10 @@ const LONGEST_TTL = 2 ** 53;
 /**
  * Writes to one resource under one token, from {@link FencedRedis.resource}.
  *
- * Every call rejects with {@link StaleTokenError} if a greater token was seen. Other errors are of
- * code `wrongType` if a key holds something else than the command needs, or that of the fence no
- * token; `config` if an argument is not valid, or a key is on another cluster slot; `timeout` and
- * `unavailable` if there was no answer: then whether the write was done is *unknown*.
+ * Every call rejects with {@link StaleTokenError} if a greater token was seen. The codes of other errors
+ * are `wrongType` if a key holds something else than the command needs, or the fence's key no token;
+ * `config` if an argument is not valid, or a key is on another cluster slot; `timeout` and `unavailable`
+ * if there was no reply: then it is *unknown* whether the write was done.
  *
  * ```ts
  * const order = redis.resource("{orders/42}", lease);
@@ -51,17 +51,17 @@ export class Fenced {
     await this.#command("SET", key, argument(value), ...expiry);
   }
 
-  /** `DEL`: deletes a key, and tells whether there was one. */
+  /** `DEL`: deletes a key, and resolves to whether there was one. */
   async del(key: string): Promise<boolean> {
     return Number(await this.#command("DEL", key)) > 0;
   }
 
-  /** `HSET`: gives a field of a hash a value, and tells whether the field is new. */
+  /** `HSET`: gives a field of a hash a value, and resolves to whether the field is new. */
   async hset(key: string, field: Value, value: Value): Promise<boolean> {
     return Number(await this.#command("HSET", key, argument(field), argument(value))) > 0;
   }
 
-  /** `HDEL`: deletes a field of a hash, and tells whether there was one. */
+  /** `HDEL`: deletes a field of a hash, and resolves to whether there was one. */
   async hdel(key: string, field: Value): Promise<boolean> {
     return Number(await this.#command("HDEL", key, argument(field))) > 0;
   }
@@ -86,11 +86,11 @@ export class Fenced {
   }
 
   /**
-   * Runs a {@link Script}, or the text of one, behind the check, in one call: `EVALSHA`, with `EVAL`
-   * if the server does not have it yet. Resolves to what the client makes of the script's reply.
+   * Runs a {@link Script}, or the text of one, after the check, in one call: `EVALSHA`, and `EVAL` if
+   * the server does not have the script yet. Resolves to the script's reply as the client gives it.
    *
-   * A mistake in the script is of code `config` if it does not compile, which changes nothing, and
-   * else of that of what went wrong, most often `store`; what it wrote before stays.
+   * If the script does not compile, the code is `config` and nothing was written. If it fails, the code is
+   * that of its error, most often `store`, and what it wrote before stays.
    *
    * ```ts
    * const left = await redis.resource("stock/7", lease).script(
@@ -138,9 +138,9 @@ export class Fenced {
     try {
       return await this.#runner.evalsha(sha, keys, args);
     } catch (error) {
-      const told = failure(error);
-      // The server's own words: what a script says itself is not taken for them.
-      const missing = "reply" in told && told.reply.startsWith("NOSCRIPT No matching script");
+      const judged = failure(error);
+      // The server's own words, so that an error of the script itself is not taken for this one.
+      const missing = "reply" in judged && judged.reply.startsWith("NOSCRIPT No matching script");
       if (!missing || now() > giveUp) {
         throw error;
       }

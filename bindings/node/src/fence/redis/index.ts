@@ -37,13 +37,13 @@ export interface FencedRedisOptions {
  * await redis.resource("orders/42", lease).set("orders/42", "paid");
  * ```
  *
- * A refusal, {@link StaleTokenError}, wrote nothing. It is safe to rely on as long as everybody who
- * writes these keys does it by the guard and names the same resource, and as long as the server
+ * A write that is refused, with {@link StaleTokenError}, changes nothing. Rely on it as long as everybody
+ * who writes these keys uses the guard and names the same resource, and as long as the server
  * keeps the fence: no `FLUSHALL`, no restart without persistence, no failover to a replica that
- * lags behind, no `maxmemory-policy` but `noeviction` (`allkeys-*` may evict the fence, `volatile-*`
- * locks that are held, if they are on the same server).
+ * lags behind, no `maxmemory-policy` but `noeviction` (`allkeys-*` may evict the fence, and `volatile-*`
+ * held locks, if those are on the same server).
  *
- * An error of the write itself, such as a wrong type, is after the check: the token was kept though
+ * An error of the write itself, such as a wrong type, comes after the check: the token was kept although
  * the write failed, which refuses nobody but older holders.
  *
  * After `timeout` or `unavailable` it is unknown whether the write was done; it may even be done
@@ -76,9 +76,9 @@ export class FencedRedis {
   /**
    * The writes to a resource under a token. No I/O.
    *
-   * The resource is what the lock stands for, often the key itself that is written, and always one
-   * that all its writers name alike: 1 to 512 bytes. Throws a {@link LeaseholdError} of code
-   * `config` if an argument is not valid.
+   * The resource is what the lock protects, often the very key that is written; all its writers must
+   * give it the same name, of 1 to 512 bytes. Throws a {@link LeaseholdError} of code `config` if an
+   * argument is not valid.
    */
   resource(resource: string, token: Token): Fenced {
     checkResource(resource);

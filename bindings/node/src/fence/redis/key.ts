@@ -14,7 +14,7 @@ export function fenceKey(resource: string): string {
   if (!resource.includes("}")) {
     return `{${resource}}:fence`;
   }
-  // Redis hashes all of such a name, but no tag can hold it.
+  // Redis hashes the whole of such a name, but a name with a `}` cannot be a tag.
   return `{${numberOnSlot(slotOf(resource))}}:fence:${resource}`;
 }
 
@@ -39,10 +39,10 @@ function numberOnSlot(slot: number): number {
   return numbers[slot] as number;
 }
 
-/** For each slot; all in one search, the first time that one is needed. */
+/** For each slot; found in one search, when the first is needed. */
 let numbers: Uint32Array | undefined;
 
-/** Those below 2^17 are on every slot. The hash of a number is that of its digits but the last, and one more. */
+/** Every slot has a number below 2^17. A number's hash is that of all its digits but the last, one step on. */
 function smallestNumbers(): Uint32Array {
   const hashes = new Uint16Array(2 ** 17);
   const found = new Uint32Array(SLOTS);
@@ -62,7 +62,7 @@ function crc16Step(crc: number, byte: number): number {
   return ((crc << 8) & 0xffff) ^ (TABLE[(crc >> 8) ^ byte] ?? 0);
 }
 
-/** What each byte does to it. */
+/** The part of a step that depends on one byte alone. */
 const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit += 1) {

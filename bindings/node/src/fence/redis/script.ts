@@ -1,7 +1,7 @@
 import guard from "../../../../../core/src/fence/redis/guard.lua";
 import { LeaseholdError } from "../../common/errors.js";
 
-/** In front of every script, as one line: see `guard.lua`. */
+/** The check in front of every script, as one line: see `guard.lua`. */
 const GUARD = guard
   .split("\n")
   .map((line) => line.trim())
@@ -14,8 +14,8 @@ export let partsOf: (script: Script) => { readonly text: string; readonly sha: P
 /**
  * A Lua script to run behind the check of a token, with {@link Fenced.script}. It is written as for
  * `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and it touches no other keys
- * than `KEYS`. It has no `#!` line. Making one does no I/O; it is worth keeping, since its hash is
- * taken once.
+ * than `KEYS`. It has no `#!` line. Making one does no I/O. Keep it for later calls, because its hash is
+ * then computed only once.
  *
  * ```ts
  * const takeOne = new Script(`
@@ -35,12 +35,12 @@ export class Script {
     };
   }
 
-  /** Whether it is valid Lua the server says, before anything of it is run. */
+  /** The Lua is not checked here: the server does that before it runs any of it. */
   constructor(lua: string) {
     if (typeof lua !== "string") {
       throw new LeaseholdError("config", `a Lua script is a string, not ${typeof lua}`);
     }
-    // In front and not around it: nothing in the text can get out of a block and ahead of it.
+    // Ahead of the text and not around it, so that nothing in the text can end a block and skip the check.
     this.#text = `${GUARD} ${lua}`;
   }
 }

@@ -26,18 +26,18 @@ export interface MysqlConnection {
   query(sql: string, values?: unknown[]): Promise<unknown>;
 }
 
-/** A database of `better-sqlite3` or `node:sqlite`, whose calls answer at once. */
+/** A database of `better-sqlite3` or `node:sqlite`, whose calls are synchronous. */
 export interface SqliteDatabase {
   prepare(sql: string): object;
   exec(sql: string): unknown;
 }
 
-/** A database whose calls answer later. */
+/** A database whose calls return promises. */
 export type AsyncDatabase = PgPool | PgClient | MysqlPool | MysqlConnection;
 
-/** What a transaction is done with: a connection of the pool, or what was given. */
+/** What the work of a transaction gets: a connection of the pool, or the connection that was given. */
 export type TransactionOf<D> = D extends PgPool
-  ? // It has two signatures, and is inferred from as a pair.
+  ? // It has two signatures, and inference needs both.
     D["connect"] extends { (): Promise<infer C>; (callback: never): void }
     ? C
     : Awaited<ReturnType<D["connect"]>>

@@ -2,7 +2,7 @@ import type { ErrorCode } from "../../common/errors.js";
 import { printable } from "../../common/printable.js";
 import type { Cell, Steps } from "./steps.js";
 
-/** How far the transaction is to be isolated from others. */
+/** The isolation level of a transaction. */
 export type Isolation = "read committed" | "repeatable read" | "serializable";
 
 /** What the databases differ in. */
@@ -14,7 +14,7 @@ export interface Dialect {
    * greater one is there, and reads what is there now.
    */
   take(resource: string, token: number): Steps<Taken>;
-  /** A statement that marks the transaction, where it has no name to be known by. */
+  /** A statement that marks the transaction, for databases that give it no name. */
   readonly mark?: string;
   /** Whether the transaction is still the one that was marked, or has this name. */
   isMarked(name: string): Steps<boolean>;
@@ -30,15 +30,15 @@ export interface Dialect {
   classify(error: unknown): Class | undefined;
 }
 
-/** What was found in a resource's row. */
+/** What is in a resource's row. */
 export interface Taken {
-  /** The token that is there now; nothing if the table is of another shape. */
+  /** The token that is there now; `undefined` if the table is of another shape. */
   readonly highest: Cell;
   /** What the server calls the transaction; empty where a savepoint marks it. */
   readonly transaction: string;
 }
 
-/** What is there under the name of the fence table. */
+/** What the database has under the name of the fence table. */
 export type Shape =
   | { readonly is: "missing" | "current" }
   /** Its columns hold too little; the statement that widens them. */
@@ -47,8 +47,8 @@ export type Shape =
   | { readonly is: "alien"; readonly why: string };
 
 /**
- * What a database's own error means to a guard: `race`, another transaction was in the way, and this
- * one is over, so that the whole of it may be tried again; `shape`, the fence table is missing or of
+ * What a database's own error means to a guard: `race` if another transaction was in the way, and this
+ * one is over, so that the whole of it may be tried again; `shape` if the fence table is missing or of
  * another shape; else a code.
  */
 export type Class = "race" | "shape" | ErrorCode;
@@ -60,7 +60,7 @@ export function alien(why: string): Shape {
   return { is: "alien", why };
 }
 
-/** Somebody else made it, or changed it: it may do more than it is asked for. */
+/** Somebody else made or changed the table: it may do more than it should. */
 export function strange(what: string): Shape {
   return alien(
     `it ${printable(what)} (such a table may do with the rights of its users what its maker likes: find ` +

@@ -6,7 +6,7 @@ import { postgres } from "./postgres.js";
 import { sqlite } from "./sqlite.js";
 import type { Answer, Cell, Statement } from "./steps.js";
 
-/** A connection, as long as it is ours. */
+/** A connection while we use it. */
 export interface Session {
   readonly connection: object;
   query(statement: Statement): Promise<Answer>;
@@ -20,7 +20,7 @@ export interface AsyncDriver {
   /** Whether it has many connections. */
   readonly pool: boolean;
   open(): Promise<Session>;
-  /** Of a single connection: whether a transaction is open on it, as far as can be told. */
+  /** Whether a transaction is open on a single connection, as far as is known. */
   isOpen(session: Session): Promise<boolean>;
 }
 
@@ -33,7 +33,7 @@ export interface SyncDriver {
 
 export type Driver = AsyncDriver | SyncDriver;
 
-/** What it is, is told by what it can do. Throws a {@link LeaseholdError} of code `config` if it is nothing of ours. */
+/** The driver of a database, recognised by its methods. Throws code `config` if there is none for it. */
 export function driverOf(database: unknown): Driver {
   return attempt("the database cannot be read", () => recognized(database));
 }
@@ -115,8 +115,8 @@ function pgClient(client: PgClient): AsyncDriver {
 }
 
 function pgSession(client: PgClient, release: (broken: boolean) => void): Session {
-  // A connection that breaks while nothing is asked of it would else end the process: the pool does
-  // not listen to one that it has given away.
+  // Else a connection that breaks between two queries would end the process: a pool does not listen to
+  // one that it has lent.
   const broke = () => {};
   client.on?.("error", broke);
   return {
@@ -185,7 +185,7 @@ function mysqlSession(connection: MysqlConnection, release: (broken: boolean) =>
   return {
     connection,
     query: async ({ sql, args }) => {
-      // As bytes, since most collations take different names for the same.
+      // As bytes, because in most collations different names are equal.
       const values = args?.map((arg) => (typeof arg === "string" ? Buffer.from(arg) : arg));
       const options = { sql, rowsAsArray: true, nestTables: false, typeCast: plain };
       const [result, fields] = await connection.query(options, values);
@@ -200,7 +200,7 @@ function mysqlSession(connection: MysqlConnection, release: (broken: boolean) =>
   };
 }
 
-/** In place of the program's own. */
+/** Replaces a `typeCast` that the program has set. */
 function plain(_field: unknown, next: () => unknown): unknown {
   return next();
 }
@@ -212,11 +212,11 @@ interface Sqlite {
 interface SqliteStatement {
   all(...args: unknown[]): Record<string, Cell>[];
   run(...args: unknown[]): unknown;
-  /** Of better-sqlite3: whether there are rows. */
+  /** Only better-sqlite3: whether there are rows. */
   readonly reader?: boolean;
-  /** Of better-sqlite3. */
+  /** Only better-sqlite3. */
   safeIntegers?(on: boolean): unknown;
-  /** Of node:sqlite. */
+  /** Only node:sqlite. */
   setReadBigInts?(on: boolean): unknown;
 }
 
@@ -227,7 +227,7 @@ function sqliteDatabase(database: Sqlite): SyncDriver {
     connection: database,
     query: ({ sql, args = [] }) => {
       const statement = database.prepare(sql);
-      // A number would be bound as one with a fraction, and a large one not be read.
+      // A number would be bound as a float, and a large one could not be read back.
       const values = args.map((arg) => (typeof arg === "number" ? BigInt(arg) : arg));
       if (statement.reader === false) {
         statement.run(...values);

@@ -2,7 +2,7 @@ import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { messageOf } from "../../common/printable.js";
 import type { Class, Dialect } from "./dialect.js";
 
-/** An error with its class: what begins a transaction tries again after a race. */
+/** An error, and whether it is a race, after which a transaction is begun again. */
 export interface Failure {
   readonly race: boolean;
   readonly error: unknown;
@@ -40,17 +40,17 @@ export function notCommitted(dialect: Dialect, error: unknown): LeaseholdError {
   const what = meaning
     ? "the commit was refused, and nothing was written"
     : "the connection broke during the commit, so whether it was done is unknown";
-  // What is of no right shape by now is of the program's own: a constraint, say.
+  // At a commit this is not the fence table, which was right before, but the program's own: a constraint, say.
   const code = meaning === "shape" ? "store" : meaning === "race" ? "unavailable" : meaning;
   return new LeaseholdError(code ?? "unavailable", `${what}: ${messageOf(error)}`, { cause: error });
 }
 
-/** The table answered what no table of the right shape does. */
+/** What was read cannot come from a table of the right shape. */
 export function wrongShape(what: string): LeaseholdError {
   return new LeaseholdError("config", `${WRONG_SHAPE}: ${what}`);
 }
 
-/** What a driver itself says, before or after the server. */
+/** The meaning of an error of the driver itself, not of the server. */
 function ownMeaning(error: unknown): ErrorCode {
   const said = messageOf(error);
   const { code } = (error ?? {}) as { code?: unknown };

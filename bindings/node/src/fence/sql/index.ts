@@ -38,28 +38,27 @@ export type { Isolation } from "./dialect.js";
 /** Options of {@link fencedTransaction}. */
 export interface FencedTransactionOptions {
   /**
-   * How far it is isolated from others; the database's default if it is not given. Every transaction
-   * of SQLite is serializable.
+   * The isolation level; the database's default if it is not given. Every transaction of SQLite is
+   * serializable.
    */
   readonly isolation?: Isolation;
 }
 
 /**
- * Makes the fence table, or brings one of an older shape to the present one; if there is nothing to
- * do it changes nothing. Several programs may call it at once, at each start of theirs. Only making
- * or migrating needs the right to do so. The table is the same that Rust uses.
+ * Makes the fence table, or migrates an older one to the present shape; if the table is right it changes
+ * nothing. Programs may call it each time they start, and several at once. Only making or migrating
+ * needs the right to do so. The table is the same that Rust uses.
  *
- * A table that is there is looked at, since another one than this program may have made it: nothing
- * is done with one that has triggers, rules, row security, parents or children, defaults, generated
- * columns, or other constraints than its key; nor, on Postgres, with one that belongs to somebody who is
- * neither this user or a role of theirs, nor the owner of the schema or the database, nor a superuser.
- * This is a look and no lock: whoever may change the table can do so later, and on MySQL triggers are
- * seen only by those who have the right `TRIGGER`. So let nobody make tables there whom you would not
- * trust with the data, and {@link fencedTransaction} does not look again.
+ * If the table exists, it is checked, because somebody else may have made it. It is refused if it has
+ * triggers, rules, row security, parents or children, defaults, generated columns, or other constraints
+ * than its key; on Postgres also if its owner is neither this user or a role of theirs, nor the owner of
+ * the schema or the database, nor a superuser. This is a check and no protection: whoever may change the
+ * table can do so later, {@link fencedTransaction} does not check again, and MySQL shows triggers only to
+ * users with the right `TRIGGER`. So let nobody make tables there whom you would not trust with the data.
  *
- * Rejects with a {@link LeaseholdError} of code `config` if there is a table or view of the name
- * `leasehold_fence` that is not a fence table, or is one of those, which is left as it is; `auth`, `unavailable`,
- * `readOnly` and `store` as the database says.
+ * Rejects with a {@link LeaseholdError} of code `config` if a table or view of the name `leasehold_fence`
+ * is no fence table, or one that is refused, and leaves it as it is; `auth`, `unavailable`, `readOnly` and
+ * `store` as the database says.
  *
  * ```ts
  * const pool = new pg.Pool();
@@ -72,10 +71,10 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
 
 /**
  * Runs work in a transaction that has checked the token and holds the resource's row of the fence
- * table. The SQL that is run in it, with the connection that the work is given, is guarded: it takes
- * effect with the check or not at all, and holders of the same resource go one after the other. It is
- * committed when the work has returned, and rolled back if the work throws. It must wait for all that
- * it has begun: what uses the connection later is in no transaction.
+ * table. The SQL that the work runs on the connection that it gets is guarded: it takes effect together
+ * with the check or not at all, and holders of the same resource go one after the other. The transaction
+ * is committed when the work has returned, and rolled back if the work throws. The work must wait for all
+ * that it has begun: what uses the connection later is in no transaction.
  *
  * ```ts
  * await fencedTransaction(pool, "account/7", lease, async (tx) => {
@@ -85,13 +84,13 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
  *
  * The database is a `Pool` or `Client` of pg, a `Pool` or `Connection` of mysql2/promise, or a
  * database of better-sqlite3 or node:sqlite. The work on SQLite must not be async: the transaction is
- * one turn of the event loop, so that nothing else of the process gets into it. On a single `Client`
+ * one turn of the event loop, so that nothing else in the process gets into it. On a single `Client`
  * or `Connection` do nothing else meanwhile.
  *
  * It waits for another transaction that holds the row as long as the database lets it: set
  * `lock_timeout` and `idle_in_transaction_session_timeout` (Postgres), `innodb_lock_wait_timeout` and
- * `idle_transaction_timeout` (MariaDB), or the time-out of SQLite, which stops the whole process
- * meanwhile. A deadlock or a serialization failure before the work has begun is tried again; no try
+ * `idle_transaction_timeout` (MariaDB), or the time-out of SQLite, during which the whole process stands
+ * still. After a deadlock or a serialization failure before the work has begun it tries again; no try
  * begins later than 10 s after the first.
  *
  * Rejects with what the work throws, and with
@@ -101,8 +100,8 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
  *   than 512 bytes or has a NUL character, a transaction is open on the connection already, or the
  *   fence table is missing or of another shape: call {@link createFenceTable}; and if the transaction
  *   was ended inside of the work
- * - `unavailable` if the database was not to be had, if others were in the way for too long, or if the
- *   commit failed; the message says whether it is known that nothing was written
+ * - `unavailable` if the database could not be reached, if others were in the way for too long, or if the
+ *   commit failed; the message says whether it is certain that nothing was written
  * - `auth`, `readOnly`, `shutdown` (the pool is closed) and `store` as the database says; the `cause`
  *   is the driver's own error
  *
@@ -112,11 +111,11 @@ export async function createFenceTable(database: AsyncDatabase | SqliteDatabase)
  * Some statements *end* the transaction: `COMMIT` and `ROLLBACK`; on MySQL and MariaDB also
  * [those that commit](https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html), which are DDL,
  * `TRUNCATE`, `LOCK TABLES`, `START TRANSACTION` and others, and a deadlock, which rolls back; on
- * SQLite an error that rolls back, such as of a full disk. What follows is in no transaction, and is
- * written at once, whoever holds the resource by then. So run no such statements here, and let an error
- * of a statement leave the work. When the work has returned such an end is found out, and the call
- * rejects with code `config`. *That comes too late for what is written by then*: what was done before a
- * statement that committed, under the fence, and what was done after the end, without it.
+ * SQLite an error that rolls back, such as that of a full disk. What follows is in no transaction, and is
+ * written at once, whoever holds the resource by then. So run no such statements here, and do not catch
+ * an error of a statement. When the work has returned such an end is noticed, and the call rejects with
+ * code `config`. *That is too late for what has been written*: under the fence, what was done before a
+ * statement that committed; without it, what was done after the end.
  */
 export function fencedTransaction<D extends SqliteDatabase, T>(
   database: D,
@@ -165,19 +164,19 @@ export type NotAsync<T> = T extends PromiseLike<unknown> ? never : unknown;
 
 /**
  * Checks the token inside a transaction that the program has opened itself on this connection, and
- * holds the resource's fence row until its end. On SQLite it answers at once.
+ * holds the resource's fence row until the transaction ends. On SQLite it is synchronous.
  *
- * What the transaction does before and after is guarded, *if an error of this call ends it*: on a
- * refusal roll it back. Check before the first read: at `repeatable read` a snapshot that is older
- * than the check may lack what an earlier holder wrote. On SQLite open the transaction with
- * `BEGIN IMMEDIATE` (in better-sqlite3 `db.transaction(…).immediate()`).
+ * What the transaction does before and after is guarded *only if it is rolled back when this call fails*.
+ * Check before the first read: at `repeatable read` a snapshot that is older than the check may lack what
+ * an earlier holder wrote. On SQLite open the transaction with `BEGIN IMMEDIATE` (in better-sqlite3
+ * `db.transaction(…).immediate()`).
  *
- * Statements that end a transaction, as {@link fencedTransaction} has them, end this one too, and nobody
- * finds out: the program commits by itself. `SAVEPOINT s` after the check and `RELEASE SAVEPOINT s`
- * before the `COMMIT` tell it: the latter fails.
+ * Statements that end a transaction, which {@link fencedTransaction} lists, end this one too, and nothing
+ * here notices, because the program commits by itself. To notice, use `SAVEPOINT s` after the check and
+ * `RELEASE SAVEPOINT s` before the `COMMIT`: after such an end the latter fails.
  *
- * Errors as of {@link fencedTransaction}, but nothing is tried again: `unavailable` means that the
- * whole transaction may be. Also `config` if no transaction is open, or if it is given a pool.
+ * Errors are as of {@link fencedTransaction}, but nothing is tried again: after `unavailable` the whole
+ * transaction may be. Also `config` if no transaction is open, or if it is given a pool.
  *
  * ```ts
  * await client.query("BEGIN");
@@ -228,14 +227,14 @@ async function checkLater(
 
 /**
  * What a guarded `UPDATE … SET …, fence = token WHERE … AND fence <= token` of a row of your own has
- * done: true if it wrote, false if nothing matched for another reason than the token, such as that
- * there is no row. Throws {@link StaleTokenError} if a greater token was seen, and a
- * {@link LeaseholdError} of code `config` if an argument is not valid.
+ * done: true if it wrote, false if nothing matched for another reason than the token, such as a missing
+ * row. Throws {@link StaleTokenError} if a greater token was seen, and a {@link LeaseholdError} of code
+ * `config` if an argument is not valid.
  *
- * `highest` is what the row holds, and nothing if there is no row or if it was not looked at because
+ * `highest` is the fence in the row; leave it out if there is no row, or if you did not read it because
  * `rowsAffected` is not 0. Read it *after* the write and in the same transaction, on MySQL with
- * `FOR UPDATE`. On MySQL `affectedRows` counts what matched as long as the connection has the flag
- * `FOUND_ROWS`, which mysql2 sets by default.
+ * `FOR UPDATE`. On MySQL `affectedRows` counts the rows that matched as long as the connection has the
+ * flag `FOUND_ROWS`, which mysql2 sets by default.
  *
  * Make the row beforehand, with the fence 0, in a transaction of its own; a row that is deleted
  * forgets its token.
@@ -280,7 +279,7 @@ function claimOf(resource: string, token: Token): Claim {
   return { resource, token: tokenOf(token) };
 }
 
-/** Not a number for what JavaScript makes none of. */
+/** `NaN` for what JavaScript cannot convert. */
 function numberOf(value: unknown): number {
   try {
     return Number(value);

@@ -22,8 +22,8 @@ export const mysql: Dialect = {
   *take(resource, token) {
     yield { sql: take, args: [resource, token, token] };
     const seen = yield { sql: highest, args: [resource] };
-    // Two rows: it has no key. None: the name was cut to fit. A column of another type may have
-    // rounded it.
+    // Two rows: the table has no key. None: the name was cut to fit. Not whole: the column may have
+    // rounded the token.
     const whole = seen.whole && seen.rows.length === 1;
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
@@ -46,8 +46,8 @@ export const mysql: Dialect = {
     return answer.inTransaction === true || answer.autocommit === false;
   },
   *shape() {
-    // Nobody changes a table that was read in an open transaction; while somebody does, what the
-    // server says about it is not of one moment.
+    // Nobody can change a table that an open transaction has read; else what `inspect` reads might be
+    // partly from before a change and partly from after it.
     try {
       yield { sql: hold };
     } catch (error) {
@@ -58,7 +58,7 @@ export const mysql: Dialect = {
     }
     const [row] = (yield { sql: inspect }).rows;
     const shape = row ? shapeOf(row) : MISSING;
-    // A server that is not strict would cut them.
+    // In the migration a server that is not in strict mode would cut them.
     if (shape.is === "older" && isTrue((yield { sql: tooLong }).rows[0]?.[0])) {
       return alien("it has resources of more than 512 bytes");
     }
@@ -70,7 +70,7 @@ export const mysql: Dialect = {
 
 function shapeOf(row: readonly Cell[]): Shape {
   const [kind, engine, resource, encoding, length, token, inexact, isKey, odd] = row.map(text);
-  // The bytes of these are those of UTF-8, and stay so when the column turns into bytes.
+  // In these the bytes are UTF-8, and stay the same when the column becomes one of bytes.
   const utf8 =
     encoding === ""
       ? resource === "varbinary"
@@ -96,7 +96,7 @@ function shapeOf(row: readonly Cell[]): Shape {
     : alienColumn("token", "BIGINT", token ?? "");
 }
 
-/** Only of what the server said: those of the operating system are negative. */
+/** The number of a server's error; those of the operating system are negative. */
 function number(error: unknown): number | undefined {
   const { errno, sqlState } = (error ?? {}) as { errno?: unknown; sqlState?: unknown };
   return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;
@@ -110,7 +110,7 @@ function classify(error: unknown): Class | undefined {
 const CLASSES = new Map<number, Class>(
   (
     [
-      // A deadlock, a lock that was not got in time, a row that the snapshot has otherwise.
+      // A deadlock, a lock wait that timed out, a row that differs from the snapshot.
       ["race", [1213, 1205, 1020]],
       ["shape", [1048, 1054, NO_TABLE, 1264, 1265, 1292, 1364, 1366, 1406, 1471]],
       ["auth", [1044, 1045, 1142, 1143, 1227, 1698]],

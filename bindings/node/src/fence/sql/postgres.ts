@@ -14,7 +14,7 @@ export const postgres: Dialect = {
   *take(resource, token) {
     const taken = yield { sql: take, args: [resource, token] };
     if (taken.rows[0]) {
-      // A column of another type may have rounded it.
+      // A column of another type may have rounded the token.
       const [highest, transaction] = taken.rows[0];
       return { highest: taken.whole ? highest : undefined, transaction: text(transaction) };
     }
@@ -22,7 +22,7 @@ export const postgres: Dialect = {
     const seen = yield { sql: highest, args: [resource] };
     return { highest: seen.whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
-  // The fence's row was written, so that the transaction has a number.
+  // The fence's row was written, so the transaction has a number: that is its name.
   *isMarked(name) {
     return text((yield { sql: marked }).rows[0]?.[0]) === name;
   },
@@ -37,7 +37,7 @@ export const postgres: Dialect = {
       throw error;
     }
   },
-  // Keeps two programs that create or migrate the table at once apart.
+  // So that two programs do not create or migrate the table at the same time.
   lockShape: lock,
   *shape() {
     const [row] = (yield { sql: inspect }).rows;
@@ -69,7 +69,7 @@ function shapeOf([permanent, resourceType, tokenType, exact, isKey, odd]: readon
     : alienColumn("token", "BIGINT", token);
 }
 
-/** Only of what the server said: `code` of others is something else. */
+/** The code of a server's error; other errors have a `code` with another meaning. */
 function sqlState(error: unknown): string | undefined {
   const { code, severity } = (error ?? {}) as { code?: unknown; severity?: unknown };
   return typeof code === "string" && typeof severity === "string" ? code : undefined;

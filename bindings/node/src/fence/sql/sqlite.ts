@@ -10,13 +10,13 @@ import { type Cell, isTrue, text } from "./steps.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
 export const sqlite: Dialect = {
-  // Takes the right to write at once: a transaction that asks for it after a read is refused if
-  // somebody else has written since. Every transaction is serializable here.
+  // Takes the right to write at once: a transaction that asks for it only after a read is refused if
+  // somebody else has written since that read. Every transaction is serializable here.
   begin: () => ["BEGIN IMMEDIATE"],
   *take(resource, token) {
     const taken = yield { sql: take, args: [resource, token] };
     const [row] = taken.rows[0] ? taken.rows : (yield { sql: highest, args: [resource] }).rows;
-    // A text, or a number with a fraction, is of a column of another type.
+    // A text, or a number with a fraction, comes from a column of another type.
     return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
   },
   mark,
@@ -32,7 +32,7 @@ export const sqlite: Dialect = {
       throw error;
     }
   },
-  /** There is no nesting: one that can be opened was not open. */
+  /** Transactions do not nest: if one can be opened, none was open. */
   *mustBeOpen() {
     try {
       yield { sql: "BEGIN" };
@@ -51,8 +51,7 @@ export const sqlite: Dialect = {
 };
 
 /**
- * Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so that there
- * is nothing to migrate.
+ * Only a column's affinity matters: SQLite ignores lengths and sizes, so there is nothing to migrate.
  */
 function shapeOf([isTable, resourceType, tokenType, isKey, odd]: readonly Cell[]): Shape {
   const [resource, token] = [text(resourceType), text(tokenType)];
@@ -72,7 +71,7 @@ function shapeOf([isTable, resourceType, tokenType, isKey, odd]: readonly Cell[]
   return token.includes("INT") ? CURRENT : alienColumn("token", "INTEGER", token);
 }
 
-/** The primary code, from node:sqlite's number or from the name that others give. */
+/** The primary error code, from the number that node:sqlite gives or from the name that others give. */
 function primary(error: unknown): number | undefined {
   const { errcode, code } = (error ?? {}) as { errcode?: unknown; code?: unknown };
   if (typeof errcode === "number") {

@@ -1,10 +1,10 @@
 /** A value in a row, as drivers give it. */
 export type Cell = string | number | bigint | boolean | null | undefined;
 
-/** What is asked of a database. */
+/** A statement for a database. */
 export interface Statement {
   readonly sql: string;
-  /** A text, or a whole number. */
+  /** Texts and whole numbers. */
   readonly args?: readonly (string | number)[];
 }
 
@@ -14,17 +14,17 @@ export interface Answer {
   readonly whole?: boolean;
   /** Whether a transaction is open after it, if the server says so. */
   readonly inTransaction?: boolean;
-  /** Whether each statement outside of a transaction is one of its own, if the server says so. */
+  /** Whether each statement outside a transaction commits by itself, if the server says so. */
   readonly autocommit?: boolean;
 }
 
 /**
- * Work on a database: it yields statements and is given their answers, so that one text of it serves
- * drivers that answer at once and drivers that answer later.
+ * Work on a database: it yields statements and gets their answers, so that the same code serves
+ * synchronous drivers and those with promises.
  */
 export type Steps<R> = Generator<Statement, R, Answer>;
 
-/** Runs the steps with a driver that answers later. */
+/** Runs the steps with a driver that returns promises. */
 export async function drive<R>(
   steps: Steps<R>,
   query: (statement: Statement) => Promise<Answer>,
@@ -43,7 +43,7 @@ export async function drive<R>(
   return next.value;
 }
 
-/** Runs the steps with a driver that answers at once. Nothing else of the process comes in between. */
+/** Runs the steps with a synchronous driver, so nothing else in the process comes in between. */
 export function driveSync<R>(steps: Steps<R>, query: (statement: Statement) => Answer): R {
   let next = steps.next();
   while (!next.done) {
@@ -59,12 +59,12 @@ export function driveSync<R>(steps: Steps<R>, query: (statement: Statement) => A
   return next.value;
 }
 
-/** As a text, empty if there is none. */
+/** A value as a text; empty if there is none. */
 export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
 }
 
-/** Whatever a driver makes of true. */
+/** Whether a value is true, in any way that drivers show that. */
 export function isTrue(cell: Cell): boolean {
   return cell === true || cell === "true" || cell === "t" || text(cell) === "1";
 }

@@ -4,13 +4,13 @@ import type { Driver } from "./drivers.js";
 import type { Steps } from "./steps.js";
 import { inSyncTransaction, inTransaction } from "./transaction.js";
 
-/** More than others that do the same can make necessary. */
+/** More than are needed even if other programs do the same at the same time. */
 const MOST_CHANGES = 3;
 
 /** Looks at the fence table, and changes it until it is right. */
 export async function makeTable(driver: Driver): Promise<void> {
   for (let changes = 0; !(await isRight(driver)); changes += 1) {
-    // Somebody else may have made another table of this name in between.
+    // Somebody else may make another table of this name each time.
     if (changes === MOST_CHANGES) {
       throw notOurs("it does not take the right shape");
     }
@@ -18,8 +18,8 @@ export async function makeTable(driver: Driver): Promise<void> {
 }
 
 /**
- * Looks at the table and changes it if it must be; whether all was well already. What it became is
- * for another transaction to see: in MySQL a change of a table ends this one.
+ * Whether the table is right; if it is not, it is changed. Only another transaction can see what it has
+ * become, because in MySQL a change of a table ends this one.
  */
 async function isRight(driver: Driver): Promise<boolean> {
   const { dialect } = driver;

@@ -7,13 +7,13 @@ import { failureOf, notCommitted, wrongShape } from "./failure.js";
 import { Retry } from "./retry.js";
 import { drive, driveSync, type Steps } from "./steps.js";
 
-/** A token that is to be checked for a resource. Both are valid. */
+/** A token to be checked for a resource; both were found to be valid. */
 export interface Claim {
   readonly resource: string;
   readonly token: number;
 }
 
-/** Takes the resource's row, refuses a stale token, and tells what the server calls the transaction. */
+/** Takes the resource's row, refuses a stale token, and returns the server's name of the transaction. */
 function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<string> {
   const { highest: found, transaction } = yield* dialect.take(resource, token);
   const highest = Number(found ?? Number.NaN);
@@ -23,11 +23,11 @@ function* takeFence(dialect: Dialect, { resource, token }: Claim): Steps<string>
   if (Number.isSafeInteger(highest) && highest > token) {
     throw new StaleTokenError(resource, token, highest);
   }
-  // The column cut or rounded it, or somebody else wrote what is not a token.
+  // The column has cut or rounded it, or somebody else has written something that is no token.
   throw wrongShape(`the token ${token} was written and ${String(found)} read`);
 }
 
-/** As {@link takeFence}, so that {@link mustBeMarked} knows the transaction again. */
+/** As {@link takeFence}; {@link mustBeMarked} can then recognise the transaction. */
 export function* takeAndMark(dialect: Dialect, claim: Claim): Steps<string> {
   const name = yield* takeFence(dialect, claim);
   if (dialect.mark !== undefined) {
@@ -63,10 +63,10 @@ const busy = new WeakSet<object>();
 
 /** What is done in a transaction. */
 export interface Work<S, T> {
-  /** Only these are tried again after a race. */
+  /** Comes first. Only these steps are tried again after a race. */
   readonly first: () => Steps<S>;
   readonly work: (connection: object, done: S) => T;
-  /** Ahead of the commit, which their failure prevents. */
+  /** Comes before the commit, and prevents it by failing. */
   readonly last?: (done: S) => Steps<void>;
 }
 
@@ -82,11 +82,11 @@ export async function inTransaction<S, T>(
     try {
       begun = await begin(driver, isolation, first);
     } catch (error) {
-      const { race, error: told } = failureOf(driver.dialect, error);
+      const { race, error: failure } = failureOf(driver.dialect, error);
       if (race && (await retry.wait())) {
         continue;
       }
-      throw told;
+      throw failure;
     }
     const { session, done } = begun;
     return finish(driver, session, async () => work(session.connection, done), () => last?.(done));
@@ -108,13 +108,13 @@ async function begin<S>(
     }
     return { session, done: await drive(steps(), session.query) };
   } catch (error) {
-    // Now, not whenever the connection is used again.
+    // Rolled back now, so that nothing is held until the connection is used again.
     leave(session, !(await rolledBack(session)));
     throw error;
   }
 }
 
-/** Makes sure that nobody else's transaction is on a single connection: MySQL would commit it. */
+/** Makes sure that no other transaction is open on a single connection: MySQL would commit that. */
 async function occupy(driver: AsyncDriver, session: Session): Promise<void> {
   if (busy.has(session.connection)) {
     session.release(false);
@@ -143,7 +143,7 @@ function leave(session: Session, broken: boolean): void {
   session.release(broken);
 }
 
-/** If it fails the connection is broken, and with it the transaction is gone. */
+/** Rolls back. If that fails the connection is broken, and so is the transaction over. */
 async function rolledBack(session: Session): Promise<boolean> {
   try {
     await session.query({ sql: "ROLLBACK" });
@@ -173,7 +173,7 @@ async function finish<T>(
     }
     await session.query({ sql: "COMMIT" });
   } catch (error) {
-    // One whose transaction was ended may be in any state, such as that of LOCK TABLES.
+    // If something ended the transaction, the connection may be in any state, such as that of LOCK TABLES.
     const ended = error instanceof LeaseholdError;
     const answers = ended || driver.dialect.classify(error) !== undefined;
     leave(session, !(answers && (await rolledBack(session))) || ended);
@@ -183,7 +183,7 @@ async function finish<T>(
   return result;
 }
 
-/** As {@link inTransaction}, for a database that answers at once: each try is one turn of the event loop. */
+/** As {@link inTransaction}, for a synchronous driver: each try is one turn of the event loop. */
 export async function inSyncTransaction<S, T>(
   driver: SyncDriver,
   { first, work, last }: Work<S, T>,
@@ -194,12 +194,12 @@ export async function inSyncTransaction<S, T>(
     try {
       done = beginSync(driver, first);
     } catch (error) {
-      const { race, error: told } = failureOf(driver.dialect, error);
+      const { race, error: failure } = failureOf(driver.dialect, error);
       if (race && (await retry.wait())) {
-        // While it waited, nothing was open: it begins anew.
+        // Nothing was open while it waited.
         continue;
       }
-      throw told;
+      throw failure;
     }
     return finishSync(driver, () => work(driver.connection, done), () => last?.(done));
   }
@@ -258,7 +258,7 @@ function rollBackSync(driver: SyncDriver): void {
   try {
     driver.query({ sql: "ROLLBACK" });
   } catch {
-    // SQLite has rolled it back by itself.
+    // SQLite has rolled back by itself.
   }
 }
 
