@@ -1,5 +1,5 @@
-// Makes dist/ of src/: what is in the package. `cargo xtask package` runs it, after it has made
-// src/generated/ of the Rust crate leasehold-wasm.
+// Builds dist/, which the package has, from src/. `cargo xtask package` runs it after it has built
+// src/generated/ from the Rust crate leasehold-wasm.
 import { cp, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -8,7 +8,7 @@ import { dts } from "rollup-plugin-dts";
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 
-/** Never a part of a bundle: programs that have not got them must build all the same. */
+/** Never part of a bundle: a program must build without them. */
 const EXTERNAL = ["ioredis", "redis", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
 const WASM = "src/generated/leasehold.wasm";
@@ -16,8 +16,8 @@ const WASM = "src/generated/leasehold.wasm";
 const OUT = "dist-new";
 
 /**
- * Takes the module from src/module/<source>.ts, and errors from one file for all entries. Away from
- * Node's kind the clients cannot run that `Locker.connect` opens, and no bundler should look for them.
+ * Takes the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
+ * that `Locker.connect` opens run only on Node and its like; elsewhere no bundler should look for them.
  */
 const resolve = (source, extension, { connects }) => ({
   name: "leasehold",
@@ -37,7 +37,7 @@ const resolve = (source, extension, { connects }) => ({
     }));
     onResolve({ filter: /^wasm:base64$/ }, () => ({ path: fileURLToPath(new URL(WASM, import.meta.url)) }));
     onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
-    // Else `instanceof LeaseholdError` would be false for an error of another entry.
+    // Shared, or `instanceof LeaseholdError` would be false for an error of another entry.
     onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
@@ -45,9 +45,9 @@ const resolve = (source, extension, { connects }) => ({
 });
 
 /**
- * esbuild writes a class that mentions itself as `var Name = class _Name`, and that is what consoles
- * show of it. Its `keepNames` would mend this, too, but no bundler could leave such a class out. Nothing
- * moves by it, so that the source map stays right.
+ * esbuild writes a class that mentions itself as `var Name = class _Name`, and consoles show the latter.
+ * esbuild's `keepNames` would mend this, too, but then no bundler could leave such a class out. Every
+ * character stays at its place, so the source map stays right.
  */
 const keepClassNames = (code) =>
   [...code.matchAll(/^var (\w+) = class _\1\b/gm)].reduce(
@@ -62,7 +62,7 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     outExtension: { ".js": extension },
     bundle: true,
     format: extension === ".cjs" ? "cjs" : "esm",
-    // `node` only names the exports of CommonJS in a way that Node's `import` can read.
+    // All that `node` changes: Node's `import` can read the names of what a CommonJS file exports.
     platform: extension === ".cjs" ? "node" : "neutral",
     target: "es2022",
     charset: "utf8",
@@ -70,7 +70,7 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects })],
-    // Of the sources in the package.
+    // It refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
     logLevel: "warning",
@@ -104,7 +104,7 @@ async function types(entries) {
   }
 }
 
-/** Takes over what Cargo.toml says of the project, so that a publisher fills it in at one place. */
+/** Copies what Cargo.toml says of the project, so that a publisher fills it in at one place. */
 async function manifest() {
   const cargo = await readFile("../../Cargo.toml", "utf8");
   const said = (key) => cargo.match(new RegExp(`^${key} = \\[?"([^"]*)"`, "m"))[1];
@@ -136,5 +136,5 @@ await Promise.all([
 await cp(WASM, `${OUT}/leasehold.wasm`);
 await rm("dist", { recursive: true, force: true });
 await rename(OUT, "dist");
-// npm packs no file from outside of the folder.
+// npm packs no file from outside the folder.
 for (const license of ["LICENSE-MIT", "LICENSE-APACHE"]) await cp(`../../${license}`, license);

@@ -1,12 +1,8 @@
 import type { Adapter } from "./adapter.js";
 import { admitted, answered, failure } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { grown, keepTimer, later, type Timer, within } from "./shared.js";
+import { CONNECT_LIMIT, grown, keepTimer, later, OPEN_LIMIT, PING_LIMIT, type Timer, within } from "./shared.js";
 import type { Target } from "./url.js";
-
-export const OPEN_LIMIT = 6_000;
-export const CONNECT_LIMIT = 3_000;
-export const PING_LIMIT = 1_000;
 
 /** The client does not say why it asks again and again whether the cluster is up. */
 const LATE_CLUSTER =

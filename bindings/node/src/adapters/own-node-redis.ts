@@ -1,8 +1,18 @@
 import type { Adapter } from "./adapter.js";
 import { admitted, answered } from "./failure.js";
 import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
-import { CONNECT_LIMIT, OPEN_LIMIT, PING_LIMIT } from "./own-ioredis.js";
-import { grown, keepTimer, later, nothing, stopTimer, type Timer, within } from "./shared.js";
+import {
+  CONNECT_LIMIT,
+  grown,
+  keepTimer,
+  later,
+  nothing,
+  OPEN_LIMIT,
+  PING_LIMIT,
+  stopTimer,
+  type Timer,
+  within,
+} from "./shared.js";
 import type { Target } from "./url.js";
 
 interface Module {

@@ -2,6 +2,11 @@ import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform
 import { messageOf } from "../common/printable.js";
 import type { Link } from "./adapter.js";
 
+/** Limits of a connection that we made, in milliseconds: until it can be used, until TCP connects, and for a `PING`. */
+export const OPEN_LIMIT = 6_000;
+export const CONNECT_LIMIT = 3_000;
+export const PING_LIMIT = 1_000;
+
 export function nothing(): void {}
 
 /** The error of a client that says nothing more exact. */

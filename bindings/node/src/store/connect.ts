@@ -66,8 +66,3 @@ function isMissing(name: Package, cause: unknown): boolean {
   const [first = ""] = messageOf(cause).split("Require stack:");
   return /^(ERR_)?MODULE_NOT_FOUND$/.test(String(code)) && [`'${name}'`, `"${name}"`].some((text) => first.includes(text));
 }
-
-/** A URL as it may be shown: without user, password and parameters. */
-export function shownUrl(url: string): string {
-  return parseUrl(url).shown;
-}
