@@ -16,10 +16,10 @@ export type { Acquired } from "./calls.js";
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
 
-/** Milliseconds for which a process without leases and calls is kept alive in vain at the most. */
+/** Milliseconds that a process without leases and calls still stays alive, at most. */
 const LINGER = 20;
 
-/** How often what the engine asks for is put off at the most, since more came to be fed. */
+/** How often at most the outputs wait because more inputs have come. */
 const MOST_DELAYS = 16;
 
 /** After so many batches in a row without an answer the connection is looked at. */
@@ -35,7 +35,7 @@ export class Host implements StoreHost {
   readonly #calls = new Calls();
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  /** What is held, by the engine's numbers. */
+  /** The tenures that are held, by the engine's numbers. */
   readonly #tenures = new Map<number, Tenure>();
   readonly #unanswered = new Unanswered();
   readonly #alarm = new Alarm(() => this.tick());
@@ -46,7 +46,7 @@ export class Host implements StoreHost {
   #lingers = false;
   #subscribed = false;
   #isShutDown = false;
-  /** How many inputs were fed since the outputs were taken, and whether they are to be taken soon. */
+  /** How many inputs were fed since the outputs were last taken, and whether those will be taken soon. */
   #fed = 0;
   #settling = false;
 
@@ -58,7 +58,7 @@ export class Host implements StoreHost {
     store.open(this);
   }
 
-  /** What a lock is, checked. */
+  /** A new lock; throws what is wrong with it. */
   newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
     const lock = { ...options, id: 0, uses: 0, tenures: new Set<Tenure>() };
     this.#define(lock);
@@ -69,7 +69,7 @@ export class Host implements StoreHost {
     return this.#store.polled;
   }
 
-  /** A walk goes through one server's keys. */
+  /** Refuses a walk on a cluster: it can go through the keys of one server only. */
   checkWalk(): void {
     if (this.#store.clustered) {
       const message = "the locks of a cluster cannot be listed: its keys are on several servers";
@@ -77,7 +77,7 @@ export class Host implements StoreHost {
     }
   }
 
-  /** Makes a call; `begin` tells the engine of it, and `cancel` that `signal` was aborted. */
+  /** Makes a call: `begin` feeds it to the engine; `cancel` feeds that its `signal` was aborted. */
   call<Answer>(
     begin: CallInput,
     lock?: LockState,
@@ -107,7 +107,7 @@ export class Host implements StoreHost {
     });
   }
 
-  /** Acquires a lock; nothing if somebody else has it for so many milliseconds. */
+  /** Acquires a lock; `undefined` if somebody else holds it for all of `wait` milliseconds. */
   async acquire(
     lock: LockState,
     wait: number,
@@ -124,7 +124,7 @@ export class Host implements StoreHost {
       engine.cancel(at, id, lock.id, r0, r1, r2, r3);
     const acquired = await this.call<Acquired | undefined>(begin, lock, signal, cancel);
     if (signal !== undefined && isAborted(signal) && acquired !== undefined) {
-      // The answer came just before: nobody will have the lease, so it goes back.
+      // The answer came just before the abort. Nobody will get the lease, so it is released.
       this.release(acquired.tenure).catch(() => {});
       throw reasonOf(signal);
     }
@@ -138,7 +138,7 @@ export class Host implements StoreHost {
     return this.call((engine, at, id) => engine.release(at, id, tenure.id), tenure.lock);
   }
 
-  /** Extends a tenure; by so many milliseconds from now on, if they are given. */
+  /** Extends a tenure; a `ttl` replaces its time to live. */
   renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
     return this.call((engine, at, id) => engine.renew(at, id, tenure.id, ttl), tenure.lock);
   }
@@ -163,7 +163,7 @@ export class Host implements StoreHost {
     }
   }
 
-  /** The reader's next event in JSON, empty at the end; nothing if there is none yet. */
+  /** The reader's next event in JSON, empty at the end; `undefined` if there is none yet. */
   nextEvent(reader: Reader): string | undefined {
     let event: string | undefined;
     this.step((engine, at) => {
@@ -174,11 +174,11 @@ export class Host implements StoreHost {
 
   /** Ends every tenure, and lets go of the store. */
   async shutdown(): Promise<void> {
-    // An engine that fails at this ends everything, too.
+    // If the engine fails at this, that ends everything, too.
     await this.call((engine, at, id) => engine.shutdown(at, id)).catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.#store.close(this);
-    // A release that was not confirmed is tried on, if there is still a way; nobody waits for it.
+    // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
     this.#isShutDown = true;
     this.#stayAlive();
   }
@@ -234,7 +234,7 @@ export class Host implements StoreHost {
     return this.#unanswered.take(request);
   }
 
-  /** Feeds the engine, and does what it asks for. What was fed before comes before. */
+  /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
   step(input: Input): void {
     if (this.#fed > 0) {
       this.#settle();
@@ -244,8 +244,8 @@ export class Host implements StoreHost {
   }
 
   /**
-   * Feeds the engine, and does what it asks for once all is fed that happens just now: operations
-   * that are asked for together leave together, which is what makes them cheap.
+   * Feeds the engine, and does what its outputs ask for only when everything that happens in this turn
+   * was fed: operations that are asked for together then leave in one batch, which makes them cheap.
    */
   #stepSoon(input: Input): void {
     this.#feed(input);
@@ -286,23 +286,23 @@ export class Host implements StoreHost {
     }
   }
 
-  /** The engine, after it was used; nothing if it failed and was replaced. */
+  /** Uses the engine, and returns it; `undefined` if it failed and was replaced. */
   #use(use: (engine: Engine) => void): Engine | undefined {
     const engine = this.#engine;
     try {
       use(engine);
       return engine;
     } catch (error) {
-      const told = thrown(error);
-      if (told instanceof LeaseholdError) {
-        throw told;
+      const failure = thrown(error);
+      if (failure instanceof LeaseholdError) {
+        throw failure;
       }
       this.#store.abandon(this, error);
       return undefined;
     }
   }
 
-  /** The engine failed: everything that it kept is lost, and a new one takes its place. */
+  /** The engine failed: everything in it is lost, and a new one takes its place. */
   restart(cause: unknown): void {
     const tenures = [...this.#tenures.values()];
     const calls = this.#calls.takeAll();
@@ -319,7 +319,7 @@ export class Host implements StoreHost {
         this.#store.open(this);
       }
     } catch {
-      // There is no memory for another one, say: the old one fails again, and this is tried again.
+      // There is no memory for another one, say. The next use of the old one fails, and leads here again.
     }
     tenures.forEach((tenure) => tenure.lose("crashed"));
     for (const { reject } of calls) {
@@ -345,7 +345,7 @@ export class Host implements StoreHost {
     this.step((engine, at) => engine.addReader(at, id, lock?.id));
   }
 
-  /** Tells the engine what a lock is, if it does not know it. */
+  /** Makes a lock known to the engine, if it is not. */
   #define(lock: LockState): void {
     if (lock.id !== 0) {
       return;
@@ -354,7 +354,7 @@ export class Host implements StoreHost {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = lock;
     const define = (engine: Engine) =>
       engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense);
-    // An engine that fails at this is replaced, and the next has to know it, too.
+    // If the engine fails at this it is replaced, and the next one has to know the lock, too.
     this.#use(define) ?? this.#use(define);
     this.#locks.add(id, lock);
     for (const unused of this.#locks.takeUnused()) {
@@ -401,7 +401,7 @@ export class Host implements StoreHost {
     }
   }
 
-  /** What the outputs ask for, with the engine at rest: it may be fed again by all of it. */
+  /** Does what the outputs ask for, after all are taken: any of it may feed the engine again. */
   #do(engine: Engine, effects: Effects): void {
     for (const [request, deadline] of effects.sends) {
       this.#unanswered.add(request, deadline);
@@ -462,7 +462,7 @@ export class Host implements StoreHost {
   }
 
   #cancel(id: number, signal: AbortSignal, cancel?: CallInput): void {
-    // Together with what was fed before, and the call still there: it may have its answer by that.
+    // The call is still there: an input that was fed before may bring its answer.
     this.#feed((engine, at) => cancel?.(engine, at, id));
     this.#settle();
     this.#calls.take(id)?.reject(reasonOf(signal));
@@ -491,7 +491,7 @@ export class Host implements StoreHost {
     if (this.#busy && !this.#alive) {
       this.#keepAlive(true);
     } else if (!this.#busy && this.#alive && !this.#lingers) {
-      // Often the next call comes at once, and switching costs more than the call.
+      // Often the next call comes at once, and to switch costs more than that call.
       this.#lingers = true;
       startTimer(() => {
         this.#lingers = false;
