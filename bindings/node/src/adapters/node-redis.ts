@@ -88,7 +88,7 @@ export function nodeRedis(client: NodeRedisClient): Adapter {
     secrets: secretsOf(options?.password),
     evalsha: (sha, keys, args) => run(kind, () => client.evalSha(sha, { keys, arguments: args })),
     eval: (script, keys, args) => run(kind, () => client.eval(script, { keys, arguments: args })),
-    info: (section) => ask(client, kind, async (server) => String(await server.info(section))),
+    info: (section) => withServer(client, kind, async (server) => String(await server.info(section))),
     watch: (link) =>
       kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
@@ -137,7 +137,7 @@ function checkOptions(client: NodeRedisClient, options: Options | undefined): vo
 }
 
 /** Uses a connection to any server that takes writes. */
-async function ask<T>(
+async function withServer<T>(
   client: NodeRedisClient,
   kind: Kind,
   use: (server: NodeRedisConnection) => Promise<T>,
@@ -161,7 +161,7 @@ async function ask<T>(
 }
 
 function duplicateOf(client: NodeRedisClient, kind: Kind): Promise<NodeRedisConnection> {
-  return ask(client, kind, async (server) =>
+  return withServer(client, kind, async (server) =>
     server.duplicate({
       socket: { ...server.options?.socket, reconnectStrategy: false },
       clientSideCache: undefined,

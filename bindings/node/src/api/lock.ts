@@ -49,7 +49,7 @@ export class Lock {
   async acquire(options?: AcquireOptions): Promise<Lease> {
     checkAttached(this, Lock, "lock.acquire");
     const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-    const lease = await this.#ask(wait, signal);
+    const lease = await this.#acquire(wait, signal);
     if (lease === undefined) {
       const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
       throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
@@ -68,7 +68,7 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    return this.#ask(0, signal);
+    return this.#acquire(0, signal);
   }
 
   /**
@@ -124,7 +124,7 @@ export class Lock {
     return printed("Lock", this, ...asked);
   }
 
-  async #ask(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
+  async #acquire(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
     const acquired = await this.#host.acquire(this.#state, wait, signal);
     return acquired === undefined ? undefined : new Lease(this.#host, acquired);
   }
