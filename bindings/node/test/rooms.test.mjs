@@ -34,12 +34,12 @@ const ROOMS = {
 
 const room = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/")) : "");
 
-/** The files that a file of src/ imports, by their names in src/; also in types, and by `import()`. */
+/** What a file of src/ imports, by its name in src/: code alone, but also in types, and by `import()`. */
 function importsOf(file, text) {
   return ts
     .preProcessFile(text, true, true)
     .importedFiles.map(({ fileName }) => fileName)
-    .filter((name) => name.startsWith(".") && !/\.(sql|lua)$/.test(name))
+    .filter((name) => name.startsWith(".") && name.endsWith(".js"))
     .map((name) => posix.join(posix.dirname(file), name.replace(/\.js$/, ".ts")));
 }
 
