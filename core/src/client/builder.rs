@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::{Core, Locker};
-use crate::driver::{Shared, Store};
+use crate::driver::{Driver, Store};
 use crate::engine::Settings;
 use crate::error::Error;
 use crate::name::{Name, Owner};
@@ -284,14 +284,14 @@ impl Builder {
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
         let channel = channel(&self.namespace, client);
-        let (shared, clock) = Shared::start(store, settings, channel);
+        let (driver, clock) = Driver::start(store, settings, channel);
         let Self {
             namespace,
             token_retention,
             ..
         } = self;
         let core = Core {
-            shared,
+            driver,
             namespace,
             owner,
             token_retention,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use pin_project::{pin_project, pinned_drop};
 
-use crate::driver::Shared;
+use crate::driver::Driver;
 use crate::engine::ReaderId;
 use crate::event::LeaseEvent;
 
@@ -42,14 +42,14 @@ use crate::event::LeaseEvent;
 #[pin_project(PinnedDrop)]
 #[must_use = "streams do nothing unless they are polled"]
 pub struct LeaseEvents {
-    shared: Arc<Shared>,
+    driver: Arc<Driver>,
     reader: ReaderId,
 }
 
 impl LeaseEvents {
-    pub(super) fn new(shared: Arc<Shared>, lock: Option<crate::engine::LockId>) -> Self {
-        let reader = shared.subscribe(lock);
-        Self { shared, reader }
+    pub(super) fn new(driver: Arc<Driver>, lock: Option<crate::engine::LockId>) -> Self {
+        let reader = driver.subscribe(lock);
+        Self { driver, reader }
     }
 }
 
@@ -58,7 +58,7 @@ impl Stream for LeaseEvents {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LeaseEvent>> {
         let this = self.project();
-        this.shared.poll_event(*this.reader, context.waker())
+        this.driver.poll_event(*this.reader, context.waker())
     }
 }
 
@@ -66,7 +66,7 @@ impl Stream for LeaseEvents {
 impl PinnedDrop for LeaseEvents {
     fn drop(self: Pin<&mut Self>) {
         let this = self.project();
-        this.shared.unsubscribe(*this.reader);
+        this.driver.unsubscribe(*this.reader);
     }
 }
 

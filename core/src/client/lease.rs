@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pin_project::pin_project;
 
 use super::Lock;
-use crate::driver::{Hold, HoldState};
+use crate::driver::{Share, Tenure};
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
@@ -33,14 +33,14 @@ use crate::token::FencingToken;
 /// ```
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease {
-    hold: Hold,
+    share: Share,
     /// As long as it is here the lock's event streams do not end.
     lock: Lock,
 }
 
 impl Lease {
-    pub(super) fn new(hold: Hold, lock: Lock) -> Self {
-        Self { hold, lock }
+    pub(super) fn new(share: Share, lock: Lock) -> Self {
+        Self { share, lock }
     }
 
     /// What is locked.
@@ -68,7 +68,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn token(&self) -> FencingToken {
-        self.hold.state.token
+        self.share.tenure.token
     }
 
     /// How long the call that acquired it took: for the store's reply, and in line.
@@ -81,7 +81,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn waited(&self) -> Duration {
-        self.hold.waited
+        self.share.waited
     }
 
     /// When the tenure began, or a little earlier, by this machine's wall clock. `began().elapsed()` is
@@ -95,7 +95,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn began(&self) -> SystemTime {
-        let ago = self.hold.state.age();
+        let ago = self.share.tenure.age();
         SystemTime::now()
             .checked_sub(ago)
             .unwrap_or(SystemTime::UNIX_EPOCH)
@@ -115,7 +115,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn hold_count(&self) -> u32 {
-        self.hold.state.leases()
+        self.share.tenure.leases()
     }
 
     /// The time until the deadline; zero once the lease is lost. No I/O.
@@ -128,7 +128,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.hold.state.remaining()
+        self.share.tenure.remaining()
     }
 
     /// Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline
@@ -145,13 +145,13 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn is_valid(&self) -> bool {
-        self.hold.state.lost().is_none()
+        self.share.tenure.lost().is_none()
     }
 
     /// Resolves when the tenure has ended in whatever way.
     pub(super) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
-        let state = self.hold.state.clone();
-        async move { state.until_over().await }
+        let tenure = self.share.tenure.clone();
+        async move { tenure.until_over().await }
     }
 
     /// Resolves when the lease is lost, with the reason; never if it is not. Cancel-safe.
@@ -168,7 +168,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> LossReason {
-        self.hold.state.until_lost().await
+        self.share.tenure.until_lost().await
     }
 
     /// Does work for as long as the lease is held. At the moment of the loss the work is dropped, at the
@@ -192,7 +192,7 @@ impl Lease {
     pub fn run<F: Future>(&self, work: F) -> Run<'_, F> {
         Run {
             work,
-            lost: Box::pin(self.hold.state.until_lost()),
+            lost: Box::pin(self.share.tenure.until_lost()),
             lease: self,
         }
     }
@@ -244,9 +244,9 @@ impl Lease {
     }
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
-        let renewed = self.hold.renew(ttl).await;
-        let told = |error| told(&error, self.name(), &self.hold.state);
-        renewed.map(drop).map_err(told)
+        let renewed = self.share.renew(ttl).await;
+        let told = |error| told(&error, self.name(), &self.share.tenure);
+        renewed.map_err(told)
     }
 
     /// Gives the lease up and waits until the store has freed the lock, which is one round trip. It
@@ -267,12 +267,10 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<(), Error> {
-        let Self { hold, lock } = self;
-        let state = hold.state.clone();
-        let released = hold.release().await;
-        released
-            .map(drop)
-            .map_err(|error| told(&error, lock.name(), &state))
+        let Self { share, lock } = self;
+        let tenure = share.tenure.clone();
+        let released = share.release().await;
+        released.map_err(|error| told(&error, lock.name(), &tenure))
     }
 }
 
@@ -287,13 +285,13 @@ impl fmt::Debug for Lease {
 }
 
 /// The error with the lock's name; and with the reason, if the lease was lost before.
-fn told(error: &Error, name: &Name, state: &HoldState) -> Error {
-    match state.lost() {
+fn told(error: &Error, name: &Name, tenure: &Tenure) -> Error {
+    match tenure.lost() {
         Some(reason) if error.is_not_held() => {
             let message = format!("lock {name:?}: the lease is not held: {reason}");
             let lost = Lost {
                 name: name.clone(),
-                token: state.token,
+                token: tenure.token,
                 reason,
             };
             Error::with_source(error.kind(), message, lost)
@@ -331,16 +329,16 @@ impl<F: Future> Future for Run<'_, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let state = &this.lease.hold.state;
+        let tenure = &this.lease.share.tenure;
         let lost = |reason| {
             Err(Lost {
                 name: this.lease.name().clone(),
-                token: state.token,
+                token: tenure.token,
                 reason,
             })
         };
         // Looked up at each poll: past the deadline the work takes no further step.
-        if let Some(reason) = state.lost() {
+        if let Some(reason) = tenure.lost() {
             return Poll::Ready(lost(reason));
         }
         if let Poll::Ready(reason) = this.lost.as_mut().poll(context) {
@@ -348,6 +346,6 @@ impl<F: Future> Future for Run<'_, F> {
         }
         let output = ready!(this.work.poll(context));
         // That step may have taken until after the deadline.
-        Poll::Ready(state.lost().map_or(Ok(output), lost))
+        Poll::Ready(tenure.lost().map_or(Ok(output), lost))
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::driver::CallAnswer;
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
 use crate::name::{Name, Owner};
@@ -36,7 +35,7 @@ pub struct Lock {
     handle: Arc<Handle>,
 }
 
-/// Shared by the clones of a lock, and by its leases.
+/// Driver by the clones of a lock, and by its leases.
 struct Handle {
     id: LockId,
     core: Arc<Core>,
@@ -47,7 +46,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.core.shared.feed(Input::Close { lock: self.id });
+        self.core.driver.feed(Input::Close { lock: self.id });
     }
 }
 
@@ -72,7 +71,7 @@ impl Lock {
 
     fn of(core: Arc<Core>, spec: Arc<LockSpec>, error: Option<Error>) -> Self {
         let handle = Handle {
-            id: LockId(core.shared.next_id()),
+            id: LockId(core.driver.next_id()),
             core,
             spec,
             error,
@@ -235,7 +234,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn is_held(&self) -> bool {
-        self.handle.core.shared.is_held(self.handle.id)
+        self.handle.core.driver.is_held(self.handle.id)
     }
 
     /// Waits in line until the lock is held. Those who are alive get it in the order in which they
@@ -266,9 +265,10 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<Lease, Error> {
-        match self.ask(Wait::Forever).await? {
-            Some(lease) => Ok(lease),
-            None => unreachable!("who waits for ever is not sent away"),
+        loop {
+            if let Some(lease) = self.ask(Wait::Forever).await? {
+                return Ok(lease);
+            }
         }
     }
 
@@ -311,7 +311,7 @@ impl Lock {
         if time.is_zero() {
             return self.try_acquire().await;
         }
-        self.ask(Wait::Until(self.handle.core.shared.now() + time))
+        self.ask(Wait::Until(self.handle.core.driver.now() + time))
             .await
     }
 
@@ -349,7 +349,7 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub fn events(&self) -> LeaseEvents {
-        LeaseEvents::new(self.handle.core.shared.clone(), Some(self.handle.id))
+        LeaseEvents::new(self.handle.core.driver.clone(), Some(self.handle.id))
     }
 
     async fn ask(&self, wait: Wait) -> Result<Option<Lease>, Error> {
@@ -359,28 +359,18 @@ impl Lock {
         let spec = self.handle.spec.clone();
         let lease = LeaseId(rt::random_bits()?);
         let lock = self.handle.id;
-        let shared = &self.handle.core.shared;
-        let input = |call| Input::Acquire {
-            call,
-            lock,
-            spec,
-            lease,
-            wait,
-        };
+        let driver = &self.handle.core.driver;
         let span =
             tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
         // The call begins at once: what is traced then belongs to the span too.
-        let call = span.in_scope(|| shared.call(Some((lock, lease)), input));
+        let call = span.in_scope(|| driver.acquire(lock, spec, lease, wait));
         let answer = call.instrument(span.clone()).await;
-        match answer.map_err(|error| error.about(self.name()))? {
-            CallAnswer::Acquired(hold) => {
-                span.record("token", hold.state.token.get());
-                span.record("waited", tracing::field::debug(hold.waited));
-                Ok(Some(Lease::new(hold, self.clone())))
-            }
-            CallAnswer::Busy => Ok(None),
-            _ => unreachable!("an acquisition is answered by a lease or none"),
-        }
+        let share = answer.map_err(|error| error.about(self.name()))?;
+        Ok(share.map(|share| {
+            span.record("token", share.tenure.token.get());
+            span.record("waited", tracing::field::debug(share.waited));
+            Lease::new(share, self.clone())
+        }))
     }
 
     /// Another handle on the same name, with an option changed.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 
 use super::{Builder, Core, LeaseEvents, Lock};
-use crate::driver::CallAnswer;
-use crate::engine::{HolderInfo, Input, Inspection};
+use crate::engine::{HolderInfo, Inspection, Listing};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
@@ -136,7 +135,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn findings(&self) -> &[Finding] {
-        self.core.shared.findings()
+        self.core.driver.findings()
     }
 
     /// The events of all locks of this locker: see [`LeaseEvents`].
@@ -153,7 +152,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn events(&self) -> LeaseEvents {
-        LeaseEvents::new(self.core.shared.clone(), None)
+        LeaseEvents::new(self.core.driver.clone(), None)
     }
 
     /// Asks the store who holds a name and who waits for it. Fails with
@@ -170,15 +169,7 @@ impl Locker {
     /// ```
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection, Error> {
         let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
-        match self
-            .core
-            .shared
-            .call(None, |call| Input::Inspect { call, key })
-            .await?
-        {
-            CallAnswer::Inspected(inspection) => Ok(inspection),
-            _ => unreachable!("an inspection is answered by an inspection"),
-        }
+        self.core.driver.inspect(key).await
     }
 
     /// The names that match a pattern and are held. `*` in the pattern stands for any characters, `\*`
@@ -209,16 +200,8 @@ impl Locker {
                 let Some(cursor) = cursor else {
                     return Ok::<_, Error>(None);
                 };
-                let pattern = pattern?;
-                let input = |call| Input::List {
-                    call,
-                    pattern,
-                    cursor,
-                };
-                match core.shared.call(None, input).await? {
-                    CallAnswer::Listed(cursor, names) => Ok(Some((names, cursor))),
-                    _ => unreachable!("a walk is answered by names"),
-                }
+                let Listing { cursor, names } = core.driver.list(pattern?, cursor).await?;
+                Ok(Some((names, cursor)))
             }
         });
         let names = steps.map_ok(|names| futures::stream::iter(names).map(Ok));
@@ -245,15 +228,7 @@ impl Locker {
     /// ```
     pub async fn force_release(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>, Error> {
         let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
-        match self
-            .core
-            .shared
-            .call(None, |call| Input::ForceRelease { call, key })
-            .await?
-        {
-            CallAnswer::ForceReleased(holder) => Ok(holder),
-            _ => unreachable!("a forced release is answered by its holder"),
-        }
+        self.core.driver.force_release(key).await
     }
 
     /// Ends everything. Leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed at the
@@ -275,11 +250,7 @@ impl Locker {
     /// ```
     pub async fn shutdown(&self) {
         // An error is ignored: what the store did not confirm ends by its time to live.
-        let _ = self
-            .core
-            .shared
-            .call(None, |call| Input::Shutdown { call })
-            .await;
+        let _ = self.core.driver.shutdown().await;
     }
 }
 

@@ -17,13 +17,13 @@ pub use tenures::Tenures;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::Shared;
+use crate::driver::Driver;
 use crate::name::Owner;
 
 /// What all handles of a locker share. When the last of them is dropped, so is this, which closes the
 /// store.
 struct Core {
-    shared: Arc<Shared>,
+    driver: Arc<Driver>,
     namespace: String,
     owner: Owner,
     token_retention: Duration,
@@ -31,6 +31,6 @@ struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        self.shared.close();
+        self.driver.close();
     }
 }

@@ -1,160 +1,96 @@
-//! Calls that wait for the engine's answer, and the tenures they get.
+//! Calls that wait for the engine's answer.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use super::clock::Clock;
-use super::{CallId, Input, LockId, Shared};
-use crate::engine::{self, Acquired, HolderInfo, Inspection};
+use super::tenure::Share;
+use super::{CallId, Driver, Input, LockId};
+use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Wait};
 use crate::error::{Error, ErrorKind};
-use crate::event::{LeaseEvent, LossReason};
-use crate::name::Name;
-use crate::protocol::LeaseId;
-use crate::time::Timestamp;
-use crate::token::FencingToken;
+use crate::protocol::{LeaseId, LockKey, Pattern};
 
-/// What a call got.
-pub(crate) enum Answer {
-    Acquired(Hold),
-    Busy,
-    Done,
-    Inspected(Inspection),
-    ForceReleased(Option<HolderInfo>),
-    Listed(Option<u64>, Vec<Name>),
-}
-
-/// One lease of a tenure. Dropping it gives it up in the background.
-pub(crate) struct Hold {
-    pub(crate) state: Arc<HoldState>,
-    /// How long the call waited for it.
-    pub(crate) waited: Duration,
-    shared: Arc<Shared>,
-    lock: LockId,
-    given_up: bool,
-}
-
-/// What a tenure's leases know of it without asking the engine.
-pub(crate) struct HoldState {
-    lease: LeaseId,
-    pub(crate) token: FencingToken,
-    began: Timestamp,
-    clock: Clock,
-    deadline: AtomicU64,
-    /// 0 while it is held, else one more than the index of the reason.
-    lost: AtomicU8,
-    /// How many leases there are that were not given up.
-    leases: AtomicU32,
-    changed: Notify,
-}
-
-const REASONS: [LossReason; 5] = [
-    LossReason::Expired,
-    LossReason::Deleted,
-    LossReason::Superseded,
-    LossReason::Revoked,
-    LossReason::Shutdown,
-];
-
-type Sender = oneshot::Sender<Result<Answer, Error>>;
-
-#[derive(Default)]
-pub(super) struct Calls(BTreeMap<CallId, Sender>);
-
-/// An answer on its way. It is delivered with nothing locked: if nobody waits for it any more, a
-/// lease in it is given up, and that locks.
-pub(super) struct Delivery(Sender, Result<Answer, Error>);
-
-impl Delivery {
-    pub(super) fn deliver(self) {
-        let _ = self.0.send(self.1);
+/// The calls of the program, each with the answer that it waits for.
+impl Driver {
+    /// Acquires a lock; `None` if somebody else has it for so long.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        lock: LockId,
+        spec: Arc<LockSpec>,
+        lease: LeaseId,
+        wait: Wait,
+    ) -> Pending<Option<Share>> {
+        self.call(Some((lock, lease)), |call| Input::Acquire {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+        })
     }
 
-    /// The engine of a dead locker was shut down; the reason says more.
-    pub(super) fn or_dead(self, reason: Option<&Error>) -> Self {
-        match (self, reason) {
-            (Self(sender, Err(error)), Some(reason)) if error.kind() == ErrorKind::Shutdown => {
-                Self(sender, Err(reason.clone()))
-            }
-            (delivery, _) => delivery,
-        }
-    }
-}
-
-impl Calls {
-    pub(super) fn finish(
-        &mut self,
-        call: CallId,
-        answer: engine::Answer,
-        holds: &mut BTreeMap<LeaseId, Arc<HoldState>>,
-        shared: &Arc<Shared>,
-    ) -> Option<Delivery> {
-        let sender = self.0.remove(&call)?;
-        let answer = match answer {
-            engine::Answer::Acquire(result) => result.map(|acquired| {
-                acquired.map_or(Answer::Busy, |acquired| {
-                    let state = holds
-                        .entry(acquired.lease)
-                        .or_insert_with(|| HoldState::of(acquired, &shared.clock))
-                        .clone();
-                    state.leases.fetch_add(1, Ordering::AcqRel);
-                    Answer::Acquired(Hold {
-                        state,
-                        waited: acquired.waited,
-                        shared: shared.clone(),
-                        lock: acquired.lock,
-                        given_up: false,
-                    })
-                })
-            }),
-            engine::Answer::Renew(result) | engine::Answer::Release(result) => {
-                result.map(|()| Answer::Done)
-            }
-            engine::Answer::Shutdown => Ok(Answer::Done),
-            engine::Answer::Inspect(result) => result.map(Answer::Inspected),
-            engine::Answer::ForceRelease(result) => result.map(Answer::ForceReleased),
-            engine::Answer::List(result) => {
-                result.map(|listing| Answer::Listed(listing.cursor, listing.names))
-            }
-        };
-        Some(Delivery(sender, answer))
+    pub(super) fn renew(
+        self: &Arc<Self>,
+        of: (LockId, LeaseId),
+        ttl: Option<Duration>,
+    ) -> Pending<()> {
+        let lease = of.1;
+        self.call(Some(of), |call| Input::Renew { call, lease, ttl })
     }
 
-    /// The same error to everyone.
-    pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
-        let calls = std::mem::take(&mut self.0).into_values();
-        let failed = calls.map(|sender| Delivery(sender, Err(error.clone())));
-        failed.collect()
+    pub(super) fn release(self: &Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
+        let lease = of.1;
+        self.call(Some(of), |call| Input::Release {
+            call: Some(call),
+            lease,
+        })
     }
-}
 
-impl Shared {
-    /// Makes a call and waits for its answer. Dropping the future cancels the call.
-    pub(crate) fn call(
+    pub(crate) fn inspect(self: &Arc<Self>, key: LockKey) -> Pending<Inspection> {
+        self.call(None, |call| Input::Inspect { call, key })
+    }
+
+    pub(crate) fn list(self: &Arc<Self>, pattern: Pattern, cursor: u64) -> Pending<Listing> {
+        self.call(None, |call| Input::List {
+            call,
+            pattern,
+            cursor,
+        })
+    }
+
+    pub(crate) fn force_release(self: &Arc<Self>, key: LockKey) -> Pending<Option<HolderInfo>> {
+        self.call(None, |call| Input::ForceRelease { call, key })
+    }
+
+    pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {
+        self.call(None, |call| Input::Shutdown { call })
+    }
+
+    /// Makes a call, of the kind that is answered so. Dropping the future cancels it.
+    fn call<T: Kind>(
         self: &Arc<Self>,
         of: Option<(LockId, LeaseId)>,
         input: impl FnOnce(CallId) -> Input,
-    ) -> Pending {
+    ) -> Pending<T> {
         let (sender, receiver) = oneshot::channel();
         let call = CallId(self.next_id());
         let input = input(call);
         let mut sends = self.step_with(|state| {
-            state.calls.0.insert(call, sender);
+            T::waiting(&mut state.calls).insert(call, sender);
             input
         });
         // What concerns others too must not wait for this caller to poll.
-        let own = sends.pop_if(|outgoing| outgoing.batch.len() == 1);
+        let own = sends.pop_if(|batch| batch.ops.len() == 1);
         // What comes before it leaves before it.
         self.spawn_all(sends);
-        let own = own.map(|outgoing| -> Execution { Box::pin(self.execute(outgoing)) });
+        let own = own.map(|batch| -> Execution { Box::pin(self.execute(batch)) });
         Pending {
-            shared: self.clone(),
+            driver: self.clone(),
             of,
             call,
             own,
@@ -166,19 +102,19 @@ impl Shared {
 type Execution = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The future of a call.
-pub(crate) struct Pending {
-    shared: Arc<Shared>,
+pub(crate) struct Pending<T: Kind> {
+    driver: Arc<Driver>,
     /// What it acquires or renews.
     of: Option<(LockId, LeaseId)>,
     call: CallId,
     /// The batch that this call's own task sends.
     own: Option<Execution>,
     /// `None` once the answer was taken.
-    receiver: Option<oneshot::Receiver<Result<Answer, Error>>>,
+    receiver: Option<oneshot::Receiver<Result<T, Error>>>,
 }
 
-impl Pending {
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Answer, Error>> {
+impl<T: Kind> Pending<T> {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
         let Some(receiver) = &mut self.receiver else {
             return Poll::Pending;
         };
@@ -190,8 +126,8 @@ impl Pending {
     }
 }
 
-impl Future for Pending {
-    type Output = Result<Answer, Error>;
+impl<T: Kind> Future for Pending<T> {
+    type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(own) = &mut self.own
@@ -203,164 +139,125 @@ impl Future for Pending {
     }
 }
 
-impl Drop for Pending {
+impl<T: Kind> Drop for Pending<T> {
     fn drop(&mut self) {
         if let Some(receiver) = self.receiver.take() {
             let (of, call) = (self.of, self.call);
             let mut sender = None;
-            let sends = self.shared.step_with(|state| {
-                sender = state.calls.0.remove(&call);
+            let sends = self.driver.step_with(|state| {
+                sender = T::waiting(&mut state.calls).remove(&call);
                 Input::Cancel { call, of }
             });
-            self.shared.spawn_all(sends);
+            self.driver.spawn_all(sends);
             // Only now, with nothing locked: both may run the program's code, and a lease that is
             // in the receiver already is given up.
             drop((sender, receiver));
         }
         // What was sent is awaited all the same: its answer may concern others.
         if let Some(own) = self.own.take() {
-            self.shared.runtime.spawn(own);
+            self.driver.runtime.spawn(own);
         }
     }
 }
 
-impl Hold {
-    /// Gives the lease up and waits for the store to confirm it.
-    pub(crate) fn release(mut self) -> Pending {
-        self.given_up = true;
-        self.state.give_up();
-        let lease = self.state.lease;
-        let input = move |call| Input::Release {
-            call: Some(call),
-            lease,
-        };
-        self.shared.call(Some((self.lock, lease)), input)
-    }
+type Sender<T> = oneshot::Sender<Result<T, Error>>;
+type Waiting<T> = BTreeMap<CallId, Sender<T>>;
 
-    /// Extends the lease now; by another time to live from now on, if one is given.
-    pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending {
-        let lease = self.state.lease;
-        let input = move |call| Input::Renew { call, lease, ttl };
-        self.shared.call(Some((self.lock, lease)), input)
-    }
+/// What a kind of call is answered by.
+pub(crate) trait Kind: Sized {
+    /// Who waits for such an answer.
+    fn waiting(calls: &mut Calls) -> &mut Waiting<Self>;
+    fn delivery(sender: Sender<Self>, answer: Result<Self, Error>) -> Delivery;
 }
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if !self.given_up {
-            self.state.give_up();
-            let lease = self.state.lease;
-            self.shared.feed(Input::Release { call: None, lease });
+/// Each kind has a table of its own, so that no call can get the answer to another kind.
+macro_rules! kinds {
+    ($($kind:ident($table:ident): $answer:ty,)*) => {
+        /// The calls that wait.
+        #[derive(Default)]
+        pub(crate) struct Calls {
+            $($table: Waiting<$answer>,)*
         }
-    }
+
+        impl Calls {
+            /// The same error to everyone.
+            pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
+                let mut failed = Vec::new();
+                $(
+                    let waiting = std::mem::take(&mut self.$table).into_values();
+                    failed.extend(waiting.map(|sender| Delivery::$kind(sender, Err(error.clone()))));
+                )*
+                failed
+            }
+        }
+
+        /// An answer on its way. It is delivered with nothing locked: if nobody waits for it any
+        /// more, a lease in it is given up, and that locks.
+        pub(crate) enum Delivery {
+            $($kind(Sender<$answer>, Result<$answer, Error>),)*
+        }
+
+        impl Delivery {
+            pub(super) fn deliver(self) {
+                match self {
+                    $(Self::$kind(sender, answer) => drop(sender.send(answer)),)*
+                }
+            }
+        }
+
+        $(impl Kind for $answer {
+            fn waiting(calls: &mut Calls) -> &mut Waiting<Self> {
+                &mut calls.$table
+            }
+
+            fn delivery(sender: Sender<Self>, answer: Result<Self, Error>) -> Delivery {
+                Delivery::$kind(sender, answer)
+            }
+        })*
+    };
 }
 
-impl HoldState {
-    fn of(grant: Acquired, clock: &Clock) -> Arc<Self> {
-        Arc::new(Self {
-            lease: grant.lease,
-            token: grant.token,
-            began: grant.began,
-            clock: clock.clone(),
-            deadline: AtomicU64::new(grant.deadline.as_nanos()),
-            lost: AtomicU8::new(0),
-            leases: AtomicU32::new(0),
-            changed: Notify::new(),
-        })
-    }
+kinds! {
+    Acquired(acquisitions): Option<Share>,
+    Inspected(inspections): Inspection,
+    Listed(walks): Listing,
+    ForceReleased(force_releases): Option<HolderInfo>,
+    // A renewal, a release, the shutdown.
+    Done(others): (),
+}
 
-    /// How many leases share the tenure that were not given up.
-    pub(crate) fn leases(&self) -> u32 {
-        self.leases.load(Ordering::Acquire)
-    }
-
-    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
-    pub(crate) fn lost(&self) -> Option<LossReason> {
-        let told = usize::from(self.lost.load(Ordering::Acquire));
-        match told.checked_sub(1).and_then(|index| REASONS.get(index)) {
-            Some(reason) => Some(*reason),
-            None if self.clock.now() >= self.deadline() => Some(LossReason::Expired),
-            None => None,
+impl Calls {
+    /// The engine's answer to a call, if anybody waits for it. That of a `dead` locker, which was
+    /// shut down, says why.
+    pub(super) fn answer(
+        &mut self,
+        call: CallId,
+        answer: Answer,
+        dead: Option<&Error>,
+        share: impl FnOnce(Acquired) -> Share,
+    ) -> Option<Delivery> {
+        match answer {
+            Answer::Acquire(result) => self.deliver(call, dead, || Ok(result?.map(share))),
+            Answer::Renew(result) | Answer::Release(result) => self.deliver(call, dead, || result),
+            Answer::Shutdown => self.deliver(call, dead, || Ok(())),
+            Answer::Inspect(result) => self.deliver(call, dead, || result),
+            Answer::List(result) => self.deliver(call, dead, || result),
+            Answer::ForceRelease(result) => self.deliver(call, dead, || result),
         }
     }
 
-    /// Waits until the lease is lost.
-    pub(crate) async fn until_lost(&self) -> LossReason {
-        self.until(Self::lost).await
-    }
-
-    /// Waits until the lease is lost, or all that share the tenure were given up.
-    pub(crate) async fn until_over(&self) {
-        let over = |state: &Self| {
-            let given_up = state.leases() == 0;
-            (given_up || state.lost().is_some()).then_some(())
-        };
-        self.until(over).await;
-    }
-
-    async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if let Some(value) = condition(self) {
-                return value;
-            }
-            changed.await;
-        }
-    }
-
-    fn give_up(&self) {
-        if self.leases.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.wake();
-        }
-    }
-
-    /// How long ago the tenure began.
-    pub(crate) fn age(&self) -> Duration {
-        self.clock.now().since(self.began)
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        match self.lost() {
-            Some(_) => Duration::ZERO,
-            None => self.deadline().since(self.clock.now()),
-        }
-    }
-
-    /// Keeps the tenures up to date with what the engine says happened. Returns one that was
-    /// lost: who waits for that is to be woken with nothing locked.
-    pub(super) fn follow(
-        holds: &mut BTreeMap<LeaseId, Arc<HoldState>>,
-        lease: LeaseId,
-        event: &LeaseEvent,
-        deadline: Option<Timestamp>,
-    ) -> Option<Arc<Self>> {
-        let hold = holds.get(&lease)?;
-        match event {
-            LeaseEvent::Renewed { .. } => {
-                let deadline = deadline.map_or(0, Timestamp::as_nanos);
-                hold.deadline.fetch_max(deadline, Ordering::AcqRel);
-            }
-            LeaseEvent::Lost { reason, .. } => {
-                let index = REASONS
-                    .iter()
-                    .position(|known| known == reason)
-                    .unwrap_or(0);
-                hold.lost
-                    .store(u8::try_from(index + 1).unwrap_or(1), Ordering::Release);
-                return holds.remove(&lease);
-            }
-            LeaseEvent::Released { .. } => drop(holds.remove(&lease)),
-            _ => {}
-        }
-        None
-    }
-
-    pub(super) fn wake(&self) {
-        self.changed.notify_waiters();
-    }
-
-    fn deadline(&self) -> Timestamp {
-        Timestamp::from_nanos(self.deadline.load(Ordering::Acquire))
+    /// The answer is only made if somebody waits: a share that is dropped here would lock.
+    fn deliver<T: Kind>(
+        &mut self,
+        call: CallId,
+        dead: Option<&Error>,
+        answer: impl FnOnce() -> Result<T, Error>,
+    ) -> Option<Delivery> {
+        let sender = T::waiting(self).remove(&call)?;
+        let answer = answer().map_err(|error| match dead {
+            Some(reason) if error.kind() == ErrorKind::Shutdown => reason.clone(),
+            _ => error,
+        });
+        Some(T::delivery(sender, answer))
     }
 }

@@ -1,7 +1,7 @@
 //! A Redis server through the fred client.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::clock::Clock;
-use super::{Input, ServerId, Shared, listener};
+use super::{Driver, Input, ServerId, listener};
+use crate::engine::Suspicion;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Op, server_error};
@@ -36,10 +37,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many commands fred may hold back. The engine gives up on each after its time-out.
 const MAX_COMMANDS: usize = 65_536;
 
-/// After so many commands in a row without an answer the link may be half-open, and is asked:
-/// fred's own check starts anew with every write, and never fires under a trickle of renewals.
-const TIMEOUTS_TO_SUSPECT: u32 = 2;
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
+
+const CONNECTED: Input = Input::Connected {
+    server: ServerId::ONLY,
+};
 
 pub(crate) struct FredStore {
     client: Client,
@@ -47,10 +49,8 @@ pub(crate) struct FredStore {
     findings: Vec<Finding>,
     /// If this crate made the client and so decides over its connection.
     task: Option<OwnTask>,
-    timeouts: AtomicU32,
     /// Whether the connection is being looked at or replaced already.
-    suspect: Arc<AtomicBool>,
-    runtime: Handle,
+    suspected: Arc<AtomicBool>,
     watcher: OnceLock<AbortHandle>,
     listener: OnceLock<AbortHandle>,
 }
@@ -95,9 +95,7 @@ impl FredStore {
             findings: Vec::new(),
             client,
             task,
-            timeouts: AtomicU32::new(0),
-            suspect: Arc::default(),
-            runtime: Handle::current(),
+            suspected: Arc::default(),
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
         };
@@ -114,22 +112,29 @@ impl FredStore {
     }
 
     async fn check_server(&self) -> Result<Vec<Finding>, Error> {
-        // fred asks for the version whenever it connects. Who may not look may still lock, and is
-        // not refused once more; the script itself finds out the rest.
-        if self.client.server_version().is_none() {
-            tracing::warn!("the server's version could not be checked");
-            return Ok(Vec::new());
-        }
-        let options = options(CONNECT_TIMEOUT);
-        let client = self.client.with_options(&options);
-        let info: Result<String, _> = client.info(None).await;
-        let info = info.map_err(|error| self.secrets.convert(&error))?;
+        let info: String = match self.info().await {
+            Some(Ok(info)) => info,
+            Some(Err(error)) if !protocol::info_is_withheld(error.details()) => {
+                return Err(self.secrets.convert(&error));
+            }
+            None | Some(Err(_)) => {
+                tracing::warn!("the server's version could not be checked");
+                return Ok(Vec::new());
+            }
+        };
         protocol::check_server(&info)?;
         let findings = Finding::all(&info);
         for finding in &findings {
             tracing::warn!("{finding}");
         }
         Ok(findings)
+    }
+
+    async fn info(&self) -> Option<Result<String, FredError>> {
+        // fred asks for the version whenever it connects: who may not look is not refused once more.
+        self.client.server_version()?;
+        let options = options(CONNECT_TIMEOUT);
+        Some(self.client.with_options(&options).info(None).await)
     }
 
     pub(super) async fn execute(
@@ -139,18 +144,13 @@ impl FredStore {
     ) -> Result<BatchReply, Error> {
         let by_hash = self.run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up);
         let answer = match by_hash.await {
-            Err(error) if error.details().starts_with("NOSCRIPT") => {
+            Err(error) if protocol::script_is_missing(error.details()) => {
                 self.run("EVAL", protocol::SCRIPT, batch, give_up).await
             }
             answer => answer,
         };
-        self.note_timeouts(answer.as_ref().err());
-        let reply = protocol::decode(
-            batch,
-            &answer.map_err(|error| self.secrets.convert(&error))?,
-        )?;
-        self.note_demotion(&reply);
-        Ok(reply)
+        let answer = answer.map_err(|error| self.secrets.convert(&error))?;
+        protocol::decode(batch, &answer)
     }
 
     async fn run(
@@ -175,7 +175,7 @@ impl FredStore {
     }
 
     /// Tells the engine when the link goes and when it is back.
-    pub(super) fn watch_link(&self, shared: &Arc<Shared>) {
+    pub(super) fn watch_link(&self, driver: &Arc<Driver>) {
         let secrets = self.secrets.clone();
         let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
             Ok((error, _)) => Input::Disconnected {
@@ -183,26 +183,22 @@ impl FredStore {
                 error: secrets.convert(&error),
             },
             // Something was missed. A fresh start is right whatever it was.
-            Err(_) => Input::Connected {
-                server: ServerId::ONLY,
-            },
+            Err(_) => CONNECTED,
         });
-        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Input::Connected {
-            server: ServerId::ONLY,
-        });
+        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| CONNECTED);
         let changes = futures::stream::select(errors, connects);
-        let watch = follow_link(changes, self.client.clone(), Arc::downgrade(shared));
-        let watcher = shared.runtime.spawn(watch).abort_handle();
+        let watch = follow_link(changes, self.client.clone(), Arc::downgrade(driver));
+        let watcher = driver.runtime.spawn(watch).abort_handle();
         self.watcher
             .set(watcher)
             .expect("the link is watched from the start, once");
     }
 
     /// Listens, in the background, to what the server tells this client.
-    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
-        let channel = shared.channel.clone();
-        let listening = listener::listen(self.client.clone(), channel, Arc::downgrade(shared));
-        let listener = shared.runtime.spawn(listening).abort_handle();
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
+        let channel = driver.channel.clone();
+        let listening = listener::listen(self.client.clone(), channel, Arc::downgrade(driver));
+        let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener
             .set(listener)
             .expect("the engine asks for a subscription once");
@@ -219,39 +215,25 @@ impl FredStore {
         }
     }
 
-    fn note_timeouts(&self, error: Option<&FredError>) {
-        if error.is_none_or(|error| *error.kind() != FredErrorKind::Timeout) {
-            self.timeouts.store(0, Ordering::Relaxed);
-        } else if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_TO_SUSPECT {
-            // Short time-outs alone say little: a link that answers a PING is kept.
-            self.reconnect(true);
-        }
-    }
-
-    /// A primary that became a replica keeps its connections; the name may lead elsewhere now.
-    fn note_demotion(&self, reply: &BatchReply) {
-        let read_only = |reply: &Result<_, Error>| {
-            reply
-                .as_ref()
-                .is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
-        };
-        if reply.replies.iter().any(read_only) {
-            self.reconnect(false);
-        }
-    }
-
-    /// Replaces the connection, unless that is under way.
-    fn reconnect(&self, unless_it_answers: bool) {
-        if self.task.is_none() || self.suspect.swap(true, Ordering::AcqRel) {
+    /// Replaces the connection, unless that is under way, or it is the program's. fred itself finds no
+    /// connection silent while something is written to it, such as a trickle of renewals.
+    pub(super) fn suspect(&self, why: Suspicion, runtime: &Handle) {
+        if self.task.is_none() || self.suspected.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (client, suspect) = (self.client.clone(), self.suspect.clone());
-        self.runtime.spawn(async move {
-            if !unless_it_answers || !answers(&client).await {
-                tracing::debug!("replacing the connection");
+        let (client, suspected) = (self.client.clone(), self.suspected.clone());
+        runtime.spawn(async move {
+            let is_kept = match why {
+                // Short time-outs alone say little.
+                Suspicion::Silent => answers(&client).await,
+                // It answers well all the same.
+                Suspicion::Demoted => false,
+            };
+            if !is_kept {
+                tracing::debug!(?why, "replacing the connection");
                 let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
             }
-            suspect.store(false, Ordering::Release);
+            suspected.store(false, Ordering::Release);
         });
     }
 }
@@ -283,10 +265,10 @@ impl Drop for OwnTask {
 async fn follow_link(
     mut changes: impl Stream<Item = Input> + Unpin,
     client: Client,
-    shared: Weak<Shared>,
+    driver: Weak<Driver>,
 ) {
     let mut down = false;
-    while shared.strong_count() > 0 {
+    while driver.strong_count() > 0 {
         let change = if down {
             tokio::select! {
                 biased;
@@ -296,18 +278,18 @@ async fn follow_link(
                     if !client.is_connected() {
                         continue;
                     }
-                    Some(Input::Connected { server: ServerId::ONLY })
+                    Some(CONNECTED)
                 }
             }
         } else {
             changes.next().await
         };
-        let (Some(input), Some(shared)) = (change, shared.upgrade()) else {
+        let (Some(input), Some(driver)) = (change, driver.upgrade()) else {
             break;
         };
         tracing::debug!(?input, "the link changed");
         down = matches!(input, Input::Disconnected { .. });
-        shared.feed(input);
+        driver.feed(input);
     }
 }
 

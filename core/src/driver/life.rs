@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::calls::Delivery;
-use super::{CallId, Input, Shared};
+use super::{CallId, Driver, Input};
 use crate::error::{Error, ErrorKind};
 
 /// Owned by the background task. Without that task nothing times out any more: so if it is dropped before
 /// its end, this fails every call under way.
 pub(super) struct Life {
-    pub(super) shared: Arc<Shared>,
+    pub(super) driver: Arc<Driver>,
     ended: bool,
 }
 
 impl Life {
-    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+    pub(super) fn of(driver: &Arc<Driver>) -> Self {
         Self {
-            shared: shared.clone(),
+            driver: driver.clone(),
             ended: false,
         }
     }
@@ -41,11 +41,11 @@ impl Drop for Life {
         };
         // Wakers are the program's code and may panic. During a panic a second one would abort the
         // process.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.shared.die(why)));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.driver.die(why)));
     }
 }
 
-impl Shared {
+impl Driver {
     /// Ends everything at once, without the store: its client ran on the runtime that has ended.
     fn die(self: &Arc<Self>, why: &str) {
         let error = Error::new(ErrorKind::Shutdown, why);

@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::clock::Clock;
 use super::fred::{OwnTask, is_answer};
-use super::{Input, ServerId, Shared};
+use super::{Driver, Input, ServerId};
 use crate::protocol;
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
@@ -25,13 +25,20 @@ const CHECK_IF_DOWN: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const SLOWEST_RETRY: Duration = Duration::from_secs(30);
 
+const SUBSCRIBED: Input = Input::Subscribed {
+    server: ServerId::ONLY,
+};
+const UNSUBSCRIBED: Input = Input::Unsubscribed {
+    server: ServerId::ONLY,
+};
+
 /// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
 /// more often.
-pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>) {
+pub(super) async fn listen(client: Client, channel: String, driver: Weak<Driver>) {
     let mut pause = FIRST_RETRY;
-    while shared.strong_count() > 0 {
+    while driver.strong_count() > 0 {
         let heard = match connect(&client) {
-            Ok(client) => Listener { client }.hear(&channel, &shared).await.err(),
+            Ok(client) => Listener { client }.hear(&channel, &driver).await.err(),
             Err(error) => Some((false, error)),
         };
         let Some((subscribed, error)) = heard else {
@@ -43,12 +50,7 @@ pub(super) async fn listen(client: Client, channel: String, shared: Weak<Shared>
             ?kind,
             "pushes cannot be heard; waiters ask every second instead"
         );
-        feed(
-            &shared,
-            Input::Unsubscribed {
-                server: ServerId::ONLY,
-            },
-        );
+        feed(&driver, UNSUBSCRIBED);
         pause = if subscribed {
             FIRST_RETRY
         } else {
@@ -92,7 +94,7 @@ struct Listener {
 
 impl Listener {
     /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
-    async fn hear(&self, channel: &str, shared: &Weak<Shared>) -> Result<(), (bool, FredError)> {
+    async fn hear(&self, channel: &str, driver: &Weak<Driver>) -> Result<(), (bool, FredError)> {
         let client = &self.client;
         let (mut messages, mut errors) = (client.message_rx(), client.error_rx());
         let _connection = OwnTask::connect(client)
@@ -103,19 +105,14 @@ impl Listener {
         self.subscribe(channel)
             .await
             .map_err(|error| (false, error))?;
-        feed(
-            shared,
-            Input::Subscribed {
-                server: ServerId::ONLY,
-            },
-        );
+        feed(driver, SUBSCRIBED);
         let (mut hears, mut check) = (true, Box::pin(Clock::Machine.sleep(CHECK)));
-        while shared.strong_count() > 0 {
+        while driver.strong_count() > 0 {
             let news = tokio::select! {
                 biased;
                 message = messages.recv() => match message {
                     Ok(message) => {
-                        push(shared, &message);
+                        push(driver, &message);
                         continue;
                     }
                     Err(RecvError::Lagged(_)) => News::Missed,
@@ -132,32 +129,17 @@ impl Listener {
             };
             match news {
                 News::None => self.check(channel).await.map_err(|error| (true, error))?,
-                News::Missed => feed(
-                    shared,
-                    Input::Subscribed {
-                        server: ServerId::ONLY,
-                    },
-                ),
+                News::Missed => feed(driver, SUBSCRIBED),
                 News::Up => {
                     self.subscribe(channel)
                         .await
                         .map_err(|error| (true, error))?;
-                    feed(
-                        shared,
-                        Input::Subscribed {
-                            server: ServerId::ONLY,
-                        },
-                    );
+                    feed(driver, SUBSCRIBED);
                     hears = true;
                 }
                 News::Down => {
                     if std::mem::take(&mut hears) {
-                        feed(
-                            shared,
-                            Input::Unsubscribed {
-                                server: ServerId::ONLY,
-                            },
-                        );
+                        feed(driver, UNSUBSCRIBED);
                     }
                 }
             }
@@ -193,13 +175,13 @@ impl Listener {
     }
 }
 
-fn push(shared: &Weak<Shared>, message: &Message) {
+fn push(driver: &Weak<Driver>, message: &Message) {
     let Some(text) = message.value.as_bytes() else {
         return;
     };
     match protocol::decode_push(text) {
         Ok(push) => feed(
-            shared,
+            driver,
             Input::Push {
                 server: Some(ServerId::ONLY),
                 push,
@@ -209,8 +191,8 @@ fn push(shared: &Weak<Shared>, message: &Message) {
     }
 }
 
-fn feed(shared: &Weak<Shared>, input: Input) {
-    if let Some(shared) = shared.upgrade() {
-        Arc::clone(&shared).feed(input);
+fn feed(driver: &Weak<Driver>, input: Input) {
+    if let Some(driver) = driver.upgrade() {
+        Arc::clone(&driver).feed(input);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::runtime::Handle;
 
 use super::clock::Clock;
-use super::{Input, ServerId, Shared};
+use super::{Driver, Input, ServerId};
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
@@ -23,7 +23,7 @@ pub(crate) struct MemoryStore {
 
 #[derive(Default)]
 struct Pushes {
-    subscribers: BTreeMap<ClientId, Weak<Shared>>,
+    subscribers: BTreeMap<ClientId, Weak<Driver>>,
     queue: VecDeque<(ClientId, Push)>,
     /// Whether a push is being delivered: one may cause the next, and they are delivered in order.
     delivering: bool,
@@ -67,15 +67,15 @@ impl MemoryStore {
         reply
     }
 
-    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
-        let client = shared.client;
-        let weak = Arc::downgrade(shared);
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
+        let client = driver.client;
+        let weak = Arc::downgrade(driver);
         self.pushes().subscribers.insert(client, weak);
         self.server
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .subscribe(client);
-        shared.feed(Input::Subscribed {
+        driver.feed(Input::Subscribed {
             server: ServerId::ONLY,
         });
     }
@@ -90,10 +90,10 @@ impl MemoryStore {
 
     /// Delivers the pushes that executed batches have caused, with nothing locked.
     pub(super) fn deliver_pushes(&self) {
-        while let Some((shared, push)) = self.next_push() {
+        while let Some((driver, push)) = self.next_push() {
             let _delivered = Delivered(self);
-            if let Some(shared) = shared.upgrade() {
-                shared.feed(Input::Push {
+            if let Some(driver) = driver.upgrade() {
+                driver.feed(Input::Push {
                     server: Some(ServerId::ONLY),
                     push,
                 });
@@ -101,13 +101,13 @@ impl MemoryStore {
         }
     }
 
-    fn next_push(&self) -> Option<(Weak<Shared>, Push)> {
+    fn next_push(&self) -> Option<(Weak<Driver>, Push)> {
         let pushes = &mut *self.pushes();
         while !pushes.delivering {
             let (client, push) = pushes.queue.pop_front()?;
-            if let Some(shared) = pushes.subscribers.get(&client) {
+            if let Some(driver) = pushes.subscribers.get(&client) {
                 pushes.delivering = true;
-                return Some((shared.clone(), push));
+                return Some((driver.clone(), push));
             }
         }
         None

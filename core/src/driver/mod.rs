@@ -11,10 +11,10 @@ mod life;
 mod listener;
 mod memory;
 mod store;
+mod tenure;
 mod trace;
 mod url;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,27 +25,29 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 pub(crate) use self::fred::{Secrets, send_script};
-pub(crate) use calls::{Answer as CallAnswer, Hold, HoldState};
 pub(crate) use store::Store;
+pub(crate) use tenure::{Share, Tenure};
 
 use crate::engine::{
     Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
+    Suspicion,
 };
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, LeaseId, Op};
+use crate::protocol::{ClientId, Op};
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
 use life::Life;
+use tenure::Tenures;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
 /// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
 const LONGEST_NAP: Duration = Duration::from_millis(500);
 
 /// One locker's engine, its store, and everyone who waits for something of it.
-pub(crate) struct Shared {
+pub(crate) struct Driver {
     state: Mutex<State>,
     client: ClientId,
     clock: Clock,
@@ -62,7 +64,7 @@ pub(crate) struct Shared {
 struct State {
     engine: Engine,
     calls: Calls,
-    holds: BTreeMap<LeaseId, Arc<HoldState>>,
+    tenures: Tenures,
     hub: Hub<Waker>,
     /// What the engine wants to be told next, and what the background task sleeps until.
     wake: Timestamp,
@@ -74,24 +76,25 @@ struct State {
 }
 
 /// A batch that is to be sent.
-struct Outgoing {
+struct Batch {
     request: RequestId,
-    batch: Vec<Op>,
+    ops: Vec<Op>,
     give_up: Timestamp,
 }
 
 /// What has to happen once the state is unlocked.
 #[derive(Default)]
 struct Effects {
-    sends: Vec<Outgoing>,
+    sends: Vec<Batch>,
     deliveries: Vec<Delivery>,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
-    over: Vec<Arc<HoldState>>,
+    over: Vec<Arc<Tenure>>,
+    suspicions: Vec<Suspicion>,
     subscribes: bool,
 }
 
-impl Shared {
+impl Driver {
     /// Starts the engine on a store that can be reached. The future asks for the store's clock, so
     /// that the first call is one round trip; on a store in memory it is ready at once.
     pub(crate) fn start(
@@ -102,14 +105,14 @@ impl Shared {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
-        let shared = Arc::new(Self {
+        let driver = Arc::new(Self {
             client,
             channel,
             patience,
             state: Mutex::new(State {
                 engine: Engine::new(settings),
                 calls: Calls::default(),
-                holds: BTreeMap::new(),
+                tenures: Tenures::new(),
                 hub: Hub::default(),
                 wake: Timestamp::NEVER,
                 armed: Timestamp::NEVER,
@@ -122,18 +125,18 @@ impl Shared {
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
         });
-        let sends = shared.step(Input::Connected {
+        let sends = driver.step(Input::Connected {
             server: ServerId::ONLY,
         });
-        shared.runtime.spawn(keep_time(Life::of(&shared)));
-        shared.store.watch_link(&shared);
-        let started = shared.clone();
+        driver.runtime.spawn(keep_time(Life::of(&driver)));
+        driver.store.watch_link(&driver);
+        let started = driver.clone();
         let ask_for_clock = async move {
-            for outgoing in sends {
-                started.execute(outgoing).await;
+            for batch in sends {
+                started.execute(batch).await;
             }
         };
-        (shared, ask_for_clock)
+        (driver, ask_for_clock)
     }
 
     /// A number that was never used before in this locker.
@@ -208,11 +211,11 @@ impl Shared {
     }
 
     /// Feeds the engine and does everything that it asks for but sending.
-    fn step(self: &Arc<Self>, input: Input) -> Vec<Outgoing> {
+    fn step(self: &Arc<Self>, input: Input) -> Vec<Batch> {
         self.step_with(|_| input)
     }
 
-    fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Vec<Outgoing> {
+    fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Vec<Batch> {
         let mut effects = Effects::default();
         let rearm = {
             let state = &mut *self.state();
@@ -231,11 +234,14 @@ impl Shared {
             self.rearm.notify_one();
         }
         effects.traces.iter().for_each(trace::write);
-        effects.over.iter().for_each(|hold| hold.wake());
+        effects.over.iter().for_each(|tenure| tenure.wake());
         effects.wakers.into_iter().for_each(Waker::wake);
         effects.deliveries.into_iter().for_each(Delivery::deliver);
         if effects.subscribes {
             self.store.subscribe(self);
+        }
+        for why in effects.suspicions {
+            self.store.suspect(why, &self.runtime);
         }
         effects.sends
     }
@@ -248,9 +254,9 @@ impl Shared {
                 give_up,
                 ..
             } => {
-                effects.sends.push(Outgoing {
+                effects.sends.push(Batch {
                     request,
-                    batch,
+                    ops: batch,
                     give_up,
                 });
             }
@@ -259,15 +265,17 @@ impl Shared {
                     state.closing.get_or_insert_with(|| self.now());
                 }
                 let State {
-                    calls, holds, dead, ..
+                    calls,
+                    tenures,
+                    dead,
+                    ..
                 } = state;
-                let delivery = calls.finish(call, answer, holds, self);
-                effects
-                    .deliveries
-                    .extend(delivery.map(|delivery| delivery.or_dead(dead.as_ref())));
+                let share = |acquired| Share::of(acquired, tenures, self);
+                let delivery = calls.answer(call, answer, dead.as_ref(), share);
+                effects.deliveries.extend(delivery);
             }
-            // The store sees to it by itself.
-            Output::Suspect { .. } | Output::Wait { .. } => {}
+            Output::Suspect { why, .. } => effects.suspicions.push(why),
+            Output::Wait { .. } => {}
             Output::Event {
                 lock,
                 lease,
@@ -275,7 +283,7 @@ impl Shared {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                let over = HoldState::follow(&mut state.holds, lease, &event, deadline);
+                let over = Tenure::follow(&mut state.tenures, lease, &event, deadline);
                 effects.over.extend(over);
                 effects
                     .wakers
@@ -293,9 +301,9 @@ impl Shared {
     /// Sends batches on behalf of nobody. On the locker's own runtime they are on their way when
     /// this returns, so what the same task sends next comes after them: a release that was
     /// dropped, before the next acquire.
-    fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Outgoing>) {
-        for outgoing in sends {
-            let mut execution = Box::pin(self.execute(outgoing));
+    fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Batch>) {
+        for batch in sends {
+            let mut execution = Box::pin(self.execute(batch));
             // Elsewhere there may be no runtime to poll on, or one that is shutting down.
             let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
             let mut context = Context::from_waker(Waker::noop());
@@ -306,26 +314,21 @@ impl Shared {
     }
 
     /// Sends a batch and feeds its answer back. It must run to its end, whoever waits for it.
-    fn execute(self: &Arc<Self>, outgoing: Outgoing) -> impl Future<Output = ()> + Send + 'static {
-        let shared = self.clone();
+    fn execute(self: &Arc<Self>, batch: Batch) -> impl Future<Output = ()> + Send + 'static {
+        let driver = self.clone();
         async move {
             // A loop, since a store in memory answers at once and the next batch follows.
-            let mut next = Some(outgoing);
-            while let Some(outgoing) = next {
-                let Outgoing {
-                    request,
-                    batch,
-                    give_up,
-                } = outgoing;
-                let result = shared.store.execute(&batch, give_up).await;
-                let mut sends = shared.step(Input::Reply {
+            let mut next = Some(batch);
+            while let Some(batch) = next {
+                let result = driver.store.execute(&batch.ops, batch.give_up).await;
+                let mut sends = driver.step(Input::Reply {
                     server: ServerId::ONLY,
-                    request,
+                    request: batch.request,
                     result,
                 });
-                shared.store.deliver_pushes();
+                driver.store.deliver_pushes();
                 next = sends.pop();
-                shared.spawn_all(sends);
+                driver.spawn_all(sends);
             }
         }
     }
@@ -337,6 +340,7 @@ impl State {
         if let Some(error) = &self.dead {
             effects.sends.clear();
             effects.subscribes = false;
+            effects.suspicions.clear();
             effects.deliveries.extend(self.calls.fail_all(error));
         }
     }
@@ -344,12 +348,12 @@ impl State {
 
 /// The background task.
 async fn keep_time(mut life: Life) {
-    let shared = life.shared.clone();
+    let driver = life.driver.clone();
     loop {
-        let now = shared.now();
+        let now = driver.now();
         let wake = {
-            let state = &mut *shared.state();
-            let end = state.closing.map(|since| since + shared.patience);
+            let state = &mut *driver.state();
+            let end = state.closing.map(|since| since + driver.patience);
             if end.is_some_and(|end| state.engine.is_idle() || end <= now) {
                 break;
             }
@@ -357,19 +361,19 @@ async fn keep_time(mut life: Life) {
             state.armed
         };
         if wake <= now {
-            shared.feed(Input::Tick);
+            driver.feed(Input::Tick);
         } else if wake == Timestamp::NEVER {
-            shared.rearm.notified().await;
+            driver.rearm.notified().await;
         } else {
             let nap = wake.since(now).min(LONGEST_NAP);
             tokio::select! {
-                () = shared.rearm.notified() => {}
-                () = shared.clock.sleep(nap) => {}
+                () = driver.rearm.notified() => {}
+                () = driver.clock.sleep(nap) => {}
             }
         }
     }
-    let wakers = shared.state().hub.end_all();
+    let wakers = driver.state().hub.end_all();
     wakers.into_iter().for_each(Waker::wake);
     life.end();
-    shared.store.close(shared.client).await;
+    driver.store.close(driver.client).await;
 }

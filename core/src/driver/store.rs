@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::Shared;
+use super::Driver;
 use super::clock::Clock;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
+use crate::engine::Suspicion;
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::protocol::{BatchReply, ClientId, Op};
@@ -69,18 +70,27 @@ impl Store {
     }
 
     /// Reports to the engine when the link goes and comes back.
-    pub(super) fn watch_link(&self, shared: &Arc<Shared>) {
+    pub(super) fn watch_link(&self, driver: &Arc<Driver>) {
         match self {
-            Self::Fred(store) => store.watch_link(shared),
+            Self::Fred(store) => store.watch_link(driver),
             Self::Memory(_) => {}
         }
     }
 
     /// Hears what the store tells this client, and reports it to the engine.
-    pub(super) fn subscribe(&self, shared: &Arc<Shared>) {
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
         match self {
-            Self::Fred(store) => store.subscribe(shared),
-            Self::Memory(store) => store.subscribe(shared),
+            Self::Fred(store) => store.subscribe(driver),
+            Self::Memory(store) => store.subscribe(driver),
+        }
+    }
+
+    /// The connection may be of no use.
+    pub(super) fn suspect(&self, why: Suspicion, runtime: &Handle) {
+        match self {
+            Self::Fred(store) => store.suspect(why, runtime),
+            // It always answers.
+            Self::Memory(_) => {}
         }
     }
 

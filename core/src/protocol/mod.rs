@@ -38,8 +38,8 @@ pub use encode::{ScriptCall, encode};
 pub use key::LockKey;
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push};
-pub use script::{SCRIPT, SCRIPT_SHA};
+pub use script::{SCRIPT, SCRIPT_SHA, script_is_missing};
 #[cfg(feature = "native")]
 pub(crate) use server_error::credentials_refused;
-pub use server_error::{check_server, server_error};
+pub use server_error::{check_server, info_is_withheld, server_error};
 pub(crate) use server_error::{info_field, printable};

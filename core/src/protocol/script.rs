@@ -10,6 +10,16 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
 pub const SCRIPT_SHA: &str = "eee697e1a3eb0ba0f985c1746448de11e978cf11";
 
+/// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
+/// is to be sent.
+///
+/// ```
+/// assert!(leasehold::protocol::script_is_missing("NOSCRIPT No matching script. Please use EVAL."));
+/// ```
+pub fn script_is_missing(text: &str) -> bool {
+    text.starts_with("NOSCRIPT")
+}
+
 const SOURCE: &str = concat!(
     include_str!("lua/prelude.lua"),
     include_str!("lua/take.lua"),

@@ -50,6 +50,20 @@ pub(crate) fn credentials_refused(text: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a server's error text to `INFO` says only that this user may not ask: who may not look may
+/// still lock, and the script finds out the rest.
+///
+/// ```
+/// use leasehold::protocol::info_is_withheld;
+///
+/// assert!(info_is_withheld("NOPERM User poor has no permissions to run the 'info' command"));
+/// assert!(!info_is_withheld("NOAUTH Authentication required."));
+/// ```
+pub fn info_is_withheld(text: &str) -> bool {
+    let (kind, _) = meaning(text.split(' ').next().unwrap_or_default(), text);
+    credentials_refused(text).is_none() && kind == ErrorKind::Auth
+}
+
 /// Whether a server can keep locks, from sections of its `INFO`: [`ErrorKind::Unsupported`] if it is
 /// older than 7.0, [`ErrorKind::ReadOnly`] if it is a replica. What it does not say is taken for
 /// good.

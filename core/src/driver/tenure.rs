@@ -1,0 +1,183 @@
+//! Tenures, and the leases that share them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::calls::Pending;
+use super::clock::Clock;
+use super::{Driver, Input, LockId};
+use crate::engine::Acquired;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::LeaseId;
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// One lease's share in a tenure. Dropping it gives it up in the background.
+pub(crate) struct Share {
+    pub(crate) tenure: Arc<Tenure>,
+    /// How long the call waited for it.
+    pub(crate) waited: Duration,
+    driver: Arc<Driver>,
+    lock: LockId,
+    given_up: bool,
+}
+
+/// What a tenure's leases know of it without asking the engine.
+pub(crate) struct Tenure {
+    lease: LeaseId,
+    pub(crate) token: FencingToken,
+    began: Timestamp,
+    clock: Clock,
+    deadline: AtomicU64,
+    lost: OnceLock<LossReason>,
+    /// How many leases there are that were not given up.
+    leases: AtomicU32,
+    changed: Notify,
+}
+
+/// What is held, by the engine's lease ids.
+pub(super) type Tenures = BTreeMap<LeaseId, Arc<Tenure>>;
+
+impl Share {
+    /// What a call got: one more share in the tenure, or the first.
+    pub(super) fn of(acquired: Acquired, tenures: &mut Tenures, driver: &Arc<Driver>) -> Self {
+        let tenure = tenures
+            .entry(acquired.lease)
+            .or_insert_with(|| Tenure::of(acquired, &driver.clock));
+        tenure.leases.fetch_add(1, Ordering::AcqRel);
+        Self {
+            tenure: tenure.clone(),
+            waited: acquired.waited,
+            driver: driver.clone(),
+            lock: acquired.lock,
+            given_up: false,
+        }
+    }
+
+    /// Gives the lease up and waits for the store to confirm it.
+    pub(crate) fn release(mut self) -> Pending<()> {
+        self.given_up = true;
+        self.tenure.give_up();
+        self.driver.release((self.lock, self.tenure.lease))
+    }
+
+    /// Extends the lease now; by another time to live from now on, if one is given.
+    pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
+        self.driver.renew((self.lock, self.tenure.lease), ttl)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !self.given_up {
+            self.tenure.give_up();
+            let lease = self.tenure.lease;
+            self.driver.feed(Input::Release { call: None, lease });
+        }
+    }
+}
+
+impl Tenure {
+    fn of(acquired: Acquired, clock: &Clock) -> Arc<Self> {
+        Arc::new(Self {
+            lease: acquired.lease,
+            token: acquired.token,
+            began: acquired.began,
+            clock: clock.clone(),
+            deadline: AtomicU64::new(acquired.deadline.as_nanos()),
+            lost: OnceLock::new(),
+            leases: AtomicU32::new(0),
+            changed: Notify::new(),
+        })
+    }
+
+    /// How many leases share the tenure that were not given up.
+    pub(crate) fn leases(&self) -> u32 {
+        self.leases.load(Ordering::Acquire)
+    }
+
+    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
+    pub(crate) fn lost(&self) -> Option<LossReason> {
+        let expired = || (self.clock.now() >= self.deadline()).then_some(LossReason::Expired);
+        self.lost.get().copied().or_else(expired)
+    }
+
+    /// Waits until the lease is lost.
+    pub(crate) async fn until_lost(&self) -> LossReason {
+        self.until(Self::lost).await
+    }
+
+    /// Waits until the lease is lost, or all that share the tenure were given up.
+    pub(crate) async fn until_over(&self) {
+        let over = |tenure: &Self| {
+            let given_up = tenure.leases() == 0;
+            (given_up || tenure.lost().is_some()).then_some(())
+        };
+        self.until(over).await;
+    }
+
+    async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(value) = condition(self) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    fn give_up(&self) {
+        if self.leases.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wake();
+        }
+    }
+
+    /// How long ago the tenure began.
+    pub(crate) fn age(&self) -> Duration {
+        self.clock.now().since(self.began)
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.lost() {
+            Some(_) => Duration::ZERO,
+            None => self.deadline().since(self.clock.now()),
+        }
+    }
+
+    /// Keeps the tenures up to date with what the engine says happened. Returns one that was
+    /// lost: who waits for that is to be woken with nothing locked.
+    pub(super) fn follow(
+        tenures: &mut Tenures,
+        lease: LeaseId,
+        event: &LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) -> Option<Arc<Self>> {
+        let tenure = tenures.get(&lease)?;
+        match event {
+            LeaseEvent::Renewed { .. } => {
+                let deadline = deadline.map_or(0, Timestamp::as_nanos);
+                tenure.deadline.fetch_max(deadline, Ordering::AcqRel);
+            }
+            LeaseEvent::Lost { reason, .. } => {
+                tenure.lost.get_or_init(|| *reason);
+                return tenures.remove(&lease);
+            }
+            LeaseEvent::Released { .. } => drop(tenures.remove(&lease)),
+            _ => {}
+        }
+        None
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    fn deadline(&self) -> Timestamp {
+        Timestamp::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+}
