@@ -1,3 +1,4 @@
+mod batches;
 mod output;
 mod tenures;
 
@@ -16,6 +17,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
 use crate::{Thrown, json, text, thrown};
+use batches::Batches;
 use output::Current;
 use tenures::Tenures;
 
@@ -29,12 +31,13 @@ pub struct Engine {
     hub: Hub<ReaderId>,
     locks: Table<LockId, Arc<LockSpec>>,
     tenures: Tenures,
-    /// What was sent and not answered yet: few batches.
-    batches: Vec<(RequestId, Vec<Op>)>,
+    batches: Batches,
     awake: Vec<ReaderId>,
     current: Current,
-    /// What the engine wants to be told next.
-    wake: Option<Timestamp>,
+    /// When it was last told anything.
+    now: Timestamp,
+    /// Whether there may be several servers.
+    clustered: bool,
 }
 
 fn lease_id(random: [u32; 4]) -> LeaseId {
@@ -86,10 +89,11 @@ impl Engine {
             hub: Hub::default(),
             locks: Table::default(),
             tenures: Tenures::default(),
-            batches: Vec::new(),
+            batches: Batches::default(),
             awake: Vec::new(),
             current: Current::default(),
-            wake: None,
+            now: Timestamp::from_nanos(0),
+            clustered,
         })
     }
 
@@ -147,29 +151,22 @@ impl Engine {
 /// What happened.
 #[wasm_bindgen]
 impl Engine {
-    /// The store can be reached: for the first time, or again.
-    pub fn connected(&mut self, now: f64) {
-        // What was sent before is lost.
-        self.batches.clear();
-        self.handle(
-            now,
-            Input::Connected {
-                server: ServerId::ONLY,
-            },
-        );
+    /// A server can be reached: for the first time, or again. One that is no cluster's is number 0.
+    pub fn connected(&mut self, now: f64, server: u32) {
+        let server = ServerId(server);
+        self.handle(now, Input::Connected { server });
     }
 
-    /// The store cannot be reached any more.
-    pub fn disconnected(&mut self, now: f64, code: &str, message: &str) {
-        self.batches.clear();
-        let error = error(code, message);
-        self.handle(
-            now,
-            Input::Disconnected {
-                server: ServerId::ONLY,
-                error,
-            },
-        );
+    /// A server cannot be reached any more.
+    pub fn disconnected(&mut self, now: f64, server: u32, code: &str, message: &str) {
+        let (server, error) = (ServerId(server), error(code, message));
+        self.handle(now, Input::Disconnected { server, error });
+    }
+
+    /// A server serves these slots of a cluster from now on.
+    pub fn slots(&mut self, now: f64, first: u16, last: u16, server: u32) {
+        let (slots, server) = (first..=last, ServerId(server));
+        self.handle(now, Input::Slots { slots, server });
     }
 
     /// A call that acquires a defined lock, with 128 random bits. It waits so many milliseconds; 0
@@ -268,46 +265,26 @@ impl Engine {
         Ok(())
     }
 
-    /// The store's answer to a batch: its strings, each as its length in UTF-16 units, a colon and
-    /// itself, all in one. Returns whether a server refused since it is a replica.
-    pub fn reply(&mut self, now: f64, request: f64, fields: &str) -> bool {
+    /// A server's answer to a batch: its strings, each as its length in UTF-16 units, a colon and
+    /// itself, all in one.
+    pub fn reply(&mut self, now: f64, server: u32, request: f64, fields: &str) {
         let request = RequestId(number(request));
-        let Some(batch) = self.answered(request) else {
-            return false;
+        let Some(batch) = self.batches.take(request) else {
+            return;
         };
         let result = match text::split(fields) {
             Some(fields) => protocol::decode(&batch, &fields),
             None => Err(error("store", "the store's answer could not be read")),
         };
-        let refused = |reply: &Result<_, Error>| {
-            reply
-                .as_ref()
-                .is_err_and(|error| error.kind() == ErrorKind::ReadOnly)
-        };
-        let read_only = result
-            .as_ref()
-            .is_ok_and(|reply| reply.replies.iter().any(refused));
-        self.handle(
-            now,
-            Input::Reply {
-                server: ServerId::ONLY,
-                request,
-                result,
-            },
-        );
-        read_only
-    }
-
-    /// The store gave no answer to a batch in time.
-    #[wasm_bindgen(js_name = replyTimedOut)]
-    pub fn reply_timed_out(&mut self, now: f64, request: f64) {
-        self.no_reply(now, request, Error::no_answer());
+        self.replied(now, server, request, result);
     }
 
     /// There is no answer to a batch.
     #[wasm_bindgen(js_name = replyFailed)]
-    pub fn reply_failed(&mut self, now: f64, request: f64, code: &str, message: &str) {
-        self.no_reply(now, request, error(code, message));
+    pub fn reply_failed(&mut self, now: f64, server: u32, request: f64, code: &str, message: &str) {
+        let request = RequestId(number(request));
+        self.batches.take(request);
+        self.replied(now, server, request, Err(error(code, message)));
     }
 
     /// A message came on the channel. Returns whether it is of the protocol.
@@ -319,24 +296,15 @@ impl Engine {
         true
     }
 
-    /// The channel can be heard.
-    pub fn subscribed(&mut self, now: f64) {
-        self.handle(
-            now,
-            Input::Subscribed {
-                server: ServerId::ONLY,
-            },
-        );
-    }
-
-    /// The channel cannot be heard.
-    pub fn unsubscribed(&mut self, now: f64) {
-        self.handle(
-            now,
-            Input::Unsubscribed {
-                server: ServerId::ONLY,
-            },
-        );
+    /// What a server sends on the channel can be heard from now on, or cannot.
+    pub fn hears(&mut self, now: f64, server: u32, hears: bool) {
+        let server = ServerId(server);
+        let input = if hears {
+            Input::Subscribed { server }
+        } else {
+            Input::Unsubscribed { server }
+        };
+        self.handle(now, input);
     }
 
     /// A call that ends every tenure and refuses everything from now on.
@@ -399,62 +367,50 @@ impl Engine {
         self.client
     }
 
-    pub(crate) fn take_batch(&mut self, request: f64) -> Option<Vec<Op>> {
-        self.answered(RequestId(number(request)))
-    }
-
-    pub(crate) fn replied(&mut self, now: f64, request: f64, reply: BatchReply) {
+    /// Has a batch executed, and takes in the reply.
+    pub(crate) fn execute(
+        &mut self,
+        now: f64,
+        request: f64,
+        execute: impl FnOnce(&[Op]) -> BatchReply,
+    ) {
         let request = RequestId(number(request));
-        let result = Ok(reply);
-        self.handle(
-            now,
-            Input::Reply {
-                server: ServerId::ONLY,
-                request,
-                result,
-            },
-        );
+        if let Some(batch) = self.batches.take(request) {
+            self.replied(now, ServerId::ONLY.0, request, Ok(execute(&batch)));
+        }
     }
 
     pub(crate) fn pushed(&mut self, now: f64, push: Push) {
-        self.handle(
-            now,
-            Input::Push {
-                server: Some(ServerId::ONLY),
-                push,
-            },
-        );
+        // The servers of a cluster pass messages on.
+        let server = (!self.clustered).then_some(ServerId::ONLY);
+        self.handle(now, Input::Push { server, push });
     }
 }
 
 impl Engine {
     fn handle(&mut self, now: f64, input: Input) {
-        self.inner.handle(timestamp(now), input);
+        self.now = timestamp(now);
+        self.inner.handle(self.now, input);
     }
 
-    fn no_reply(&mut self, now: f64, request: f64, error: Error) {
-        let request = RequestId(number(request));
-        self.answered(request);
-        let result = Err(error);
-        self.handle(
-            now,
-            Input::Reply {
-                server: ServerId::ONLY,
-                request,
-                result,
-            },
-        );
+    fn replied(
+        &mut self,
+        now: f64,
+        server: u32,
+        request: RequestId,
+        result: Result<BatchReply, Error>,
+    ) {
+        let server = ServerId(server);
+        let input = Input::Reply {
+            server,
+            request,
+            result,
+        };
+        self.handle(now, input);
     }
 
     fn key(&self, name: &str) -> Result<LockKey, Thrown> {
         let key = Name::new(name).and_then(|name| LockKey::new(&self.namespace, &name));
         key.map_err(|error| thrown(&error))
-    }
-
-    /// The batch of a request that nobody waits for any more.
-    fn answered(&mut self, request: RequestId) -> Option<Vec<Op>> {
-        let mut batches = self.batches.iter();
-        let place = batches.position(|(sent, _)| *sent == request)?;
-        Some(self.batches.swap_remove(place).1)
     }
 }

@@ -7,7 +7,7 @@
 //! instance is of no use any more.
 //!
 //! The host's contract is the core's: feed an input, drain [`Engine::poll`], do what it says, and
-//! come back at [`Engine::wake_at`].
+//! come back when it says to.
 
 mod convert;
 mod engine;
@@ -42,6 +42,18 @@ pub fn script() -> String {
 #[wasm_bindgen(js_name = scriptSha)]
 pub fn script_sha() -> String {
     protocol::SCRIPT_SHA.to_owned()
+}
+
+/// Whether a server's refusal says that it has not got the script.
+#[wasm_bindgen(js_name = scriptIsMissing)]
+pub fn script_is_missing(text: &str) -> bool {
+    protocol::script_is_missing(text)
+}
+
+/// Whether a server's refusal of `INFO` is let pass.
+#[wasm_bindgen(js_name = infoIsWithheld)]
+pub fn info_is_withheld(text: &str) -> bool {
+    protocol::info_is_withheld(text)
 }
 
 /// What a server's refusal means, as an error in JSON.

@@ -36,14 +36,13 @@ impl MemoryStore {
 
     /// Executes the batch of a request, and feeds the reply back.
     pub fn execute(&mut self, engine: &mut Engine, now: f64, request: f64) {
-        let Some(batch) = engine.take_batch(request) else {
-            return;
-        };
-        let time = ServerTime::from_micros(number((self.origin + now) * 1e3));
-        self.last = self.last.max(time);
-        let reply = self.server.execute(self.last, &batch);
-        self.pushes.extend(self.server.take_pushes());
-        engine.replied(now, request, reply);
+        engine.execute(now, request, |batch| {
+            let time = ServerTime::from_micros(number((self.origin + now) * 1e3));
+            self.last = self.last.max(time);
+            let reply = self.server.execute(self.last, batch);
+            self.pushes.extend(self.server.take_pushes());
+            reply
+        });
     }
 
     /// From now on an engine is told what concerns it.

@@ -50,18 +50,17 @@ pub(crate) fn credentials_refused(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a server's error text to `INFO` says only that this user may not ask: who may not look may
-/// still lock, and the script finds out the rest.
+/// Whether a server's refusal of `INFO` is let pass: who may not look may still lock, and the script,
+/// which is asked next, finds out the rest.
 ///
 /// ```
 /// use leasehold::protocol::info_is_withheld;
 ///
 /// assert!(info_is_withheld("NOPERM User poor has no permissions to run the 'info' command"));
-/// assert!(!info_is_withheld("NOAUTH Authentication required."));
+/// assert!(!info_is_withheld("LOADING Redis is loading the dataset in memory"));
 /// ```
 pub fn info_is_withheld(text: &str) -> bool {
-    let (kind, _) = meaning(text.split(' ').next().unwrap_or_default(), text);
-    credentials_refused(text).is_none() && kind == ErrorKind::Auth
+    server_error(text, None).kind() == ErrorKind::Auth
 }
 
 /// Whether a server can keep locks, from sections of its `INFO`: [`ErrorKind::Unsupported`] if it is

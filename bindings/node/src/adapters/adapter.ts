@@ -7,6 +7,11 @@ export interface Adapter {
   readonly client: string;
   /** Whether it is of a cluster: keys on several nodes, each with a clock of its own. */
   readonly clustered: boolean;
+  /**
+   * Of a cluster: the address of the server that serves a slot, as the client has it just now; nothing
+   * if it does not know. Absent if a client cannot tell.
+   */
+  serverOf?(slot: number): string | undefined;
   /** The server as messages may show it; absent unless the client was made of a URL here. */
   readonly shown?: string;
   /** What must not be shown: passwords that a server may echo. */

@@ -2,7 +2,7 @@ import { LeaseholdError } from "../common/errors.js";
 import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
-import { closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
+import { address, closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -25,6 +25,8 @@ export interface IoredisConnection extends IoredisClient {
 
 interface IoredisCluster extends IoredisClient {
   nodes(role: "master"): IoredisConnection[];
+  /** Of each slot its primary, as `host:port`, and replicas. */
+  readonly slots?: readonly (readonly unknown[] | undefined)[];
 }
 
 interface Options {
@@ -62,6 +64,7 @@ export function ioredis(client: IoredisClient): Adapter {
   return {
     client: clustered ? "ioredis (Cluster)" : "ioredis",
     clustered,
+    ...(clustered && { serverOf: (slot) => address(() => (client as IoredisCluster).slots?.[slot]?.[0]) }),
     secrets: [options, options.redisOptions].flatMap((set) =>
       secretsOf(set?.password, set?.sentinelPassword),
     ),

@@ -3,6 +3,7 @@ import type { Adapter, Hearing, Link } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
 import {
+  address,
   closed,
   errorOf,
   later,
@@ -52,6 +53,8 @@ interface Options {
 interface Many extends NodeRedisClient {
   readonly isReady?: boolean;
   readonly masters?: object[];
+  /** Of a cluster. */
+  readonly slots?: readonly ({ readonly master?: { readonly address?: unknown } } | undefined)[];
   nodeClient?(node: object): NodeRedisConnection | Promise<NodeRedisConnection>;
   getMasterNode?(): unknown;
   readonly idleClients?: number;
@@ -85,6 +88,9 @@ export function nodeRedis(client: NodeRedisClient): Adapter {
   return {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
     clustered: kind === "cluster",
+    ...(kind === "cluster" && {
+      serverOf: (slot) => address(() => (client as Many).slots?.[slot]?.master?.address),
+    }),
     secrets: secretsOf(options?.password),
     evalsha: (sha, keys, args) => run(kind, () => client.evalSha(sha, { keys, arguments: args })),
     eval: (script, keys, args) => run(kind, () => client.eval(script, { keys, arguments: args })),

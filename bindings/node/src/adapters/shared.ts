@@ -79,6 +79,16 @@ export function startSoon(idle: () => boolean, connect: () => unknown, link: Lin
   };
 }
 
+/** A server's address, from a place that clients do not promise to have. */
+export function address(read: () => unknown): string | undefined {
+  try {
+    const value = read();
+    return typeof value === "string" && value !== "" ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** The passwords among these, to be hidden. */
 export function secretsOf(...values: unknown[]): string[] {
   return values.filter((value): value is string => typeof value === "string" && value !== "");

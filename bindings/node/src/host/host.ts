@@ -8,8 +8,8 @@ import { type Acquired, Calls } from "./calls.js";
 import { type Effects, noEffects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Reader } from "./reader.js";
+import { Servers } from "./servers.js";
 import { Tenure, type LockState } from "./tenure.js";
-import { Unanswered } from "./unanswered.js";
 
 export type { Acquired } from "./calls.js";
 
@@ -21,9 +21,6 @@ const LINGER = 20;
 
 /** How often at most the outputs wait because more inputs have come. */
 const MOST_DELAYS = 16;
-
-/** After so many batches in a row without an answer the connection is looked at. */
-const TIMEOUTS_TO_SUSPECT = 2;
 
 /**
  * Joins one locker's engine and the world: the only place that runs the engine. An input is fed, the
@@ -37,14 +34,14 @@ export class Host implements StoreHost {
   readonly #locks = new Locks();
   /** The tenures that are held, by the engine's numbers. */
   readonly #tenures = new Map<number, Tenure>();
-  readonly #unanswered = new Unanswered();
+  readonly #servers: Servers;
   readonly #alarm = new Alarm(() => this.tick());
-  #timeouts = 0;
   #engine: Engine;
   #lastId = 0;
   #alive = false;
   #lingers = false;
-  #subscribed = false;
+  /** Whether the channel can be heard; nothing before the engine asks for that. */
+  #hears: boolean | undefined;
   #isShutDown = false;
   /** How many inputs were fed since the outputs were last taken, and whether those will be taken soon. */
   #fed = 0;
@@ -53,6 +50,7 @@ export class Host implements StoreHost {
   constructor(store: Store, settings: Settings) {
     this.#store = store;
     this.#settings = settings;
+    this.#servers = new Servers(store.serverOf);
     this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
     store.keepAlive(false);
     store.open(this);
@@ -184,54 +182,45 @@ export class Host implements StoreHost {
   }
 
   connected(): void {
-    this.step((engine, at) => {
-      this.#unanswered.clear();
-      engine.connected(at);
-    });
+    this.step((engine, at) => this.#servers.connected(engine, at));
   }
 
   disconnected({ code, message }: LeaseholdError): void {
-    this.step((engine, at) => {
-      this.#unanswered.clear();
-      engine.disconnected(at, code, message);
-    });
+    this.#stepEach((engine, at, server) => engine.disconnected(at, server, code, message));
   }
 
   subscribed(): void {
-    this.step((engine, at) => engine.subscribed(at));
+    this.#hear(true);
   }
 
   unsubscribed(): void {
-    this.step((engine, at) => engine.unsubscribed(at));
+    this.#hear(false);
+  }
+
+  #hear(hears: boolean): void {
+    this.#hears = hears;
+    this.#stepEach((engine, at, server) => engine.hears(at, server, hears));
   }
 
   pushed(text: string): void {
     this.step((engine, at) => engine.push(at, text));
   }
 
-  /** A batch was answered. */
-  replied(engine: Engine, request: number, fields: string): void {
-    this.#timeouts = 0;
-    if (engine === this.#engine && this.answered(request)) {
-      let demoted = false;
-      this.#stepSoon((_, at) => {
-        demoted = engine.reply(at, request, fields);
-      });
-      if (demoted) {
-        this.#store.suspect(true);
-      }
+  /** A batch was answered, whose keys are in this slot of a cluster. */
+  replied(engine: Engine, request: number, slot: number, fields: string): void {
+    if (engine === this.#engine) {
+      this.#stepSoon((_, at) =>
+        engine.reply(at, this.#servers.serving(engine, at, slot), request, fields),
+      );
     }
   }
 
-  replyFailed(engine: Engine, request: number, { code, message }: LeaseholdError): void {
-    if (engine === this.#engine && this.answered(request)) {
-      this.step((_, at) => engine.replyFailed(at, request, code, message));
+  replyFailed(engine: Engine, request: number, slot: number, { code, message }: LeaseholdError): void {
+    if (engine === this.#engine) {
+      this.step((_, at) =>
+        engine.replyFailed(at, this.#servers.serving(engine, at, slot), request, code, message),
+      );
     }
-  }
-
-  /** Whether somebody still waits for the answer; nobody does from now on. */
-  answered(request: number): boolean {
-    return this.#unanswered.take(request);
   }
 
   /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
@@ -241,6 +230,14 @@ export class Host implements StoreHost {
     }
     this.#feed(input);
     this.#settle();
+  }
+
+  #stepEach(input: (engine: Engine, at: number, server: number) => void): void {
+    this.step((engine, at) => {
+      for (const server of this.#servers.numbers) {
+        input(engine, at, server);
+      }
+    });
   }
 
   /**
@@ -279,7 +276,7 @@ export class Host implements StoreHost {
     this.#fed = 0;
     const engine = this.#use((used) => {
       this.#drain(used, effects);
-      this.#alarm.set(used.wakeAt());
+      this.#alarm.set(used.deadline);
     });
     if (engine !== undefined) {
       this.#do(engine, effects);
@@ -333,9 +330,8 @@ export class Host implements StoreHost {
     this.#store.unsubscribe(this);
     this.#locks.clear();
     this.#tenures.clear();
-    this.#unanswered.clear();
     this.#fed = 0;
-    this.#subscribed = false;
+    this.#hears = undefined;
   }
 
   #attach({ id, lock }: Reader): void {
@@ -367,7 +363,7 @@ export class Host implements StoreHost {
       const id = engine.id;
       switch (task) {
         case 1:
-          effects.sends.push([id, engine.deadline]);
+          effects.sends.push(id);
           break;
         case 2:
           this.#acquired(engine, id);
@@ -392,10 +388,14 @@ export class Host implements StoreHost {
           this.#ended(id, undefined, effects);
           break;
         case 10:
-          effects.subscribes = true;
+          effects.subscribes.push(id);
           break;
         case 11:
           effects.wakes.push(id);
+          break;
+        case 12:
+        case 13:
+          effects.suspicions.push(task === 13 ? "demoted" : "silent");
           break;
       }
     }
@@ -403,11 +403,7 @@ export class Host implements StoreHost {
 
   /** Does what the outputs ask for, after all are taken: any of it may feed the engine again. */
   #do(engine: Engine, effects: Effects): void {
-    for (const [request, deadline] of effects.sends) {
-      this.#unanswered.add(request, deadline);
-    }
-    this.#alarm.set(this.#unanswered.earliest);
-    for (const [request] of effects.sends) {
+    for (const request of effects.sends) {
       if (engine === this.#engine) {
         this.#store.execute(this, engine, request);
       }
@@ -418,11 +414,25 @@ export class Host implements StoreHost {
     for (const id of effects.wakes) {
       this.#readers.get(id)?.wake();
     }
-    if (effects.subscribes && !this.#subscribed && engine === this.#engine) {
-      this.#subscribed = true;
-      this.#store.subscribe(this, engine.channel());
+    for (const why of effects.suspicions) {
+      this.#store.suspect(why);
+    }
+    for (const server of effects.subscribes) {
+      if (engine === this.#engine) {
+        this.#subscribe(engine, server);
+      }
     }
     this.#stayAlive();
+  }
+
+  /** One subscription is for all servers. */
+  #subscribe(engine: Engine, server: number): void {
+    if (this.#hears === undefined) {
+      this.#hears = false;
+      this.#store.subscribe(this, engine.channel());
+    } else if (this.#hears) {
+      this.step((own, at) => own.hears(at, server, true));
+    }
   }
 
   #acquired(engine: Engine, id: number): void {
@@ -471,20 +481,7 @@ export class Host implements StoreHost {
   /** Time passed. */
   tick(): void {
     this.#alarm.clear();
-    this.#giveUp(now());
     this.step((engine, at) => engine.tick(at));
-    this.#alarm.set(this.#unanswered.earliest);
-  }
-
-  /** Nobody waits any longer for what should have been answered by now. */
-  #giveUp(at: number): void {
-    for (const request of this.#unanswered.takeLate(at)) {
-      this.step((engine, time) => engine.replyTimedOut(time, request));
-      this.#timeouts += 1;
-      if (this.#timeouts >= TIMEOUTS_TO_SUSPECT) {
-        this.#store.suspect(false);
-      }
-    }
   }
 
   #stayAlive(): void {

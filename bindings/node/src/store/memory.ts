@@ -47,7 +47,6 @@ export class MemoryStore implements Store {
   execute(host: StoreHost, engine: Engine, request: number): void {
     host.step((own, at) => {
       if (own === engine) {
-        host.answered(request);
         this.#server?.execute(engine, at, request);
       }
     });

@@ -1,4 +1,5 @@
 import type { Adapter } from "../adapters/index.js";
+import { failure } from "../adapters/failure.js";
 import { within } from "../adapters/shared.js";
 import { attempt } from "../common/check.js";
 import type { LeaseholdError } from "../common/errors.js";
@@ -7,7 +8,7 @@ import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Instance } from "./instance.js";
-import type { Store, StoreHost } from "./store.js";
+import type { ServerOf, Store, StoreHost, Suspicion } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
@@ -15,6 +16,7 @@ const CHECK_LIMIT = 3_000;
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
   readonly clustered: boolean;
+  readonly serverOf?: ServerOf | undefined;
   readonly polled: boolean;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
@@ -27,6 +29,7 @@ export class RedisStore implements Store {
   constructor(adapter: Adapter) {
     this.#adapter = adapter;
     this.clustered = adapter.clustered;
+    this.serverOf = adapter.serverOf;
     this.polled = adapter.listen === undefined;
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
@@ -63,7 +66,7 @@ export class RedisStore implements Store {
   }
 
   execute(host: StoreHost, engine: Engine, request: number): void {
-    engine.encode(request);
+    const slot = engine.encode(request);
     const count = engine.keys;
     const text = engine.takeText();
     const keys: string[] = [];
@@ -74,8 +77,8 @@ export class RedisStore implements Store {
       begin = end;
     }
     this.#run(keys, args).then(
-      (answer) => host.replied(engine, request, fields(answer)),
-      (error: unknown) => host.replyFailed(engine, request, this.#error(error)),
+      (answer) => host.replied(engine, request, slot, fields(answer)),
+      (error: unknown) => host.replyFailed(engine, request, slot, this.#error(error)),
     );
   }
 
@@ -96,8 +99,8 @@ export class RedisStore implements Store {
     this.#adapter.keepAlive?.(alive);
   }
 
-  suspect(demoted: boolean): void {
-    this.#adapter.suspect?.(demoted);
+  suspect(why: Suspicion): void {
+    this.#adapter.suspect?.(why === "demoted");
   }
 
   abandon(host: StoreHost, cause: unknown): void {
@@ -117,8 +120,8 @@ export class RedisStore implements Store {
       return (await this.#adapter.info?.("default")) ?? "";
     } catch (error) {
       // A user who may not run INFO may still run the script, which is tried next.
-      const { code, message } = this.#error(error);
-      if (code === "auth" && !message.includes("NOAUTH")) {
+      const failed = failure(error);
+      if ("reply" in failed && stateless().infoIsWithheld(failed.reply)) {
         return "";
       }
       throw error;
@@ -134,7 +137,7 @@ export class RedisStore implements Store {
     try {
       return await adapter.evalsha(sha, keys, args);
     } catch (error) {
-      if (messageOf(error).startsWith("NOSCRIPT")) {
+      if (stateless().scriptIsMissing(messageOf(error))) {
         return adapter.eval(text, keys, args);
       }
       throw error;

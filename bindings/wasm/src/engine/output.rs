@@ -2,8 +2,8 @@
 
 use leasehold::Error;
 use leasehold::LeaseEvent;
-use leasehold::engine::{Answer, CallId, Output, RequestId};
-use leasehold::protocol::{self, LeaseId};
+use leasehold::engine::{Answer, CallId, Output, RequestId, Suspicion};
+use leasehold::protocol::{self, LeaseId, LockKey};
 use leasehold::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -18,8 +18,8 @@ impl Engine {
     ///
     /// |  | what | fields |
     /// |---|---|---|
-    /// | 0 | nothing more | |
-    /// | 1 | execute a batch until the deadline: keys and arguments are parts of the text | id, deadline, text, ends, keys |
+    /// | 0 | nothing more: come back at the deadline, if nothing happens before | deadline |
+    /// | 1 | execute a batch, which [`encode`](Self::encode) makes keys and arguments of | id |
     /// | 2 | a call acquired the lock | id, tenure, token, deadline, began, waited |
     /// | 3 | a call ended | id |
     /// | 4 | an acquisition did not get the lock | id |
@@ -28,8 +28,10 @@ impl Engine {
     /// | 7 | a tenure was extended | id, deadline |
     /// | 8 | a tenure was lost for a reason | id, text |
     /// | 9 | a tenure was given up | id |
-    /// | 10 | subscribe to the channel | |
+    /// | 10 | subscribe to the channel, so that a server is heard | id |
     /// | 11 | there is something for a reader | id |
+    /// | 12 | the connection may be half-open | |
+    /// | 13 | the server is a replica by now | |
     pub fn poll(&mut self) -> u32 {
         if let Some(reader) = self.awake.pop() {
             self.current.id = id(reader.0);
@@ -38,7 +40,7 @@ impl Engine {
         loop {
             let output = self.inner.poll();
             if let Output::Wait { until } = output {
-                self.wake = until;
+                self.current.deadline = until.map_or(f64::INFINITY, millis);
                 return task::NOTHING;
             }
             let task = self.task(output);
@@ -51,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// The call, tenure, request or reader that it is about.
+    /// The call, tenure, request, server or reader that it is about.
     #[wasm_bindgen(getter)]
     pub fn id(&self) -> f64 {
         self.current.id
@@ -69,7 +71,7 @@ impl Engine {
         self.current.token
     }
 
-    /// When the lease ends unless it is renewed, or when nobody waits for the answer any more.
+    /// When the lease ends unless it is renewed, or when to come back; infinity for never.
     #[wasm_bindgen(getter)]
     pub fn deadline(&self) -> f64 {
         self.current.deadline
@@ -105,21 +107,18 @@ impl Engine {
         self.current.keys
     }
 
-    /// Encodes the batch of the request that was polled last, for [`take_text`](Self::take_text).
-    pub fn encode(&mut self, request: f64) {
-        let request = RequestId(number(request));
-        let mut batches = self.batches.iter();
-        if let Some((_, batch)) = batches.find(|(sent, _)| *sent == request) {
-            let call = protocol::encode(batch);
-            self.current.keys = u32::try_from(call.keys().len()).unwrap_or(u32::MAX);
-            (self.current.text, self.current.ends) = text::join(&call);
-        }
-    }
-
-    /// When to come back, if nothing happens before; infinity for never.
-    #[wasm_bindgen(js_name = wakeAt)]
-    pub fn wake_at(&self) -> f64 {
-        self.wake.map_or(f64::INFINITY, millis)
+    /// Encodes a batch that was polled: its keys and arguments are parts of the text. Returns the
+    /// slot that they are in, of a cluster; one past the last if that says nothing.
+    pub fn encode(&mut self, request: f64) -> u16 {
+        let Some(batch) = self.batches.get(RequestId(number(request))) else {
+            return LockKey::SLOTS;
+        };
+        let call = protocol::encode(batch);
+        self.current.keys = u32::try_from(call.keys().len()).unwrap_or(u32::MAX);
+        (self.current.text, self.current.ends) = text::join(&call);
+        let first = batch.first().filter(|_| self.clustered);
+        let key = first.and_then(|op| op.command.key());
+        key.map_or(LockKey::SLOTS, LockKey::slot)
     }
 }
 
@@ -151,6 +150,8 @@ mod task {
     pub(super) const RELEASED: u32 = 9;
     pub(super) const SUBSCRIBE: u32 = 10;
     pub(super) const WAKE: u32 = 11;
+    pub(super) const SILENT: u32 = 12;
+    pub(super) const DEMOTED: u32 = 13;
 }
 
 impl Engine {
@@ -162,9 +163,8 @@ impl Engine {
                 give_up,
                 ..
             } => {
-                self.batches.push((request, batch));
+                self.batches.add(self.now, request, batch, give_up);
                 self.current.id = id(request.0);
-                self.current.deadline = millis(give_up);
                 task::SEND
             }
             Output::Answer { call, answer } => {
@@ -184,13 +184,20 @@ impl Engine {
                 self.awake.extend(woken);
                 self.changed(lease, &event, deadline)
             }
-            Output::Subscribe { .. } => task::SUBSCRIBE,
+            Output::Subscribe { server } => {
+                self.current.id = f64::from(server.0);
+                task::SUBSCRIBE
+            }
+            Output::Suspect { why, .. } => match why {
+                Suspicion::Silent => task::SILENT,
+                Suspicion::Demoted => task::DEMOTED,
+            },
             Output::Notice { event } => {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
                 task::NOTHING
             }
-            Output::Closed { .. } | Output::Suspect { .. } | Output::Wait { .. } => task::NOTHING,
+            Output::Closed { .. } | Output::Wait { .. } => task::NOTHING,
         }
     }
 

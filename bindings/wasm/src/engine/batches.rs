@@ -1,0 +1,67 @@
+//! The batches that were sent, which their answers are read by.
+
+use leasehold::engine::RequestId;
+use leasehold::protocol::Op;
+use leasehold::time::Timestamp;
+
+/// What was sent and not answered yet: few batches.
+#[derive(Default)]
+pub(super) struct Batches(Vec<Sent>);
+
+struct Sent {
+    request: RequestId,
+    ops: Vec<Op>,
+    until: Timestamp,
+}
+
+impl Batches {
+    /// Keeps a batch that is sent now for twice as long as the engine waits for its answer. It takes
+    /// the place of one that is over, so there are never many more than the engine has under way.
+    pub(super) fn add(
+        &mut self,
+        now: Timestamp,
+        request: RequestId,
+        ops: Vec<Op>,
+        give_up: Timestamp,
+    ) {
+        let sent = Sent {
+            request,
+            ops,
+            until: give_up + give_up.since(now),
+        };
+        match self.0.iter_mut().find(|sent| sent.until <= now) {
+            Some(over) => *over = sent,
+            None => self.0.push(sent),
+        }
+    }
+
+    pub(super) fn get(&self, request: RequestId) -> Option<&[Op]> {
+        let mut batches = self.0.iter();
+        let sent = batches.find(|sent| sent.request == request)?;
+        Some(&sent.ops)
+    }
+
+    pub(super) fn take(&mut self, request: RequestId) -> Option<Vec<Op>> {
+        let place = self.0.iter().position(|sent| sent.request == request)?;
+        Some(self.0.swap_remove(place).ops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches batches that pile up at a server which never answers.
+    #[test]
+    fn a_batch_without_an_answer_is_dropped() {
+        let mut batches = Batches::default();
+        for number in 0..1_000 {
+            let now = Timestamp::from_nanos(number);
+            let give_up = Timestamp::from_nanos(number + 10);
+            batches.add(now, RequestId(number), Vec::new(), give_up);
+        }
+        assert_eq!(batches.0.len(), 20);
+        assert!(batches.get(RequestId(980)).is_some());
+        assert!(batches.take(RequestId(979)).is_none());
+    }
+}
