@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, describe } from "node:test";
+import calculateSlot from "cluster-key-slot";
 import { startCluster, startSentinel } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
 import { awake, waitFor } from "../support/wait.mjs";
@@ -78,6 +79,12 @@ describe("a cluster", { concurrency: 3 }, () => {
       };
       const answers = await Promise.all(names.map((key) => run(key)));
       assert.deepEqual(answers.flat(), names);
+      const at = (slot) => cluster.servers.find(({ port }) => adapter.serverOf(slot) === `127.0.0.1:${port}`);
+      for (const key of names) {
+        const server = at(calculateSlot(key));
+        assert.ok(server, "an address of the cluster");
+        assert.equal(await server.command("EXISTS", key), 1, `${key} is where the client says`);
+      }
       // A script whose answer was lost was run twice.
       const heard = () => new Set(hearing.messages).size;
       await waitFor(() => heard() === names.length, 10_000, () => `${names.length} messages, not ${heard()}`);
@@ -92,6 +99,28 @@ describe("a cluster", { concurrency: 3 }, () => {
         stop();
         assert.deepEqual(counts(), before);
       }
+    });
+  }
+
+  for (const [index, [name, make]] of kinds.entries()) {
+    test(`${name}: a slot that has moved is of another server once a script was run`, async (t) => {
+      // Catches: an answer that is taken for one of the server that was asked before a redirection.
+      const { adapter: made, end } = await make();
+      const { adapter } = await useAdapter(t, made, end);
+      const key = `moved ${index}`;
+      const slot = calculateSlot(key);
+      const runs = () => adapter.eval("return { KEYS[1] }", [key], []).catch(() => false);
+      await waitFor(runs, 20_000, "it is up");
+      const from = cluster.servers.findIndex(({ port }) => adapter.serverOf(slot) === `127.0.0.1:${port}`);
+      assert.ok(from >= 0, adapter.serverOf(slot));
+      const to = cluster.servers[(from + 1) % 3];
+      const id = await to.command("CLUSTER", "MYID");
+      // The new one first, so that there is one at any time.
+      for (const server of [to, ...cluster.servers.filter((other) => other !== to)]) {
+        await server.command("CLUSTER", "SETSLOT", slot, "NODE", id);
+      }
+      await waitFor(runs, 20_000, "it is answered");
+      assert.equal(adapter.serverOf(slot), `127.0.0.1:${to.port}`);
     });
   }
 
