@@ -11,6 +11,39 @@ import { adapters, hearingLog, linkLog, useAdapter } from "./kinds.mjs";
 
 const sha1 = (script) => createHash("sha1").update(script).digest("hex");
 
+/** Every kind of client of a cluster. */
+const kinds = [
+  ...["ioredis", "ioredis-v6"].flatMap((version) =>
+    [{}, { enableAutoPipelining: true }].map((options) => [
+      `${version} ${JSON.stringify(options)}`,
+      async (cluster) => {
+        const { Cluster } = await import(version);
+        const client = new Cluster(cluster.nodes, { lazyConnect: true, ...options });
+        client.on("error", () => {});
+        return { adapter: adapters.adapt(client), client, end: () => client.disconnect() };
+      },
+    ]),
+  ),
+  ...["redis-v4", "redis", "redis-v6"].map((version) => [
+    version,
+    async (cluster) => {
+      const { createCluster } = await import(version);
+      const rootNodes = cluster.nodes.map((socket) => ({ socket }));
+      const client = createCluster({ rootNodes });
+      client.on("error", () => {});
+      const end = () => (client.destroy ? client.destroy() : client.disconnect());
+      return { adapter: adapters.adapt(client), client, end };
+    },
+  ]),
+  ...["ioredis", "ioredis-v6"].map((version) => [
+    `openClient with ${version}`,
+    async (cluster) => {
+      const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
+      return { adapter: await openClient(cluster.url, ["ioredis"]), end: () => {} };
+    },
+  ]),
+];
+
 describe("a cluster", { concurrency: 3 }, () => {
   let cluster;
   before(async () => {
@@ -18,43 +51,11 @@ describe("a cluster", { concurrency: 3 }, () => {
   });
   after(() => cluster.stop());
 
-  const kinds = [
-    ...["ioredis", "ioredis-v6"].flatMap((version) =>
-      [{}, { enableAutoPipelining: true }].map((options) => [
-        `${version} ${JSON.stringify(options)}`,
-        async () => {
-          const { Cluster } = await import(version);
-          const client = new Cluster(cluster.nodes, { lazyConnect: true, ...options });
-          client.on("error", () => {});
-          return { adapter: adapters.adapt(client), client, end: () => client.disconnect() };
-        },
-      ]),
-    ),
-    ...["redis-v4", "redis", "redis-v6"].map((version) => [
-      version,
-      async () => {
-        const { createCluster } = await import(version);
-        const rootNodes = cluster.nodes.map((socket) => ({ socket }));
-        const client = createCluster({ rootNodes });
-        client.on("error", () => {});
-        const end = () => (client.destroy ? client.destroy() : client.disconnect());
-        return { adapter: adapters.adapt(client), client, end };
-      },
-    ]),
-    ...["ioredis", "ioredis-v6"].map((version) => [
-      `openClient with ${version}`,
-      async () => {
-        const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
-        return { adapter: await openClient(cluster.url, ["ioredis"]), end: () => {} };
-      },
-    ]),
-  ];
-
   for (const [name, make] of kinds) {
     test(`${name}: scripts go to the node of their keys, and messages come from every node`, async (t) => {
       // Catches: a script that is sent where its hash lies and not its keys; a subscriber that hears
       // only what its own node publishes.
-      const { adapter: made, client, end } = await make();
+      const { adapter: made, client, end } = await make(cluster);
       const { adapter } = await useAdapter(t, made, end);
       assert.equal(adapter.clustered, true);
       const hearing = hearingLog();
@@ -102,33 +103,46 @@ describe("a cluster", { concurrency: 3 }, () => {
     });
   }
 
-  for (const [index, [name, make]] of kinds.entries()) {
-    test(`${name}: a slot that has moved is of another server once a script was run`, async (t) => {
-      // Catches: an answer that is taken for one of the server that was asked before a redirection.
-      const { adapter: made, end } = await make();
-      const { adapter } = await useAdapter(t, made, end);
-      const key = `moved ${index}`;
-      const slot = calculateSlot(key);
-      const runs = () => adapter.eval("return { KEYS[1] }", [key], []).catch(() => false);
-      await waitFor(runs, 20_000, "it is up");
-      const from = cluster.servers.findIndex(({ port }) => adapter.serverOf(slot) === `127.0.0.1:${port}`);
-      assert.ok(from >= 0, adapter.serverOf(slot));
-      const to = cluster.servers[(from + 1) % 3];
-      const id = await to.command("CLUSTER", "MYID");
-      // The new one first, so that there is one at any time.
-      for (const server of [to, ...cluster.servers.filter((other) => other !== to)]) {
-        await server.command("CLUSTER", "SETSLOT", slot, "NODE", id);
-      }
-      await waitFor(runs, 20_000, "it is answered");
-      assert.equal(adapter.serverOf(slot), `127.0.0.1:${to.port}`);
-    });
-  }
-
   test("openClient of a cluster that is not there", async () => {
     const gone = await startCluster();
     await gone.stop();
     await assert.rejects(adapters.openClient(gone.url), { code: "unavailable", message: /redis-cluster:/ });
   });
+});
+
+// One after the other: servers whose slots move at the same time may not agree on them.
+describe("a cluster whose slots move", () => {
+  let cluster;
+  before(async () => {
+    cluster = await startCluster();
+  });
+  after(() => cluster.stop());
+
+  for (const [index, [name, make]] of kinds.entries()) {
+    test(`${name}: a slot is of another server once a script was run there`, async (t) => {
+      // Catches: an answer that is taken for one of the server that was asked before a redirection.
+      const { adapter: made, end } = await make(cluster);
+      const { adapter } = await useAdapter(t, made, end);
+      const key = `moved ${index}`;
+      const slot = calculateSlot(key);
+      const runs = () => adapter.eval("return { KEYS[1] }", [key], []).catch(() => false);
+      await waitFor(runs, 20_000, "it is up");
+      const servedBy = ({ port }) => adapter.serverOf(slot) === `127.0.0.1:${port}`;
+      const from = cluster.servers.find(servedBy);
+      assert.ok(from, adapter.serverOf(slot));
+      const [to, other] = cluster.servers.filter((server) => server !== from);
+      const [source, id] = await Promise.all([from, to].map((server) => server.command("CLUSTER", "MYID")));
+      // Imported, it is the new one's by a newer epoch, and no gossip takes it back.
+      await to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source);
+      for (const server of [to, from, other]) {
+        await server.command("CLUSTER", "SETSLOT", slot, "NODE", id);
+      }
+      await waitFor(runs, 20_000, "it is answered");
+      // Version 4 of node-redis goes on with its old map for a while.
+      await waitFor(async () => name !== "redis-v4" || ((await runs()) && servedBy(to)));
+      assert.ok(servedBy(to), adapter.serverOf(slot));
+    });
+  }
 });
 
 describe("a node of a cluster that is lost", () => {
