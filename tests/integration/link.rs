@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{ErrorKind, LeaseEvent, Locker};
-use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+use leasehold_tests::{
+    Admin, Direction, Mode, Proxy, RedisServer, Stopwatch, eventually, next_event, within,
+};
 
 use crate::{LIMIT, connect, connect_with, millis};
 
@@ -111,4 +113,42 @@ async fn a_server_that_is_gone_is_unavailable_for_every_call() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(error.to_string().contains("Connection refused"), "{error}");
     }
+}
+
+/// Catches a link that is kept though nothing comes back on it, for as long as TCP takes to notice.
+#[tokio::test]
+async fn a_link_that_is_half_open_is_replaced() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Locker::builder().command_timeout(millis(200));
+    let locker = connect_with(builder, &proxy.url()).await;
+    let (links, sent) = (proxy.connections(), proxy.bytes(Direction::Up));
+    proxy.set_both(Mode::BlackHole);
+    let inspection = tokio::spawn(async move { locker.inspect("x").await });
+    let is_lost = async || proxy.bytes(Direction::Up) > sent;
+    eventually(LIMIT, "the question to be lost", is_lost).await;
+    // What lost bytes stays half-open: an answer comes over another link.
+    proxy.set_both(Mode::Pass);
+    let inspection = within(LIMIT, inspection).await.expect("it ends");
+    let inspection = inspection.expect("it does not panic").expect("an answer");
+    assert!(inspection.holder.is_none());
+    assert!(proxy.connections() > links, "there is another link");
+}
+
+/// Catches a link that is kept since it answers, though its name leads to another server by now.
+#[tokio::test]
+async fn a_link_to_a_server_that_was_demoted_is_replaced() {
+    let (primary, server) = (RedisServer::start().await, RedisServer::start().await);
+    let proxy = Proxy::start(server.port()).await;
+    let locker = connect_with(Locker::builder(), &proxy.url()).await;
+    let mut admin = Admin::connect(&server).await;
+    let port = primary.port().to_string();
+    admin.command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let replica = async || admin.info("replication", "role").await.as_deref() == Some("slave");
+    eventually(LIMIT, "the server to be a replica", replica).await;
+    let links = proxy.connections();
+    let error = locker.lock("x").expect("valid").try_acquire().await;
+    assert_eq!(error.expect_err("read-only").kind(), ErrorKind::ReadOnly);
+    let is_replaced = async || proxy.connections() > links;
+    eventually(LIMIT, "another link", is_replaced).await;
 }

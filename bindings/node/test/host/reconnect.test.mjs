@@ -181,3 +181,39 @@ for (const kind of clients) {
     await program.says("answered", 15_000);
   });
 }
+
+describe("a connection of ours", { concurrency: 2 }, () => {
+  async function connected(t) {
+    const server = await startRedis();
+    const proxy = await startProxy(server.port);
+    const locker = await Locker.connect(proxy.url, settings);
+    t.after(async () => {
+      await locker.shutdown();
+      await proxy.close();
+      await server.stop();
+    });
+    return { locker, server, proxy };
+  }
+
+  test("is replaced if it is half-open", async (t) => {
+    // Catches: one that is kept though nothing comes back on it, for as long as TCP takes to notice.
+    const { locker, proxy } = await connected(t);
+    await locker.inspect("x");
+    proxy.freeze();
+    const joined = proxy.joined;
+    assert.equal((await within(locker.inspect("x"), 15_000, "the answer")).holder, null);
+    assert.ok(proxy.joined > joined, "over another one");
+  });
+
+  test("is replaced if its server was demoted", async (t) => {
+    // Catches: one that is kept since it answers, though its name leads to another server by now.
+    const { locker, server, proxy } = await connected(t);
+    const primary = await startRedis();
+    t.after(() => primary.stop());
+    await server.command("REPLICAOF", "127.0.0.1", primary.port);
+    await waitFor(async () => /role:slave/.test(await server.info("replication")));
+    const joined = proxy.joined;
+    await assert.rejects(locker.lock("x").tryAcquire(), { code: "readOnly" });
+    await waitFor(() => proxy.joined > joined, 10_000, "another one");
+  });
+});
