@@ -32,11 +32,20 @@ impl Contenders {
         id: HalfId,
         act: impl FnOnce(&mut Contender, &mut Ctx, &mut Servers) -> Next,
     ) {
-        let Some(contender) = self.all.get_mut(&id) else {
-            return;
-        };
-        match act(contender, cx, servers) {
-            Next::Stay => contender.settle(cx),
+        if let Some(contender) = self.all.get_mut(&id) {
+            let next = act(contender, cx, servers);
+            self.follow(cx, servers, id, next);
+        }
+    }
+
+    /// What follows from what was done with a contender.
+    pub(super) fn follow(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, next: Next) {
+        match next {
+            Next::Stay => {
+                if let Some(contender) = self.all.get_mut(&id) {
+                    contender.settle(cx);
+                }
+            }
             Next::Hold(tenure) => self.hold(cx, servers, id, tenure),
             Next::Lose(reason) => self.lose(cx, servers, id, reason),
             Next::Leave => self.leave(cx, servers, id),
@@ -125,7 +134,7 @@ impl Contenders {
     }
 
     /// Those that a condition holds for, to be gone through one by one.
-    pub(super) fn those(&self, are: impl Fn(&Contender) -> bool) -> Vec<HalfId> {
+    pub(super) fn those(&self, are: &dyn Fn(&Contender) -> bool) -> Vec<HalfId> {
         let those = self.all.iter().filter(|(_, contender)| are(contender));
         those.map(|(id, _)| *id).collect()
     }

@@ -203,7 +203,7 @@ impl Locks {
 
     /// Ends everything.
     pub(super) fn shut_down(&mut self, cx: &mut Ctx, servers: &mut Servers) {
-        for id in self.0.those(Contender::is_acquiring) {
+        for id in self.0.those(&Contender::is_acquiring) {
             self.0.step(cx, servers, id, |contender, cx, _| {
                 match &mut contender.phase {
                     Phase::Acquiring(acquiring) => acquiring.fail(cx, &Error::shutdown()),
@@ -211,7 +211,7 @@ impl Locks {
                 }
             });
         }
-        for id in self.0.those(|_| true) {
+        for id in self.0.those(&|_| true) {
             self.0
                 .step(cx, servers, id, |_, _, _| Next::Lose(LossReason::Shutdown));
         }
@@ -234,13 +234,17 @@ impl Locks {
         servers: &mut Servers,
         (id, outcome): (HalfId, Outcome),
     ) {
-        let contender = self.0.all.get(&id);
-        if contender.is_some_and(|contender| contender.awaits(outcome.attempt)) {
-            self.0.step(cx, servers, id, |contender, cx, servers| {
-                contender.landed(cx, servers, outcome)
-            });
-        } else if let Ok((reply, _)) = outcome.result {
-            self.resolve_doubt(cx, servers, id, (outcome.attempt, &reply));
+        let contender = self.0.all.get_mut(&id);
+        match contender.filter(|contender| contender.awaits(outcome.attempt)) {
+            Some(contender) => {
+                let next = contender.landed(cx, servers, outcome);
+                self.0.follow(cx, servers, id, next);
+            }
+            None => {
+                if let Ok((reply, _)) = outcome.result {
+                    self.resolve_doubt(cx, servers, id, (outcome.attempt, &reply));
+                }
+            }
         }
     }
 
@@ -339,7 +343,7 @@ impl Locks {
     /// There is a new link: everything that was waiting to try again does so now, and every lease is
     /// renewed, because the server may have lost its data.
     pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        for id in self.contenders_of(servers, server, |contender| !contender.is_acquiring()) {
+        for id in self.contenders_of(servers, server, &|contender| !contender.is_acquiring()) {
             self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((_, tenure)) = contender.tenure() {
                     tenure.attempt.pace.next = cx.now;
@@ -367,7 +371,7 @@ impl Locks {
             }
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(servers, server, unwarned) {
+        for id in self.contenders_of(servers, server, &unwarned) {
             self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.failed(cx, servers, who, None, error.clone());
@@ -382,13 +386,13 @@ impl Locks {
     pub(super) fn subscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
         self.ask_again(cx, servers, server);
         let now = cx.now;
-        self.look(cx, servers, server, |tenure| tenure.began < now);
+        self.look(cx, servers, server, &|tenure| tenure.began < now);
     }
 
     /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
     pub(super) fn unsubscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
         let soon = cx.now + line::FASTEST_HEARTBEAT;
-        for id in self.contenders_of(servers, server, Contender::is_acquiring) {
+        for id in self.contenders_of(servers, server, &Contender::is_acquiring) {
             self.0.step(cx, servers, id, |contender, _, _| {
                 if let Phase::Acquiring(acquiring) = &mut contender.phase {
                     acquiring.ask_by(soon);
@@ -401,7 +405,7 @@ impl Locks {
     /// What holders were promised by a margin that was too small: the store is asked for it once
     /// more, and for as much as it takes by the new one.
     pub(super) fn keep_promises(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        self.look(cx, servers, server, |_| true);
+        self.look(cx, servers, server, &|_| true);
     }
 
     /// Holders learn whether the store still has their locks.
@@ -410,13 +414,13 @@ impl Locks {
         cx: &mut Ctx,
         servers: &mut Servers,
         server: ServerId,
-        which: impl Fn(&Tenure) -> bool,
+        which: &dyn Fn(&Tenure) -> bool,
     ) {
         let which = |contender: &Contender| match &contender.phase {
             Phase::Held(tenure) => which(tenure),
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(servers, server, which) {
+        for id in self.contenders_of(servers, server, &which) {
             self.0.step(cx, servers, id, |contender, cx, servers| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.look(cx, servers, who);
@@ -428,7 +432,7 @@ impl Locks {
 
     /// Everyone who wants a lock asks now.
     fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        for id in self.contenders_of(servers, server, Contender::is_acquiring) {
+        for id in self.contenders_of(servers, server, &Contender::is_acquiring) {
             self.0.step(cx, servers, id, Contender::ask_again);
         }
     }
@@ -437,9 +441,9 @@ impl Locks {
         &self,
         servers: &Servers,
         server: ServerId,
-        are: impl Fn(&Contender) -> bool,
+        are: &dyn Fn(&Contender) -> bool,
     ) -> Vec<HalfId> {
         self.0
-            .those(|contender| are(contender) && servers.of(&contender.who.spec.key) == server)
+            .those(&|contender| are(contender) && servers.of(&contender.who.spec.key) == server)
     }
 }

@@ -54,36 +54,37 @@ impl Servers {
         if self.routes.is_empty() {
             return ServerId::ONLY;
         }
-        let after = self
-            .routes
-            .partition_point(|(first, _)| *first <= key.slot());
-        let route = after
-            .checked_sub(1)
-            .and_then(|place| self.routes.get(place));
-        route.map_or(ServerId::ONLY, |(_, server)| *server)
+        self.serving(key.slot())
+    }
+
+    fn serving(&self, slot: u16) -> ServerId {
+        let after = self.routes.partition_point(|(first, _)| *first <= slot);
+        let route = after.checked_sub(1).map(|place| self.routes[place].1);
+        route.unwrap_or(ServerId::ONLY)
     }
 
     /// These slots are served by this server from now on.
     pub(super) fn route(&mut self, slots: &RangeInclusive<u16>, server: ServerId) {
-        let last = (*slots.end()).min(LockKey::SLOTS - 1);
-        let first = *slots.start();
+        let (first, last) = (*slots.start(), (*slots.end()).min(LockKey::SLOTS - 1));
         if first > last {
             return;
         }
-        if self.routes.is_empty() {
-            self.routes.push((0, ServerId::ONLY));
-        }
-        let at = |routes: &[(u16, ServerId)], slot| {
-            let after = routes.partition_point(|(first, _)| *first <= slot);
-            routes[after - 1].1
+        let next = (last + 1, self.serving(last + 1));
+        let mut routes = Vec::with_capacity(self.routes.len() + 2);
+        let mut add = |route: (u16, ServerId)| {
+            if routes.last().is_none_or(|(_, before)| *before != route.1) {
+                routes.push(route);
+            }
         };
-        let next = (last + 1 < LockKey::SLOTS).then(|| (last + 1, at(&self.routes, last + 1)));
-        self.routes
-            .retain(|(begin, _)| *begin < first || *begin > last + 1);
-        self.routes.push((first, server));
-        self.routes.extend(next);
-        self.routes.sort_unstable_by_key(|(begin, _)| *begin);
-        self.routes.dedup_by_key(|(_, server)| *server);
+        for route in self.routes.iter().filter(|(begin, _)| *begin < first) {
+            add(*route);
+        }
+        add((first, server));
+        add(next);
+        for route in self.routes.iter().filter(|(begin, _)| *begin > next.0) {
+            add(*route);
+        }
+        self.routes = routes;
     }
 
     fn get(&self, id: ServerId) -> Option<&Server> {

@@ -236,11 +236,11 @@ impl Server {
     }
 
     fn take_requests(&mut self) -> Vec<Origin> {
-        let requests = std::mem::take(&mut self.requests);
-        requests
-            .into_iter()
-            .flat_map(|request| request.origins)
-            .collect()
+        let mut origins = Vec::new();
+        for mut request in std::mem::take(&mut self.requests) {
+            origins.append(&mut request.origins);
+        }
+        origins
     }
 
     /// Takes in its answer to a request. Whoever waited for one that is not known any more was told
