@@ -8,6 +8,10 @@ use std::time::Duration;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::advice::Advice;
+use crate::every::every;
+use crate::rows::same;
+
 /// What went wrong, in a form to match on.
 ///
 /// That a lock is held by somebody else is not an error: acquiring answers `None` or waits.
@@ -42,21 +46,10 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Every kind.
-    const ALL: [Self; 12] = [
-        Self::Config,
-        Self::Unavailable,
-        Self::Timeout,
-        Self::Auth,
-        Self::ReadOnly,
-        Self::Unsupported,
-        Self::WrongType,
-        Self::Store,
-        Self::NotHeld,
-        Self::StaleToken,
-        Self::Overloaded,
-        Self::Shutdown,
-    ];
+    const ALL: &'static [Self] = every!(ErrorKind:
+        Config, Unavailable, Timeout, Auth, ReadOnly, Unsupported, WrongType, Store, NotHeld,
+        StaleToken, Overloaded, Shutdown,
+    );
 
     /// The kind with this [code](Self::code).
     ///
@@ -67,7 +60,19 @@ impl ErrorKind {
     /// assert_eq!(ErrorKind::from_code("Timeout"), None);
     /// ```
     pub fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
+        Self::of_code(code)
+    }
+
+    /// The same, for tables that are read at compile time.
+    pub(crate) const fn of_code(code: &str) -> Option<Self> {
+        let mut at = 0;
+        while at < Self::ALL.len() {
+            if same(Self::ALL[at].code(), code) {
+                return Some(Self::ALL[at]);
+            }
+            at += 1;
+        }
+        None
     }
 
     /// The kind as a short code, the same in every language binding.
@@ -75,7 +80,7 @@ impl ErrorKind {
     /// ```
     /// assert_eq!(leasehold::ErrorKind::NotHeld.code(), "notHeld");
     /// ```
-    pub fn code(self) -> &'static str {
+    pub const fn code(self) -> &'static str {
         match self {
             Self::Config => "config",
             Self::Unavailable => "unavailable",
@@ -89,6 +94,20 @@ impl ErrorKind {
             Self::StaleToken => "staleToken",
             Self::Overloaded => "overloaded",
             Self::Shutdown => "shutdown",
+        }
+    }
+
+    fn is_transient(self) -> bool {
+        match self {
+            Self::Unavailable | Self::Timeout | Self::ReadOnly | Self::Overloaded => true,
+            Self::Config
+            | Self::Auth
+            | Self::Unsupported
+            | Self::WrongType
+            | Self::Store
+            | Self::NotHeld
+            | Self::StaleToken
+            | Self::Shutdown => false,
         }
     }
 }
@@ -110,9 +129,14 @@ impl ErrorKind {
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+/// The message is put together of parts, all but `what` optional: `{about}: {subject} {what}; {advice}`.
 struct Inner {
     kind: ErrorKind,
-    message: Box<str>,
+    about: Option<Box<str>>,
+    /// What is not valid: a setting by its name, or what it is in words.
+    subject: Option<&'static str>,
+    what: Box<str>,
+    advice: Option<Advice>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -126,11 +150,7 @@ impl Error {
     /// assert_eq!(error.to_string(), "the link is down");
     /// ```
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner {
-            kind,
-            message: message.into().into(),
-            source: None,
-        }))
+        Self::of_parts(kind, None, message.into(), None, None)
     }
 
     /// Makes an error that another one caused.
@@ -148,9 +168,43 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         let source = Some(Arc::from(source.into()));
+        Self::of_parts(kind, None, message.into(), None, source)
+    }
+
+    /// [`ErrorKind::Config`] of a setting, with what is right; for hosts of the engine.
+    ///
+    /// ```
+    /// use leasehold::Error;
+    ///
+    /// let error = Error::bad_option("patience", "is a number of milliseconds");
+    /// assert_eq!(error.to_string(), "patience is a number of milliseconds");
+    /// assert_eq!(error.option(), Some("patience"));
+    /// ```
+    pub fn bad_option(option: &'static str, rule: impl Into<String>) -> Self {
+        Self::of_parts(ErrorKind::Config, Some(option), rule.into(), None, None)
+    }
+
+    /// An error, and what to do about it.
+    pub(crate) fn advised(kind: ErrorKind, what: String, advice: Option<Advice>) -> Self {
+        Self::of_parts(kind, None, what, advice, None)
+    }
+
+    // Errors are made in many places, and what a browser loads should have this once.
+    #[cold]
+    #[inline(never)]
+    fn of_parts(
+        kind: ErrorKind,
+        subject: Option<&'static str>,
+        what: String,
+        advice: Option<Advice>,
+        source: Option<Arc<dyn StdError + Send + Sync>>,
+    ) -> Self {
         Self(Arc::new(Inner {
             kind,
-            message: message.into().into(),
+            about: None,
+            subject,
+            what: what.into(),
+            advice,
             source,
         }))
     }
@@ -179,13 +233,7 @@ impl Error {
     /// assert!(!Error::new(ErrorKind::Auth, "wrong password").is_transient());
     /// ```
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self.kind(),
-            ErrorKind::Unavailable
-                | ErrorKind::Timeout
-                | ErrorKind::ReadOnly
-                | ErrorKind::Overloaded
-        )
+        self.kind().is_transient()
     }
 
     /// Whether the store did not reply in time.
@@ -211,20 +259,17 @@ impl Error {
         self.kind() == ErrorKind::NotHeld
     }
 
-    /// What a guard refused, if it was that.
+    /// Which setting is not valid, by the name of the call that makes it, if it is one setting's fault.
     ///
     /// ```
-    /// use leasehold::{fence::Gate, FencingToken};
+    /// use leasehold::{engine::Settings, protocol::ClientId};
     ///
-    /// let gate = Gate::new();
-    /// gate.check("account/7", FencingToken::new(34)?)?;
-    /// let error = gate.check("account/7", FencingToken::new(33)?).unwrap_err();
-    /// let stale = error.stale_token().unwrap();
-    /// assert_eq!((stale.offered.get(), stale.highest.get()), (33, 34));
-    /// # Ok::<(), leasehold::Error>(())
+    /// let mut settings = Settings::new(ClientId(1));
+    /// settings.drift_margin = 1;
+    /// assert_eq!(settings.checked().unwrap_err().option(), Some("drift_margin"));
     /// ```
-    pub fn stale_token(&self) -> Option<&crate::fence::StaleToken> {
-        self.0.source.as_ref()?.downcast_ref()
+    pub fn option(&self) -> Option<&'static str> {
+        self.0.subject.filter(|subject| !subject.contains(' '))
     }
 
     /// Whether an argument or a setting was not valid.
@@ -245,10 +290,16 @@ impl Error {
     /// The same error with what it is about.
     #[cfg(feature = "native")]
     pub(crate) fn of(&self, what: impl fmt::Display) -> Self {
+        let inner = &*self.0;
+        let about = match &inner.about {
+            Some(about) => format!("{what}: {about}"),
+            None => what.to_string(),
+        };
         Self(Arc::new(Inner {
-            kind: self.kind(),
-            message: format!("{what}: {self}").into(),
-            source: self.0.source.clone(),
+            about: Some(about.into()),
+            what: inner.what.clone(),
+            source: inner.source.clone(),
+            ..*inner
         }))
     }
 
@@ -262,9 +313,9 @@ impl Error {
         Err(Self::new(ErrorKind::Config, message))
     }
 
-    /// [`ErrorKind::Config`] if a time is out of bounds.
+    /// [`ErrorKind::Config`] if a time is out of bounds; `what` is a setting's name, or what it is in words.
     pub(crate) fn check_range(
-        what: &str,
+        what: &'static str,
         time: Duration,
         least: Duration,
         most: Duration,
@@ -273,8 +324,35 @@ impl Error {
             return Ok(());
         }
         let [least, most, time] = [least, most, time].map(in_words);
-        let message = format!("{what} is from {least} to {most}, not {time}");
-        Err(Self::new(ErrorKind::Config, message))
+        let rule = format!("is from {least} to {most}, not {time}");
+        Err(Self::bad_option(what, rule))
+    }
+
+    fn message(&self) -> String {
+        let Inner {
+            about,
+            subject,
+            what,
+            advice,
+            ..
+        } = &*self.0;
+        let mut message = String::new();
+        let parts = [
+            (about.as_deref(), ": "),
+            (*subject, " "),
+            (Some(&**what), ""),
+        ];
+        for (part, after) in parts {
+            if let Some(part) = part {
+                message.push_str(part);
+                message.push_str(after);
+            }
+        }
+        if let Some(advice) = advice {
+            message.push_str("; ");
+            message.push_str(advice.text());
+        }
+        message
     }
 
     /// The store did not reply in time; for hosts of the engine.
@@ -332,7 +410,7 @@ fn in_words(time: Duration) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.message())
     }
 }
 
@@ -341,7 +419,7 @@ impl fmt::Debug for Error {
         let mut debug = f.debug_struct("Error");
         debug
             .field("kind", &self.0.kind)
-            .field("message", &self.0.message);
+            .field("message", &self.message());
         if let Some(source) = &self.0.source {
             debug.field("source", source);
         }
@@ -361,25 +439,76 @@ impl StdError for Error {
 /// Errors are equal when their kinds and messages are.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
-        self.0.kind == other.0.kind && self.0.message == other.0.message
+        self.0.kind == other.0.kind && self.message() == other.message()
     }
 }
 
 impl Eq for Error {}
 
-/// As `{"code": "timeout", "message": "…"}`.
+/// As `{"code": "timeout", "message": "…"}`. If the message has more than one part these follow, for
+/// hosts that have other words for some: `subject`, what is not valid, most often a setting by its name;
+/// `what`; and a code for the advice, `advice`.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Error", 2)?;
+        let Inner {
+            subject,
+            what,
+            advice,
+            ..
+        } = &*self.0;
+        let mut fields = serializer.serialize_struct("Error", 5)?;
         fields.serialize_field("code", self.kind().code())?;
-        fields.serialize_field("message", &*self.0.message)?;
+        fields.serialize_field("message", &self.message())?;
+        if subject.is_some() || advice.is_some() {
+            fields.serialize_field("what", &**what)?;
+        }
+        if let Some(subject) = subject {
+            fields.serialize_field("subject", *subject)?;
+        }
+        if let Some(advice) = advice {
+            fields.serialize_field("advice", advice.code())?;
+        }
         fields.end()
+    }
+}
+
+impl Error {
+    /// As events have it: of one part.
+    pub(crate) fn in_event<S: Serializer>(error: &Self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::new(error.kind(), error.message()).serialize(serializer)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        errors: Vec<Vector>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        code: String,
+        transient: bool,
+        #[serde(default)]
+        only: String,
+    }
+
+    /// What every language calls them.
+    #[test]
+    fn kinds_have_their_codes() {
+        let Vectors { errors } =
+            serde_json::from_str(include_str!("../../tests/vectors/codes.json"))
+                .expect("the vectors are of this shape");
+        let ours = ErrorKind::ALL
+            .iter()
+            .map(|kind| (kind.code().to_owned(), kind.is_transient()));
+        let theirs = errors.into_iter().filter(|vector| vector.only.is_empty());
+        let theirs = theirs.map(|vector| (vector.code, vector.transient));
+        assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+    }
 
     /// Catches "31622400000000001 ns".
     #[test]
@@ -406,6 +535,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_parts_of_a_message_are_told() {
+        let json = |error: &Error| serde_json::to_string(error).expect("an error serializes");
+        let error = Error::bad_option("patience", "is short");
+        assert_eq!(
+            json(&error),
+            r#"{"code":"config","message":"patience is short","what":"is short","subject":"patience"}"#
+        );
+        let error = Error::advised(ErrorKind::ReadOnly, "no".to_owned(), Some(Advice::Primary));
+        assert_eq!(
+            json(&error),
+            r#"{"code":"readOnly","message":"no; connect to the primary","what":"no","advice":"primary"}"#
+        );
+        let error = Error::advised(ErrorKind::Store, "no".to_owned(), None);
+        assert_eq!(json(&error), r#"{"code":"store","message":"no"}"#);
+    }
+
     /// Catches a cause that is lost when an error is told with what it is about.
     #[cfg(feature = "native")]
     #[test]
@@ -415,5 +561,8 @@ mod tests {
         assert_eq!(about.to_string(), "redis://here: no");
         let cause = about.source().expect("it has one");
         assert_eq!(cause.to_string(), "the cause");
+        let option = Error::bad_option("patience", "is short").of("a locker");
+        assert_eq!(option.to_string(), "a locker: patience is short");
+        assert_eq!(option.option(), Some("patience"));
     }
 }

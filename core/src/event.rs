@@ -70,7 +70,8 @@ pub enum LeaseEvent {
         /// The time until the deadline.
         #[serde(serialize_with = "as_millis")]
         remaining: Duration,
-        /// What failed.
+        /// What failed; in JSON its code and message.
+        #[serde(serialize_with = "Error::in_event")]
         error: Error,
     },
     /// The lease ended without a confirmed release: it was lost, or the store did not confirm its
@@ -156,6 +157,10 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    #[cfg(test)]
+    const ALL: &'static [Self] =
+        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
+
     /// The reason as a short code, as in the JSON of events.
     ///
     /// ```
@@ -203,6 +208,32 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        reasons: Vec<Vector>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        code: String,
+        says: String,
+        #[serde(default)]
+        only: String,
+    }
+
+    /// What every language calls them, and says of them.
+    #[test]
+    fn reasons_have_their_codes_and_words() {
+        let Vectors { reasons } =
+            serde_json::from_str(include_str!("../../tests/vectors/codes.json"))
+                .expect("the vectors are of this shape");
+        let ours = LossReason::ALL.iter();
+        let ours = ours.map(|reason| (reason.code().to_owned(), reason.to_string()));
+        let theirs = reasons.into_iter().filter(|vector| vector.only.is_empty());
+        let theirs = theirs.map(|vector| (vector.code, vector.says));
+        assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+    }
+
     /// The JSON is an interface: log readers and the JavaScript binding depend on it.
     #[test]
     fn the_json_of_every_event_is_fixed() {
@@ -248,6 +279,15 @@ mod tests {
                     error: Error::new(ErrorKind::Timeout, "no answer"),
                 },
                 r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"timeout","message":"no answer"}}"#,
+            ),
+            (
+                LeaseEvent::AtRisk {
+                    name: name(),
+                    token,
+                    remaining,
+                    error: Error::bad_option("patience", "is short"),
+                },
+                r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"config","message":"patience is short"}}"#,
             ),
             (
                 LeaseEvent::Lost {

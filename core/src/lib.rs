@@ -48,6 +48,7 @@
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
 //! redsync beside ours, and says how to move a fleet while it runs.
 
+mod advice;
 #[cfg(feature = "native")]
 mod client;
 #[cfg(feature = "native")]
@@ -55,11 +56,13 @@ mod driver;
 pub mod engine;
 mod error;
 mod event;
+mod every;
 pub mod fence;
 mod finding;
 mod memory;
 mod name;
 pub mod protocol;
+mod rows;
 #[cfg(feature = "native")]
 mod rt;
 pub mod time;

@@ -20,13 +20,10 @@ pub(crate) fn span(millis: f64) -> Option<Duration> {
     (nanos.is_finite() && nanos >= 0.0).then(|| Duration::from_nanos(number(nanos)))
 }
 
-/// A setting.
+/// A setting, or what it is in words.
 // The number itself is not told: the code that prints one is longer than all that is above.
-pub(crate) fn duration(what: &str, millis: f64) -> Result<Duration, Error> {
-    span(millis).ok_or_else(|| {
-        let message = format!("{what} is a number of milliseconds from 0 up");
-        Error::new(ErrorKind::Config, message)
-    })
+pub(crate) fn duration(what: &'static str, millis: f64) -> Result<Duration, Error> {
+    span(millis).ok_or_else(|| Error::bad_option(what, "is a number of milliseconds from 0 up"))
 }
 
 /// The host's numbers are whole, and far below 2^53.

@@ -3,7 +3,7 @@
 //!
 //! Numbers, strings and flat arrays cross the border. Times are milliseconds of the host's
 //! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,
-//! `{"code","message"}` in JSON; anything else that is thrown is a defect, after which the whole
+//! its JSON, with the parts of its message; anything else that is thrown is a defect, after which the whole
 //! instance is of no use any more.
 //!
 //! The host's contract is the core's: feed an input, drain [`Engine::poll`], do what it says, and
@@ -59,7 +59,7 @@ pub fn info_is_withheld(text: &str) -> bool {
 /// What a server's refusal means, as an error in JSON.
 #[wasm_bindgen(js_name = serverError)]
 pub fn server_error(text: &str) -> String {
-    thrown(&protocol::server_error(text, None))
+    json(&protocol::server_error(text, None))
 }
 
 /// Throws if a server cannot keep locks, by what its `INFO` says.

@@ -369,7 +369,7 @@ impl Secrets {
     pub(crate) fn convert(&self, error: &FredError) -> Error {
         let details = plain(error.details());
         if let Some(refusal) = protocol::credentials_refused(details) {
-            Error::new(ErrorKind::Auth, refusal)
+            refusal
         } else if self.hide(error) {
             let instead = "(its message has the password in it and is not shown)";
             convert(error, instead, None)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::clock::Margin;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::ClientId;
 
 /// What holds for the whole locker.
@@ -39,7 +39,7 @@ impl Settings {
     }
 
     /// The same, with a patience of one attempt at least.
-    /// [`ErrorKind::Config`] if one is out of bounds: 1 ms to 1 min for an
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
     /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
     ///
     /// ```
@@ -57,9 +57,8 @@ impl Settings {
         let margin = self.drift_margin;
         if Margin::new(margin).parts_per_million() != margin {
             let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);
-            let message =
-                format!("drift_margin is from {least} to {most} parts per million, not {margin}");
-            return Err(Error::new(ErrorKind::Config, message));
+            let rule = format!("is from {least} to {most} parts per million, not {margin}");
+            return Err(Error::bad_option("drift_margin", rule));
         }
         self.patience = self.patience.max(self.command_timeout);
         Ok(self)

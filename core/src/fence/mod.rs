@@ -70,6 +70,25 @@ impl From<StaleToken> for Error {
     }
 }
 
+/// What guards say.
+impl Error {
+    /// What a guard refused, if it was that.
+    ///
+    /// ```
+    /// use leasehold::{fence::Gate, FencingToken};
+    ///
+    /// let gate = Gate::new();
+    /// gate.check("account/7", FencingToken::new(34)?)?;
+    /// let error = gate.check("account/7", FencingToken::new(33)?).unwrap_err();
+    /// let stale = error.stale_token().unwrap();
+    /// assert_eq!((stale.offered.get(), stale.highest.get()), (33, 34));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn stale_token(&self) -> Option<&StaleToken> {
+        std::error::Error::source(self)?.downcast_ref()
+    }
+}
+
 fn stale(resource: &str, offered: FencingToken, highest: FencingToken) -> Error {
     let resource = resource.to_owned();
     StaleToken {

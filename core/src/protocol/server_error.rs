@@ -1,16 +1,11 @@
 //! What a server's error text means.
 
+use crate::advice::Advice;
 use crate::error::{Error, ErrorKind};
+use crate::rows::{count, rows};
 
 /// The oldest Redis with all the commands of the script.
 const OLDEST: u32 = 7;
-
-/// What a user of the server has to be allowed: as README has it, and a test for each of them.
-const RIGHTS: &str = "; a user of the locks needs on the keys ~{NAMESPACE:* +eval +evalsha +time \
-                      +exists +get +set +del +incr +decr +pexpire +pexpireat +pexpiretime +persist \
-                      +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrank +zrem +zscore; to \
-                      be told at once, on the channels &leasehold:NAMESPACE:* +subscribe +publish \
-                      +pubsub|numsub; to list +scan; and for a database in the URL +select";
 
 /// The typed form of a server's error text, such as `WRONGTYPE Operation against …`; with the
 /// key that it is about, where that is known.
@@ -22,32 +17,24 @@ const RIGHTS: &str = "; a user of the locks needs on the keys ~{NAMESPACE:* +eva
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
-    if let Some(refusal) = credentials_refused(text) {
-        return Error::new(ErrorKind::Auth, refusal);
-    }
     let text = printable(text);
-    let code = text.split(' ').next().unwrap_or_default();
-    let (kind, advice) = meaning(code, &text);
-    let text = text.trim_end().trim_end_matches('.');
+    let meaning = Meaning::of(&text);
+    if let Some(refused) = meaning.in_our_words() {
+        return refused;
+    }
+    let said = text.trim_end().trim_end_matches('.');
     let about = key
         .map(|key| format!(" about the key \"{}\"", printable(key)))
         .unwrap_or_default();
-    Error::new(kind, format!("the server answered{about}: {text}{advice}"))
+    let what = format!("the server answered{about}: {said}");
+    Error::advised(meaning.kind, what, meaning.advice)
 }
 
 /// What is said of refused credentials, in words that are not the server's: those would be hidden
 /// from whoever has the password `user`.
-pub(crate) fn credentials_refused(text: &str) -> Option<&'static str> {
-    match text.split(' ').next() {
-        Some("WRONGPASS") => Some(
-            "the server refused the user or password (WRONGPASS); check the user and password in \
-             the URL",
-        ),
-        Some("NOAUTH") => {
-            Some("the server asks for a password (NOAUTH); give the user and password in the URL")
-        }
-        _ => None,
-    }
+#[cfg(feature = "native")]
+pub(crate) fn credentials_refused(text: &str) -> Option<Error> {
+    Meaning::of(text).in_our_words()
 }
 
 /// Whether a server's refusal of `INFO` is let pass: who may not look may still lock, and the script,
@@ -110,37 +97,94 @@ pub(crate) fn printable(said: &str) -> String {
     said.chars().take(300).map(plain).collect()
 }
 
-fn meaning(code: &str, text: &str) -> (ErrorKind, &'static str) {
-    // The search of the standard library would be some kilobytes of what a browser loads.
-    let has = |part: &str| {
-        let mut windows = text.as_bytes().windows(part.len());
-        windows.any(|window| window == part.as_bytes())
+const REFUSALS: &str = include_str!("refusals.txt");
+
+static MEANINGS: [(Sign, Meaning); count(REFUSALS)] = meanings();
+
+/// What a refusal is known by.
+#[derive(Copy, Clone)]
+enum Sign {
+    /// It begins with one of these words.
+    Words(&'static str),
+    /// This is in it.
+    Part(&'static str),
+}
+
+/// What a refusal means.
+#[derive(Copy, Clone)]
+struct Meaning {
+    kind: ErrorKind,
+    advice: Option<Advice>,
+    /// Empty if the server's own words are to be shown.
+    ours: &'static str,
+}
+
+impl Meaning {
+    const NONE: Self = Self {
+        kind: ErrorKind::Store,
+        advice: None,
+        ours: "",
     };
-    match code {
-        "WRONGTYPE" => (
-            ErrorKind::WrongType,
-            "; something other than leasehold wrote that key: use another name or namespace",
-        ),
-        "NOPERM" => (ErrorKind::Auth, RIGHTS),
-        "READONLY" => (ErrorKind::ReadOnly, "; connect to the primary"),
-        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "OOM"
-        | "MISCONF" => (ErrorKind::Unavailable, ""),
-        // Of a command inside the script: before Redis 7.2, and after.
-        _ if has("The user executing the script can't") || has("ACL failure in script") => {
-            (ErrorKind::Auth, RIGHTS)
-        }
-        _ if has("max number of clients") => (ErrorKind::Unavailable, ""),
-        _ if has("DB index is out of range") => (
-            ErrorKind::Config,
-            "; the database in the URL does not exist on this server",
-        ),
-        _ if has("value is not an integer") => (
-            ErrorKind::WrongType,
-            "; something other than leasehold wrote that key",
-        ),
-        _ if has("invalid password") || has("AUTH <password>") => (ErrorKind::Auth, ""),
-        _ => (ErrorKind::Store, ""),
+
+    fn of(text: &str) -> &'static Self {
+        let first = text.split(' ').next().unwrap_or_default();
+        let fits = |sign: &Sign| match *sign {
+            Sign::Words(words) => words.split(' ').any(|word| word == first),
+            Sign::Part(part) => has(text, part),
+        };
+        let found = MEANINGS.iter().find(|(sign, _)| fits(sign));
+        found.map_or(&Self::NONE, |(_, meaning)| meaning)
     }
+
+    fn in_our_words(&self) -> Option<Error> {
+        let Self { kind, advice, ours } = *self;
+        (!ours.is_empty()).then(|| Error::advised(kind, ours.to_owned(), advice))
+    }
+}
+
+const fn meanings() -> [(Sign, Meaning); count(REFUSALS)] {
+    let rows: [[&str; 5]; count(REFUSALS)] = rows(REFUSALS);
+    let mut meanings = [(Sign::Words(""), Meaning::NONE); count(REFUSALS)];
+    let mut at = 0;
+    while at < rows.len() {
+        let [place, wanted, kind, advice, ours] = rows[at];
+        let sign = match place.as_bytes() {
+            b"word" => Sign::Words(wanted),
+            b"part" => Sign::Part(wanted),
+            _ => panic!("a refusal is known by a word or by a part"),
+        };
+        let kind = ErrorKind::of_code(kind).expect("it is of a kind that there is");
+        let told = Advice::from_code(advice);
+        assert!(
+            told.is_some() || advice.is_empty(),
+            "it has advice that there is"
+        );
+        // By this advice the JavaScript host knows whether there is nothing of the server's in a message.
+        let credentials = matches!(
+            told,
+            Some(Advice::CheckCredentials | Advice::GiveCredentials)
+        );
+        assert!(
+            credentials != ours.is_empty(),
+            "of credentials in our words"
+        );
+        meanings[at] = (
+            sign,
+            Meaning {
+                kind,
+                advice: told,
+                ours,
+            },
+        );
+        at += 1;
+    }
+    meanings
+}
+
+/// The search of the standard library would be some kilobytes of what a browser loads.
+fn has(text: &str, part: &str) -> bool {
+    let mut windows = text.as_bytes().windows(part.len());
+    windows.any(|window| window == part.as_bytes())
 }
 
 #[cfg(test)]
@@ -173,6 +217,45 @@ mod tests {
         ];
         for (text, kind) in cases {
             assert_eq!(server_error(text, None).kind(), kind, "{text:?}");
+        }
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        said: String,
+        code: String,
+        advice: Option<String>,
+    }
+
+    /// What servers say, and what it means in every language.
+    fn vectors() -> Vec<Vector> {
+        let text = include_str!("../../../tests/vectors/refusals.json");
+        serde_json::from_str(text).expect("the vectors are of this shape")
+    }
+
+    #[test]
+    fn refusals_mean_what_every_language_takes_them_for() {
+        for Vector { said, code, advice } in vectors() {
+            let told = Meaning::of(&said);
+            assert_eq!(told.kind.code(), code, "{said:?}");
+            assert_eq!(told.advice.map(Advice::code), advice.as_deref(), "{said:?}");
+        }
+    }
+
+    /// Catches a row that no text shows, and one that another row hides.
+    #[test]
+    fn every_row_is_met() {
+        let vectors = vectors();
+        for (sign, meaning) in &MEANINGS {
+            let met = |sign: &str| {
+                vectors.iter().any(|Vector { said, .. }| {
+                    std::ptr::eq(Meaning::of(said), meaning) && said.contains(sign)
+                })
+            };
+            match sign {
+                Sign::Words(words) => assert!(words.split(' ').all(met), "{words}"),
+                Sign::Part(part) => assert!(met(part), "{part}"),
+            }
         }
     }
 

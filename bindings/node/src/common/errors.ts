@@ -45,7 +45,7 @@ export class LeaseholdError extends Error {
 
   /** Whether the same call may succeed later with nothing changed by the caller. */
   get transient(): boolean {
-    return TRANSIENT.has(this.code);
+    return TRANSIENT[this.code] === true;
   }
 
   /**
@@ -118,14 +118,25 @@ const MARKS = new Map<unknown, symbol>();
 nameErrors(LeaseholdError, "LeaseholdError");
 nameErrors(LeaseLostError, "LeaseLostError");
 
-const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
-  "unavailable",
-  "timeout",
-  "readOnly",
-  "overloaded",
-]);
+/** All codes, as Rust has them: `tests/vectors/codes.json`. */
+const TRANSIENT: Readonly<Record<ErrorCode, boolean>> = {
+  config: false,
+  unavailable: true,
+  timeout: true,
+  auth: false,
+  readOnly: true,
+  unsupported: false,
+  wrongType: false,
+  store: false,
+  notHeld: false,
+  staleToken: false,
+  overloaded: true,
+  shutdown: false,
+  lost: false,
+  internal: false,
+};
 
-const WHY: Record<LossReason, string> = {
+const WHY: Readonly<Record<LossReason, string>> = {
   expired: "it expired",
   deleted: "its key was deleted",
   superseded: "somebody else holds the lock",

@@ -20,6 +20,11 @@ declare module "*.lua" {
   export default text;
 }
 
+declare module "*.txt" {
+  const text: string;
+  export default text;
+}
+
 declare module "*.sql" {
   const text: string;
   export default text;

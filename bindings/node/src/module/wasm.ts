@@ -70,13 +70,32 @@ export function thrown(error: unknown): unknown {
 
 /** The error that an engine threw, or told, as JSON. */
 export function parsed(json: string): LeaseholdError {
-  const { code, message } = JSON.parse(json) as { code: ErrorCode; message: string };
-  return new LeaseholdError(code, code === "config" ? withOurNames(message) : message);
+  return errorOf(JSON.parse(json) as Told);
 }
 
-/** A message that begins with an option calls it as Rust does: `command_timeout`. */
-function withOurNames(message: string): string {
-  return message.replace(/^[a-z]+(?:_[a-z]+)+(?= )/, (option) =>
-    option.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase()),
-  );
+/** An error as the engine tells it. */
+export interface Told {
+  readonly code: ErrorCode;
+  /** All of it: `subject what`, `what; advice`, or `what` alone; only then the parts are left out. */
+  readonly message: string;
+  readonly what?: string;
+  /** What is not valid: a setting as Rust calls it, such as `command_timeout`, or what it is in words. */
+  readonly subject?: string;
+  /** A code for what to do. */
+  readonly advice?: string;
+}
+
+/** In the words of this package: `advice` has those in the place of the engine's advice, by its codes. */
+export function errorOf(told: Told, advice: Readonly<Record<string, string>> = {}): LeaseholdError {
+  const { code, message, what, subject } = told;
+  if (subject !== undefined) {
+    return new LeaseholdError(code, `${inCamelCase(subject)} ${what}`);
+  }
+  const instead = advice[told.advice ?? ""];
+  return new LeaseholdError(code, instead === undefined ? message : `${what}; ${instead}`);
+}
+
+function inCamelCase(name: string): string {
+  const [first, ...others] = name.split("_");
+  return [first, ...others.map((word) => word.charAt(0).toUpperCase() + word.slice(1))].join("");
 }

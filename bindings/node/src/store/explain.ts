@@ -3,7 +3,7 @@ import { failure } from "../adapters/failure.js";
 import { holdsSecret } from "../adapters/shared.js";
 import { LeaseholdError } from "../common/errors.js";
 import { printable } from "../common/printable.js";
-import { parsed, stateless } from "../module/wasm.js";
+import { errorOf, stateless, type Told } from "../module/wasm.js";
 
 /** Of whom the error tells. */
 type Source = Pick<Adapter, "secrets" | "shown">;
@@ -18,9 +18,11 @@ export function explained(error: unknown, { secrets, shown }: Source): Leasehold
   const said = "reply" in failed ? failed.reply : failed.message;
   const hidden = holdsSecret(said, secrets);
   if ("reply" in failed) {
-    const { code, message } = parsed(stateless().serverError(said));
-    const plain = hidden && !REFUSED_CREDENTIALS.test(said) ? `the server refused ${HIDDEN}` : message;
-    return new LeaseholdError(code, shown === undefined ? ofClient(plain) : plain);
+    const told = JSON.parse(stateless().serverError(said)) as Told;
+    if (hidden && !OWN_WORDS.has(told.advice)) {
+      return new LeaseholdError(told.code, `the server refused ${HIDDEN}`);
+    }
+    return errorOf(told, shown === undefined ? OF_CLIENT : {});
   }
   return new LeaseholdError(failed.code, LEADS[failed.code] + (hidden ? HIDDEN : printable(said)));
 }
@@ -45,9 +47,6 @@ function ownError(error: unknown): LeaseholdError | undefined {
 
 const HIDDEN = "(its message has the password in it and is not shown)";
 
-/** The engine tells of these in words that are not the server's, so that no password is in them. */
-const REFUSED_CREDENTIALS = /^(WRONGPASS|NOAUTH) /;
-
 const LEADS = {
   unavailable: "the store cannot be reached: ",
   overloaded: "too many commands wait for the connection: ",
@@ -55,9 +54,14 @@ const LEADS = {
   store: "",
 } as const;
 
-/** Such advice is of a URL; the client of a program need not have one. */
-function ofClient(message: string): string {
-  return message
-    .replace(/; (give|check) the user and password in the URL$/, "; check the client's user and password, or its token")
-    .replace(/; the database in the URL /, "; the client's database ");
-}
+/** With this advice the engine says what a server refused in its own words: no password is in them. */
+const OWN_WORDS: ReadonlySet<string | undefined> = new Set(["checkCredentials", "giveCredentials"]);
+
+const CHECK_CLIENT = "check the client's user and password, or its token";
+
+/** The engine's advice is of a URL; the client of a program need not have one. */
+const OF_CLIENT = {
+  checkCredentials: CHECK_CLIENT,
+  giveCredentials: CHECK_CLIENT,
+  database: "the client's database does not exist on this server",
+} as const;

@@ -286,6 +286,17 @@ test("a code is one of ours, whatever the server says", async () => {
   }
 });
 
+// Catches a refusal that is of another code here than in Rust.
+test("a server's refusal is of the code that Rust gives it", async () => {
+  const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/refusals.json", import.meta.url)));
+  for (const { said, code } of vectors.filter(({ said }) => said !== "")) {
+    const error = Object.assign(new Error(said), { name: "ReplyError" });
+    const redis = new FencedRedis({ eval: () => Promise.reject(error) }).resource("r", 1);
+    const got = await redis.set("k", 1).catch((error) => error);
+    assert.equal(got.code, code, said);
+  }
+});
+
 // Catches a comment at the end of a line of guard.lua: it would comment out the user's.
 test("the guard is one line of code, with its hash", async () => {
   const { text, sha } = fence.partsOf(new Script("return 1"));

@@ -1,5 +1,6 @@
 // Servers that refuse, or are not there: a typed error that names the culprit and leaks no password.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe } from "node:test";
 import { LeaseholdError, Locker } from "../../dist/index.js";
 import { freePort, startRedis } from "../support/redis.mjs";
@@ -260,6 +261,28 @@ test("a store over HTTP that was never there is unavailable, with the cause", as
       assert.doesNotMatch(message, /too much else|unknown/, what);
       assert.match(message, /ECONNREFUSED/, what);
     }
+  }
+});
+
+/** What Rust and JavaScript both take a server's refusals for. */
+const refusals = JSON.parse(readFileSync(new URL("../../../../tests/vectors/refusals.json", import.meta.url)));
+const ADVICE = {
+  checkCredentials: /\(WRONGPASS\); check the client's user and password, or its token$/,
+  giveCredentials: /\(NOAUTH\); check the client's user and password, or its token$/,
+  database: /: ERR DB index is out of range; the client's database does not exist on this server$/,
+  rights: /; a user of the locks needs on the keys .* \+select$/,
+  primary: /; connect to the primary$/,
+  otherName: /; something other than leasehold wrote that key: use another name or namespace$/,
+  foreignKey: /; something other than leasehold wrote that key$/,
+};
+
+test("advice on a server's refusal is for a client, not for a URL", async (t) => {
+  for (const { said, code, advice } of refusals.filter((refusal) => refusal.advice !== undefined)) {
+    const error = Object.assign(new Error(said), { name: "ReplyError" });
+    const locker = Locker.from({ eval: () => Promise.reject(error) }, settings);
+    t.after(() => locker.shutdown());
+    const { message } = await fails(locker.lock("x").tryAcquire(), code);
+    assert.match(message, ADVICE[advice], said);
   }
 });
 

@@ -25,7 +25,9 @@ export function rustItems(source = rustSource) {
 function walk({ source, path, prefix, isPublic, types, items }) {
   const text = source(path);
   const has = itemsOf(text, isPublic, types);
-  has.items.forEach((item) => items.add(prefix + item));
+  // What a module adds to a type of the crate's root is that type's.
+  const ofRoot = (item) => new RegExp(`^use crate::\\w+::(\\{[^}]*\\b)?${item.split("::")[0]}\\b`, "m").test(text);
+  has.items.forEach((item) => items.add(ofRoot(item) ? item : prefix + item));
   for (const [, open, name] of text.matchAll(/^(pub )?mod (\w+);/gm)) {
     const visible = open !== undefined && !OF_HOSTS.includes(name);
     const taken = new Set(

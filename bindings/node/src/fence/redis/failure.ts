@@ -1,7 +1,9 @@
+import refusals from "../../../../../core/src/protocol/refusals.txt";
 import { failure } from "../../adapters/index.js";
 import { holdsSecret } from "../../adapters/shared.js";
 import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { printable } from "../../common/printable.js";
+import { rowsOf } from "../rows.js";
 import { quoted, StaleTokenError } from "../stale.js";
 
 /** A guarded write, as its errors name it. */
@@ -65,37 +67,14 @@ function bare(error: unknown, said: string): Error {
   return copy;
 }
 
-/** As `core/src/protocol/server_error.rs` has it. */
 function meaning(said: string): ErrorCode {
   if (said.startsWith("ERR Error compiling script")) {
     return "config";
   }
-  const code = MEANINGS.get(said.split(/\s/, 1)[0] ?? "");
-  if (code !== undefined) {
-    return code;
-  }
-  const words: [string, ErrorCode][] = [
-    ["max number of clients", "unavailable"],
-    ["value is not an integer", "wrongType"],
-    ["invalid password", "auth"],
-    ["AUTH <password>", "auth"],
-  ];
-  return words.find(([part]) => said.includes(part))?.[1] ?? "store";
+  const text = printable(said);
+  const [word = ""] = text.split(" ", 1);
+  const row = rowsOf(refusals).find(([place, wanted = ""]) =>
+    place === "word" ? wanted.split(" ").includes(word) : text.includes(wanted),
+  );
+  return (row?.[2] as ErrorCode | undefined) ?? "store";
 }
-
-/** A map, since an object has a `constructor` too. */
-const MEANINGS = new Map<string, ErrorCode>([
-  ["WRONGTYPE", "wrongType"],
-  ["NOAUTH", "auth"],
-  ["WRONGPASS", "auth"],
-  ["NOPERM", "auth"],
-  ["READONLY", "readOnly"],
-  ["LOADING", "unavailable"],
-  ["BUSY", "unavailable"],
-  ["TRYAGAIN", "unavailable"],
-  ["MASTERDOWN", "unavailable"],
-  ["CLUSTERDOWN", "unavailable"],
-  ["NOREPLICAS", "unavailable"],
-  ["OOM", "unavailable"],
-  ["MISCONF", "unavailable"],
-]);

@@ -1,0 +1,77 @@
+//! What to do about an error.
+
+use crate::every::every;
+use crate::rows::same;
+
+/// The end of an error's message: what to do. It is a part of its own, since a host that has other
+/// words for the place where a setting is made says it in those.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Advice {
+    /// The credentials are wrong.
+    CheckCredentials,
+    /// There are no credentials, and some are asked for.
+    GiveCredentials,
+    /// A user of the server is not allowed enough.
+    Rights,
+    /// The database that was asked for is not there.
+    Database,
+    /// The server is a replica.
+    Primary,
+    /// Somebody else's key stands where one of ours should.
+    OtherName,
+    /// Somebody else has written to a key of ours.
+    ForeignKey,
+}
+
+impl Advice {
+    const ALL: &'static [Self] = every!(Advice:
+        CheckCredentials, GiveCredentials, Rights, Database, Primary, OtherName, ForeignKey,
+    );
+
+    /// The advice with this [code](Self::code).
+    pub(crate) const fn from_code(code: &str) -> Option<Self> {
+        let mut at = 0;
+        while at < Self::ALL.len() {
+            if same(Self::ALL[at].code(), code) {
+                return Some(Self::ALL[at]);
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Its name in tables and in the JSON of errors.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::CheckCredentials => "checkCredentials",
+            Self::GiveCredentials => "giveCredentials",
+            Self::Rights => "rights",
+            Self::Database => "database",
+            Self::Primary => "primary",
+            Self::OtherName => "otherName",
+            Self::ForeignKey => "foreignKey",
+        }
+    }
+
+    /// The words for who gave a URL.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::CheckCredentials => "check the user and password in the URL",
+            Self::GiveCredentials => "give the user and password in the URL",
+            Self::Rights => RIGHTS,
+            Self::Database => "the database in the URL does not exist on this server",
+            Self::Primary => "connect to the primary",
+            Self::OtherName => {
+                "something other than leasehold wrote that key: use another name or namespace"
+            }
+            Self::ForeignKey => "something other than leasehold wrote that key",
+        }
+    }
+}
+
+/// What a user of the server has to be allowed: as README has it, and a test for each of them.
+const RIGHTS: &str = "a user of the locks needs on the keys ~{NAMESPACE:* +eval +evalsha +time \
+                      +exists +get +set +del +incr +decr +pexpire +pexpireat +pexpiretime +persist \
+                      +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrank +zrem +zscore; to \
+                      be told at once, on the channels &leasehold:NAMESPACE:* +subscribe +publish \
+                      +pubsub|numsub; to list +scan; and for a database in the URL +select";
