@@ -4,11 +4,14 @@ import { bundleParts } from "../support/bundle.mjs";
 const FENCE = `
   export * from "./src/fence/index.ts";
   export { fenceKey, slotOf } from "./src/fence/redis/key.ts";
+  export { postgres } from "./src/fence/sql/postgres.ts";
+  export { mysql } from "./src/fence/sql/mysql.ts";
+  export { sqlite } from "./src/fence/sql/sqlite.ts";
   export { failure } from "./src/adapters/failure.ts";
   export { partsOf } from "./src/fence/redis/script.ts";`;
 
 /** `leasehold/fence`, with what the tests look at besides; for other processes. */
-export const file = await bundleParts("fence", FENCE, { loader: { ".lua": "text", ".sql": "text" } });
+export const file = await bundleParts("fence", FENCE, { loader: { ".lua": "text", ".sql": "text", ".txt": "text" } });
 
 /** What is under test. */
 export const fence = await import(pathToFileURL(file));

@@ -117,6 +117,7 @@
 //! A [`FencingToken`] can be bound to a statement as it is, and read from a `BIGINT` column.
 
 mod bind;
+mod codes;
 mod failure;
 #[cfg(feature = "mysql")]
 mod mysql;

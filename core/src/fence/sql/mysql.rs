@@ -4,10 +4,11 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
 use sqlx::{Executor, MySql, MySqlConnection, Row};
 
+use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
-use crate::error::ErrorKind;
+use crate::rows::count;
 use crate::token::FencingToken;
 
 /// Locks the row until the transaction ends, whatever is in it.
@@ -39,6 +40,10 @@ fn number(error: &(dyn DatabaseError + 'static)) -> u16 {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
     error.map_or(0, MySqlDatabaseError::number)
 }
+
+const MEANINGS: &str = include_str!("mysql/codes.txt");
+
+pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 struct Columns {
     kind: String,
@@ -187,17 +192,6 @@ impl Sealed for MySql {
     }
 
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
-        match number(error) {
-            // A deadlock, a lock that was not got in time, a row that the snapshot has otherwise.
-            1213 | 1205 | 1020 => Class::Race,
-            1048 | 1054 | NO_TABLE | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1471 => Class::Shape,
-            1044 | 1045 | 1142 | 1143 | 1227 | 1698 => Class::Kind(ErrorKind::Auth),
-            1290 | 1792 | 1836 => Class::Kind(ErrorKind::ReadOnly),
-            1046 | 1049 => Class::Kind(ErrorKind::Config),
-            1040 | 1047 | 1053 | 1203 | 1317 | 1927 | 1969 | 3024 | 4031 => {
-                Class::Kind(ErrorKind::Unavailable)
-            }
-            _ => Class::Kind(ErrorKind::Store),
-        }
+        meaning(&CODES, &number(error).to_string(), error.message())
     }
 }

@@ -4,10 +4,11 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Postgres, Row};
 
+use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
-use crate::error::ErrorKind;
+use crate::rows::count;
 use crate::token::FencingToken;
 
 /// Keeps two programs that create or migrate the table at once apart: even `IF NOT EXISTS` fails
@@ -27,6 +28,10 @@ const CREATE: &str = include_str!("postgres/create.sql");
 const MIGRATE: &str = include_str!("postgres/migrate.sql");
 
 const INSPECT: &str = include_str!("postgres/inspect.sql");
+
+const MEANINGS: &str = include_str!("postgres/codes.txt");
+
+pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 struct Columns {
     permanent: bool,
@@ -141,21 +146,6 @@ impl Sealed for Postgres {
 
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
         let code = error.code().unwrap_or_default();
-        match &*code {
-            "40001" | "40P01" => Class::Race,
-            "0A000" if error.message().contains("cached plan") => Class::Race,
-            "42P01" | "42703" | "42804" | "42883" | "42P10" | "42809" | "55000" | "22001"
-            | "22003" | "22P05" | "0A000" => Class::Shape,
-            "42501" => Class::Kind(ErrorKind::Auth),
-            "25006" => Class::Kind(ErrorKind::ReadOnly),
-            "3D000" | "3F000" => Class::Kind(ErrorKind::Config),
-            "55P03" | "25P03" | "25P04" => Class::Kind(ErrorKind::Unavailable),
-            code => match code.get(..2).unwrap_or_default() {
-                "23" => Class::Shape,
-                "28" => Class::Kind(ErrorKind::Auth),
-                "08" | "53" | "57" => Class::Kind(ErrorKind::Unavailable),
-                _ => Class::Kind(ErrorKind::Store),
-            },
-        }
+        meaning(&CODES, &code, error.message())
     }
 }

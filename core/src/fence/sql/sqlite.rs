@@ -4,10 +4,11 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Executor, Row, Sqlite, SqliteConnection};
 
+use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
-use crate::error::ErrorKind;
+use crate::rows::count;
 use crate::token::FencingToken;
 
 const TAKE: &str = include_str!("sqlite/take.sql");
@@ -22,6 +23,10 @@ const MARKED: &str = include_str!("sqlite/marked.sql");
 const CREATE: &str = include_str!("sqlite/create.sql");
 
 const INSPECT: &str = include_str!("sqlite/inspect.sql");
+
+const MEANINGS: &str = include_str!("sqlite/codes.txt");
+
+pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 struct Columns {
     is_table: bool,
@@ -150,19 +155,8 @@ impl Sealed for Sqlite {
 
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {
         let code = error.code().and_then(|code| code.parse::<u32>().ok());
-        let message = error.message();
-        let ours = ["leasehold_fence", "no such column", "ON CONFLICT"];
         // The lower byte is the primary code.
-        match code.unwrap_or_default() & 0xff {
-            1 if ours.iter().any(|part| message.contains(part)) => Class::Shape,
-            // Busy, locked.
-            5 | 6 => Class::Race,
-            // A constraint, a type.
-            19 | 20 => Class::Shape,
-            8 => Class::Kind(ErrorKind::ReadOnly),
-            3 | 23 => Class::Kind(ErrorKind::Auth),
-            13 => Class::Kind(ErrorKind::Unavailable),
-            _ => Class::Kind(ErrorKind::Store),
-        }
+        let primary = code.unwrap_or_default() & 0xff;
+        meaning(&CODES, &primary.to_string(), error.message())
     }
 }

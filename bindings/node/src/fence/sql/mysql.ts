@@ -1,3 +1,4 @@
+import codes from "../../../../../core/src/fence/sql/mysql/codes.txt";
 import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
@@ -7,6 +8,8 @@ import marked from "../../../../../core/src/fence/sql/mysql/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
+import { messageOf } from "../printable.js";
+import { meaningOf } from "./codes.js";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
@@ -104,19 +107,5 @@ function number(error: unknown): number | undefined {
 
 function classify(error: unknown): Class | undefined {
   const errno = number(error);
-  return errno === undefined ? undefined : (CLASSES.get(errno) ?? "store");
+  return errno === undefined ? undefined : meaningOf(codes, String(errno), messageOf(error));
 }
-
-const CLASSES = new Map<number, Class>(
-  (
-    [
-      // A deadlock, a lock wait that timed out, a row that differs from the snapshot.
-      ["race", [1213, 1205, 1020]],
-      ["shape", [1048, 1054, NO_TABLE, 1264, 1265, 1292, 1364, 1366, 1406, 1471]],
-      ["auth", [1044, 1045, 1142, 1143, 1227, 1698]],
-      ["readOnly", [1290, 1792, 1836]],
-      ["config", [1046, 1049]],
-      ["unavailable", [1040, 1047, 1053, 1203, 1317, 1927, 1969, 3024, 4031]],
-    ] as [Class, number[]][]
-  ).flatMap(([meaning, numbers]) => numbers.map((errno): [number, Class] => [errno, meaning])),
-);

@@ -1,3 +1,4 @@
+import codes from "../../../../../core/src/fence/sql/postgres/codes.txt";
 import create from "../../../../../core/src/fence/sql/postgres/create.sql";
 import highest from "../../../../../core/src/fence/sql/postgres/highest.sql";
 import inspect from "../../../../../core/src/fence/sql/postgres/inspect.sql";
@@ -5,6 +6,8 @@ import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
+import { messageOf } from "../printable.js";
+import { meaningOf } from "./codes.js";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
@@ -77,33 +80,5 @@ function sqlState(error: unknown): string | undefined {
 
 function classify(error: unknown): Class | undefined {
   const code = sqlState(error);
-  if (code === undefined) {
-    return undefined;
-  }
-  const message = (error as Error).message;
-  if (code === "40001" || code === "40P01" || (code === "0A000" && message.includes("cached plan"))) {
-    return "race";
-  }
-  return CODES.get(code) ?? CLASSES.get(code.slice(0, 2)) ?? "store";
+  return code === undefined ? undefined : meaningOf(codes, code, messageOf(error));
 }
-
-const SHAPES = "42P01 42703 42804 42883 42P10 42809 55000 22001 22003 22P05 0A000".split(" ");
-
-const CODES = new Map<string, Class>([
-  ...SHAPES.map((code): [string, Class] => [code, "shape"]),
-  ["42501", "auth"],
-  ["25006", "readOnly"],
-  ["3D000", "config"],
-  ["3F000", "config"],
-  ["55P03", "unavailable"],
-  ["25P03", "unavailable"],
-  ["25P04", "unavailable"],
-]);
-
-const CLASSES = new Map<string, Class>([
-  ["23", "shape"],
-  ["28", "auth"],
-  ["08", "unavailable"],
-  ["53", "unavailable"],
-  ["57", "unavailable"],
-]);

@@ -1,3 +1,4 @@
+import codes from "../../../../../core/src/fence/sql/sqlite/codes.txt";
 import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
 import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
 import inspect from "../../../../../core/src/fence/sql/sqlite/inspect.sql";
@@ -5,6 +6,7 @@ import mark from "../../../../../core/src/fence/sql/sqlite/mark.sql";
 import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
+import { meaningOf } from "./codes.js";
 import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
 import { type Cell, isTrue, text } from "./steps.js";
 
@@ -95,25 +97,5 @@ const NAMES: Record<string, number> = {
 
 function classify(error: unknown): Class | undefined {
   const code = primary(error);
-  if (code === undefined) {
-    return undefined;
-  }
-  const ours = ["leasehold_fence", "no such column", "ON CONFLICT"];
-  if (code === 1 && ours.some((part) => (error as Error).message.includes(part))) {
-    return "shape";
-  }
-  return CLASSES[code] ?? "store";
+  return code === undefined ? undefined : meaningOf(codes, String(code), messageOf(error));
 }
-
-const CLASSES: Record<number, Class> = {
-  // Busy, locked.
-  5: "race",
-  6: "race",
-  // A constraint, a type.
-  19: "shape",
-  20: "shape",
-  8: "readOnly",
-  3: "auth",
-  23: "auth",
-  13: "unavailable",
-};

@@ -1,0 +1,31 @@
+// What a database's error means by its code, the same as in Rust.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "../support/test.mjs";
+import { fence } from "./bundle.mjs";
+
+const vectors = JSON.parse(readFileSync(new URL("../../../../tests/vectors/sql_codes.json", import.meta.url)));
+
+/** Errors as drivers make them. */
+const shapes = {
+  postgres: ({ code, says }) => Object.assign(new Error(says), { code, severity: "ERROR" }),
+  mysql: ({ code, says }) => Object.assign(new Error(says), { errno: Number(code), sqlState: "HY000" }),
+  // The upper byte is the extended code.
+  sqlite: ({ code, says }) => Object.assign(new Error(says), { errcode: 0x300 + Number(code) }),
+};
+
+for (const [database, shape] of Object.entries(shapes)) {
+  test(`${database}: a code means what it does in Rust`, () => {
+    const own = vectors.filter((vector) => vector.database === database);
+    assert.ok(own.length > 10);
+    for (const vector of own) {
+      assert.equal(fence[database].classify(shape(vector)), vector.means, JSON.stringify(vector));
+    }
+  });
+
+  test(`${database}: what no server said has no code`, () => {
+    for (const error of [undefined, null, 7, "1146", new Error("no"), { code: "ECONNREFUSED", errno: -111 }]) {
+      assert.ok([undefined, "store"].includes(fence[database].classify(error)), String(error));
+    }
+  });
+}

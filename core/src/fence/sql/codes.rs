@@ -1,0 +1,102 @@
+//! What the codes of a database's errors mean: tables that the guards in JavaScript read, too.
+
+use super::failure::Class;
+use crate::error::ErrorKind;
+use crate::rows::{rows, same};
+
+/// One row.
+#[derive(Copy, Clone)]
+pub(super) struct Meaning {
+    /// Parted by blanks. One that ends in `*` is all that begin so.
+    codes: &'static str,
+    class: Class,
+    /// What the message must have in it, too.
+    part: &'static str,
+}
+
+/// Reads a table; at compile time, so that a meaning which there is not does not compile.
+pub(super) const fn meanings<const ROWS: usize>(table: &'static str) -> [Meaning; ROWS] {
+    let rows: [[&str; 3]; ROWS] = rows(table);
+    let mut meanings = [Meaning {
+        codes: "",
+        class: Class::Race,
+        part: "",
+    }; ROWS];
+    let mut at = 0;
+    while at < ROWS {
+        let [codes, class, part] = rows[at];
+        let class = if same(class, "race") {
+            Class::Race
+        } else if same(class, "shape") {
+            Class::Shape
+        } else {
+            Class::Kind(ErrorKind::of_code(class).expect("it is of a kind that there is"))
+        };
+        meanings[at] = Meaning { codes, class, part };
+        at += 1;
+    }
+    meanings
+}
+
+/// What an error means by its code: the first row that fits.
+pub(super) fn meaning(table: &[Meaning], code: &str, message: &str) -> Class {
+    let is = |known: &str| match known.strip_suffix('*') {
+        Some(class) => code.starts_with(class),
+        None => code == known,
+    };
+    let fits = |row: &&Meaning| row.codes.split(' ').any(is) && message.contains(row.part);
+    let found = table.iter().find(fits);
+    found.map_or(Class::Kind(ErrorKind::Store), |row| row.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        database: String,
+        code: String,
+        says: String,
+        means: String,
+    }
+
+    /// Catches a meaning that is another one than in JavaScript, and a row that nothing shows.
+    #[test]
+    fn codes_mean_what_every_language_takes_them_for() {
+        let vectors = include_str!("../../../../tests/vectors/sql_codes.json");
+        let vectors: Vec<Vector> =
+            serde_json::from_str(vectors).expect("the vectors are of this shape");
+        let tables: Vec<(&str, &[Meaning])> = vec![
+            #[cfg(feature = "postgres")]
+            ("postgres", &super::super::postgres::CODES),
+            #[cfg(feature = "mysql")]
+            ("mysql", &super::super::mysql::CODES),
+            #[cfg(feature = "sqlite")]
+            ("sqlite", &super::super::sqlite::CODES),
+        ];
+        for (database, table) in tables {
+            let own = || vectors.iter().filter(|vector| vector.database == database);
+            for Vector {
+                code, says, means, ..
+            } in own()
+            {
+                let told = match meaning(table, code, says) {
+                    Class::Race => "race",
+                    Class::Shape => "shape",
+                    Class::Kind(kind) => kind.code(),
+                };
+                assert_eq!(told, means, "{database} {code} {says}");
+            }
+            for row in table {
+                for known in row.codes.split(' ') {
+                    let shows = |vector: &Vector| {
+                        vector.code.starts_with(known.trim_end_matches('*'))
+                            && vector.says.contains(row.part)
+                    };
+                    assert!(own().any(shows), "{database}: {known} {}", row.part);
+                }
+            }
+        }
+    }
+}
