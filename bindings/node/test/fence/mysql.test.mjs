@@ -137,15 +137,15 @@ test("older tables are migrated", async () => {
 
 test("other tables are refused", async () => {
   const run = (sql) => pool.query(sql);
-  for (const table of [
-    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token DOUBLE NOT NULL)",
-    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token VARCHAR(20) NOT NULL)",
-    "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY)",
-    "TABLE leasehold_fence (id INT)",
-    "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
-    "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
+  for (const [table, says] of [
+    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token DOUBLE NOT NULL)", "its column token is double, not BIGINT"],
+    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token VARCHAR(20) NOT NULL)", "its column token is varchar, not BIGINT"],
+    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY)", "it has no column token BIGINT"],
+    ["TABLE leasehold_fence (id INT)", "it has no column resource VARBINARY(512)"],
+    ["TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)", "its column resource is bigint, not VARBINARY(512)"],
+    ["VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token", "it is not a table"],
   ]) {
-    await refuses(pool, run, table);
+    await refuses(pool, run, table, says);
   }
   // Rows that have the same key or none: a second writer shows it, and createFenceTable.
   for (const table of [

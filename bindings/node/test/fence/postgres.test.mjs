@@ -84,17 +84,17 @@ test("older tables are migrated", async () => {
 
 test("other tables are refused", async () => {
   const run = (sql) => pool.query(sql);
-  for (const table of [
-    "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
-    "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token REAL NOT NULL)",
-    "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
-    "TABLE leasehold_fence (id INTEGER)",
-    "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
-    "TABLE leasehold_fence (resource TEXT, token BIGINT NOT NULL)",
-    "TABLE leasehold_fence (resource TEXT, token BIGINT, PRIMARY KEY (resource, token))",
-    "VIEW leasehold_fence AS SELECT 'a'::text AS resource, 34::bigint AS token",
+  for (const [table, says] of [
+    ["TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)", "its column token is text, not BIGINT"],
+    ["TABLE leasehold_fence (resource TEXT PRIMARY KEY, token REAL NOT NULL)", "its column token is real, not BIGINT"],
+    ["TABLE leasehold_fence (resource TEXT PRIMARY KEY)", "it has no column token BIGINT"],
+    ["TABLE leasehold_fence (id INTEGER)", "it has no column resource TEXT"],
+    ["TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)", "its column resource is bigint, not TEXT"],
+    ["TABLE leasehold_fence (resource TEXT, token BIGINT NOT NULL)", "its column resource is not a key"],
+    ["TABLE leasehold_fence (resource TEXT, token BIGINT, PRIMARY KEY (resource, token))", "its column resource is not a key"],
+    ["VIEW leasehold_fence AS SELECT 'a'::text AS resource, 34::bigint AS token", "it is not an ordinary table that survives a crash"],
   ]) {
-    await refuses(pool, run, table);
+    await refuses(pool, run, table, says);
   }
   // A crash empties it; only createFenceTable can see that.
   await run('CREATE UNLOGGED TABLE leasehold_fence (resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL)');

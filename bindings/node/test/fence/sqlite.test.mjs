@@ -232,15 +232,15 @@ function checkAll(kind, load, journal) {
     run("CREATE TABLE leasehold_fence (resource VARCHAR(9) PRIMARY KEY, token INT)");
     run("INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)");
     await migrates(own, false);
-    for (const table of [
-      "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
-      "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
-      "TABLE leasehold_fence (id INTEGER)",
-      "TABLE leasehold_fence (resource TEXT, token INTEGER NOT NULL)",
-      "TABLE leasehold_fence (resource TEXT, token INTEGER, PRIMARY KEY (resource, token))",
-      "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
+    for (const [table, says] of [
+      ["TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)", "its column token is TEXT, not INTEGER"],
+      ["TABLE leasehold_fence (resource TEXT PRIMARY KEY)", "it has no column token INTEGER"],
+      ["TABLE leasehold_fence (id INTEGER)", "it has no column resource TEXT"],
+      ["TABLE leasehold_fence (resource TEXT, token INTEGER NOT NULL)", "its column resource is not a key that is compared byte by byte"],
+      ["TABLE leasehold_fence (resource TEXT, token INTEGER, PRIMARY KEY (resource, token))", "its column resource is not a key that is compared byte by byte"],
+      ["VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token", "it is not a table"],
     ]) {
-      await refuses(own, run, table);
+      await refuses(own, run, table, says);
     }
     for (const table of [
       "leasehold_fence (resource TEXT COLLATE NOCASE PRIMARY KEY, token INTEGER NOT NULL)",

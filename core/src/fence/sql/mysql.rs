@@ -1,7 +1,7 @@
 //! MySQL and MariaDB.
 
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{Executor, MySql, MySqlConnection, Row};
 
 use super::codes::{Meaning, meaning, meanings};
@@ -44,66 +44,6 @@ fn number(error: &(dyn DatabaseError + 'static)) -> u16 {
 const MEANINGS: &str = include_str!("mysql/codes.txt");
 
 pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
-
-struct Columns {
-    kind: String,
-    engine: Option<String>,
-    resource: Option<String>,
-    encoding: Option<String>,
-    length: Option<i64>,
-    token: Option<String>,
-    inexact: bool,
-    is_key: bool,
-    /// What a table of ours has not.
-    strange: Option<String>,
-}
-
-impl Columns {
-    fn read(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            kind: row.try_get("kind")?,
-            engine: row.try_get("engine")?,
-            resource: row.try_get("resource")?,
-            encoding: row.try_get("encoding")?,
-            length: row.try_get("length")?,
-            token: row.try_get("token")?,
-            inexact: row.try_get("inexact")?,
-            is_key: row.try_get("is_key")?,
-            strange: row.try_get("strange")?,
-        })
-    }
-
-    fn shape(&self) -> Shape {
-        let resource = self.resource.as_deref().unwrap_or_default();
-        let token = self.token.as_deref().unwrap_or_default();
-        // The bytes of these are those of UTF-8, and stay so when the column turns into bytes.
-        let utf8 = match self.encoding.as_deref() {
-            Some(encoding) => {
-                resource == "varchar" && matches!(encoding, "ascii" | "utf8mb3" | "utf8mb4")
-            }
-            None => resource == "varbinary",
-        };
-        if self.kind != "base table" {
-            return Shape::alien("it is not a table");
-        }
-        if let Some(what) = &self.strange {
-            return Shape::strange(what);
-        }
-        if !utf8 {
-            return Shape::column("resource", "VARBINARY(512)", resource);
-        }
-        if !self.is_key {
-            return Shape::alien("its column resource is not a key");
-        }
-        let whole = resource == "varbinary" && self.length >= Some(512);
-        let exact = whole && !self.inexact && self.engine.as_deref() == Some("innodb");
-        match token {
-            "bigint" if exact => Shape::Current,
-            "bigint" | "int" | "mediumint" | "smallint" | "tinyint" => Shape::Older(MIGRATE.into()),
-            _ => Shape::column("token", "BIGINT", token),
-        }
-    }
-}
 
 impl Sealed for MySql {
     const BEGIN_FENCED: &'static str = "START TRANSACTION";
@@ -166,11 +106,15 @@ impl Sealed for MySql {
         let Some(row) = row else {
             return Ok(Shape::Missing);
         };
-        let shape = Columns::read(&row)?.shape();
+        let older: bool = row.try_get("older")?;
+        let migrate = older.then_some(MIGRATE);
+        let shape = Shape::found(row.try_get("wrong")?, row.try_get("strange")?, migrate);
         if matches!(shape, Shape::Older(_)) {
             // A server that is not strict would cut them.
             if sqlx::query_scalar(TOO_LONG).fetch_one(connection).await? {
-                return Ok(Shape::alien("it has resources of more than 512 bytes"));
+                return Ok(Shape::Alien(
+                    "it has resources of more than 512 bytes".to_owned(),
+                ));
             }
         }
         Ok(shape)

@@ -1,7 +1,6 @@
 //! Postgres.
 
 use sqlx::error::DatabaseError;
-use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Postgres, Row};
 
 use super::codes::{Meaning, meaning, meanings};
@@ -32,51 +31,6 @@ const INSPECT: &str = include_str!("postgres/inspect.sql");
 const MEANINGS: &str = include_str!("postgres/codes.txt");
 
 pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
-
-struct Columns {
-    permanent: bool,
-    resource: Option<String>,
-    token: Option<String>,
-    exact: bool,
-    is_key: bool,
-    /// What a table of ours has not.
-    strange: Option<String>,
-}
-
-impl Columns {
-    fn read(row: &PgRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            permanent: row.try_get("permanent")?,
-            resource: row.try_get("resource")?,
-            token: row.try_get("token")?,
-            exact: row.try_get("exact")?,
-            is_key: row.try_get("is_key")?,
-            strange: row.try_get("strange")?,
-        })
-    }
-
-    fn shape(&self) -> Shape {
-        let resource = self.resource.as_deref().unwrap_or_default();
-        let token = self.token.as_deref().unwrap_or_default();
-        if !self.permanent {
-            return Shape::alien("it is not an ordinary table that survives a crash");
-        }
-        if let Some(what) = &self.strange {
-            return Shape::strange(what);
-        }
-        if !matches!(resource, "text" | "character varying") {
-            return Shape::column("resource", "TEXT", resource);
-        }
-        if !self.is_key {
-            return Shape::alien("its column resource is not a key");
-        }
-        match token {
-            "bigint" if self.exact && resource == "text" => Shape::Current,
-            "bigint" | "integer" | "smallint" => Shape::Older(MIGRATE.into()),
-            _ => Shape::column("token", "BIGINT", token),
-        }
-    }
-}
 
 impl Sealed for Postgres {
     const BEGIN_FENCED: &'static str = "BEGIN";
@@ -124,7 +78,14 @@ impl Sealed for Postgres {
 
     async fn fence_shape(connection: &mut PgConnection) -> sqlx::Result<Shape> {
         let row = sqlx::query(INSPECT).fetch_optional(connection).await?;
-        row.map_or(Ok(Shape::Missing), |row| Ok(Columns::read(&row)?.shape()))
+        let Some(row) = row else {
+            return Ok(Shape::Missing);
+        };
+        Ok(Shape::found(
+            row.try_get("wrong")?,
+            row.try_get("strange")?,
+            row.try_get::<bool, _>("older")?.then_some(MIGRATE),
+        ))
     }
 
     async fn change_fence_table(

@@ -1,7 +1,5 @@
 //! What the fence table looks like, and how it gets to look right.
 
-use std::borrow::Cow;
-
 use sqlx::Pool;
 
 use super::failure::{Class, Failure};
@@ -18,28 +16,32 @@ pub enum Shape {
     Missing,
     Current,
     /// A fence table whose columns hold too little; the statement that widens them.
-    Older(Cow<'static, str>),
+    Older(&'static str),
     /// Not a fence table, and why.
     Alien(String),
 }
 
 impl Shape {
-    pub(super) fn alien(why: &str) -> Self {
-        Self::Alien(why.to_owned())
+    /// By what `inspect.sql` says of a table that is there: what is wrong with it, what it has that one
+    /// of ours has not, and the statement that widens its columns if they hold too little.
+    pub(super) fn found(
+        wrong: Option<String>,
+        strange: Option<String>,
+        migrate: Option<&'static str>,
+    ) -> Self {
+        match (wrong, strange, migrate) {
+            (Some(wrong), _, _) => Self::Alien(wrong),
+            (None, Some(what), _) => Self::strange(&what),
+            (None, None, Some(migrate)) => Self::Older(migrate),
+            (None, None, None) => Self::Current,
+        }
     }
 
     /// Somebody else made it, or changed it: it may do more than it is asked for.
-    pub(super) fn strange(what: &str) -> Self {
+    fn strange(what: &str) -> Self {
         // As long as its owner, or a server, likes.
         let what: String = what.chars().take(300).collect();
         Self::Alien(format!("it {} ({ADVICE})", what.escape_debug()))
-    }
-
-    pub(super) fn column(name: &str, wanted: &str, found: &str) -> Self {
-        Self::Alien(match found {
-            "" => format!("it has no column {name} {wanted}"),
-            _ => format!("its column {name} is {found}, not {wanted}"),
-        })
     }
 }
 
@@ -71,11 +73,11 @@ async fn attempt<DB: Database>(pool: Pool<DB>) -> Result<bool, Failure> {
     DB::lock_fence_shape(&mut tx).await.map_err(failure)?;
     let statement = match DB::fence_shape(&mut tx).await.map_err(failure)? {
         Shape::Current => None,
-        Shape::Missing => Some(DB::CREATE_FENCE.into()),
+        Shape::Missing => Some(DB::CREATE_FENCE),
         Shape::Older(statement) => Some(statement),
         Shape::Alien(why) => return Err(alien(&why).into()),
     };
-    if let Some(statement) = &statement {
+    if let Some(statement) = statement {
         let changed = DB::change_fence_table(&mut tx, statement).await;
         changed.map_err(failure)?;
     }

@@ -1,7 +1,6 @@
 //! SQLite.
 
 use sqlx::error::DatabaseError;
-use sqlx::sqlite::SqliteRow;
 use sqlx::{Executor, Row, Sqlite, SqliteConnection};
 
 use super::codes::{Meaning, meaning, meanings};
@@ -27,53 +26,6 @@ const INSPECT: &str = include_str!("sqlite/inspect.sql");
 const MEANINGS: &str = include_str!("sqlite/codes.txt");
 
 pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
-
-struct Columns {
-    is_table: bool,
-    resource: Option<String>,
-    token: Option<String>,
-    is_key: bool,
-    /// What a table of ours has not.
-    strange: Option<String>,
-}
-
-impl Columns {
-    fn read(row: &SqliteRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            is_table: row.try_get("is_table")?,
-            resource: row.try_get("resource")?,
-            token: row.try_get("token")?,
-            is_key: row.try_get("is_key")?,
-            strange: row.try_get("strange")?,
-        })
-    }
-
-    /// Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so
-    /// that there is nothing to migrate.
-    fn shape(&self) -> Shape {
-        let resource = self.resource.as_deref().unwrap_or_default();
-        let token = self.token.as_deref().unwrap_or_default();
-        let is_text = ["CHAR", "TEXT", "CLOB"]
-            .iter()
-            .any(|part| resource.contains(part));
-        if !self.is_table {
-            return Shape::alien("it is not a table");
-        }
-        if let Some(what) = &self.strange {
-            return Shape::strange(what);
-        }
-        if !is_text || resource.contains("INT") {
-            return Shape::column("resource", "TEXT", resource);
-        }
-        if !self.is_key {
-            return Shape::alien("its column resource is not a key that is compared byte by byte");
-        }
-        if !token.contains("INT") {
-            return Shape::column("token", "INTEGER", token);
-        }
-        Shape::Current
-    }
-}
 
 impl Sealed for Sqlite {
     /// Takes the right to write at once: a transaction that asks for it after a read is refused
@@ -135,7 +87,16 @@ impl Sealed for Sqlite {
 
     async fn fence_shape(connection: &mut SqliteConnection) -> sqlx::Result<Shape> {
         let row = sqlx::query(INSPECT).fetch_optional(connection).await?;
-        row.map_or(Ok(Shape::Missing), |row| Ok(Columns::read(&row)?.shape()))
+        let Some(row) = row else {
+            return Ok(Shape::Missing);
+        };
+        // Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so
+        // that there is nothing to migrate.
+        Ok(Shape::found(
+            row.try_get("wrong")?,
+            row.try_get("strange")?,
+            None,
+        ))
     }
 
     async fn change_fence_table(

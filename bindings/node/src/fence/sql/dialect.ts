@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../../common/errors.js";
 import { printable } from "../../common/printable.js";
-import type { Cell, Steps } from "./steps.js";
+import { type Cell, isTrue, type Steps, text } from "./steps.js";
 
 /** The isolation level of a transaction. */
 export type Isolation = "read committed" | "repeatable read" | "serializable";
@@ -54,23 +54,30 @@ export type Shape =
 export type Class = "race" | "shape" | ErrorCode;
 
 export const MISSING: Shape = { is: "missing" };
-export const CURRENT: Shape = { is: "current" };
+
+/**
+ * By what `inspect.sql` says of a table that is there: what is wrong with it, what it has that one of
+ * ours has not, and whether its columns hold too little; `migrate` widens them.
+ */
+export function shapeOf(row: readonly Cell[] | undefined, migrate = ""): Shape {
+  if (row === undefined) {
+    return MISSING;
+  }
+  const [wrong, strange] = row.map(text);
+  if (wrong) {
+    return alien(wrong);
+  }
+  if (strange) {
+    return alien(`it ${printable(strange)} (${ADVICE})`);
+  }
+  return isTrue(row[2]) ? { is: "older", migrate } : { is: "current" };
+}
 
 export function alien(why: string): Shape {
   return { is: "alien", why };
 }
 
-/** Somebody else made or changed the table: it may do more than it should. */
-export function strange(what: string): Shape {
-  return alien(
-    `it ${printable(what)} (such a table may do with the rights of its users what its maker likes: find ` +
-      "out who made it, and take this away; or drop the table while nobody holds a lease, and have it " +
-      "made anew)",
-  );
-}
-
-export function alienColumn(name: string, wanted: string, found: string): Shape {
-  return alien(
-    found === "" ? `it has no column ${name} ${wanted}` : `its column ${name} is ${found}, not ${wanted}`,
-  );
-}
+/** Of a table that somebody else made, or changed: it may do more than it is asked for. */
+const ADVICE =
+  "such a table may do with the rights of its users what its maker likes: find out who made it, and take " +
+  "this away; or drop the table while nobody holds a lease, and have it made anew";

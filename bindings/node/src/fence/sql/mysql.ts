@@ -8,10 +8,10 @@ import marked from "../../../../../core/src/fence/sql/mysql/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
 import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
-import { messageOf } from "../printable.js";
+import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
-import { type Cell, isTrue, text } from "./steps.js";
+import { alien, type Class, type Dialect, MISSING, shapeOf } from "./dialect.js";
+import { isTrue } from "./steps.js";
 
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;
@@ -60,7 +60,7 @@ export const mysql: Dialect = {
       throw error;
     }
     const [row] = (yield { sql: inspect }).rows;
-    const shape = row ? shapeOf(row) : MISSING;
+    const shape = shapeOf(row, migrate);
     // In the migration a server that is not in strict mode would cut them.
     if (shape.is === "older" && isTrue((yield { sql: tooLong }).rows[0]?.[0])) {
       return alien("it has resources of more than 512 bytes");
@@ -70,34 +70,6 @@ export const mysql: Dialect = {
   create,
   classify,
 };
-
-function shapeOf(row: readonly Cell[]): Shape {
-  const [kind, engine, resource, encoding, length, token, inexact, isKey, odd] = row.map(text);
-  // In these the bytes are UTF-8, and stay the same when the column becomes one of bytes.
-  const utf8 =
-    encoding === ""
-      ? resource === "varbinary"
-      : resource === "varchar" && ["ascii", "utf8mb3", "utf8mb4"].includes(encoding ?? "");
-  if (kind !== "base table") {
-    return alien("it is not a table");
-  }
-  if (odd) {
-    return strange(odd);
-  }
-  if (!utf8) {
-    return alienColumn("resource", "VARBINARY(512)", resource ?? "");
-  }
-  if (!isTrue(isKey)) {
-    return alien("its column resource is not a key");
-  }
-  const whole = resource === "varbinary" && Number(length) >= 512;
-  if (token === "bigint" && whole && !isTrue(inexact) && engine === "innodb") {
-    return CURRENT;
-  }
-  return ["bigint", "int", "mediumint", "smallint", "tinyint"].includes(token ?? "")
-    ? { is: "older", migrate }
-    : alienColumn("token", "BIGINT", token ?? "");
-}
 
 /** The number of a server's error; those of the operating system are negative. */
 function number(error: unknown): number | undefined {

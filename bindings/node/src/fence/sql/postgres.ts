@@ -6,10 +6,10 @@ import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
 import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
-import { messageOf } from "../printable.js";
+import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
-import { type Cell, isTrue, text } from "./steps.js";
+import { type Class, type Dialect, shapeOf } from "./dialect.js";
+import { text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
 export const postgres: Dialect = {
@@ -44,33 +44,11 @@ export const postgres: Dialect = {
   lockShape: lock,
   *shape() {
     const [row] = (yield { sql: inspect }).rows;
-    return row ? shapeOf(row) : MISSING;
+    return shapeOf(row, migrate);
   },
   create,
   classify,
 };
-
-function shapeOf([permanent, resourceType, tokenType, exact, isKey, odd]: readonly Cell[]): Shape {
-  const [resource, token] = [text(resourceType), text(tokenType)];
-  if (!isTrue(permanent)) {
-    return alien("it is not an ordinary table that survives a crash");
-  }
-  if (text(odd)) {
-    return strange(text(odd));
-  }
-  if (resource !== "text" && resource !== "character varying") {
-    return alienColumn("resource", "TEXT", resource);
-  }
-  if (!isTrue(isKey)) {
-    return alien("its column resource is not a key");
-  }
-  if (token === "bigint" && isTrue(exact) && resource === "text") {
-    return CURRENT;
-  }
-  return ["bigint", "integer", "smallint"].includes(token)
-    ? { is: "older", migrate }
-    : alienColumn("token", "BIGINT", token);
-}
 
 /** The code of a server's error; other errors have a `code` with another meaning. */
 function sqlState(error: unknown): string | undefined {

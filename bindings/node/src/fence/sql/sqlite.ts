@@ -7,8 +7,7 @@ import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { alien, alienColumn, type Class, CURRENT, type Dialect, MISSING, type Shape, strange } from "./dialect.js";
-import { type Cell, isTrue, text } from "./steps.js";
+import { type Class, type Dialect, shapeOf } from "./dialect.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
 export const sqlite: Dialect = {
@@ -46,32 +45,13 @@ export const sqlite: Dialect = {
   },
   *shape() {
     const [row] = (yield { sql: inspect }).rows;
-    return row ? shapeOf(row) : MISSING;
+    // Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so that there
+    // is nothing to migrate.
+    return shapeOf(row);
   },
   create,
   classify,
 };
-
-/**
- * Only a column's affinity matters: SQLite ignores lengths and sizes, so there is nothing to migrate.
- */
-function shapeOf([isTable, resourceType, tokenType, isKey, odd]: readonly Cell[]): Shape {
-  const [resource, token] = [text(resourceType), text(tokenType)];
-  const isText = ["CHAR", "TEXT", "CLOB"].some((part) => resource.includes(part));
-  if (!isTrue(isTable)) {
-    return alien("it is not a table");
-  }
-  if (text(odd)) {
-    return strange(text(odd));
-  }
-  if (!isText || resource.includes("INT")) {
-    return alienColumn("resource", "TEXT", resource);
-  }
-  if (!isTrue(isKey)) {
-    return alien("its column resource is not a key that is compared byte by byte");
-  }
-  return token.includes("INT") ? CURRENT : alienColumn("token", "INTEGER", token);
-}
 
 /** The primary error code, from the number that node:sqlite gives or from the name that others give. */
 function primary(error: unknown): number | undefined {
