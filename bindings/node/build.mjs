@@ -68,7 +68,7 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     charset: "utf8",
     external: EXTERNAL,
     define: { PACKAGE_VERSION: JSON.stringify(version) },
-    loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".wasm": "base64" },
+    loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
     plugins: [resolve(source, extension, { connects })],
     // It refers to the sources in the package.
     sourcemap: true,

@@ -59,6 +59,7 @@ mod event;
 mod every;
 pub mod fence;
 mod finding;
+mod limits;
 mod memory;
 mod name;
 pub mod protocol;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::limits;
 
 /// The name of what is locked: 1 to 512 bytes of UTF-8, any characters.
 ///
@@ -23,7 +24,7 @@ pub struct Name(Arc<str>);
 
 impl Name {
     /// The longest name, in bytes.
-    pub const MAX_BYTES: usize = 512;
+    pub const MAX_BYTES: usize = limits::count("nameBytes") as usize;
 
     /// Checks a name. Fails with [`Config`](crate::ErrorKind::Config) if it is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {

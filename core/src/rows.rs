@@ -49,7 +49,7 @@ const fn is_row(line: &str) -> bool {
 }
 
 /// What is before a byte, trimmed, and what is after it.
-const fn cut(text: &str, byte: u8) -> (&str, &str) {
+pub(crate) const fn cut(text: &str, byte: u8) -> (&str, &str) {
     let mut at = 0;
     while at < text.len() && text.as_bytes()[at] != byte {
         at += 1;

@@ -7,6 +7,7 @@ use super::{Core, Locker};
 use crate::driver::{Driver, Store};
 use crate::engine::Settings;
 use crate::error::Error;
+use crate::limits;
 use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, LockKey, channel};
 use crate::rt;
@@ -44,7 +45,7 @@ impl Builder {
             command_timeout: settings.command_timeout,
             patience: settings.patience,
             drift_margin: settings.drift_margin,
-            token_retention: Duration::from_secs(7 * 24 * 60 * 60),
+            token_retention: const { limits::time("tokenRetention") },
         }
     }
 

@@ -7,6 +7,7 @@ use tracing::{Instrument, field::Empty};
 use super::{Core, Lease, LeaseEvents, Tenures};
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
+use crate::limits;
 use crate::name::{Name, Owner};
 use crate::protocol::{Counter, LeaseId, LockKey};
 use crate::rt;
@@ -52,7 +53,7 @@ impl Drop for Handle {
 
 impl Lock {
     /// The time to live without [`ttl`](Self::ttl).
-    pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+    pub const DEFAULT_TTL: Duration = limits::time("timeToLive");
 
     pub(super) fn new(core: Arc<Core>, name: Name, key: LockKey) -> Self {
         let spec = LockSpec {

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::limits;
 use crate::time::{ServerTime, Timestamp};
 
 /// How far the rates of two clocks may differ, in parts per million.
@@ -17,7 +18,7 @@ impl Margin {
     /// Clock discipline that slews by 500 ppm at most, in opposite directions.
     pub(crate) const LEAST: Self = Self(1_000);
     /// Twice that, or 1 part in 500.
-    pub(crate) const DEFAULT: Self = Self(2_000);
+    pub(crate) const DEFAULT: Self = Self(limits::count("driftMargin"));
     /// Slewing of 83,333 ppm, chrony's default, in opposite directions, and half as much again. A
     /// lease is of little use to whom a quarter of it is not enough.
     pub(crate) const MOST: Self = Self(250_000);

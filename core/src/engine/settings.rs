@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::clock::Margin;
 use crate::error::Error;
+use crate::limits;
 use crate::protocol::ClientId;
 
 /// What holds for the whole locker.
@@ -30,8 +31,8 @@ impl Settings {
     pub fn new(client: ClientId) -> Self {
         Self {
             client,
-            command_timeout: Duration::from_secs(2),
-            patience: Duration::from_secs(10),
+            command_timeout: const { limits::time("commandTimeout") },
+            patience: const { limits::time("patience") },
             drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
             single_threaded: false,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::check_resource;
 use crate::error::Error;
+use crate::limits;
 use crate::token::FencingToken;
 #[cfg(feature = "http")]
 pub(super) use enter::Permit;
@@ -94,11 +95,11 @@ pub struct Gate {
 
 impl Gate {
     /// How many resources [`new`](Self::new) remembers.
-    pub const DEFAULT_CAPACITY: usize = 65_536;
+    pub const DEFAULT_CAPACITY: usize = limits::count("gateCapacity") as usize;
 
     /// How many writes may wait for one resource; [`Overloaded`](crate::ErrorKind::Overloaded)
     /// beyond.
-    pub const MAX_WAITING: usize = 1024;
+    pub const MAX_WAITING: usize = limits::count("gateWaiting") as usize;
 
     /// A gate that has seen nothing and remembers
     /// [`DEFAULT_CAPACITY`](Self::DEFAULT_CAPACITY) resources.

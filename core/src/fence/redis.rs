@@ -74,9 +74,11 @@ use super::check_resource;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
+use crate::limits;
 use crate::token::FencingToken;
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_TIMEOUT: Duration = limits::time("guardTimeout");
+const LONGEST_TIMEOUT: Duration = limits::time("longestGuardTimeout");
 
 /// A Redis server whose keys are written only by those who hold the newest token.
 ///
@@ -135,7 +137,7 @@ impl FencedRedis {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         // fred takes zero for "none"; and nobody waits for longer than a day.
-        self.timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(86_400));
+        self.timeout = timeout.clamp(Duration::from_millis(1), LONGEST_TIMEOUT);
         self
     }
 

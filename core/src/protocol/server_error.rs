@@ -2,6 +2,7 @@
 
 use crate::advice::Advice;
 use crate::error::{Error, ErrorKind};
+use crate::limits;
 use crate::rows::{count, rows};
 
 /// The oldest Redis with all the commands of the script.
@@ -87,6 +88,7 @@ pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 /// A hostile or broken server does not get to fill logs, or to write lines of its own there.
 pub(crate) fn printable(said: &str) -> String {
+    const MOST: usize = limits::count("shownCharacters") as usize;
     let plain = |character: char| {
         if character.is_control() {
             ' '
@@ -94,7 +96,7 @@ pub(crate) fn printable(said: &str) -> String {
             character
         }
     };
-    said.chars().take(300).map(plain).collect()
+    said.chars().take(MOST).map(plain).collect()
 }
 
 const REFUSALS: &str = include_str!("refusals.txt");

@@ -1,3 +1,4 @@
+import { commandTimeout, driftMargin, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
 import type { Kind } from "../common/check.js";
 
 /**
@@ -99,13 +100,13 @@ export interface RenewOptions {
 
 export const LOCKER_DEFAULTS = {
   namespace: "leasehold",
-  commandTimeout: 2_000,
-  patience: 10_000,
-  driftMargin: 2_000,
-  tokenRetention: 7 * 24 * 60 * 60 * 1_000,
+  commandTimeout,
+  patience,
+  driftMargin,
+  tokenRetention,
 } as const;
 
-export const DEFAULT_TTL = 30_000;
+export const DEFAULT_TTL = timeToLive;
 
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   namespace: "string",

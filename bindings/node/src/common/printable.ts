@@ -1,6 +1,8 @@
+import { shownCharacters } from "../../../../core/src/limits.jsonc";
+
 /** The words of a server, on one line and not too long, so that it cannot forge lines in a log. */
 export function printable(said: string): string {
-  return said.slice(0, 300).replace(/\p{Cc}/gu, " ");
+  return said.slice(0, shownCharacters).replace(/\p{Cc}/gu, " ");
 }
 
 /** The message of whatever was thrown, even if reading that throws again. */

@@ -1,3 +1,4 @@
+import { gateCapacity, gateWaiting } from "../../../../core/src/limits.jsonc";
 import { attempt, readOptions, SIGNAL_OPTION, shown } from "../common/check.js";
 import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
@@ -70,9 +71,9 @@ const MARK = markOf("Gate");
  */
 export class Gate {
   /** How many resources a gate remembers by default. */
-  static readonly DEFAULT_CAPACITY = 65_536;
+  static readonly DEFAULT_CAPACITY = gateCapacity;
   /** How many writes may wait for one resource; one more is refused with code `overloaded`. */
-  static readonly MAX_WAITING = 1024;
+  static readonly MAX_WAITING = gateWaiting;
 
   readonly #capacity: number;
   /** No less than any token that was forgotten; 0 if none was. */

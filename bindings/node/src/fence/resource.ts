@@ -1,6 +1,5 @@
+import { nameBytes } from "../../../../core/src/limits.jsonc";
 import { LeaseholdError } from "../common/errors.js";
-
-const MOST_BYTES = 512;
 
 /** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */
 export function checkResource(resource: unknown): asserts resource is string {
@@ -13,10 +12,10 @@ export function checkResource(resource: unknown): asserts resource is string {
     throw new LeaseholdError("config", "a resource's name is Unicode; this one has a lone surrogate");
   }
   const length = new TextEncoder().encode(resource).length;
-  if (length < 1 || length > MOST_BYTES) {
+  if (length < 1 || length > nameBytes) {
     throw new LeaseholdError(
       "config",
-      `a resource's name has 1 to ${MOST_BYTES} bytes, this one has ${length}`,
+      `a resource's name has 1 to ${nameBytes} bytes, this one has ${length}`,
     );
   }
 }

@@ -30,6 +30,25 @@ declare module "*.sql" {
   export default text;
 }
 
+/** Limits and defaults that Rust goes by, too. Times are in milliseconds. */
+declare module "*/limits.jsonc" {
+  export const nameBytes: number;
+  export const commandTimeout: number;
+  export const patience: number;
+  export const driftMargin: number;
+  export const tokenRetention: number;
+  export const timeToLive: number;
+  export const shownCharacters: number;
+  export const gateCapacity: number;
+  export const gateWaiting: number;
+  export const guardTimeout: number;
+  export const longestGuardTimeout: number;
+  export const raceLimit: number;
+  export const firstRacePause: number;
+  export const longestRacePause: number;
+  export const tableChanges: number;
+}
+
 /** Only what is used: the types of Node have no WebAssembly, and those of browsers bring too much else. */
 declare namespace WebAssembly {
   interface Module {

@@ -24,7 +24,7 @@ const wasm = {
 export function bundleFile(versions = {}) {
   const external = ["ioredis", "redis", ...Object.values(versions)];
   const plugins = [wasm];
-  return bundleParts("adapters", ADAPTERS, { alias: versions, external, plugins, loader: { ".wasm": "base64" } });
+  return bundleParts("adapters", ADAPTERS, { alias: versions, external, plugins });
 }
 
 export async function bundle(versions) {

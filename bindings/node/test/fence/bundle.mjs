@@ -11,7 +11,7 @@ const FENCE = `
   export { partsOf } from "./src/fence/redis/script.ts";`;
 
 /** `leasehold/fence`, with what the tests look at besides; for other processes. */
-export const file = await bundleParts("fence", FENCE, { loader: { ".lua": "text", ".sql": "text", ".txt": "text" } });
+export const file = await bundleParts("fence", FENCE);
 
 /** What is under test. */
 export const fence = await import(pathToFileURL(file));

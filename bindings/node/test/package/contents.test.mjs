@@ -56,7 +56,7 @@ describe("the tarball", () => {
       assert.match(text, new RegExp(`\\n//# sourceMappingURL=${file}\\.map\\n?$`), file);
       const { sources } = JSON.parse(await readFile(join(root, "dist", `${file}.map`), "utf8"));
       // Texts that were put in; no line of the script comes of them.
-      const code = sources.filter((source) => !/\.(lua|sql|txt|wasm)$/.test(source));
+      const code = sources.filter((source) => !/\.(lua|sql|txt|jsonc|wasm)$/.test(source));
       assert.deepEqual(code.filter((source) => !has.has(posix.join("dist", source))), [], file);
     }
     const error = await run(process.execPath, ["--enable-source-maps", "-e", FAILS], root);

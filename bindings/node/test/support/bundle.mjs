@@ -20,6 +20,7 @@ export async function bundleParts(name, contents, options = {}) {
     format: "esm",
     platform: "neutral",
     target: "es2022",
+    loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
     define: { PACKAGE_VERSION: '"of a test"' },
     outfile,
     logLevel: "error",

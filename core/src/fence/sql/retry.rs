@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::fence::random::random;
+use crate::limits;
 
 /// No try begins later than this after the first.
-const LIMIT: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(64);
+const LIMIT: Duration = limits::time("raceLimit");
+const FIRST_PAUSE: Duration = limits::time("firstRacePause");
+const LONGEST_PAUSE: Duration = limits::time("longestRacePause");
 
 pub(super) struct Retry {
     began: Instant,

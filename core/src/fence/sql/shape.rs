@@ -6,9 +6,10 @@ use super::failure::{Class, Failure};
 use super::retry::Retry;
 use super::{Database, detached};
 use crate::error::{Error, ErrorKind};
+use crate::limits;
 
 /// More than others that do the same can make necessary.
-const MOST_CHANGES: u32 = 3;
+const MOST_CHANGES: u32 = limits::count("tableChanges");
 
 /// What is there under the name of the fence table.
 #[derive(Debug)]
@@ -39,8 +40,9 @@ impl Shape {
 
     /// Somebody else made it, or changed it: it may do more than it is asked for.
     fn strange(what: &str) -> Self {
+        const MOST: usize = limits::count("shownCharacters") as usize;
         // As long as its owner, or a server, likes.
-        let what: String = what.chars().take(300).collect();
+        let what: String = what.chars().take(MOST).collect();
         Self::Alien(format!("it {} ({ADVICE})", what.escape_debug()))
     }
 }

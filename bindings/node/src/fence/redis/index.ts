@@ -1,3 +1,4 @@
+import { guardTimeout, longestGuardTimeout } from "../../../../../core/src/limits.jsonc";
 import type { RedisClient } from "../../adapters/index.js";
 import { attempt, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
@@ -9,9 +10,6 @@ import { Fenced } from "./fenced.js";
 export type { Evaluator, RedisClient, Unsubscribe } from "../../adapters/index.js";
 export { Fenced, type Value } from "./fenced.js";
 export { Script } from "./script.js";
-
-const DEFAULT_TIMEOUT = 5_000;
-const LONGEST_TIMEOUT = 86_400_000;
 
 /** Options of {@link FencedRedis}. */
 export interface FencedRedisOptions {
@@ -63,11 +61,11 @@ export class FencedRedis {
   constructor(client: RedisClient, options: FencedRedisOptions = {}) {
     this.#runner = attempt("the client cannot be read", () => runnerOf(client));
     const read = readOptions("the options of FencedRedis", options, { timeout: "any" });
-    const { timeout = DEFAULT_TIMEOUT } = read;
-    if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= LONGEST_TIMEOUT)) {
+    const { timeout = guardTimeout } = read;
+    if (typeof timeout !== "number" || !(timeout >= 1 && timeout <= longestGuardTimeout)) {
       throw new LeaseholdError(
         "config",
-        `timeout is from 1 to ${LONGEST_TIMEOUT} ms, not ${shown(timeout)}`,
+        `timeout is from 1 to ${longestGuardTimeout} ms, not ${shown(timeout)}`,
       );
     }
     this.#timeout = timeout;

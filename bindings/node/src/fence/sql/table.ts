@@ -1,17 +1,15 @@
+import { tableChanges } from "../../../../../core/src/limits.jsonc";
 import { LeaseholdError } from "../../common/errors.js";
 import type { Shape } from "./dialect.js";
 import type { Driver } from "./drivers.js";
 import type { Steps } from "./steps.js";
 import { inSyncTransaction, inTransaction } from "./transaction.js";
 
-/** More than are needed even if other programs do the same at the same time. */
-const MOST_CHANGES = 3;
-
 /** Looks at the fence table, and changes it until it is right. */
 export async function makeTable(driver: Driver): Promise<void> {
   for (let changes = 0; !(await isRight(driver)); changes += 1) {
     // Somebody else may make another table of this name each time.
-    if (changes === MOST_CHANGES) {
+    if (changes === tableChanges) {
       throw notOurs("it does not take the right shape");
     }
   }
