@@ -1,3 +1,5 @@
+import { Late } from "./shared.js";
+
 /** A server's refusal in its own words, or what went wrong on the way to it. */
 export type Failure =
   | { readonly reply: string }
@@ -24,7 +26,7 @@ function judged(error: unknown): Failure {
     return judged(inner);
   }
   const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
-  if (names.includes("TimeoutError") || TIMED_OUT.test(message)) {
+  if (error instanceof Late || names.includes("TimeoutError") || TIMED_OUT.test(message)) {
     return { code: "timeout", message };
   }
   // Ahead of replies: Upstash's error for a gateway's page is of the class of its refusals.
@@ -68,8 +70,8 @@ const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError",
 /** `NOSCRIPT No matching script`, but neither `The client is closed` nor `ECONNREFUSED` alone. */
 const LIKE_A_REPLY = /^[A-Z][A-Z0-9_]+ \S/;
 
-/** ioredis, and `within` of the adapters. */
-const TIMED_OUT = /^Command timed out|within \d+ ms$/;
+/** ioredis. */
+const TIMED_OUT = /^Command timed out/;
 
 const LINK_ERRORS = new Set([
   "AbortError",

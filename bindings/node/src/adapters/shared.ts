@@ -26,7 +26,13 @@ export function later(milliseconds: number, act: () => void, alive = false): Tim
   return timer;
 }
 
-/** Rejects if the answer takes longer. The process stays alive for the timer only if `alive` is true. */
+/** No answer came in time. */
+export class Late extends Error {}
+
+/**
+ * Rejects with {@link Late} if the answer takes longer. The process stays alive for the timer only if
+ * `alive` is true.
+ */
 export function within<T>(
   milliseconds: number,
   answer: Promise<T>,
@@ -34,7 +40,7 @@ export function within<T>(
   alive = false,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const late = () => reject(new Error(`${what} within ${milliseconds} ms`));
+    const late = () => reject(new Late(`${what} within ${milliseconds} ms`));
     const timer = later(milliseconds, late, alive);
     answer.then(resolve, reject).finally(() => stopTimer(timer));
   });
