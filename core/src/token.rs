@@ -53,7 +53,7 @@ impl FencingToken {
     }
 
     /// The token as a number.
-    pub fn get(self) -> u64 {
+    pub const fn get(self) -> u64 {
         self.0.get()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::expiry;
-use crate::protocol::{Claim, Command, Waiter};
+use crate::protocol::{Claim, Inspect, Waiter};
 use crate::time::ServerTime;
 
 const MAX_WAITERS: usize = 65_536;
@@ -83,7 +83,7 @@ impl Line {
     /// How many are alive, and who the first of them are.
     pub(super) fn look(&self, now: ServerTime) -> (u32, Vec<Waiter>) {
         let alive = |member: &&Member| !member.is_dead(now);
-        let first = self.members.iter().take(Command::MOST_NAMED).filter(alive);
+        let first = self.members.iter().take(Inspect::MOST_NAMED).filter(alive);
         let line = first.map(|member| Waiter {
             owner: member.claim.owner.clone(),
             since: ServerTime::from_micros(member.arrival),

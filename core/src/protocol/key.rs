@@ -97,8 +97,8 @@ impl LockKey {
     const QUEUE: &str = ":queue";
     const ALIVE: &str = ":alive";
 
-    /// Of all keys of a name, in the script's order.
-    pub(super) const SUFFIXES: [&str; 4] = [Self::LOCK, Self::TOKEN, Self::QUEUE, Self::ALIVE];
+    /// The suffixes of all keys of a name, in the script's order.
+    pub(super) const ALL: &[&str] = &[Self::LOCK, Self::TOKEN, Self::QUEUE, Self::ALIVE];
 
     pub(super) fn tag(&self) -> &str {
         &self.0
@@ -107,7 +107,7 @@ impl LockKey {
     /// Whether this is one of the name's keys.
     pub(super) fn has(&self, key: &str) -> bool {
         let suffix = key.strip_prefix(self.tag());
-        suffix.is_some_and(|suffix| Self::SUFFIXES.contains(&suffix))
+        suffix.is_some_and(|suffix| Self::ALL.contains(&suffix))
     }
 
     fn with(&self, suffix: &str) -> String {

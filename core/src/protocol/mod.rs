@@ -20,26 +20,29 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
-mod command;
-mod decode;
-mod encode;
+mod claim;
 mod key;
+pub(crate) mod limits;
+mod ops;
 mod pattern;
 mod push;
+mod reply;
 mod script;
 mod server_error;
+mod wire;
 
-pub use command::{
-    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Grant, HalfId, Holder,
-    Inspect, Inspected, LeaseId, List, Op, Reclaim, Release, Renew, Reply, Waiter,
-};
-pub use decode::decode;
-pub use encode::{ScriptCall, encode};
+pub use claim::{Claim, ClientId, Counter, HalfId, LeaseId};
 pub use key::LockKey;
+pub use ops::{
+    Acquire, Command, ForceRelease, Holder, Inspect, Inspected, List, Op, Reclaim, Release, Renew,
+    Waiter,
+};
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push};
+pub use reply::{BatchReply, Grant, Reply};
 pub use script::{SCRIPT, SCRIPT_SHA, script_is_missing};
 #[cfg(feature = "native")]
 pub(crate) use server_error::credentials_refused;
 pub use server_error::{check_server, info_is_withheld, server_error};
 pub(crate) use server_error::{info_field, printable};
+pub use wire::{ScriptCall, decode, encode};

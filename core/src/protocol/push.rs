@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::command::{ClientId, Grant, HalfId, LeaseId};
+use super::claim::{ClientId, HalfId, LeaseId};
 use super::key::escape;
+use super::reply::Grant;
 use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
 use crate::token::FencingToken;

@@ -10,13 +10,8 @@ local reply, length = { now_digits }, 1
 local key, arg = 1, 1
 while ARGV[arg] do
   local name, operation, keys, args = ARGV[arg]
-  if name == 'renew' then
-    operation, keys, args = renew, 1, 3
-  elseif name == 'acquire' then
-    operation, keys, args = acquire, 4, 4
-  elseif name == 'release' then
-    operation, keys, args = release, 4, 1
-  else
+  --> operation, keys, args of the common operations
+  if not operation then
     operation, keys, args = rest().find(name)
     if not operation then
       return redis.error_reply('ERR leasehold: unknown operation')

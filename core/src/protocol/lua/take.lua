@@ -1,15 +1,16 @@
--- Gives the lock to a claim, for so many milliseconds.
+-- Gives the lock to a claim, for this many milliseconds. Returns the token and when the lock expires.
 local function take(k, claim, milliseconds)
   local lock, counter = KEYS[k], KEYS[k + 1]
-  local retention, owner = string.match(claim, '^%d+:(%d+):(.+)$', 51)
+  local retention, owner = string.match(claim, '^%d+:(%d+):(.+)$', AFTER_CLIENT)
   local last = redis.pcall('GET', counter)
-  -- The clock has passed the last token: most are so.
-  local passed = not last or #last == 16 and string.find(last, '^[1-9]%d*$') and tonumber(last) < now
+  -- Whether the clock is past the last token, as it nearly always is.
+  local passed = not last
+    or #last == TOKEN_LENGTH and string.find(last, '^[1-9]%d*$') and tonumber(last) < now
   local token
   if passed and retention ~= '0' then
     token = now_digits
     if last then
-      -- A counter that was to be kept for ever is so, whoever counts.
+      -- A counter that never expired goes on so, whatever this claim would have.
       redis.call('SET', counter, token, 'KEEPTTL')
       redis.call('PEXPIRE', counter, retention, 'XX')
     else
@@ -19,6 +20,7 @@ local function take(k, claim, milliseconds)
     token = rest().next_token(counter, retention)
   end
   local expires = digits(now_ms + milliseconds)
-  redis.call('SET', lock, string.sub(claim, 1, 50) .. token .. ':' .. owner, 'PXAT', expires)
+  local lease_and_client = string.sub(claim, 1, AFTER_CLIENT - 1)
+  redis.call('SET', lock, lease_and_client .. token .. ':' .. owner, 'PXAT', expires)
   return token, expires
 end

@@ -1,4 +1,4 @@
--- Commands and their errors. A failing command ends its own operation and not the batch.
+-- Commands and their errors. A command that fails ends its own operation, not the batch.
 
 local function fail(text, key)
   error({ text = text, key = key })
@@ -12,7 +12,7 @@ local function call(command, key, ...)
   return result
 end
 
--- The reply of an operation whose first key this is, and what ended it.
+-- The reply of an operation that an error ended; the key is the operation's first.
 local function failure(key, why)
   if type(why) ~= 'table' then
     why = { text = tostring(why) }

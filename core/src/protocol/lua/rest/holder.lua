@@ -5,13 +5,13 @@ local function holder_of(key)
     return nil
   end
   local lease, client, token, kind, label = string.match(value, '^(%x+):(%x+):(%d+):([rl]):(.+)$')
-  if not lease or #lease ~= 32 or #client ~= 16 or not is_token(token) then
+  if not lease or #lease ~= LEASE_LENGTH or #client ~= CLIENT_LENGTH or not is_token(token) then
     fail('WRONGTYPE the key holds a value that is not a lock', key)
   end
   return { lease = lease, client = client, token = token, kind = kind, label = label }
 end
 
--- Keeps a lock until then at the least; returns until when.
+-- Makes a lock last until this millisecond, if it would not anyway; returns until when it lasts.
 local function extend(key, expires)
   local kept = call('PEXPIRETIME', key)
   if kept >= tonumber(expires) then

@@ -1,17 +1,18 @@
--- Tokens, whatever the counter holds.
+-- Tokens, whatever the counter's key holds.
 
-local MAX_TOKEN = 9007199254740991
-local NOT_A_TOKEN = 'WRONGTYPE the key holds a value that is not a token'
-
--- Whether these are a token's digits, as the client reads them: a reply that it cannot read would
--- spoil the whole batch.
-local function is_token(text)
-  return #text <= 16 and string.match(text, '^[1-9]%d*$') and tonumber(text) <= MAX_TOKEN
+local function fail_without_token(key)
+  fail('WRONGTYPE the key holds a value that is not a token', key)
 end
 
--- Counts up; with a retention the token is lifted to the clock, so that it grows even if the
--- counter was lost, and the counter may expire, unless it was to be kept for ever. A counter that
--- yields no token is left as it was.
+-- Whether a text is a token that the client can read: one that it cannot would spoil the whole
+-- batch's reply.
+local function is_token(text)
+  return #text <= TOKEN_LENGTH and string.match(text, '^[1-9]%d*$') and tonumber(text) <= MAX_TOKEN
+end
+
+-- Counts up. With a retention, the token is at least the clock, so that it grows even if the counter
+-- was lost; and the counter may expire, unless it never did before. A counter that has no next token
+-- is left as it was.
 local function next_token(key, retention)
   local token = call('INCR', key)
   local is_new, next = token == 1, digits(token)
@@ -20,7 +21,10 @@ local function next_token(key, retention)
     next = now_digits
   elseif token < 1 or token > MAX_TOKEN then
     call('DECR', key)
-    fail(token < 1 and NOT_A_TOKEN or 'ERR the token counter is used up', key)
+    if token < 1 then
+      fail_without_token(key)
+    end
+    fail('ERR the token counter is used up', key)
   end
   if retention == '0' then
     call('PERSIST', key)

@@ -1,5 +1,5 @@
--- Extends the lock if this tenure, a lease with its token, still has it; takes nothing otherwise, and
--- never shortens: an older command may come once more after one that asked for longer.
+-- Extends the lock if this tenure, which is a lease with its token, still has it, and takes nothing
+-- otherwise. It never shortens: an older command may come again after one that asked for longer.
 --
 -- keys   lock
 -- args   lease, token, ttl (ms)
@@ -12,8 +12,9 @@ local function renew(k, a)
   if not value then
     return { 'gone' }
   end
-  -- Most operations are renewals: they look only where lease and token must be.
-  if string.sub(value, 1, 32) ~= lease or string.sub(value, 51, 51 + #token) ~= token .. ':' then
+  -- Most operations are renewals, so the value is not parsed: lease and token have their places.
+  if string.sub(value, 1, LEASE_LENGTH) ~= lease
+    or string.sub(value, AFTER_CLIENT, AFTER_CLIENT + #token) ~= token .. ':' then
     rest().holder_of(lock)
     return { 'taken' }
   end

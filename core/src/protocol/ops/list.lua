@@ -1,10 +1,11 @@
 -- One step of a walk over the locks that are held.
 --
--- keys   -
+-- keys   none
 -- args   cursor (0 to begin), pattern of the lock keys
 -- reply  listed, next cursor (0 at the end), lock keys…
 local function list(_, a)
-  local step = redis.pcall('SCAN', ARGV[a], 'MATCH', ARGV[a + 1], 'COUNT', '1000')
+  local cursor, pattern = ARGV[a], ARGV[a + 1]
+  local step = redis.pcall('SCAN', cursor, 'MATCH', pattern, 'COUNT', MOST_SCANNED)
   if step.err then
     fail(step.err, '')
   end

@@ -1,4 +1,4 @@
--- Frees the lock for the next in line if this tenure has it, whoever that is, and tells the holder.
+-- Frees the lock, for the next in line, if this tenure has it, whoever that is; the holder gets a push.
 --
 -- keys   lock, token, queue, alive
 -- args   token
@@ -6,11 +6,12 @@
 --        gone
 --        taken
 local function force_release(k, a)
-  local holder = holder_of(KEYS[k])
+  local lock, token = KEYS[k], ARGV[a]
+  local holder = holder_of(lock)
   if not holder then
     free(k)
     return { 'gone' }
-  elseif holder.token ~= ARGV[a] then
+  elseif holder.token ~= token then
     return { 'taken' }
   end
   free(k)

@@ -1,0 +1,149 @@
+//! Who asks for a lock, and how the store knows them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::limits;
+use crate::error::Error;
+use crate::name::Owner;
+use crate::time::YEAR;
+
+/// 128 random bits, new for each acquisition: they make a retry of it idempotent.
+///
+/// Printed as 32 hexadecimal digits, which is also its form in the store.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u128);
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for LeaseId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u128::from_str_radix(text, 16).map(Self)
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaseId({self})")
+    }
+}
+
+/// The first 16 digits of a lease id, which are no secret: a message names its lease by them. The
+/// others are known to the store and to who made it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HalfId(pub u64);
+
+impl LeaseId {
+    /// What may be told of it to everybody.
+    pub fn half(self) -> HalfId {
+        HalfId(u64::try_from(self.0 >> 64).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for HalfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for HalfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HalfId({self})")
+    }
+}
+
+/// 64 random bits that tell one locker from every other.
+///
+/// Printed as 16 hexadecimal digits, which is also its form in the store.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientId({self})")
+    }
+}
+
+/// How a name's tokens are counted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Counter {
+    /// Lifted to the server's clock: grows even if the store loses its data. The counter is kept
+    /// this long after its last use, or for ever if it counted densely before.
+    ClockFloor {
+        /// How long, at least a millisecond.
+        retention: Duration,
+    },
+    /// 1, 2, 3, …: the counter never expires, and tokens fall back if the store loses it.
+    Dense,
+}
+
+impl Counter {
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the retention is not from 1 s to a year.
+    pub fn check(self) -> Result<(), Error> {
+        match self {
+            Self::ClockFloor { retention } => {
+                Error::check_range("token_retention", retention, Duration::from_secs(1), YEAR)
+            }
+            Self::Dense => Ok(()),
+        }
+    }
+}
+
+/// Who asks for a lock, and how it gets it: what a place in line consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The acquisition.
+    pub lease: LeaseId,
+    /// The locker that asks, and whom a grant is told.
+    pub client: ClientId,
+    /// The holder as others see it.
+    pub owner: Owner,
+    /// How the token is made.
+    pub counter: Counter,
+    /// How long it counts as alive after it asked, and how long it has to take up a lock that
+    /// was handed to it: it is promised half of it, and has the whole if the server found somebody
+    /// to tell. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
+    pub window: Duration,
+}
+
+impl Claim {
+    /// No claim holds up those behind it for longer.
+    pub const LONGEST_WINDOW: Duration = Duration::from_millis(limits::LONGEST_WINDOW_MS);
+
+    /// Whether the store takes both for one: it counts whole milliseconds.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.lease == other.lease && self.to_string() == other.to_string()
+    }
+}
+
+/// The claim as the store has it.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lease,
+            client,
+            owner,
+            counter,
+            window,
+        } = self;
+        let retention = match counter {
+            Counter::ClockFloor { retention } => retention.as_millis(),
+            Counter::Dense => 0,
+        };
+        let (window, kind, label) = (window.as_millis(), owner.kind(), owner.label());
+        write!(f, "{lease}:{client}:{window}:{retention}:{kind}:{label}")
+    }
+}

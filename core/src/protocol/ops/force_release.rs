@@ -1,0 +1,47 @@
+//! Force-release.
+
+use super::{Form, Lua, Operation};
+use crate::error::Error;
+use crate::protocol::key::LockKey;
+use crate::protocol::reply::Reply;
+use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::token::FencingToken;
+
+/// Frees the lock for the next in line if this tenure has it, whoever that is; the holder gets a
+/// push.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForceRelease {
+    /// The lock's keys.
+    pub key: LockKey,
+    /// The tenure that is meant: a command that runs twice must not hit the next one.
+    pub token: FencingToken,
+}
+
+impl Operation for ForceRelease {
+    const FORM: Form = Form {
+        name: "force_release",
+        keys: LockKey::ALL,
+        args: 1,
+    };
+    const LUA: Lua = Lua {
+        common: None,
+        rest: Some(include_str!("force_release.lua")),
+    };
+
+    fn key(&self) -> Option<&LockKey> {
+        Some(&self.key)
+    }
+
+    fn push_args(&self, args: &mut Arguments<'_>) {
+        args.push(self.token);
+    }
+
+    fn reply<F: AsRef<[u8]>>(&self, status: &str, _: &mut Fields<'_, F>) -> Result<Reply, Error> {
+        Ok(match status {
+            "released" => Reply::Released,
+            "gone" => Reply::Gone,
+            "taken" => Reply::Taken,
+            _ => return Err(unexpected()),
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Inspect.
+
+use super::{Form, Lua, Operation};
+use crate::error::Error;
+use crate::name::Owner;
+use crate::protocol::key::LockKey;
+use crate::protocol::reply::Reply;
+use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+/// Tells who has the lock, and who waits for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspect {
+    /// The lock's keys.
+    pub key: LockKey,
+}
+
+/// What an inspection saw.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspected {
+    /// Who has the lock, if anybody has.
+    pub holder: Option<Holder>,
+    /// The last token of the name that is remembered.
+    pub last_token: Option<FencingToken>,
+    /// How many wait.
+    pub waiting: u32,
+    /// Those who are alive among the first [`Inspect::MOST_NAMED`] places, in order.
+    pub line: Vec<Waiter>,
+}
+
+/// Who has a lock, as the store knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The holder's token.
+    pub token: FencingToken,
+    /// When the lock expires unless it is renewed; `None` if it does not.
+    pub expires: Option<ServerTime>,
+    /// The holder's owner or label.
+    pub owner: Owner,
+}
+
+/// Who waits for a lock, as the store knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// Its owner or label.
+    pub owner: Owner,
+    /// When it came.
+    pub since: ServerTime,
+}
+
+impl Inspect {
+    /// How many of those who wait an inspection names.
+    pub const MOST_NAMED: usize = 100;
+}
+
+impl Operation for Inspect {
+    const FORM: Form = Form {
+        name: "inspect",
+        keys: LockKey::ALL,
+        args: 1,
+    };
+    const LUA: Lua = Lua {
+        common: None,
+        rest: Some(include_str!("inspect.lua")),
+    };
+
+    fn key(&self) -> Option<&LockKey> {
+        Some(&self.key)
+    }
+
+    fn push_args(&self, args: &mut Arguments<'_>) {
+        args.push(Self::MOST_NAMED);
+    }
+
+    fn reply<F: AsRef<[u8]>>(
+        &self,
+        status: &str,
+        fields: &mut Fields<'_, F>,
+    ) -> Result<Reply, Error> {
+        let holder = match status {
+            "held" => Some(holder(fields)?),
+            "free" => None,
+            _ => return Err(unexpected()),
+        };
+        let last_token = match &holder {
+            Some(holder) => Some(holder.token),
+            None => fields.token_or_none()?,
+        };
+        let waiting = fields.count()?;
+        let named = fields.number()?;
+        if named > Self::MOST_NAMED as u64 {
+            return Err(unexpected());
+        }
+        let line = (0..named)
+            .map(|_| waiter(fields))
+            .collect::<Result<_, _>>()?;
+        Ok(Reply::Inspected(Inspected {
+            holder,
+            last_token,
+            waiting,
+            line,
+        }))
+    }
+}
+
+fn holder<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Holder, Error> {
+    Ok(Holder {
+        token: fields.token()?,
+        expires: fields.expiry()?,
+        owner: fields.owner()?,
+    })
+}
+
+fn waiter<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Waiter, Error> {
+    Ok(Waiter {
+        owner: fields.owner()?,
+        since: ServerTime::from_micros(fields.number()?),
+    })
+}

@@ -1,0 +1,116 @@
+//! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
+//! the expected form is an error, never a guess.
+
+use crate::error::{Error, ErrorKind};
+use crate::name::Owner;
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+/// The fields that are still to be read.
+pub(in crate::protocol) struct Fields<'a, F> {
+    pub(super) rest: &'a [F],
+}
+
+impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
+    fn bytes(&mut self) -> Result<&'a [u8], Error> {
+        let (first, rest) = self.rest.split_first().ok_or_else(unexpected)?;
+        self.rest = rest;
+        Ok(first.as_ref())
+    }
+
+    pub(in crate::protocol) fn text(&mut self) -> Result<&'a str, Error> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| unexpected())
+    }
+
+    pub(in crate::protocol) fn lossy(&mut self) -> Result<String, Error> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    pub(in crate::protocol) fn number(&mut self) -> Result<u64, Error> {
+        let text = self.text()?;
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
+    }
+
+    pub(in crate::protocol) fn millis(&mut self) -> Result<ServerTime, Error> {
+        Ok(ServerTime::from_millis(self.number()?))
+    }
+
+    /// `-1` stands for none.
+    pub(in crate::protocol) fn expiry(&mut self) -> Result<Option<ServerTime>, Error> {
+        if self.is_next(b"-1") {
+            self.bytes()?;
+            return Ok(None);
+        }
+        self.millis().map(Some)
+    }
+
+    pub(in crate::protocol) fn token(&mut self) -> Result<FencingToken, Error> {
+        self.text()?.parse().map_err(|_| unexpected())
+    }
+
+    /// `0` stands for none.
+    pub(in crate::protocol) fn token_or_none(&mut self) -> Result<Option<FencingToken>, Error> {
+        if self.is_next(b"0") {
+            self.bytes()?;
+            return Ok(None);
+        }
+        self.token().map(Some)
+    }
+
+    pub(in crate::protocol) fn count(&mut self) -> Result<u32, Error> {
+        u32::try_from(self.number()?).map_err(|_| unexpected())
+    }
+
+    pub(in crate::protocol) fn owner(&mut self) -> Result<Owner, Error> {
+        let reclaimable = match self.text()? {
+            "r" => true,
+            "l" => false,
+            _ => return Err(unexpected()),
+        };
+        let label = self.lossy()?;
+        let owner = if reclaimable {
+            Owner::reclaimable(label)
+        } else {
+            Owner::labelled(label)
+        };
+        owner.map_err(|_| unexpected())
+    }
+
+    /// All the rest, but for what is no text.
+    pub(in crate::protocol) fn rest_as_text(
+        &mut self,
+    ) -> impl Iterator<Item = &'a str> + use<'a, F> {
+        let rest = std::mem::take(&mut self.rest);
+        rest.iter()
+            .filter_map(|field| std::str::from_utf8(field.as_ref()).ok())
+    }
+
+    pub(super) fn split(&mut self, count: usize) -> Result<Fields<'a, F>, Error> {
+        let (own, rest) = self.rest.split_at_checked(count).ok_or_else(unexpected)?;
+        self.rest = rest;
+        Ok(Fields { rest: own })
+    }
+
+    fn is_next(&self, text: &[u8]) -> bool {
+        self.rest
+            .first()
+            .is_some_and(|field| field.as_ref() == text)
+    }
+
+    pub(super) fn end(&self) -> Result<(), Error> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(unexpected())
+        }
+    }
+}
+
+pub(in crate::protocol) fn unexpected() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "the server's answer to the lock script is not of the expected form; is there a proxy or \
+         an incompatible server in between?",
+    )
+}

@@ -1,0 +1,162 @@
+//! What goes to the script, and what comes back.
+
+mod call;
+mod fields;
+
+use super::ops::{Command, Op};
+use super::reply::{BatchReply, Reply};
+use super::server_error::server_error;
+use crate::error::Error;
+use crate::time::ServerTime;
+
+pub use call::{ScriptCall, encode};
+
+pub(super) use call::Arguments;
+pub(super) use fields::{Fields, unexpected};
+
+/// Decodes the script's flat list of strings, the answer to `batch`.
+pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
+    let mut fields = Fields { rest: answer };
+    let time = ServerTime::from_micros(fields.number()?);
+    let mut replies = Vec::with_capacity(batch.len());
+    for op in batch {
+        let count = usize::try_from(fields.number()?).map_err(|_| unexpected())?;
+        // What is wrong with one operation's fields is not its neighbours' trouble.
+        replies.push(outcome(&op.command, fields.split(count)?));
+    }
+    fields.end()?;
+    Ok(BatchReply { time, replies })
+}
+
+fn outcome<F: AsRef<[u8]>>(command: &Command, mut fields: Fields<'_, F>) -> Result<Reply, Error> {
+    let reply = match fields.text()? {
+        "late" => Reply::Late,
+        "error" => return Err(refusal(&mut fields, command)?),
+        status => command.reply(status, &mut fields)?,
+    };
+    fields.end()?;
+    Ok(reply)
+}
+
+fn refusal<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>, command: &Command) -> Result<Error, Error> {
+    let text = fields.lossy()?;
+    let key = fields.lossy()?;
+    match command.key() {
+        Some(own) if own.has(&key) => Ok(server_error(&text, Some(&key))),
+        None if key.is_empty() => Ok(server_error(&text, None)),
+        _ => Err(unexpected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::name::{Name, Owner};
+    use crate::protocol::{Holder, Inspect, Inspected, LockKey};
+    use crate::token::FencingToken;
+
+    fn inspect() -> Vec<Op> {
+        let name = Name::new("n").expect("a valid name");
+        let key = LockKey::new("ns", &name).expect("a valid namespace");
+        vec![Op {
+            command: Command::Inspect(Inspect { key }),
+            not_after: ServerTime::from_micros(9),
+        }]
+    }
+
+    #[test]
+    fn what_the_script_sends_is_read() {
+        let batch = decode(
+            &inspect(),
+            &["77", "7", "held", "34", "2", "r", "job-7", "0", "0"],
+        );
+        let owner = Owner::reclaimable("job-7").expect("a valid owner");
+        let token = FencingToken::new(34).expect("a valid token");
+        let expires = Some(ServerTime::from_millis(2));
+        let holder = Some(Holder {
+            token,
+            expires,
+            owner,
+        });
+        let reply = Reply::Inspected(Inspected {
+            holder,
+            last_token: Some(token),
+            waiting: 0,
+            line: Vec::new(),
+        });
+        let time = ServerTime::from_micros(77);
+        assert_eq!(
+            batch,
+            Ok(BatchReply {
+                time,
+                replies: vec![Ok(reply)]
+            })
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_the_key_and_its_kind() {
+        let answer = [
+            "77",
+            "3",
+            "error",
+            "WRONGTYPE Operation against a key",
+            "{ns:n}:token",
+        ];
+        let batch = decode(&inspect(), &answer).expect("the batch itself went well");
+        let error = batch.replies[0]
+            .clone()
+            .expect_err("the command was refused");
+        assert_eq!(error.kind(), ErrorKind::WrongType);
+        assert!(error.to_string().contains("{ns:n}:token"), "{error}");
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        let cases: [&[&str]; 19] = [
+            &[],
+            &["x"],
+            &["-5", "1", "late"],
+            &["77"],
+            &["77", "2", "late"],
+            &["77", "1", "late", "more"],
+            &["77", "2", "late", "more"],
+            &["77", "1", "held"],
+            &["77", "1", "released"],
+            &["77", "7", "held", "0", "2", "r", "job", "0", "0"],
+            &["77", "7", "held", "34", "2", "x", "job", "0", "0"],
+            &["77", "7", "held", "34", "-2", "l", "job", "0", "0"],
+            &["77", "4", "free", "9007199254740992", "0", "0"],
+            &["77", "2", "free", "0"],
+            &["77", "4", "free", "0", "1", "1"],
+            &["77", "4", "free", "0", "4294967296", "0"],
+            &["77", "7", "free", "0", "1", "1", "l", "job", "-1"],
+            &["77", "4", "free", "0", "0", "101"],
+            &["77", "18446744073709551616", "late"],
+        ];
+        for answer in cases {
+            let batch = decode(&inspect(), answer);
+            let taken = batch.is_ok_and(|batch| batch.replies.iter().all(Result::is_ok));
+            assert!(!taken, "{answer:?} was taken");
+        }
+    }
+
+    #[test]
+    fn one_malformed_reply_does_not_spoil_its_neighbours() {
+        let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
+        let answer = ["77", "4", "free", "x", "0", "0", "4", "free", "5", "0", "0"];
+        let replies = decode(&batch, &answer).expect("the frame is whole").replies;
+        assert!(replies[0].is_err());
+        let last_token = FencingToken::new(5).ok();
+        assert_eq!(
+            replies[1],
+            Ok(Reply::Inspected(Inspected {
+                holder: None,
+                last_token,
+                waiting: 0,
+                line: Vec::new(),
+            }))
+        );
+    }
+}
