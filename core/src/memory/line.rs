@@ -4,18 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::expiry;
+use super::keys::expiry;
+use crate::protocol::limits::{LINGER_MS, MAX_WAITERS, MOST_CLEARED, MOST_SKIPPED};
 use crate::protocol::{Claim, Inspect, Waiter};
 use crate::time::ServerTime;
-
-const MAX_WAITERS: usize = 65_536;
-/// How much longer the line's keys are kept than the last claim in it counts as alive.
-const LINGER: Duration = Duration::from_secs(60);
-/// How many dead claims one newcomer clears away.
-const MOST_CLEARED: usize = 100;
-
-/// How many dead claims one operation passes by.
-const MOST_SKIPPED: usize = 1_000;
 
 /// Who comes first in a line.
 pub(super) enum First {
@@ -60,7 +52,7 @@ impl Line {
             None => self.join(now, claim)?,
         };
         self.members[place].live_until = live_until;
-        self.expires = expiry(now, window + LINGER);
+        self.expires = expiry(now, window + Duration::from_millis(LINGER_MS));
         Ok(count(place + 1))
     }
 

@@ -35,13 +35,13 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The first 16 digits of a lease id, which are no secret: a message names its lease by them. The
+/// The first 16 digits of a lease id, which are no secret: a push names its lease by them. The
 /// others are known to the store and to who made it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HalfId(pub u64);
 
 impl LeaseId {
-    /// What may be told of it to everybody.
+    /// The half of it that anybody may know.
     pub fn half(self) -> HalfId {
         HalfId(u64::try_from(self.0 >> 64).unwrap_or(0))
     }
@@ -107,15 +107,15 @@ impl Counter {
 pub struct Claim {
     /// The acquisition.
     pub lease: LeaseId,
-    /// The locker that asks, and whom a grant is told.
+    /// The locker that asks, and that gets the push when the lock is granted.
     pub client: ClientId,
     /// The holder as others see it.
     pub owner: Owner,
     /// How the token is made.
     pub counter: Counter,
-    /// How long it counts as alive after it asked, and how long it has to take up a lock that
-    /// was handed to it: it is promised half of it, and has the whole if the server found somebody
-    /// to tell. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
+    /// How long it counts as alive after it asked, and how long it has to take up a lock that was
+    /// granted to it: the push promises it half of this, and it has the whole if somebody heard the
+    /// push. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
     pub window: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! What a lock says to its store, and what the store answers.
+//! What a locker says to its store, and what the store replies.
 //!
-//! A host sends a batch of [`Op`]s in one call of one Lua [`SCRIPT`] and feeds the answer back
-//! as a [`BatchReply`]; [`MemoryServer`](crate::MemoryServer) executes the same operations
+//! A host sends a batch of [`Op`]s in one call of one Lua [`SCRIPT`] and feeds what comes back
+//! to the engine as a [`BatchReply`]; [`MemoryServer`](crate::MemoryServer) executes the same operations
 //! without a server.
 //!
 //! ```

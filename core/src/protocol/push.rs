@@ -1,4 +1,4 @@
-//! What the store tells a client without being asked.
+//! Pushes: what the store says to a client without being asked.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// The channel on which a client is told: one for all its locks. Rights to channels can be given by
+/// The channel on which a client gets its pushes: one for all its locks. Rights to channels can be given by
 /// namespace, which is escaped as in keys.
 ///
 /// ```
@@ -25,7 +25,7 @@ pub fn channel(namespace: &str, client: ClientId) -> String {
     channel
 }
 
-/// A message on a client's [channel], where anybody may publish and listen. So it names its lease by
+/// What is published on a client's [channel], where anybody may publish and listen. So it names its lease by
 /// half of the id only, and is sealed with the whole of it, which only those know who may read the
 /// lock's key: nobody else can make one that [opens](Self::open).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub struct Push {
     seal: [u8; 20],
 }
 
-/// What a [`Push`] tells.
+/// What a [`Push`] says.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum News {
     /// The lock was handed to this lease, which waited in line.
@@ -71,7 +71,7 @@ impl Push {
         }
     }
 
-    /// What it tells this lease; `None` if it is not for it, or was not made by the store.
+    /// What it says to this lease; `None` if it is not for it, or was not made by the store.
     ///
     /// ```
     /// use leasehold::protocol::{LeaseId, News, Push};
@@ -83,12 +83,12 @@ impl Push {
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn open(&self, lease: LeaseId) -> Option<News> {
-        // How long it takes to compare them tells nobody anything: no push is answered.
+        // Nobody can learn from how long the comparison takes: no push is answered.
         (self.seal == seal(lease, self.lease, self.news)).then_some(self.news)
     }
 }
 
-/// The message as it is published.
+/// The push as it is published.
 impl fmt::Display for Push {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_news(self.lease, self.news, f)?;
@@ -99,7 +99,7 @@ impl fmt::Display for Push {
     }
 }
 
-/// Reads a message of that channel. What is not exactly of the expected form is an error of kind
+/// Reads what came on that channel. What is not exactly of the expected form is an error of kind
 /// [`Store`](ErrorKind::Store): anybody may publish. Whether it is to be believed, only
 /// [`Push::open`] tells.
 ///

@@ -14,7 +14,7 @@ pub use call::{ScriptCall, encode};
 pub(super) use call::Arguments;
 pub(super) use fields::{Fields, unexpected};
 
-/// Decodes the script's flat list of strings, the answer to `batch`.
+/// Decodes the script's flat list of strings, its reply to `batch`.
 pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
     let mut fields = Fields { rest: answer };
     let time = ServerTime::from_micros(fields.number()?);
