@@ -29,7 +29,7 @@ const BRANCHES: [&str; 58] = [
     "acquire: free, clock floor after the counter expired",
     "acquire: free, clock floor, counter used up",
     "acquire: free, the greatest token",
-    "acquire: free since it expired",
+    "acquire: free because it expired",
     "acquire: retry",
     "acquire: retry by another client",
     "acquire: retry as another owner",
@@ -48,26 +48,26 @@ const BRANCHES: [&str; 58] = [
     "renew: renewed",
     "renew: for less than is left",
     "renew: gone",
-    "renew: gone since it expired",
+    "renew: gone because it expired",
     "renew: taken",
     "renew: of an earlier tenure of the same lease",
     "release: late",
     "release: released",
     "release: gone",
-    "release: gone since it expired",
+    "release: gone because it expired",
     "release: taken",
     "force-release: late",
     "force-release: released from a label",
     "force-release: released from an owner",
     "force-release: another tenure",
     "force-release: free",
-    "force-release: free since it expired",
+    "force-release: free because it expired",
     "inspect: late",
     "inspect: held with a label",
     "inspect: held by an owner",
     "inspect: free, last token known",
     "inspect: free, no token",
-    "inspect: free since the lock expired",
+    "inspect: free because the lock expired",
     "inspect: free, the counter expired",
     "batch: one operation",
     "batch: several operations on one name",
@@ -249,7 +249,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
                 "renew: renewed"
             }]
         }
-        (Command::Renew(_), Ok(Reply::Gone)) if expired => vec!["renew: gone since it expired"],
+        (Command::Renew(_), Ok(Reply::Gone)) if expired => vec!["renew: gone because it expired"],
         (Command::Renew(_), Ok(Reply::Gone)) => vec!["renew: gone"],
         (Command::Renew(Renew { lease, .. }), Ok(Reply::Taken)) => {
             let own = |lock: &Lock| lock.lease == lease.to_string();
@@ -261,7 +261,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         }
         (Command::Release(_), Ok(Reply::Released)) => vec!["release: released"],
         (Command::Release(_), Ok(Reply::Gone)) if expired => {
-            vec!["release: gone since it expired"]
+            vec!["release: gone because it expired"]
         }
         (Command::Release(_), Ok(Reply::Gone)) => vec!["release: gone"],
         (Command::Release(_), Ok(Reply::Taken)) => vec!["release: taken"],
@@ -275,7 +275,7 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
             vec!["force-release: another tenure"]
         }
         (Command::ForceRelease(_), Ok(Reply::Gone)) if expired => {
-            vec!["force-release: free since it expired"]
+            vec!["force-release: free because it expired"]
         }
         (Command::ForceRelease(_), Ok(Reply::Gone)) => {
             vec!["force-release: free"]
@@ -319,7 +319,7 @@ fn inspected(before: &Before) -> Vec<&'static str> {
         None => "inspect: free, no token",
     }];
     if before.lock_outlived {
-        hits.push("inspect: free since the lock expired");
+        hits.push("inspect: free because the lock expired");
     }
     if before.token_outlived {
         hits.push("inspect: free, the counter expired");
@@ -336,7 +336,7 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
                 hits.push("acquire: free, the greatest token");
             }
             if before.lock_outlived {
-                hits.push("acquire: free since it expired");
+                hits.push("acquire: free because it expired");
             }
             hits
         }

@@ -1,8 +1,8 @@
 //! Runs a sequence on the real server and on the model, and compares.
 //!
-//! Redis tells what has expired by a clock that it read up to some milliseconds before the TIME
+//! Redis decides what has expired by a clock that it read up to some milliseconds before the TIME
 //! that the script sees. So nothing runs close to an expiry; and if the machine was so slow that
-//! something did all the same, then nothing can be told, and the sequence runs again.
+//! something did all the same, then the two cannot be compared, and the sequence runs again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const BEFORE: u64 = 3;
 const AFTER: u64 = 4;
 /// What has expired at all does so within that many milliseconds, the longest of the short times.
 const SHORT: u64 = 70;
-/// Runs of one sequence until something can be told.
+/// Runs of one sequence until the two can be compared.
 const ATTEMPTS: usize = 20;
 const HOUR: Duration = Duration::from_secs(3_600);
 

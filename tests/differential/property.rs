@@ -83,8 +83,8 @@ fn the_script_and_the_model_do_the_same() {
     }
     let (_, report) = &*bench.state.borrow();
     say(&format!(
-        "differential: {}; {cases} sequences, {} operations, {} pushes, {} repeated since an \
-         expiry was close, {:.1?}",
+        "differential: {}; {cases} sequences, {} operations, {} pushes, {} repeated because \
+         an expiry was close, {:.1?}",
         report.coverage.summary(),
         report.operations,
         report.pushes,
@@ -93,7 +93,7 @@ fn the_script_and_the_model_do_the_same() {
     ));
     assert!(
         report.given_up * 20 <= usize::try_from(cases).expect("a small number"),
-        "{} sequences could not be told: is the machine overloaded?",
+        "{} sequences could not be compared: is the machine overloaded?",
         report.given_up
     );
     let missed = report.coverage.missed();

@@ -39,7 +39,7 @@ pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
     }
 }
 
-/// Ten minutes to live; it does not wait, and is told what it may take over.
+/// Ten minutes to live; it does not wait, and asks what it may take over.
 pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     Acquire {
         key: key.clone(),

@@ -43,7 +43,7 @@ pub(crate) enum Flaw {
     ReaskLosesPlace,
     /// A free lock goes to who asks, and not to who waits for it.
     Overtakes,
-    /// A grant is told with the token of the tenure before.
+    /// The push of a grant has the token of the tenure before.
     GrantKeepsToken,
     /// A grant that reached nobody blocks the lock as long as one that did.
     UnheardKeepsWindow,
@@ -53,17 +53,17 @@ pub(crate) enum Flaw {
     StrangersReleaseHandsNothingOn,
     /// A release by force frees the lock of whoever has it by then.
     ForceReleasesAnybody,
-    /// The holder is not told of a release by force.
+    /// A release by force is not pushed to the holder.
     SilentRevocation,
-    /// The former self is not told of a reclaim.
+    /// A reclaim is not pushed to the former self.
     SilentReclaim,
-    /// Those who are not subscribed are told too.
+    /// Those who are not subscribed get pushes, too.
     TellsEverybody,
-    /// Messages are sealed with what everybody knows.
+    /// Pushes are sealed with what everybody knows.
     SealsWithHalf,
     /// Those who died in line count as waiting.
     CountsTheDead,
-    /// A place in line is told from 0.
+    /// Places in line are counted from 0.
     CountsPlacesFromNone,
     /// A list is of all names.
     ListsEverything,
@@ -98,7 +98,7 @@ impl Flaw {
         Flaw::ListsEverything,
     ];
 
-    /// What the difference is told with.
+    /// What the report of the difference has in it.
     pub(crate) fn shows(self) -> &'static str {
         match self {
             Self::SilentRevocation
@@ -110,7 +110,7 @@ impl Flaw {
         }
     }
 
-    /// Whether what the memory pushes is told; it may be changed.
+    /// Whether a push of the memory goes out; it may be changed.
     pub(super) fn lets_through(self, push: &mut Push, is_listening: bool) -> bool {
         match (self, &mut push.news) {
             (Self::SilentRevocation, News::Revoked { .. })
