@@ -414,16 +414,15 @@ impl fmt::Display for Error {
     }
 }
 
+/// As `Error(timeout: the store did not answer in time)`, with the source if there is one. The standard
+/// helpers for this would be some kilobytes of what a browser loads.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Error");
-        debug
-            .field("kind", &self.0.kind)
-            .field("message", &self.message());
+        write!(f, "Error({}: {}", self.kind().code(), self.message())?;
         if let Some(source) = &self.0.source {
-            debug.field("source", source);
+            write!(f, "; source: {source:?}")?;
         }
-        debug.finish()
+        f.write_str(")")
     }
 }
 
