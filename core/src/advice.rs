@@ -3,7 +3,7 @@
 use crate::every::every;
 use crate::rows::same;
 
-/// The end of an error's message: what to do. It is a part of its own, since a host that has other
+/// The end of an error's message: what to do. It is a part of its own, because a host that has other
 /// words for the place where a setting is made says it in those.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Advice {

@@ -34,7 +34,7 @@ pub struct Engine {
     batches: Batches,
     awake: Vec<ReaderId>,
     current: Current,
-    /// When it was last told anything.
+    /// When it was last fed anything.
     now: Timestamp,
     /// Whether there may be several servers.
     clustered: bool,

@@ -16,7 +16,7 @@ pub struct MemoryStore {
     origin: f64,
     last: ServerTime,
     pushes: VecDeque<(ClientId, Push)>,
-    /// Where everyone who subscribed is told.
+    /// Those who have subscribed, each with its channel.
     channels: Vec<(ClientId, String)>,
 }
 
@@ -45,13 +45,13 @@ impl MemoryStore {
         });
     }
 
-    /// From now on an engine is told what concerns it.
+    /// From now on an engine hears the pushes that concern it.
     pub fn subscribe(&mut self, engine: &Engine) {
         self.server.subscribe(engine.client());
         self.channels.push((engine.client(), engine.channel()));
     }
 
-    /// An engine is told nothing any more.
+    /// An engine hears no push any more.
     pub fn unsubscribe(&mut self, engine: &Engine) {
         self.server.unsubscribe(engine.client());
         let client = engine.client();

@@ -410,7 +410,7 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
     }
 }
 
-/// A server's refusal: what it means is told from its own words, even if they are not shown.
+/// A server's refusal: what it means is seen by its own words, even if they are not shown.
 fn classified(error: &FredError, shown: &str) -> Error {
     let kind = server_error(plain(error.details()), None).kind();
     let said = server_error(shown, None);
@@ -457,7 +457,7 @@ mod tests {
         }
     }
 
-    /// Catches a reason that is hidden since a word of it is the password.
+    /// Catches a reason that is hidden because a word of it is the password.
     #[test]
     fn refused_credentials_are_told_in_our_own_words() {
         let wrong = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -65,7 +65,7 @@ fn connect(client: &Client) -> Result<Client, FredError> {
     let mut config = client.client_config();
     // So that the connection answers commands while it is subscribed.
     config.version = RespVersion::RESP3;
-    // An error of the first connection is told, and waited after.
+    // An error of the first connection is returned, and tried again after a pause.
     config.fail_fast = true;
     let performance = PerformanceConfig {
         default_command_timeout: COMMAND_TIMEOUT,

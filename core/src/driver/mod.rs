@@ -66,7 +66,7 @@ struct State {
     calls: Calls,
     tenures: Tenures,
     hub: Hub<Waker>,
-    /// What the engine wants to be told next, and what the background task sleeps until.
+    /// When the engine is to be fed the time, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
     /// Since when the program has had no handle left, or has shut down.
@@ -317,7 +317,7 @@ impl Driver {
     fn execute(self: &Arc<Self>, batch: Batch) -> impl Future<Output = ()> + Send + 'static {
         let driver = self.clone();
         async move {
-            // A loop, since a store in memory answers at once and the next batch follows.
+            // A loop, because a store in memory answers at once and the next batch follows.
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let result = driver.store.execute(&batch.ops, batch.give_up).await;

@@ -171,7 +171,7 @@ mod tests {
                     "{rate} {t0} {at} {t1}"
                 );
 
-                // What the server does at some moment, as it tells later, or told before.
+                // What the server does at some moment, as it says later, or said before.
                 for millis in [at, at + 1_500] {
                     let time = ServerTime::from_micros(server_at(millis));
                     assert!(anchor.not_before(time, MARGIN) <= local(millis));

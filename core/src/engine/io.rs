@@ -235,7 +235,7 @@ pub enum Output {
     Send {
         /// Where.
         server: ServerId,
-        /// To be told with the answer.
+        /// To be named in [`Input::Reply`].
         request: RequestId,
         /// What to execute; empty to ask for the server's time alone.
         batch: Vec<Op>,
@@ -393,7 +393,7 @@ pub struct HolderInfo {
     /// The holder's token.
     pub token: FencingToken,
     /// The time until the lock expires unless it is renewed; `None` if it does not expire,
-    /// since somebody took its expiry away.
+    /// because somebody took its expiry away.
     #[serde(serialize_with = "as_optional_millis")]
     pub remaining: Option<Duration>,
     /// The holder's owner or label.

@@ -163,7 +163,7 @@ impl Gate {
     /// the thread while another one is under way, and so is not for async code, which has
     /// [`enter`](Self::enter).
     ///
-    /// The write must not come back to the gate for the same resource, since it would wait for
+    /// The write must not come back to the gate for the same resource, because it would wait for
     /// itself; nor for another resource, if elsewhere it is done the other way round. If the
     /// write panics or fails, its token was seen all the same.
     ///

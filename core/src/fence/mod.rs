@@ -2,7 +2,7 @@
 //!
 //! A lease alone cannot stop a process that was paused past its deadline from finishing a write
 //! that it had begun. The storage can, by one rule: *a write with token t to a resource is refused
-//! if a greater token was seen for it; an equal one passes, since a holder writes many times; after
+//! if a greater token was seen for it; an equal one passes, because a holder writes many times; after
 //! t was accepted nothing smaller ever passes*, atomically with the write itself. (Martin Kleppmann,
 //! "How to do distributed locking", 2016.)
 //!

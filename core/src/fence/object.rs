@@ -161,7 +161,7 @@ impl FencedStore {
         self
     }
 
-    /// How often a write is tried if other writers are faster each time; 64 unless told, at
+    /// How often a write is tried if other writers are faster each time; 64 by default, at
     /// least 1. Between two tries it pauses for a random time of at most 250 ms.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
@@ -241,7 +241,7 @@ impl FencedStore {
     }
 
     /// Reads an object, lets `change` make the new content of the old, and puts that: in one step,
-    /// since the put fails if anybody wrote in between. `change` gets `None` if there is no object,
+    /// because the put fails if anybody wrote in between. `change` gets `None` if there is no object,
     /// and is called again after a lost race. The object's attributes stay. (Where an etag is that
     /// of the content, one thing goes unnoticed: that another task with the *same* token put the
     /// same content with other attributes, or deleted an empty object.)

@@ -25,13 +25,13 @@
 //! - *the server keeps the fence.* It is a key beside the data, without an expiry, and as durable
 //!   as they are. After `FLUSHALL`, a restart without persistence or a failover to a replica that
 //!   lags behind, an older token passes once more *until the next holder has written*: new tokens
-//!   are greater still, since they are lifted to the server's clock, but nothing tells the server
+//!   are greater still, because they are lifted to the server's clock, but nothing tells the server
 //!   so before. Set `maxmemory-policy` to `noeviction`: `allkeys-*` may evict the fence, and
 //!   `volatile-*` evicts locks that are held, if they are on the same server.
 //!
 //! **An error of the write itself**, such as a wrong type or a mistake in a script, is after the
 //! check: *the token was kept though the write failed*. That refuses nobody but older holders. A
-//! command does all or nothing; what a script wrote before its mistake stays, since Redis does not
+//! command does all or nothing; what a script wrote before its mistake stays, because Redis does not
 //! roll back. A server that is out of memory refuses before anything is written, the token too,
 //! and so refuses the `del` of a new holder.
 //!

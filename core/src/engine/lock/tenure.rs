@@ -47,7 +47,7 @@ struct Rare {
     doubt: Option<Doubt>,
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
-    /// Calls that wait for the one after it, since they changed the time to live meanwhile.
+    /// Calls that wait for the one after it, because they changed the time to live meanwhile.
     later: Vec<CallId>,
     /// The time to live that the program asked for by hand, and the one that it has got.
     wanted: Option<Duration>,

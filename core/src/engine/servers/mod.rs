@@ -115,7 +115,7 @@ impl Servers {
         self.at(id, &cx.settings).connected(cx)
     }
 
-    /// As above; the error is what those are told who wait for a link.
+    /// As above; the error is the answer to those who wait for a link.
     pub(super) fn disconnected(
         &mut self,
         cx: &mut Ctx,

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// Up to so many operations that were taken back are kept until their turn would have come.
 const MOST_GAPS: usize = 64;
 
-/// Renewals, since each has a lease to keep, and then all else in the order in which it was asked
+/// Renewals, because each has a lease to keep, and then all else in the order in which it was asked
 /// for. What it does costs the same however much waits.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {

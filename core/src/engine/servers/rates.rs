@@ -50,7 +50,7 @@ impl Rates {
         }
     }
 
-    /// What is allowed for from now on: it grows when it has to, and does not shrink, since clocks
+    /// What is allowed for from now on: it grows when it has to, and does not shrink, because clocks
     /// that were steered once will be again.
     pub(super) fn margin(&self) -> Margin {
         self.margin
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(clocks.widened.len(), said, "and is not said again");
     }
 
-    /// Catches a margin that is widened since the local clock tells the time in coarse steps.
+    /// Catches a margin that is widened because the local clock tells the time in coarse steps.
     #[test]
     fn a_clock_that_goes_in_steps_is_no_other_rate() {
         for (margin, micros) in [

@@ -159,7 +159,7 @@ impl Server {
         (self.take_requests(), error)
     }
 
-    /// What those are told who wait for a link that there is none of for this reason: nothing was
+    /// The answer to those who wait for a link that cannot be made for this reason: nothing was
     /// sent. A refusal is final for a client that was never served, but for another one the next
     /// link may do better: passwords may be changed at the server first.
     fn trouble_of(&self, error: Error) -> Error {
@@ -243,8 +243,8 @@ impl Server {
         origins
     }
 
-    /// Takes in its answer to a request. Whoever waited for one that is not known any more was told
-    /// that it failed.
+    /// Takes in its answer to a request. Whoever waited for one that is not known any more has
+    /// its failure already.
     pub(super) fn replied(
         &mut self,
         cx: &mut Ctx,

@@ -36,7 +36,7 @@ fn what_did_not_leave_in_time_keeps_its_turn() {
     assert_eq!(again, UNDER_WAY, "all else was asked for once");
 }
 
-/// Catches leases that are over when they come, since their time began in the queue.
+/// Catches leases that are over when they come, because their time began in the queue.
 #[test]
 fn the_time_of_a_lease_begins_when_the_question_leaves() {
     let mut host = Host::new();

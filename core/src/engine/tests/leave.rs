@@ -5,7 +5,7 @@ use super::line::{LONG, assert_nobody_waits, claims, in_line};
 use crate::engine::Wait;
 use crate::error::ErrorKind;
 
-/// Catches a claim that does not match its place, since its fields changed on the way.
+/// Catches a claim that does not match its place, because its fields changed on the way.
 #[test]
 fn a_waiter_that_is_cancelled_gives_up_exactly_its_claim() {
     let mut host = Host::new();

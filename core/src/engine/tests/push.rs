@@ -469,7 +469,7 @@ fn a_push_costs_the_same_however_much_is_held() {
             }
             begin.elapsed()
         };
-        // The least of several, since the machine may stand still in the others.
+        // The least of several, because the machine may stand still in the others.
         (0..10).map(round).min().expect("there were rounds")
     };
     let (few, many) = (cost(100), cost(20_000));

@@ -148,7 +148,7 @@ impl Seen {
     }
 
     /// The slot, if it is this place's turn; an error if a greater token came. What is retired is
-    /// to be dropped without the lock, since that may run the code of others.
+    /// to be dropped without the lock, because that may run the code of others.
     pub(super) fn turn(
         &mut self,
         place: Place,

@@ -11,7 +11,7 @@ use crate::token::FencingToken;
 
 impl FencedStore {
     /// Finds out whether the store can be guarded: whether it keeps metadata, and refuses to put
-    /// over what exists when told to create, and on an etag that is out of date. It writes about
+    /// over what exists when asked to create, and on an etag that is out of date. It writes about
     /// six times to an object of its own, of a random name below `scratch`, and deletes it.
     ///
     /// [`Unsupported`](ErrorKind::Unsupported), with what is missing, if it cannot be; else what

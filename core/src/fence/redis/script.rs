@@ -18,7 +18,7 @@ pub(super) static COMMAND: LazyLock<Script> =
 ///
 /// It is written as for `EVAL`: `KEYS` and `ARGV` are its own, what it returns is the reply, and
 /// it touches no other keys than `KEYS`. It has no `#!` line. Making one does no I/O; it is cheap
-/// to clone, and worth keeping, in a `LazyLock` for instance, since its hash is taken once.
+/// to clone, and worth keeping, in a `LazyLock` for instance, because its hash is taken once.
 ///
 /// ```
 /// use std::sync::LazyLock;

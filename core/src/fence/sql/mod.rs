@@ -56,7 +56,7 @@
 //! everything but `COMMIT` and `ROLLBACK` can be part of a transaction, and after an error it takes
 //! nothing but its end.
 //!
-//! [`check`] cannot find out, since the program commits by itself. `SAVEPOINT s` after it and
+//! [`check`] cannot find out, because the program commits by itself. `SAVEPOINT s` after it and
 //! `RELEASE SAVEPOINT s` before the `COMMIT` tell the same: the latter fails.
 //!
 //! [statements that commit]: https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html
@@ -65,7 +65,7 @@
 //!
 //! It is right at each of them. Below `REPEATABLE READ`, a statement after [`begin`] sees all that
 //! was committed under earlier tokens. From `REPEATABLE READ` on, the transaction's snapshot is as
-//! new as that, since [`begin`] tries again with a new one if the row was taken in between. A
+//! new as that, because [`begin`] tries again with a new one if the row was taken in between. A
 //! later statement or the commit may still fail with a serialization failure or a deadlock, as in
 //! any transaction; then run all of it again, from [`begin`] on.
 //!
@@ -160,7 +160,7 @@ impl Database for sqlx::Sqlite {}
 /// needs the right to do so. On Postgres the table is made in the first schema of the
 /// `search_path`.
 ///
-/// A table that is there is looked at, since another one than this program may have made it: nothing
+/// A table that is there is looked at, because another one than this program may have made it: nothing
 /// is done with one that has triggers, rules, row security, parents or children, defaults, generated
 /// columns, or other constraints than its key; nor, on Postgres, with one that belongs to somebody
 /// who is neither this user or a role of theirs, nor the owner of the schema or the database, nor a

@@ -22,7 +22,7 @@ const MARK: &str = include_str!("mysql/mark.sql");
 
 const MARKED: &str = include_str!("mysql/marked.sql");
 
-/// Bytes, since most collations here take different names for the same.
+/// Bytes, because most collations here take different names for the same.
 const CREATE: &str = include_str!("mysql/create.sql");
 
 const MIGRATE: &str = include_str!("mysql/migrate.sql");
