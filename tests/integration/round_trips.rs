@@ -19,7 +19,8 @@ fn lock(locker: &Locker, name: &str) -> Lock {
 async fn acquire_renew_and_release_are_one_script_call_each() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let locker = connect(&server).await;
+    // The first acquisition of a locker makes it subscribe, and then it looks at what it holds once.
+    let locker = subscribed(&server, &mut admin).await;
     let lock = lock(&locker, "x").reentrant();
 
     let mut lease = None;
