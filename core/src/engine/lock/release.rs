@@ -392,8 +392,10 @@ impl Release {
         if self.tenure.is_none() {
             return true;
         }
-        // A renewal that was under way may have lengthened what the store has.
-        self.until = cx.now + self.ttl;
+        // A renewal that was under way may have lengthened what the store has; and an attempt to
+        // acquire that was never answered may still take a place in line.
+        let doubt = self.doubt.map(|doubt| doubt.until + self.lasts());
+        self.until = (cx.now + self.ttl).max(doubt.unwrap_or(cx.now));
         self.end(cx, handles, Some(LossReason::Expired));
         if let Some((call, _)) = self.call.take() {
             let error = self.error.clone().unwrap_or_else(Error::no_answer);

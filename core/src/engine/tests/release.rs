@@ -1,6 +1,6 @@
 //! Giving the lock back.
 
-use super::host::{Done, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
 use super::view::key;
 use crate::engine::{Input, Wait};
 use crate::error::ErrorKind;
@@ -219,4 +219,34 @@ fn a_release_that_finds_something_else_in_the_locks_place_reports_the_loss() {
         host.told(),
         ["acquired 1", "lost: somebody else holds the lock"]
     );
+}
+
+/// Catches a release that gives up a little after its lease is over, though an attempt to acquire
+/// that was never answered has taken a place in line since, which lasts longer.
+#[test]
+fn a_place_in_line_that_an_old_attempt_took_is_given_back_on_the_next_link() {
+    let mut host = Host::new();
+    host.ttl = ms(300);
+    host.net = Net::Hold;
+    let lease = lease_of(host.acquire(LOCK, Wait::Forever));
+    let old = host.take();
+    host.input(Input::CONNECTED);
+    host.answer_all();
+    assert!(host.is_held(LOCK));
+    host.net = Net::LoseReplies;
+    host.release(lease);
+    host.stranger_acquires(LOCK, ms(60_000));
+    host.execute(&old);
+    let waits = |host: &Host| {
+        host.server
+            .line_value(host.server_now(), &key(LOCK))
+            .is_some()
+    };
+    assert!(waits(&host), "by the old attempt");
+    host.disconnect();
+    host.advance(ms(1_000));
+    (host.net, host.back) = (Net::Up, ms(5));
+    host.input(Input::CONNECTED);
+    host.advance(SOON);
+    assert!(!waits(&host));
 }
