@@ -188,7 +188,7 @@ impl Engine {
         match input {
             Input::Connected { server } => self.connected(server),
             Input::Disconnected { server, error } => self.disconnected(server, error),
-            Input::Slots { slots, server } => servers.route(&slots, server),
+            Input::Slots { slots, server } => servers.route(cx, &slots, server),
             Input::Reply {
                 server,
                 request,

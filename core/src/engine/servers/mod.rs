@@ -64,7 +64,7 @@ impl Servers {
     }
 
     /// These slots are served by this server from now on.
-    pub(super) fn route(&mut self, slots: &RangeInclusive<u16>, server: ServerId) {
+    pub(super) fn route(&mut self, cx: &Ctx, slots: &RangeInclusive<u16>, server: ServerId) {
         let (first, last) = (*slots.start(), (*slots.end()).min(LockKey::SLOTS - 1));
         if first > last {
             return;
@@ -85,6 +85,30 @@ impl Servers {
             add(*route);
         }
         self.routes = routes;
+        self.move_queued(cx, server);
+    }
+
+    /// What has not left yet goes to the server that has its keys now.
+    fn move_queued(&mut self, cx: &Ctx, to: ServerId) {
+        let mut moved = Vec::new();
+        let mut servers = std::mem::take(&mut self.servers);
+        for server in servers.iter_mut().filter(|server| server.id != to) {
+            let goes = |queued: &Queued| {
+                let key = queued.command.key();
+                key.is_some_and(|key| self.of(key) == to)
+            };
+            moved.append(&mut server.outbox.take_all(goes));
+        }
+        self.servers = servers;
+        if !moved.is_empty() {
+            self.at(to, &cx.settings).outbox.add_all(moved);
+        }
+    }
+
+    /// Where an attempt waits to leave. It may not be where it was sent at first.
+    fn waiting_at(&mut self, flight: Flight) -> Option<&mut Server> {
+        let mut servers = self.servers.iter_mut();
+        servers.find(|server| server.outbox.has(flight.attempt))
     }
 
     fn get(&self, id: ServerId) -> Option<&Server> {
@@ -201,31 +225,27 @@ impl Servers {
     }
 
     pub(super) fn has_left(&mut self, flight: Flight) -> bool {
-        let server = self.get_mut(flight.server);
-        server.is_none_or(|server| server.outbox.find(flight.attempt).is_none())
+        self.waiting_at(flight).is_none()
     }
 
     /// Takes back an operation that has not left yet: one that never acts.
     pub(super) fn unsend(&mut self, flight: Flight) -> bool {
-        let server = self.get_mut(flight.server);
+        let server = self.waiting_at(flight);
         server.is_some_and(|server| server.outbox.take_back(flight.attempt).is_some())
     }
 
     /// Lets an operation that did not leave in its time wait on: it keeps its turn. Returns whether
     /// it was still there.
     pub(super) fn wait_on(&mut self, flight: Flight, give_up: Timestamp) -> bool {
-        let server = self.get_mut(flight.server);
+        let server = self.waiting_at(flight);
         let queued = server.and_then(|server| server.outbox.find(flight.attempt));
         queued.map(|queued| queued.give_up = give_up).is_some()
     }
 
     /// Why an attempt has no answer in time: what never left did nothing.
     pub(super) fn why_no_answer(&mut self, flight: Flight) -> Error {
-        if self.has_left(flight) {
-            return Error::no_answer();
-        }
-        let server = self.get(flight.server);
-        server.map_or_else(Error::no_answer, Server::why_nothing_leaves)
+        let server = self.waiting_at(flight);
+        server.map_or_else(Error::no_answer, |server| server.why_nothing_leaves())
     }
 }
 
@@ -318,7 +338,8 @@ mod tests {
     /// Catches a stretch of slots that cuts off too much, or too little, of those around it.
     #[test]
     fn each_slot_is_routed_as_was_said_last() {
-        let mut servers = Servers::new(&Settings::new(ClientId(1)));
+        let cx = Ctx::new(Settings::new(ClientId(1)));
+        let mut servers = Servers::new(&cx.settings);
         let mut expected = vec![ServerId::ONLY; usize::from(LockKey::SLOTS)];
         let keys = (0..500).map(|number| {
             let name = Name::new(format!("{number}")).expect("a short name is valid");
@@ -338,7 +359,7 @@ mod tests {
                 a.min(b)..=a.max(b),
                 ServerId(u32::try_from(next(4)).expect("below 4")),
             );
-            servers.route(&slots, server);
+            servers.route(&cx, &slots, server);
             for slot in slots.filter(|slot| *slot < LockKey::SLOTS) {
                 expected[usize::from(slot)] = server;
             }

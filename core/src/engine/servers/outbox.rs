@@ -41,6 +41,22 @@ impl Outbox {
         queue.waiting.push_back((out.origin.attempt, Some(out)));
     }
 
+    /// Takes out all of which this holds.
+    pub(super) fn take_all(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let mut taken = self.renewals.take_all(&which);
+        taken.append(&mut self.others.take_all(&which));
+        taken
+    }
+
+    /// Each gets the turn that it has by its attempt.
+    pub(super) fn add_all(&mut self, queued: Vec<Queued>) {
+        for queued in queued {
+            self.push(queued);
+        }
+        self.renewals.put_in_order();
+        self.others.put_in_order();
+    }
+
     /// The next to leave, if the condition holds for it.
     pub(super) fn pop_if(&mut self, condition: impl FnOnce(&Queued) -> bool) -> Option<Queued> {
         let queue = if self.renewals.len() > 0 {
@@ -61,6 +77,10 @@ impl Outbox {
     pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let renewal = self.renewals.find(attempt);
         renewal.or_else(|| self.others.find(attempt))
+    }
+
+    pub(super) fn has(&self, attempt: Serial) -> bool {
+        self.renewals.has(attempt) || self.others.has(attempt)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -99,6 +119,23 @@ impl Queue {
         Some(out)
     }
 
+    fn take_all(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let waiting = self.waiting.iter_mut();
+        let taken: Vec<_> = waiting
+            .filter_map(|(_, out)| out.take_if(|out| which(out)))
+            .collect();
+        if !taken.is_empty() {
+            self.waiting.retain(|(_, out)| out.is_some());
+            self.gaps = 0;
+        }
+        taken
+    }
+
+    fn put_in_order(&mut self) {
+        let waiting = self.waiting.make_contiguous();
+        waiting.sort_unstable_by_key(|(attempt, _)| *attempt);
+    }
+
     fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
         let place = self.place(attempt)?;
         let out = self.waiting[place].1.take()?;
@@ -113,6 +150,11 @@ impl Queue {
     fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let place = self.place(attempt)?;
         self.waiting[place].1.as_mut()
+    }
+
+    fn has(&self, attempt: Serial) -> bool {
+        let place = self.place(attempt);
+        place.is_some_and(|place| self.waiting[place].1.is_some())
     }
 
     fn place(&self, attempt: Serial) -> Option<usize> {

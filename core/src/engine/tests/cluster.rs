@@ -3,7 +3,8 @@
 
 use super::host::{Host, LOCK, Net, ms};
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
-use crate::engine::{Input, LockId, Wait};
+use crate::engine::{Input, LockId, ServerId, Wait};
+use crate::protocol::LockKey;
 
 const OTHER: LockId = LockId(2);
 
@@ -56,6 +57,34 @@ fn only_so_many_operations_are_under_way() {
     }
     assert!(host.pending.is_empty());
     assert!(host.is_held(LOCK) && host.is_held(LockId(MAX_ALONE_IN_FLIGHT as u64 + 5)));
+}
+
+/// Catches what waits for a server that does not have its keys any more; and what is lost sight of
+/// on its way to another, so that a lock is given back that nobody can have.
+#[test]
+fn what_has_not_left_goes_where_its_keys_are() {
+    for given_up in [false, true] {
+        let mut host = Host::unconnected();
+        host.engine.cx.settings.clustered = true;
+        host.net = Net::Hold;
+        let call = host.acquire(LOCK, Wait::Forever);
+        let (slots, server) = (0..=LockKey::SLOTS - 1, ServerId(3));
+        host.input(Input::Slots { slots, server });
+        let probes = host.log.iter().map(|sent| sent.batch.len());
+        assert_eq!(probes.collect::<Vec<_>>(), [1, 1], "of both clocks");
+        if given_up {
+            host.cancel(call);
+        }
+        let probe = host.pending.pop_back().expect("the second probe");
+        let (request, result) = (probe.request, Ok(host.execute(&probe)));
+        host.input(Input::Reply {
+            server,
+            request,
+            result,
+        });
+        assert_eq!(host.count("acquire"), usize::from(!given_up));
+        assert_eq!(host.count("release"), 0);
+    }
 }
 
 /// Catches a host of one thread that stands idle while the store works, and the other way round.
