@@ -159,6 +159,35 @@ impl MemoryServer {
         self.remove_lock(key);
     }
 
+    /// Takes what is stored of a name over from another server, at a moment of the clock of each, as
+    /// when a cluster's slot moves. What is left of each time stays, in whole milliseconds.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock for 30 s; the other server's clock is an hour ahead.
+    /// let (mut other, there) = (MemoryServer::new(), now + Duration::from_secs(3_600));
+    /// other.take_over(there, &key, (&mut server, now));
+    /// assert_eq!(server.lock_value(now, &key), None);
+    /// let (_, expires) = other.lock_value(there, &key).unwrap();
+    /// assert_eq!(expires, there + Duration::from_secs(30));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn take_over(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        (other, then): (&mut Self, ServerTime),
+    ) {
+        if let Some(mut keys) = other.names.remove(key) {
+            let shift = |time: &mut ServerTime| {
+                let millis = (time.millis() + now.millis()).saturating_sub(then.millis());
+                *time = ServerTime::from_millis(millis);
+            };
+            keys.times().for_each(shift);
+            self.names.insert(key.clone(), keys);
+        }
+    }
+
     /// The lock's key as Redis would have it: its value, and when it expires.
     ///
     /// ```

@@ -16,7 +16,7 @@ use crate::random::mix;
 /// A promise that was not kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
-    /// Which: `I1` to `I7`, or `liveness`, `calls` or `progress`.
+    /// Which: `I1` to `I8`, or `liveness`, `calls`, `progress` or `route`.
     pub(crate) promise: &'static str,
     pub(crate) at: Moment,
     pub(crate) message: String,
@@ -75,8 +75,11 @@ pub(crate) struct Checks {
     pub(crate) answered: BTreeMap<LeaseId, Moment>,
     /// Acquisitions of hosts that crashed.
     pub(crate) dead: BTreeSet<LeaseId>,
-    /// Those that the server takes for subscribed.
-    pub(crate) listeners: BTreeSet<ClientId>,
+    /// Those that were executed, by another server than the one that was asked, after they were given
+    /// up: its clock decides.
+    pub(crate) stray: BTreeSet<LeaseId>,
+    /// Those that a server takes for subscribed.
+    pub(crate) listeners: BTreeSet<(usize, ClientId)>,
     /// The server's clock is slewed by more than anybody was told.
     pub(crate) slewed: bool,
 }
@@ -105,6 +108,11 @@ impl Checks {
             .bytes()
             .fold(self.now, |sum, byte| sum * 31 % (1 << 56) + u64::from(byte));
         self.stats.digest = mix(self.stats.digest ^ bytes);
+    }
+
+    /// Whether its host cannot be asked to give it back.
+    pub(crate) fn is_orphan(&self, lease: LeaseId) -> bool {
+        self.dead.contains(&lease) || self.stray.contains(&lease)
     }
 
     pub(crate) fn granted(&self, key: &LockKey, token: FencingToken) -> Option<&Granted> {

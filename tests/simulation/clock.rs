@@ -34,11 +34,13 @@ impl HostClock {
     }
 }
 
-/// The server's wall clock. It runs at the true rate, unless it is slewed; hosts are measured against
-/// it.
+/// A server's wall clock. Of one that is alone it runs at the true rate, unless it is slewed; hosts
+/// are measured against it.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ServerClock {
     pub(crate) origin_micros: u64,
+    /// How many of its seconds pass in a million true ones.
+    pub(crate) rate: u64,
     pub(crate) slewing: Option<Slewing>,
 }
 
@@ -55,7 +57,8 @@ pub(crate) struct Slewing {
 impl ServerClock {
     pub(crate) fn at(self, moment: Moment) -> ServerTime {
         let ahead = self.slewing.map_or(0, |slewing| slewing.ahead(moment));
-        ServerTime::from_micros(self.origin_micros + (moment + ahead) / 1_000)
+        let passed = moment * self.rate / 1_000_000;
+        ServerTime::from_micros(self.origin_micros + (passed + ahead) / 1_000)
     }
 }
 

@@ -73,6 +73,16 @@ fn an_owner_that_names_no_tenure_is_caught() {
     must_be_caught(Sabotage::ReclaimsAnyTenure, "I1");
 }
 
+#[test]
+fn a_clock_that_is_taken_for_another_servers_is_caught() {
+    must_be_caught(Sabotage::AnswersMisnamed, "I6");
+}
+
+#[test]
+fn a_push_by_another_servers_clock_is_caught() {
+    must_be_caught(Sabotage::PushesMisnamed, "I1");
+}
+
 /// The checks see a promise broken, within some runs.
 fn must_be_caught(sabotage: Sabotage, promise: &str) {
     let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());

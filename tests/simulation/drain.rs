@@ -42,6 +42,8 @@ const PACE: Moment = 20 * MILLI;
 pub(crate) struct Idle {
     since: Moment,
     granted: Option<LeaseId>,
+    /// Of those who wanted it meanwhile, the longest.
+    heartbeat: Duration,
 }
 
 /// Whose a lock in the store is.
@@ -61,7 +63,7 @@ impl World {
         let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
         let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
         let window = nanos(self.plan.longest_window());
-        let dead = nanos(self.plan.longest_ttl()).max(window) + 2 * window + self.behind;
+        let dead = nanos(self.plan.longest_ttl()).max(window) + 2 * window + self.behind();
         let each = nanos(self.plan.longest_heartbeat()) + SLACK + SECOND;
         let until = calm + dead + (waiting + 1) * each;
         while !self.failed() && self.now < until && self.anybody_waits() {
@@ -126,14 +128,16 @@ impl World {
         let idle = self.idle.entry(key.clone()).or_insert(Idle {
             since: now,
             granted,
+            heartbeat,
         });
         // It was handed on by somebody who did not want it, and the next has a heartbeat's time.
         if idle.granted.is_some() && idle.granted != granted {
-            idle.since = now;
+            (idle.since, idle.heartbeat) = (now, heartbeat);
         }
         idle.granted = granted;
+        idle.heartbeat = idle.heartbeat.max(heartbeat);
         let long = Duration::from_nanos(now - idle.since);
-        let bound = heartbeat + Duration::from_nanos(SLACK);
+        let bound = idle.heartbeat + Duration::from_nanos(SLACK);
         self.checks.ensure("liveness", long <= bound, || {
             format!("{key:?} is idle for {long:?} and wanted; it was handed to {granted:?}")
         });
@@ -165,6 +169,9 @@ impl World {
         let Some((book, lock)) = found.next() else {
             return Whose::Dead;
         };
+        if self.checks.stray.contains(&lease) {
+            return Whose::Dead;
+        }
         let Some(state) = book.locks.get(&lock) else {
             return Whose::Unaware(false);
         };
@@ -208,9 +215,7 @@ impl World {
     /// When the server's own line says that this lease came, in microseconds.
     pub(crate) fn arrival(&self, key: &LockKey, lease: LeaseId) -> Option<u64> {
         let lease = lease.to_string();
-        let (line, _) = self
-            .server
-            .line_value(self.server_clock.at(self.now), key)?;
+        let (line, _) = self.store_of(key).line_value(self.time_at(key), key)?;
         let mut line = line.iter();
         line.find(|(member, ..)| member.starts_with(&lease))
             .map(|(_, arrival, _)| *arrival)

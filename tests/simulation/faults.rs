@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::{LeaseId, LockKey};
+use leasehold::engine::Input;
+use leasehold::protocol::{ClientId, LeaseId, LockKey};
 use leasehold::time::ServerTime;
 use leasehold::{Error, ErrorKind};
 
@@ -28,13 +28,8 @@ impl World {
             if self.random.chance(faults.pauses) && self.random.chance(40) {
                 self.pause(host);
             }
-            if self.random.chance(faults.cuts) && self.random.chance(30) {
-                self.cut(host, self.hosts[host].link.connection);
-            }
-            if self.random.chance(faults.black_holes) && self.random.chance(30) {
-                let until = self.now + self.random.between(50, 3_000) * MILLI;
-                self.hosts[host].link.black_hole = until;
-                self.trace(|_| format!("host {host}: nothing comes through until {until}"));
+            for server in 0..self.servers.len() {
+                self.trouble_link(&faults, host, server);
             }
             if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
                 self.break_ear(host);
@@ -43,18 +38,38 @@ impl World {
                 self.crash(host);
             }
         }
-        if self.random.chance(faults.failovers) {
-            self.fail_over();
+        for server in 0..self.servers.len() {
+            if self.random.chance(faults.failovers) {
+                self.fail_over(server);
+            }
+            if self.random.chance(faults.flushes) && self.random.chance(50) {
+                self.flush(server);
+            }
         }
         if self.random.chance(faults.deletions) {
             self.delete();
         }
-        if self.random.chance(faults.flushes) && self.random.chance(50) {
-            self.flush();
+        if self.is_cluster() && self.random.chance(faults.moves) {
+            self.move_slot();
         }
         self.audit();
         let next = self.now + TROUBLE;
         self.schedule(next, Happening::Trouble);
+    }
+
+    fn trouble_link(&mut self, faults: &Faults, host: usize, server: usize) {
+        let link = &self.hosts[host].links[server];
+        let connection = link.connection;
+        if self.random.chance(faults.cuts) && self.random.chance(30) {
+            self.cut(host, server, connection);
+        }
+        if self.random.chance(faults.black_holes) && self.random.chance(30) {
+            let until = self.now + self.random.between(50, 3_000) * MILLI;
+            self.hosts[host].links[server].black_hole = until;
+            self.trace(|_| {
+                format!("host {host}: nothing comes through to server {server} until {until}")
+            });
+        }
     }
 
     fn read_some(&mut self, host: usize) {
@@ -71,9 +86,12 @@ impl World {
         self.trace(|_| format!("host {host} crashes"));
         let Self { checks, hosts, .. } = self;
         checks.dead.extend(hosts[host].book.attempts.keys());
-        let (client, connection) = (hosts[host].client, hosts[host].link.connection);
-        if self.random.chance(50) {
-            self.take_arrivals(host, connection);
+        let (client, heard) = (hosts[host].client, hosts[host].ear.server);
+        for server in 0..self.servers.len() {
+            let connection = self.hosts[host].links[server].connection;
+            if self.random.chance(50) {
+                self.take_arrivals(host, (server, connection));
+            }
         }
         let Self {
             hosts,
@@ -82,10 +100,8 @@ impl World {
             ..
         } = self;
         hosts[host].restarted(plan, random);
-        self.hang_up(client, 20_000);
-        let connection = self.hosts[host].link.connection;
-        let at = self.now + self.random.below(30) * MILLI;
-        self.schedule(at, Happening::Restore { host, connection });
+        self.hang_up(client, heard, 20_000);
+        self.restore_all(host, 30 * MILLI);
         self.checks.saw("crashed");
     }
 
@@ -127,12 +143,12 @@ impl World {
     }
 
     /// A connection is lost. What was on its way is lost too, or still comes through, later.
-    pub(crate) fn cut(&mut self, host: usize, connection: u64) {
-        let link = &self.hosts[host].link;
+    pub(crate) fn cut(&mut self, host: usize, server: usize, connection: u64) {
+        let link = &self.hosts[host].links[server];
         if !link.up || link.connection != connection {
             return;
         }
-        let under_way = self.take_arrivals(host, connection);
+        let under_way = self.take_arrivals(host, (server, connection));
         if self.random.chance(70) {
             let later = match self.random.below(3) {
                 0 => 0,
@@ -143,11 +159,11 @@ impl World {
                 self.schedule(at + later, Happening::Arrival(sent));
             }
         }
-        let link = &mut self.hosts[host].link;
+        let link = &mut self.hosts[host].links[server];
         link.up = false;
         link.connection += 1;
         let told = self.random.chance(85);
-        self.trace(|_| format!("host {host}: the connection is cut, told: {told}"));
+        self.trace(|_| format!("host {host}: the connection to {server} is cut, told: {told}"));
         let long = self.random.chance(15);
         let down = if !told {
             0
@@ -159,29 +175,41 @@ impl World {
         let at = self.now + down;
         if told {
             let error = Error::new(ErrorKind::Unavailable, "the connection was lost");
-            self.input(
+            let name = self.name_of(server);
+            let input = Input::Disconnected {
+                server: name,
+                error,
+            };
+            self.input(host, input);
+            let connection = connection + 1;
+            let restore = Happening::Restore {
                 host,
-                Input::Disconnected {
-                    server: ServerId::ONLY,
-                    error,
-                },
-            );
-            self.schedule(
-                at,
-                Happening::Restore {
-                    host,
-                    connection: connection + 1,
-                },
-            );
+                server,
+                connection,
+            };
+            self.schedule(at, restore);
         } else {
-            self.restore(host, connection + 1);
+            self.restore(host, server, connection + 1);
         }
         self.checks.saw("cut");
     }
 
-    pub(crate) fn restore(&mut self, host: usize, connection: u64) {
+    pub(crate) fn restore_all(&mut self, host: usize, most: Moment) {
+        for server in 0..self.servers.len() {
+            let connection = self.hosts[host].links[server].connection;
+            let at = self.now + self.random.below(most);
+            let restore = Happening::Restore {
+                host,
+                server,
+                connection,
+            };
+            self.schedule(at, restore);
+        }
+    }
+
+    pub(crate) fn restore(&mut self, host: usize, server: usize, connection: u64) {
         let now = self.now;
-        let link = &mut self.hosts[host].link;
+        let link = &mut self.hosts[host].links[server];
         if link.up || link.connection != connection {
             return;
         }
@@ -189,29 +217,37 @@ impl World {
         link.connection += 1;
         link.last_arrival = now;
         link.last_reply = now;
-        self.input(
-            host,
-            Input::Connected {
-                server: ServerId::ONLY,
-            },
-        );
+        let server = self.name_of(server);
+        self.input(host, Input::Connected { server });
+        if self.is_cluster() {
+            self.cluster_found(host);
+        }
     }
 
     /// Another server takes over, with the same data and a clock that is behind. What was under
     /// way to the old one is lost.
-    fn fail_over(&mut self) {
+    fn fail_over(&mut self, server: usize) {
         let step = self.random.below(400_000);
-        self.trace(|_| format!("another server takes over, its clock is {step} µs behind"));
-        self.forget_arrivals();
+        self.trace(|_| format!("another one for server {server}, its clock is {step} µs behind"));
+        self.forget_arrivals(server);
         for host in 0..self.hosts.len() {
-            self.cut(host, self.hosts[host].link.connection);
-            self.break_ear(host);
+            self.cut(host, server, self.hosts[host].links[server].connection);
+            if self.hosts[host].ear.server == server {
+                self.break_ear(host);
+            }
         }
-        for client in std::mem::take(&mut self.checks.listeners) {
-            self.server.unsubscribe(client);
+        let Self {
+            checks, servers, ..
+        } = self;
+        let listens = |(at, _): &(usize, ClientId)| *at == server;
+        let lost: Vec<_> = checks.listeners.iter().copied().filter(listens).collect();
+        let server = &mut servers[server];
+        for (at, client) in lost {
+            checks.listeners.remove(&(at, client));
+            server.store.unsubscribe(client);
         }
-        self.server_clock.origin_micros -= step;
-        self.behind += step * 1_000;
+        server.clock.origin_micros -= step;
+        server.behind += step * 1_000;
         self.checks.saw("failed over");
     }
 
@@ -222,21 +258,24 @@ impl World {
         let stored = self.stored(&keys[which]);
         self.trace(|_| format!("DEL {:?}, which is {stored:?}", keys[which]));
         self.checks.disturb(&keys[which], stored);
-        self.server.delete(&keys[which]);
+        let server = self.server_of(&keys[which]);
+        self.servers[server].store.delete(&keys[which]);
         self.checks.saw("deleted");
     }
 
     /// The store loses its data; its clock may have gone on meanwhile, but not back.
-    fn flush(&mut self) {
+    fn flush(&mut self, server: usize) {
         for key in self.plan.keys() {
-            let stored = self.stored(&key);
-            self.checks.disturb(&key, stored);
+            if self.server_of(&key) == server {
+                let stored = self.stored(&key);
+                self.checks.disturb(&key, stored);
+                self.checks.lines.forget(&key);
+            }
         }
-        self.server.flush();
-        self.checks.lines.forget();
+        self.servers[server].store.flush();
         let step = self.random.between(1, 3_000_000) * self.random.below(2) + 1;
-        self.server_clock.origin_micros += step;
-        self.trace(|_| format!("FLUSHALL, and the clock steps by {step} µs"));
+        self.servers[server].clock.origin_micros += step;
+        self.trace(|_| format!("FLUSHALL at server {server}, and its clock steps by {step} µs"));
         self.checks.saw("flushed");
     }
 }
@@ -251,11 +290,11 @@ impl World {
         self.trace(|_| "everything works again".to_owned());
         self.plan.faults = Faults::none();
         for host in 0..self.hosts.len() {
-            self.hosts[host].link.black_hole = 0;
+            for link in &mut self.hosts[host].links {
+                link.black_hole = 0;
+            }
             self.resume(host);
-            let connection = self.hosts[host].link.connection;
-            let at = self.now + self.random.below(200 * MILLI);
-            self.schedule(at, Happening::Restore { host, connection });
+            self.restore_all(host, 200 * MILLI);
         }
         if self.plan.drains {
             self.drain();
@@ -280,7 +319,9 @@ impl World {
         self.check_ghosts();
         self.shut_down_all();
         let longest = nanos(self.plan.longest_ttl().max(self.plan.longest_window()));
-        self.advance(self.now + longest + self.behind + 2 * MILLI);
+        // The clock of a cluster's server may be slow.
+        let slow = longest / 1_000;
+        self.advance(self.now + longest + slow + self.behind() + 2 * MILLI);
         for key in self.plan.keys() {
             let stored = self.stored(&key);
             self.checks.ensure("I6", stored.is_none(), || {
@@ -301,12 +342,12 @@ impl World {
     /// there only if its release was not confirmed before the lease was over anyway, or a failover
     /// made it live longer than anybody could know.
     fn check_ghosts(&mut self) {
-        if self.behind > 0 {
+        if self.behind() > 0 {
             return;
         }
         for key in self.plan.keys() {
             let waits = self.live_places(&key);
-            let known = waits.iter().all(|lease| self.checks.dead.contains(lease));
+            let known = waits.iter().all(|lease| self.checks.is_orphan(*lease));
             self.checks.ensure("I6", known, || {
                 format!("nobody waits, and the line has {waits:?}")
             });
@@ -317,7 +358,7 @@ impl World {
                 .iter()
                 .position(|host| host.book.attempts.contains_key(&lease));
             let mut hosts = self.hosts.iter();
-            let known = self.checks.dead.contains(&lease)
+            let known = self.checks.is_orphan(lease)
                 || hosts.any(|host| host.book.unconfirmed.contains(&lease));
             self.checks.ensure("I6", known, || {
                 format!("nobody holds a lock, and the store has {stored:?} of host {owner:?}")
@@ -327,8 +368,8 @@ impl World {
 
     /// Whoever counts as alive in the line, and would be handed the lock.
     fn live_places(&self, key: &LockKey) -> Vec<LeaseId> {
-        let now = self.server_clock.at(self.now);
-        let line = self.server.line_value(now, key);
+        let now = self.time_at(key);
+        let line = self.store_of(key).line_value(now, key);
         let members = line.map(|(members, _)| members).unwrap_or_default();
         // The engine's clock, by which it stopped to give up its place, may be a little fast.
         let alive = |until: ServerTime| until > now + Duration::from_millis(50);

@@ -56,6 +56,7 @@ fn crowd(seed: u64) -> World {
     let mut plan = Plan::new(&mut random, Sabotage::None);
     plan.faults = Faults::none();
     plan.names.truncate(1);
+    plan.clocks.truncate(1);
     plan.ttls = vec![Duration::from_secs(30)];
     plan.hosts = usize::try_from(random.between(2, 20)).unwrap_or(2);
     (plan.reclaimable, plan.locks_per_host) = (0, 1);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leasehold::engine::{Engine, Input, RequestId};
+use leasehold::engine::{Engine, Input, RequestId, ServerId};
 use leasehold::protocol::{ClientId, Op};
 use leasehold::time::Timestamp;
 
@@ -13,6 +13,7 @@ use crate::plan::Plan;
 use crate::pushes::Ear;
 use crate::random::Random;
 use crate::readers::Readers;
+use crate::servers::Routes;
 
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -24,7 +25,12 @@ pub(crate) struct Host {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
-    pub(crate) link: Link,
+    /// To each server.
+    pub(crate) links: Vec<Link>,
+    /// Which server has what, as far as it was told.
+    pub(crate) routes: Routes,
+    /// Whether it has ever been connected to a server of its cluster.
+    pub(crate) found: bool,
     pub(crate) ear: Ear,
     pub(crate) readers: Readers,
     /// How many inputs it was given.
@@ -37,7 +43,7 @@ pub(crate) struct Host {
     pub(crate) inbox: VecDeque<Input>,
 }
 
-/// A host's connection. What is sent on one arrives in order, as do the replies.
+/// A host's connection to a server. What is sent on one arrives in order, as do the replies.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     /// Which one: counted from 1, and counted on when it is replaced.
@@ -54,10 +60,15 @@ pub(crate) struct Link {
     pub(crate) black_hole: Moment,
 }
 
-/// A batch on its way to the server.
+/// A batch on its way to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) host: usize,
+    /// Where it goes, and whom the engine meant.
+    pub(crate) server: usize,
+    pub(crate) asked: ServerId,
+    /// It came to a server first that has the keys no more.
+    pub(crate) redirected: bool,
     pub(crate) connection: u64,
     /// How often the engine had been told of another connection.
     pub(crate) told: u64,
@@ -83,7 +94,9 @@ impl Host {
             wake_at: None,
             clock: plan.clock(random),
             book: Book::new(id, limit),
-            link: Link::default(),
+            links: plan.clocks.iter().map(|_| Link::default()).collect(),
+            routes: Routes::default(),
+            found: false,
             ear: Ear::default(),
             fed: 0,
             lateness: plan.lateness(random),
@@ -102,10 +115,13 @@ impl Host {
         self.readers = new.readers;
         self.book = new.book;
         self.ear = new.ear;
-        self.link.up = false;
-        self.link.connection += 1;
-        self.link.told_down = false;
-        self.link.told = self.link.changes;
+        (self.routes, self.found) = (new.routes, new.found);
+        for link in &mut self.links {
+            link.up = false;
+            link.connection += 1;
+            link.told_down = false;
+            link.told = link.changes;
+        }
         self.life += 1;
         self.paused = false;
         self.inbox.clear();

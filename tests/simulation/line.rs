@@ -18,6 +18,7 @@ use crate::checks::{Checks, Stored};
 /// One command that the server executed in time, and what it changed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Step<'a> {
+    pub(crate) server: usize,
     pub(crate) time: ServerTime,
     pub(crate) command: &'a Command,
     pub(crate) before: Stored,
@@ -52,7 +53,7 @@ impl Step<'_> {
 #[derive(Debug)]
 struct Waiting {
     claim: Claim,
-    /// In milliseconds of the server's clock.
+    /// In milliseconds of the clock of the server that has the name.
     live_until: u64,
     /// It was never silent for longer than its window.
     steady: bool,
@@ -75,8 +76,15 @@ impl Lines {
     }
 
     /// The store lost its data.
-    pub(crate) fn forget(&mut self) {
-        self.0.clear();
+    pub(crate) fn forget(&mut self, key: &LockKey) {
+        self.0.remove(key);
+    }
+
+    /// Another server has it now, and one clock said this when the other one said that.
+    pub(crate) fn shift(&mut self, key: &LockKey, then: u64, now: u64) {
+        for waiting in self.0.get_mut(key).into_iter().flatten() {
+            waiting.live_until = (waiting.live_until + now).saturating_sub(then);
+        }
     }
 }
 
@@ -173,7 +181,7 @@ impl Checks {
             format!("the lock was handed to {lease}, which does not wait: {waiting:?}")
         });
         let client = waiting.map(|waiting| waiting.claim.client);
-        let heard = client.is_some_and(|client| self.listeners.contains(&client));
+        let heard = client.is_some_and(|client| self.listeners.contains(&(step.server, client)));
         let window = waiting.map_or(Duration::ZERO, |waiting| waiting.claim.window);
         let most = if heard { window } else { window / 2 };
         let expires = step.expires.map_or(0, ServerTime::millis);

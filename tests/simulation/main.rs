@@ -1,7 +1,8 @@
-//! A seeded simulation: engines on hosts with clocks of their own, over one in-memory server and
-//! a network that delays, loses and reconnects, with programs that do anything at any time. Each
-//! step is checked against what `leasehold` promises (I1, I2 and I4 to I7 of the design), and that
-//! nobody starves.
+//! A seeded simulation: engines on hosts with clocks of their own, over in-memory servers with clocks
+//! of their own, one alone or a cluster, and a network that delays, loses and reconnects, with programs
+//! that do anything at any time. Each step is checked against what `leasehold` promises (I1, I2 and
+//! I4 to I7 of the design), that nobody starves, and that each operation goes to the server that has
+//! its keys, as far as can be known.
 //!
 //! That dropping an acquisition is safe at any moment is part of it: programs cancel at random, and
 //! at the end of each run, and neither a lock nor a place in line may remain of what was given up.
@@ -9,7 +10,7 @@
 //! longer than `drain` says, even if no push ever comes.
 //!
 //! A run follows from its seed alone. A failure prints it; `LEASEHOLD_SEED=123` then runs that one
-//! with a trace, and `LEASEHOLD_SEEDS=100000` runs that many.
+//! with a trace, and `LEASEHOLD_SEEDS=100000` runs that many; sooner with `--release`.
 
 mod boasts;
 mod book;
@@ -28,6 +29,7 @@ mod pushes;
 mod random;
 mod readers;
 mod sabotage;
+mod servers;
 mod slewing;
 mod taken;
 mod told;
@@ -47,7 +49,7 @@ const SEEDS: u64 = 10_000;
 const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 45] = [
+const SEEN: [&str; 51] = [
     "executed twice",
     "granted",
     "acquired",
@@ -93,6 +95,12 @@ const SEEN: [&str; 45] = [
     "had its whole time",
     "told of a forced release at once",
     "told of what was missed at once",
+    "asked a cluster",
+    "asked for a slot that it could not name",
+    "a server's clock was asked for",
+    "a slot moved",
+    "a lock moved with its slot",
+    "sent on to another server",
 ];
 
 #[test]

@@ -1,9 +1,9 @@
-//! The way to the server and back, and what the server does.
+//! The way to a server and back, and what the server does.
 
 use std::sync::Arc;
 
 use leasehold::engine::{Input, RequestId, ServerId};
-use leasehold::protocol::{BatchReply, Command, LeaseId, LockKey, Op, Release, Renew, Reply};
+use leasehold::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply};
 use leasehold::time::{ServerTime, Timestamp};
 use leasehold::{Error, ErrorKind};
 
@@ -14,11 +14,12 @@ use crate::line::Step;
 use crate::plan::Sabotage;
 use crate::world::{Happening, World};
 
-/// To the server.
+/// To a server.
 impl World {
     pub(crate) fn send(
         &mut self,
         host: usize,
+        asked: ServerId,
         request: RequestId,
         batch: Vec<Op>,
         give_up: Timestamp,
@@ -33,17 +34,22 @@ impl World {
         };
         let bounds = batch.iter().map(bound).collect();
         for op in &batch {
-            self.check_sent(host, &op.command);
+            self.check_sent(host, op);
         }
-        let told_down = self.hosts[host].link.told_down;
+        let server = self.route(host, asked, &batch);
+        let known = asked == self.name_of(server);
+        let link = &self.hosts[host].links[server];
+        let (connection, told) = (link.connection, link.told);
         // What was due before it was told may still be asked for: the server's time alone.
-        let nowhere = told_down && !batch.is_empty();
+        let nowhere = link.told_down && known && !batch.is_empty();
         self.checks.ensure("progress", !nowhere, || {
             format!("host {host} sends nowhere")
         });
-        let (connection, told) = (self.hosts[host].link.connection, self.hosts[host].link.told);
         let sent = Sent {
             host,
+            server,
+            asked,
+            redirected: false,
             connection,
             told,
             request,
@@ -51,14 +57,29 @@ impl World {
             bounds,
             give_up,
         };
+        self.depart(Arc::new(sent));
+    }
+
+    fn depart(&mut self, sent: SharedSent) {
+        let (host, server, connection) = (sent.host, sent.server, sent.connection);
+        let known = sent.asked == self.name_of(server);
         let delay = self.delay();
         let faults = &self.plan.faults;
         let (lost, refused) = (faults.lost_requests, faults.refusals);
-        let link = &mut self.hosts[host].link;
-        let sent = Arc::new(sent);
+        let behind = self.servers[server].behind > 0;
+        let link = &mut self.hosts[host].links[server];
         // A server's clock says nothing of another one's, so a host must not be taken for one that
         // knows of a failover.
-        let unaware = self.behind > 0 && link.changes != link.told;
+        let unaware = behind && link.changes != link.told;
+        if !known && !link.up {
+            let error = Error::new(ErrorKind::Unavailable, "no connection leads there");
+            let input = Input::Reply {
+                server: sent.asked,
+                request: sent.request,
+                result: Err(error),
+            };
+            return self.deliver_at(self.now + delay, host, None, input);
+        }
         if unaware || !link.up || link.black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(&sent);
         }
@@ -81,7 +102,12 @@ impl World {
         }
         if self.random.chance(self.plan.faults.cuts) {
             let at = self.now + self.random.below(delay + MILLI);
-            self.schedule(at, Happening::Cut { host, connection });
+            let cut = Happening::Cut {
+                host,
+                server,
+                connection,
+            };
+            self.schedule(at, cut);
         }
     }
 
@@ -97,7 +123,7 @@ impl World {
     }
 
     /// Nothing comes back; the driver says so when the engine has given up, or somewhat earlier.
-    fn no_reply(&mut self, sent: &SharedSent) {
+    pub(crate) fn no_reply(&mut self, sent: &SharedSent) {
         let give_up = self.hosts[sent.host].clock.when(sent.give_up);
         let (kind, at) = match self.random.below(3) {
             0 => (
@@ -110,7 +136,7 @@ impl World {
         let (by, request) = (None, sent.request);
         let result = Err(Error::new(kind, "no answer came"));
         let input = Input::Reply {
-            server: ServerId::ONLY,
+            server: sent.asked,
             request,
             result,
         };
@@ -119,12 +145,12 @@ impl World {
     }
 
     fn reply_at(&mut self, at: Moment, sent: &SharedSent, result: Result<BatchReply, Error>) {
-        let link = &mut self.hosts[sent.host].link;
+        let link = &mut self.hosts[sent.host].links[sent.server];
         let at = link.last_reply.max(at);
         link.last_reply = at;
         let (by, request) = (Some(sent.clone()), sent.request);
         let input = Input::Reply {
-            server: ServerId::ONLY,
+            server: self.name_told(sent.server),
             request,
             result,
         };
@@ -143,16 +169,26 @@ impl World {
     }
 }
 
-/// At the server.
+/// At a server.
 impl World {
     pub(crate) fn arrive(&mut self, sent: &SharedSent) {
-        let time = self.server_clock.at(self.now);
-        let host = sent.host;
-        let current = self.hosts[host].link.connection == sent.connection;
-        self.trace(|_| format!("server, for host {host}: {:?}", sent.batch));
+        let (host, server) = (sent.host, sent.server);
+        let time = self.time_of(server);
+        let current = self.hosts[host].links[server].connection == sent.connection;
+        let keys = sent.batch.first().and_then(|op| op.command.key());
+        if let Some(serving) = keys.map(|key| self.server_of(key))
+            && serving != server
+        {
+            // A client that has another connection by now asks nobody again.
+            if current {
+                self.redirect(sent, serving);
+            }
+            return;
+        }
+        self.trace(|_| format!("server {server}, for host {host}: {:?}", sent.batch));
         let mut replies = Vec::with_capacity(sent.batch.len());
         for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
-            let reply = self.execute(time, host, op, *bound);
+            let reply = self.execute(sent, op, *bound);
             if !current && reply != Ok(Reply::Late) {
                 self.checks.saw("executed after a reconnect");
             }
@@ -164,7 +200,8 @@ impl World {
         }
         let delay = self.delay();
         let lost = self.plan.faults.lost_replies;
-        if self.hosts[host].link.black_hole > self.now || self.random.chance(lost) {
+        let black_hole = self.hosts[host].links[server].black_hole;
+        if black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(sent);
         }
         let mut reply = BatchReply { time, replies };
@@ -178,8 +215,13 @@ impl World {
     /// answer goes nowhere. An acquisition that nobody wants any more would take a free lock, or a
     /// place in line, for nobody: that is known, and not looked for here.
     pub(crate) fn arrive_again(&mut self, sent: &SharedSent) {
-        let time = self.server_clock.at(self.now);
-        self.trace(|_| format!("server, once more for host {}: {:?}", sent.host, sent.batch));
+        let (host, server) = (sent.host, sent.server);
+        self.trace(|_| {
+            format!(
+                "server {server}, once more for host {host}: {:?}",
+                sent.batch
+            )
+        });
         for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
             let harmless = match &op.command {
                 Command::Acquire(acquire) => {
@@ -188,25 +230,23 @@ impl World {
                 }
                 _ => true,
             };
-            if harmless && self.execute(time, sent.host, op, *bound) != Ok(Reply::Late) {
+            let key = op.command.key();
+            let harmless = harmless && key.is_none_or(|key| self.server_of(key) == server);
+            if harmless && self.execute(sent, op, *bound) != Ok(Reply::Late) {
                 self.checks.saw("executed twice");
             }
         }
     }
 
-    fn execute(
-        &mut self,
-        time: ServerTime,
-        host: usize,
-        op: &Op,
-        bound: Timestamp,
-    ) -> Result<Reply, Error> {
+    fn execute(&mut self, sent: &Sent, op: &Op, bound: Timestamp) -> Result<Reply, Error> {
+        let (host, server) = (sent.host, sent.server);
+        let time = self.time_of(server);
         if let Some(reply) = self.withheld(op) {
             return Ok(reply);
         }
         let Some(key) = op.command.key() else {
-            return self
-                .server
+            let store = &mut self.servers[server].store;
+            return store
                 .execute(time, std::slice::from_ref(op))
                 .replies
                 .remove(0);
@@ -215,7 +255,9 @@ impl World {
         let place = asker.and_then(|lease| self.arrival(key, lease));
         let reply = self.sabotaged(time, host, op);
         if reply == Ok(Reply::Late) {
-            self.checks.saw("came late");
+            if op.not_after > ServerTime::from_micros(0) {
+                self.checks.saw("came late");
+            }
             return reply;
         }
         self.executed += 1;
@@ -225,15 +267,24 @@ impl World {
         let joined = new_place.is_some() && new_place != place;
         if joined || before != after || matches!(reply, Ok(Reply::Held(_) | Reply::Renewed { .. }))
         {
-            self.checks.in_time(&op.command, now, bound);
+            if sent.redirected {
+                // By the clock of the server that was asked it may have been in time.
+                if let Some(lease) = lease_of(&op.command).filter(|_| now > bound) {
+                    self.checks.stray.insert(lease);
+                    self.checks.saw("acted late by another server's clock");
+                }
+            } else {
+                self.checks.in_time(&op.command, now, bound);
+            }
         }
         let step = Step {
+            server,
             time,
             command: &op.command,
             before,
             after,
             expires: self
-                .server
+                .store_of(key)
                 .lock_value(time, key)
                 .map(|(_, expires)| expires),
             reply: &reply,
@@ -267,31 +318,21 @@ impl World {
             format!("host {host} holds {lease} with {held:?} and renewed {after:?}")
         });
     }
-
-    /// Whose a lock is in the store.
-    pub(crate) fn stored(&self, key: &LockKey) -> Stored {
-        let (value, _) = self
-            .server
-            .lock_value(self.server_clock.at(self.now), key)?;
-        let mut fields = value.split(':');
-        let lease = fields.next().and_then(|field| field.parse().ok());
-        let token = fields.nth(1).and_then(|field| field.parse().ok());
-        lease.zip(token)
-    }
 }
 
 /// Back to the host.
 impl World {
     pub(crate) fn deliver(&mut self, host: usize, life: u64, by: Option<SharedSent>, input: Input) {
-        let connection = self.hosts[host].link.connection;
-        if self.hosts[host].life != life {
+        let state = &self.hosts[host];
+        let is_old = |sent: &SharedSent| state.links[sent.server].connection != sent.connection;
+        if state.life != life || by.as_ref().is_some_and(is_old) {
             return;
         }
-        if by
+        if let Some(sent) = by
             .as_ref()
-            .is_some_and(|sent| sent.connection != connection)
+            .filter(|sent| sent.asked != self.name_of(sent.server))
         {
-            return;
+            self.learn_from(sent);
         }
         if self.hosts[host].paused {
             return self.input(host, input);
@@ -318,11 +359,11 @@ impl World {
             return Vec::new();
         };
         let host = &self.hosts[sent.host];
-        if host.link.told != sent.told {
+        if sent.redirected || host.links[sent.server].told != sent.told {
             return Vec::new();
         }
         // While the server would still act, the host has not given the command up.
-        let time = self.server_clock.at(self.now);
+        let time = self.time_of(sent.server);
         let refused = |(op, reply): (&Op, &Result<Reply, Error>)| match (&op.command, reply) {
             (Command::Renew(Renew { lease, .. }), Ok(Reply::Gone | Reply::Taken)) => {
                 (time < op.not_after).then_some(*lease)
@@ -337,7 +378,15 @@ impl World {
     }
 }
 
-/// Whose command it is.
+/// Whose command it is, of whatever kind.
+fn lease_of(command: &Command) -> Option<LeaseId> {
+    match command {
+        Command::Renew(Renew { lease, .. }) => Some(*lease),
+        command => asker(command),
+    }
+}
+
+/// Whose command it is, if it is one of the line's.
 fn asker(command: &Command) -> Option<LeaseId> {
     match command {
         Command::Acquire(acquire) => Some(acquire.claim.lease),

@@ -46,6 +46,11 @@ pub(crate) enum Sabotage {
     ForceReleasesAnybody,
     /// An owner takes over whatever tenure its owner has by then.
     ReclaimsAnyTenure,
+    /// The answers of each server of a cluster are said to be another one's.
+    AnswersMisnamed,
+    /// The pushes of each of two servers are said to be the other one's, whose clock is 0.9 seconds
+    /// away; and the rest is as in `WrongAnchor`.
+    PushesMisnamed,
 }
 
 impl Sabotage {
@@ -63,13 +68,23 @@ impl Sabotage {
 
     /// Whether it needs programs that hold on to locks, and renewals that come too late.
     pub(crate) fn holds_long(self) -> bool {
-        matches!(self, Self::WrongAnchor)
+        matches!(self, Self::WrongAnchor | Self::PushesMisnamed)
+    }
+
+    /// Between how many servers it may have.
+    fn servers(self) -> Option<(u64, u64)> {
+        match self {
+            Self::None => None,
+            Self::AnswersMisnamed => Some((2, 4)),
+            Self::PushesMisnamed => Some((2, 2)),
+            _ => Some((1, 1)),
+        }
     }
 
     fn pushes(self) -> Option<Pushes> {
         match self {
             Self::HeartbeatsForgotten => Some(Pushes::Lost),
-            Self::WrongAnchor => Some(Pushes::Uncounted),
+            Self::WrongAnchor | Self::PushesMisnamed => Some(Pushes::Uncounted),
             _ => None,
         }
     }
@@ -77,7 +92,7 @@ impl Sabotage {
     /// Which of the times to live it needs.
     fn ttl(self) -> Option<u64> {
         match self {
-            Self::WrongAnchor => Some(5),
+            Self::WrongAnchor | Self::PushesMisnamed => Some(5),
             Self::EarlyBarrier => Some(4),
             _ => None,
         }
@@ -105,6 +120,8 @@ pub(crate) struct Faults {
     pub(crate) crashes: u64,
     /// Batches that reach the server twice.
     pub(crate) repeats: u64,
+    /// Slots of a cluster that go to another server.
+    pub(crate) moves: u64,
 }
 
 /// What becomes of pushes that nothing else happens to.
@@ -143,7 +160,8 @@ pub(crate) struct Plan {
     /// The mean time between two acts of one host's program.
     pub(crate) pace: Moment,
     pub(crate) faults: Faults,
-    pub(crate) server_clock: ServerClock,
+    /// Of each server: of one that is alone, or of those of a cluster.
+    pub(crate) clocks: Vec<ServerClock>,
 }
 
 impl Plan {
@@ -151,9 +169,8 @@ impl Plan {
         let calm = sabotage.calm().unwrap_or_else(|| random.chance(30));
         let mut faults = Faults::new(random, sabotage, calm);
         let crowded = random.chance(20);
-        let names = ["a", "b"]
-            .into_iter()
-            .take(if random.chance(60) { 1 } else { 2 });
+        let clocks = clocks(random, sabotage);
+        let names = names(random, clocks.len() > 1);
         let retention = match random.below(3) {
             0 => Duration::from_millis(20),
             1 => Duration::from_secs(1),
@@ -163,8 +180,9 @@ impl Plan {
         let dense = keeps_data || sabotage == Sabotage::TokensFallBack;
         let forgets = retention < Duration::from_secs(60) && !dense;
         if forgets || faults.flushes > 0 {
-            // The new primary's clock may be behind the last token only if it knows that token.
-            faults.failovers = 0;
+            // The new primary's clock may be behind the last token only if it knows that token, and
+            // so may that of the server that a slot goes to.
+            (faults.failovers, faults.moves) = (0, 0);
         }
         let millis = Duration::from_millis;
         let slow = if sabotage.holds_long() { 20 } else { 1 };
@@ -176,9 +194,7 @@ impl Plan {
         Self {
             sabotage,
             hosts: hosts * if crowded { 3 } else { 1 },
-            names: names
-                .map(|name| Name::new(name).expect("the name is short"))
-                .collect(),
+            names,
             locks_per_host: random.between(1, 3),
             ttls: ttls(random, sabotage),
             counter: if dense {
@@ -192,7 +208,7 @@ impl Plan {
                 0
             },
             timeout: match sabotage {
-                Sabotage::WrongAnchor => millis(2_000),
+                _ if sabotage.holds_long() => millis(2_000),
                 _ => millis(random.between(150, 2_000)),
             },
             patience: Duration::from_millis(random.between(500, 4_000)),
@@ -210,10 +226,7 @@ impl Plan {
                 * if calm { random.between(1, 3) } else { slow },
             pace: random.between(25, 250) * MILLI * slow,
             faults,
-            server_clock: ServerClock {
-                origin_micros: 1_700_000_000_000_000 + random.below(1_000_000_000),
-                slewing: None,
-            },
+            clocks,
         }
     }
 
@@ -234,6 +247,7 @@ impl Plan {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
         settings.patience = self.patience;
+        settings.clustered = self.clocks.len() > 1;
         settings
     }
 
@@ -248,11 +262,8 @@ impl Plan {
     }
 
     pub(crate) fn spec(&self, random: &mut Random, host: usize) -> Arc<LockSpec> {
-        let name = &self.names[if random.chance(50) {
-            0
-        } else {
-            self.names.len() - 1
-        }];
+        let name = random.below(u64::try_from(self.names.len()).unwrap_or(1));
+        let name = &self.names[usize::try_from(name).unwrap_or(0)];
         let owner = if random.chance(self.reclaimable) {
             Owner::reclaimable("job")
         } else {
@@ -312,11 +323,12 @@ impl Faults {
             broken_subscriptions: some(4),
             crashes: some(1),
             repeats: some(20),
+            moves: some(4),
         };
         match sabotage {
             Sabotage::TokensFallBack => faults.flushes = 5,
             // Nothing but slow pushes.
-            Sabotage::WrongAnchor => {
+            _ if sabotage.holds_long() => {
                 faults = Self {
                     slow_pushes: 100,
                     ..Self::none()
@@ -355,8 +367,52 @@ impl Faults {
             broken_subscriptions: 0,
             crashes: 0,
             repeats: 0,
+            moves: 0,
         }
     }
+}
+
+/// How often a run has a cluster, in per cent.
+const CLUSTERS: u64 = 30;
+
+/// Those of a cluster may be as far apart as nobody cares for them, and run at rates of their own.
+fn clocks(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
+    let (least, most) = match sabotage.servers() {
+        Some(bounds) => bounds,
+        None if random.chance(CLUSTERS) => (2, 4),
+        None => (1, 1),
+    };
+    let servers = random.between(least, most);
+    let apart = random
+        .pick(&[20_000, 3_000_000, 1_000_000_000])
+        .unwrap_or(1);
+    let clock = |server| ServerClock {
+        origin_micros: 1_700_000_000_000_000
+            + match sabotage {
+                Sabotage::PushesMisnamed => 900_000 * server,
+                _ if servers == 1 => random.below(1_000_000_000),
+                _ => random.below(apart),
+            },
+        rate: if servers == 1 {
+            1_000_000
+        } else {
+            random.between(999_100, 1_000_900)
+        },
+        slewing: None,
+    };
+    (0..servers).map(clock).collect()
+}
+
+/// In a cluster so many that each server has some.
+fn names(random: &mut Random, clustered: bool) -> Vec<Name> {
+    let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let count = if clustered {
+        usize::try_from(random.between(2, 5)).unwrap_or(2)
+    } else {
+        1 + usize::from(random.chance(40))
+    };
+    let name = |name: &&str| Name::new(*name).expect("the name is short");
+    all.iter().take(count).map(name).collect()
 }
 
 fn ttls(random: &mut Random, sabotage: Sabotage) -> Vec<Duration> {

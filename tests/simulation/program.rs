@@ -211,6 +211,10 @@ impl World {
     }
 
     fn list(&mut self, host: usize) {
+        if self.is_cluster() {
+            // It tells of one server only.
+            return;
+        }
         let pattern = Pattern::new("sim", "*").expect("the namespace is short");
         let (call, cursor) = (self.new_call(host, Call::Query), 0);
         let input = Input::List {

@@ -1,6 +1,6 @@
-//! What the server tells hosts without being asked: on a connection of its own, which keeps its
-//! order, loses messages with and without a notice, and breaks. It may lead to another server of
-//! a group: then the one that publishes does not know that anybody hears.
+//! What servers tell hosts without being asked: on a connection of its own, which keeps its order,
+//! loses messages with and without a notice, and breaks. It may lead to another server of a group
+//! or of a cluster: then the one that publishes does not know that anybody hears.
 
 use leasehold::engine::{Input, ServerId};
 use leasehold::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
@@ -16,6 +16,10 @@ pub(crate) struct Ear {
     /// Which one: counted on when it breaks.
     pub(crate) connection: u64,
     pub(crate) up: bool,
+    /// Where it leads: the servers of a cluster pass on to one another what is published.
+    pub(crate) server: usize,
+    /// Whose messages the engine wants to hear.
+    asked: Vec<ServerId>,
     /// When the host was last told that it is there.
     pub(crate) reported: Option<Moment>,
     last: Moment,
@@ -23,20 +27,24 @@ pub(crate) struct Ear {
 
 impl World {
     /// The engine wants to hear.
-    pub(crate) fn subscribe(&mut self, host: usize) {
+    pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
+        let ear = &mut self.hosts[host].ear;
+        ear.asked.push(server);
+        if ear.asked.len() > 1 {
+            // One subscription does for all.
+            let at = self.now + self.delay();
+            if self.hosts[host].ear.up {
+                self.hear_at(at, host, Input::Subscribed { server });
+            }
+            return;
+        }
         let most = if self.plan.calm { 500 } else { 2_000 };
         let delay = self.random.below(most) * self.random.below(MILLI + 1);
         let life = self.hosts[host].life;
         let at = self.now + delay;
         if self.plan.sabotage == Sabotage::EarlyBarrier {
             // The one before is told, the other happens much later.
-            self.hear_at(
-                at,
-                host,
-                Input::Subscribed {
-                    server: ServerId::ONLY,
-                },
-            );
+            self.hear_again(at, host);
             return self.schedule(at + 15 * SECOND, Happening::Listen { host, life });
         }
         self.schedule(at, Happening::Listen { host, life });
@@ -49,19 +57,16 @@ impl World {
             return;
         }
         let client = state.client;
-        self.trace(|_| format!("server: host {host} has subscribed"));
+        let servers = u64::try_from(self.servers.len()).unwrap_or(1);
+        let server = usize::try_from(self.random.below(servers)).unwrap_or(0);
+        self.hosts[host].ear.server = server;
+        self.trace(|_| format!("server {server}: host {host} has subscribed"));
         if self.plan.pushes != Pushes::Uncounted {
-            self.server.subscribe(client);
-            self.checks.listeners.insert(client);
+            self.servers[server].store.subscribe(client);
+            self.checks.listeners.insert((server, client));
         }
         let at = self.now + self.delay();
-        self.hear_at(
-            at,
-            host,
-            Input::Subscribed {
-                server: ServerId::ONLY,
-            },
-        );
+        self.hear_again(at, host);
     }
 
     /// A subscription breaks. The server may go on for a while as if it were there, and the host
@@ -74,22 +79,19 @@ impl World {
         ear.connection += 1;
         self.trace(|_| format!("host {host}: the subscription breaks"));
         let (client, life) = (self.hosts[host].client, self.hosts[host].life);
-        self.hang_up(client, 3_000);
+        self.hang_up(client, self.hosts[host].ear.server, 3_000);
         let mut at = self.now + self.random.below(1_500) * MILLI;
         if self.random.chance(60) {
-            let (by, input) = (
-                None,
-                Input::Unsubscribed {
-                    server: ServerId::ONLY,
-                },
-            );
-            let notice = Happening::Delivery {
-                host,
-                life,
-                by,
-                input,
-            };
-            self.schedule(at, notice);
+            for server in self.hosts[host].ear.asked.clone() {
+                let (by, input) = (None, Input::Unsubscribed { server });
+                let notice = Happening::Delivery {
+                    host,
+                    life,
+                    by,
+                    input,
+                };
+                self.schedule(at, notice);
+            }
             at += self.random.below(2_500) * MILLI;
         }
         // Later than the notice, though both are due at the same moment.
@@ -97,30 +99,31 @@ impl World {
         self.checks.saw("subscription broke");
     }
 
-    /// The server notices that a subscription ended, at once or as late as this.
-    pub(crate) fn hang_up(&mut self, client: ClientId, most_millis: u64) {
+    /// A server notices that a subscription ended, at once or as late as this.
+    pub(crate) fn hang_up(&mut self, client: ClientId, server: usize, most_millis: u64) {
         let late = self.random.below(most_millis) * MILLI * self.random.below(2);
         let at = self.now + late;
         if late == 0 {
-            self.forget_listener(client);
+            self.forget_listener(client, server);
         } else {
-            self.schedule(at, Happening::Forget { client });
+            self.schedule(at, Happening::Forget { client, server });
             self.checks.saw("half-open subscription");
         }
     }
 
-    pub(crate) fn forget_listener(&mut self, client: ClientId) {
+    pub(crate) fn forget_listener(&mut self, client: ClientId, server: usize) {
         let mut hosts = self.hosts.iter();
-        if !hosts.any(|host| host.client == client && host.ear.up) {
-            self.server.unsubscribe(client);
-            self.checks.listeners.remove(&client);
+        let hears = |ear: &Ear| ear.up && ear.server == server;
+        if !hosts.any(|host| host.client == client && hears(&host.ear)) {
+            self.servers[server].store.unsubscribe(client);
+            self.checks.listeners.remove(&(server, client));
         }
     }
 
-    /// What a command made the server tell.
+    /// What a command made a server tell.
     pub(crate) fn dispatch_pushes(&mut self, step: &Step) {
-        let mut pushes = self.server.take_pushes();
-        if self.plan.pushes == Pushes::Uncounted {
+        let mut pushes = self.servers[step.server].store.take_pushes();
+        if self.plan.pushes == Pushes::Uncounted || self.is_cluster() {
             pushes.extend(self.pushes_elsewhere(step));
         }
         for (client, push) in pushes {
@@ -145,35 +148,25 @@ impl World {
                 self.checks.saw("push lost");
                 if self.random.chance(50) {
                     at += self.random.below(1_000) * MILLI;
-                    self.hear_at(
-                        at,
-                        host,
-                        Input::Subscribed {
-                            server: ServerId::ONLY,
-                        },
-                    );
+                    self.hear_again(at, host);
                 }
                 continue;
             }
             let lease = self.lease_of(host, &push);
             let push = lease.map_or(push, |lease| self.plan.pushed(lease, push));
-            self.hear_at(
-                at,
-                host,
-                Input::Push {
-                    server: Some(ServerId::ONLY),
-                    push,
-                },
-            );
+            let server = self.pusher(step.server);
+            self.hear_at(at, host, Input::Push { server, push });
         }
     }
 
     /// What another server of the group tells of a step.
     fn pushes_elsewhere(&mut self, step: &Step) -> Vec<(ClientId, Push)> {
         let (mut pushes, time) = (Vec::new(), step.time);
+        let told = &self.checks.listeners;
         let mut tell = |of: LeaseId, news| {
             let mut hosts = self.hosts.iter();
             let host = hosts.find(|host| host.book.attempts.contains_key(&of));
+            let host = host.filter(|host| !told.contains(&(step.server, host.client)));
             pushes.extend(host.map(|host| (host.client, Push::new(of, news))));
         };
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
@@ -209,6 +202,13 @@ impl World {
     fn lease_of(&self, host: usize, push: &Push) -> Option<LeaseId> {
         let mut leases = self.hosts[host].book.attempts.keys();
         leases.find(|lease| push.open(**lease).is_some()).copied()
+    }
+
+    /// The host is told that it can hear, for the first time or again.
+    fn hear_again(&mut self, at: Moment, host: usize) {
+        for server in self.hosts[host].ear.asked.clone() {
+            self.hear_at(at, host, Input::Subscribed { server });
+        }
     }
 
     /// On the subscription's connection nothing overtakes.

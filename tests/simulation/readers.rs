@@ -124,12 +124,12 @@ fn everybody_is_told_of_losses_in_masses() {
         for key in keys(&world) {
             let stored = world.stored(&key);
             world.checks.disturb(&key, stored);
-            world.server.delete(&key);
+            world.servers[0].store.delete(&key);
         }
         // Renewals find them gone.
         world.advance(12 * SECOND);
         hold(&mut world, MANY);
-        world.hosts[0].link.black_hole = u64::MAX;
+        world.hosts[0].links[0].black_hole = u64::MAX;
         // The timer is so late that all are over by then, though none by its deadline.
         world.hosts[0].lateness = 40 * MILLI;
         world.advance(50 * SECOND);
@@ -151,6 +151,7 @@ fn quiet(seed: u64) -> World {
     let mut plan = Plan::new(&mut random, Sabotage::None);
     plan.faults = Faults::none();
     plan.names.clear();
+    plan.clocks.truncate(1);
     plan.ttls = vec![Duration::from_secs(30)];
     (plan.calm, plan.hosts, plan.chaos) = (false, 1, 0);
     let mut world = World::new(plan, random, false);

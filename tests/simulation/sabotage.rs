@@ -104,7 +104,9 @@ impl World {
     }
 
     fn server_does(&mut self, time: ServerTime, op: Op) -> Result<Reply, Error> {
-        self.server.execute(time, &[op]).replies.remove(0)
+        let server = op.command.key().map_or(0, |key| self.server_of(key));
+        let store = &mut self.servers[server].store;
+        store.execute(time, &[op]).replies.remove(0)
     }
 
     /// A release, while all but the last in line are away.

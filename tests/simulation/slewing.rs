@@ -72,7 +72,8 @@ fn slewed(seed: u64) -> World {
     plan.timeout = TIMEOUT;
     (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
     (plan.chaos, plan.pace) = (END, 300 * MILLI);
-    plan.server_clock.slewing = Some(Slewing {
+    plan.clocks.truncate(1);
+    plan.clocks[0].slewing = Some(Slewing {
         from: FROM,
         gradually: random.between(GRADUALLY.0, GRADUALLY.1),
         rate: RATE,

@@ -41,8 +41,9 @@ impl World {
         if self.stored(&key) != Some(offer) {
             return;
         }
-        let value = self.server.lock_value(self.server_clock.at(self.now), &key);
-        let due = self.server_clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
+        let value = self.store_of(&key).lock_value(self.time_at(&key), &key);
+        let due =
+            self.servers[self.server_of(&key)].clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
         let expires = value.map(|(_, expires)| expires);
         self.checks.saw("had its whole time");
         self.checks.ensure("I4", expires >= Some(due), || {

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use leasehold::LeaseEvent;
-use leasehold::MemoryServer;
 use leasehold::engine::{Input, Output};
-use leasehold::protocol::{ClientId, Command, LeaseId, LockKey, Reclaim};
+use leasehold::protocol::{ClientId, Command, LeaseId, LockKey, Op, Reclaim};
+use leasehold::time::ServerTime;
 
 use crate::book::Call;
 use crate::checks::{Checks, Stats, Valid, Violation};
-use crate::clock::{Moment, ServerClock};
+use crate::clock::Moment;
 use crate::drain::{Idle, Offer};
 use crate::host::{Host, SharedSent};
 use crate::plan::{Plan, Sabotage};
 use crate::random::Random;
+use crate::servers::Server;
 
 /// More steps, or more outputs of one step, than any run needs.
 const MAX_STEPS: u64 = 200_000;
@@ -42,11 +43,13 @@ pub(crate) enum Happening {
     /// A connection is lost, if it is still this one.
     Cut {
         host: usize,
+        server: usize,
         connection: u64,
     },
     /// A connection is made again, if it is still the one that was lost.
     Restore {
         host: usize,
+        server: usize,
         connection: u64,
     },
     /// A host's subscription is there.
@@ -61,9 +64,16 @@ pub(crate) enum Happening {
         connection: u64,
         input: Input,
     },
-    /// The server notices that a subscription is over.
+    /// A server notices that a subscription is over.
     Forget {
         client: ClientId,
+        server: usize,
+    },
+    /// A host is told where a slot is.
+    Learn {
+        host: usize,
+        life: u64,
+        slot: u16,
     },
     /// Whoever gave up must be gone.
     Gone {
@@ -95,10 +105,9 @@ pub(crate) struct World {
     pub(crate) now: Moment,
     pub(crate) random: Random,
     pub(crate) plan: Plan,
-    pub(crate) server: MemoryServer,
-    pub(crate) server_clock: ServerClock,
-    /// How much longer locks live since failovers set the clock back.
-    pub(crate) behind: Moment,
+    pub(crate) servers: Vec<Server>,
+    /// The slots that are elsewhere than in the beginning, and where.
+    pub(crate) moved: BTreeMap<u16, usize>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
@@ -106,7 +115,7 @@ pub(crate) struct World {
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
-    /// How many commands the server executed.
+    /// How many commands the servers executed.
     pub(crate) executed: u64,
     agenda: BTreeMap<(Moment, u64), Happening>,
     steps: u64,
@@ -132,9 +141,8 @@ impl World {
         let world = Self {
             now: 0,
             random,
-            server: MemoryServer::new(),
-            server_clock: plan.server_clock,
-            behind: 0,
+            servers: plan.clocks.iter().copied().map(Server::new).collect(),
+            moved: BTreeMap::new(),
             calm_since: plan.calm.then_some(0),
             plan,
             hosts,
@@ -160,9 +168,7 @@ impl World {
 
     pub(crate) fn begin(&mut self) {
         for host in 0..self.hosts.len() {
-            let connection = 0;
-            let connected = self.random.below(30) * crate::clock::MILLI;
-            self.schedule(connected, Happening::Restore { host, connection });
+            self.restore_all(host, 30 * crate::clock::MILLI);
             let first = self.random.below(self.plan.pace);
             self.schedule(first, Happening::Act { host });
         }
@@ -190,11 +196,13 @@ impl World {
     pub(crate) fn take_arrivals(
         &mut self,
         host: usize,
-        connection: u64,
+        (server, connection): (usize, u64),
     ) -> Vec<(Moment, SharedSent)> {
         let mut taken = Vec::new();
         self.agenda.retain(|(at, _), happening| match happening {
-            Happening::Arrival(sent) if sent.host == host && sent.connection == connection => {
+            Happening::Arrival(sent)
+                if (sent.host, sent.server, sent.connection) == (host, server, connection) =>
+            {
                 taken.push((*at, sent.clone()));
                 false
             }
@@ -203,9 +211,10 @@ impl World {
         taken
     }
 
-    pub(crate) fn forget_arrivals(&mut self) {
-        self.agenda.retain(|_, happening| {
-            !matches!(happening, Happening::Arrival(_) | Happening::Again(_))
+    pub(crate) fn forget_arrivals(&mut self, server: usize) {
+        self.agenda.retain(|_, happening| match happening {
+            Happening::Arrival(sent) | Happening::Again(sent) => sent.server != server,
+            _ => true,
         });
     }
 
@@ -258,8 +267,16 @@ impl World {
             } => self.deliver(host, life, by, input),
             Happening::Act { host } => self.act(host),
             Happening::Resume { host } => self.resume(host),
-            Happening::Cut { host, connection } => self.cut(host, connection),
-            Happening::Restore { host, connection } => self.restore(host, connection),
+            Happening::Cut {
+                host,
+                server,
+                connection,
+            } => self.cut(host, server, connection),
+            Happening::Restore {
+                host,
+                server,
+                connection,
+            } => self.restore(host, server, connection),
             Happening::Listen { host, life } => self.listen(host, life),
             Happening::Heard {
                 host,
@@ -267,7 +284,8 @@ impl World {
                 connection,
                 input,
             } => self.heard(host, life, connection, input),
-            Happening::Forget { client } => self.forget_listener(client),
+            Happening::Forget { client, server } => self.forget_listener(client, server),
+            Happening::Learn { host, life, slot } => self.learn(host, life, slot),
             Happening::Gone { key, lease } => self.check_gone(&key, lease),
             Happening::TakenUp { key, offer } => self.check_taken_up(&key, offer),
             Happening::Confirmed { host, lease, since } => self.check_confirmed(host, lease, since),
@@ -289,8 +307,10 @@ impl World {
 
     /// Hands an input to a host, now or when its pause is over.
     pub(crate) fn input(&mut self, host: usize, input: Input) {
-        if let Input::Connected { .. } | Input::Disconnected { .. } = &input {
-            self.hosts[host].link.changes += 1;
+        if let Input::Connected { server } | Input::Disconnected { server, .. } = &input
+            && let Some(server) = self.index_of(*server)
+        {
+            self.hosts[host].links[server].changes += 1;
         }
         if self.hosts[host].paused {
             self.hosts[host].inbox.push_back(input);
@@ -302,11 +322,7 @@ impl World {
     pub(crate) fn feed(&mut self, id: usize, input: Input) {
         let look = self.hosts[id].look(self.now);
         self.trace(|_| format!("host {id} at {}: {input:?}", look.now.as_nanos()));
-        let link = &mut self.hosts[id].link;
-        if let Input::Connected { .. } | Input::Disconnected { .. } = &input {
-            link.told_down = matches!(input, Input::Disconnected { .. });
-            link.told += 1;
-        }
+        self.note(id, &input);
         self.hosts[id].fed += 1;
         self.hosts[id].engine.handle(look.now, input);
         let mut outputs = 0;
@@ -316,12 +332,12 @@ impl World {
             let Host { book, readers, .. } = &mut self.hosts[id];
             match output {
                 Output::Send {
+                    server,
                     request,
                     batch,
                     give_up,
-                    ..
                 } => {
-                    self.send(id, request, batch, give_up);
+                    self.send(id, server, request, batch, give_up);
                 }
                 Output::Answer { call, answer } => {
                     book.completed(&mut self.checks, look, call, &answer);
@@ -340,7 +356,7 @@ impl World {
                 }
                 Output::Notice { event } => book.notice(&mut self.checks, look, &event),
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
-                Output::Subscribe { .. } => self.subscribe(id),
+                Output::Subscribe { server } => self.subscribe(id, server),
                 Output::Suspect { .. } => {}
                 Output::Wait { until } => {
                     self.hosts[id].wake_at = until;
@@ -365,6 +381,20 @@ impl World {
         readers.keep_up(&mut self.checks, engine, look.now);
         self.check_exclusion(id);
         self.watch_leaving(id);
+    }
+
+    /// What an engine knows from now on.
+    fn note(&mut self, id: usize, input: &Input) {
+        if let Input::Connected { server } | Input::Disconnected { server, .. } = input
+            && let Some(server) = self.index_of(*server)
+        {
+            let link = &mut self.hosts[id].links[server];
+            link.told_down = matches!(input, Input::Disconnected { .. });
+            link.told += 1;
+        }
+        if let Input::Slots { slots, server } = input {
+            self.hosts[id].routes.learn(slots.clone(), *server);
+        }
     }
 
     /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
@@ -418,7 +448,13 @@ impl World {
     }
 
     /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
-    pub(crate) fn check_sent(&mut self, host: usize, command: &Command) {
+    pub(crate) fn check_sent(&mut self, host: usize, op: &Op) {
+        let command = &op.command;
+        // Too late by any clock: it does nothing but tell the time of the server that has the keys.
+        let probes = op.not_after == ServerTime::from_micros(0);
+        if probes && self.is_cluster() && matches!(command, Command::Inspect(_)) {
+            return self.checks.saw("a server's clock was asked for");
+        }
         if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
             let calls = &self.hosts[host].book.calls;
             let wanted = calls.values().any(|pending| pending.call == Call::Query);

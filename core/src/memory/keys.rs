@@ -87,6 +87,15 @@ impl Keys {
         self.line.take_if(|line| expired(now, line.expires()));
     }
 
+    /// Until when each of them is kept, or counts.
+    pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
+        let lock = self.lock.iter_mut().map(|lock| &mut lock.expires);
+        let counter = self.counter.iter_mut();
+        let counter = counter.filter_map(|counter| counter.expires.as_mut());
+        let line = self.line.iter_mut().flat_map(|line| line.times());
+        lock.chain(counter).chain(line)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.lock.is_none() && self.counter.is_none() && self.line.is_none()
     }

@@ -94,6 +94,12 @@ impl Line {
         self.expires
     }
 
+    pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
+        let members = self.members.iter_mut();
+        let alive = members.map(|member| &mut member.live_until);
+        alive.chain([&mut self.expires])
+    }
+
     pub(super) fn members(&self) -> Vec<(String, u64, ServerTime)> {
         let members = self.members.iter();
         members

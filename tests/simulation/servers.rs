@@ -1,0 +1,269 @@
+//! The servers of the store: one that is alone, or those of a cluster, each with a clock of its own,
+//! which share the slots and pass them on to one another while hosts ask.
+
+use std::ops::RangeInclusive;
+
+use leasehold::MemoryServer;
+use leasehold::engine::{Input, ServerId};
+use leasehold::protocol::{LockKey, Op};
+use leasehold::time::ServerTime;
+
+use crate::checks::Stored;
+use crate::clock::{MILLI, Moment, ServerClock};
+use crate::host::{Sent, SharedSent};
+use crate::plan::Sabotage;
+use crate::world::{Happening, World};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) store: MemoryServer,
+    pub(crate) clock: ServerClock,
+    /// How much longer its locks live since failovers set its clock back.
+    pub(crate) behind: Moment,
+}
+
+impl Server {
+    pub(crate) fn new(clock: ServerClock) -> Self {
+        Self {
+            store: MemoryServer::new(),
+            clock,
+            behind: 0,
+        }
+    }
+}
+
+/// How often a client that connects to a server of a cluster learns which has what, in per cent.
+const SLOTS_TOLD: u64 = 60;
+
+/// Which server serves which slots, as an engine was told. What was told last holds.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Vec<(RangeInclusive<u16>, ServerId)>);
+
+impl Routes {
+    pub(crate) fn learn(&mut self, slots: RangeInclusive<u16>, server: ServerId) {
+        self.0.retain(|(known, _)| *known != slots);
+        self.0.push((slots, server));
+    }
+
+    fn server(&self, slot: u16) -> ServerId {
+        let mut known = self.0.iter().rev();
+        let known = known.find(|(slots, _)| slots.contains(&slot));
+        known.map_or(ServerId::ONLY, |(_, server)| *server)
+    }
+}
+
+/// Who is asked for what.
+impl World {
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.servers.len() > 1
+    }
+
+    /// As engines know it. No server of a cluster has the name of one that is alone.
+    pub(crate) fn name_of(&self, server: usize) -> ServerId {
+        if self.is_cluster() {
+            ServerId(u32::try_from(server + 1).expect("there are few servers"))
+        } else {
+            ServerId::ONLY
+        }
+    }
+
+    /// Which one an engine means, if it is a certain one.
+    pub(crate) fn index_of(&self, server: ServerId) -> Option<usize> {
+        (0..self.servers.len()).find(|index| self.name_of(*index) == server)
+    }
+
+    /// Which server has a lock's keys.
+    pub(crate) fn server_of(&self, key: &LockKey) -> usize {
+        if !self.is_cluster() {
+            return 0;
+        }
+        let slot = key.slot();
+        let moved = self.moved.get(&slot).copied();
+        moved
+            .unwrap_or_else(|| usize::from(slot) * self.servers.len() / usize::from(LockKey::SLOTS))
+    }
+
+    pub(crate) fn time_of(&self, server: usize) -> ServerTime {
+        self.servers[server].clock.at(self.now)
+    }
+
+    /// What the clock says of the server that has a lock's keys.
+    pub(crate) fn time_at(&self, key: &LockKey) -> ServerTime {
+        self.time_of(self.server_of(key))
+    }
+
+    pub(crate) fn store_of(&self, key: &LockKey) -> &MemoryServer {
+        &self.servers[self.server_of(key)].store
+    }
+
+    /// Whose a lock is in the store.
+    pub(crate) fn stored(&self, key: &LockKey) -> Stored {
+        let (value, _) = self.store_of(key).lock_value(self.time_at(key), key)?;
+        let mut fields = value.split(':');
+        let lease = fields.next().and_then(|field| field.parse().ok());
+        let token = fields.nth(1).and_then(|field| field.parse().ok());
+        lease.zip(token)
+    }
+
+    /// How much longer locks live since failovers set clocks back, at the most.
+    pub(crate) fn behind(&self) -> Moment {
+        self.servers.iter().map(|server| server.behind).sum()
+    }
+
+    /// By which connection a batch leaves, and whether it is the right one as far as the engine can
+    /// know. A client finds the server of a slot that it has not named yet by itself.
+    pub(crate) fn route(&mut self, host: usize, asked: ServerId, batch: &[Op]) -> usize {
+        if !self.is_cluster() {
+            self.checks.ensure("route", asked == ServerId::ONLY, || {
+                format!("host {host} asks {asked:?}, and there is one server alone")
+            });
+            return 0;
+        }
+        let key = batch.first().and_then(|op| op.command.key());
+        let single = batch.len() == 1;
+        self.checks.ensure("route", single && key.is_some(), || {
+            format!("host {host} sends to a server of a cluster {batch:?}")
+        });
+        let Some(key) = key else { return 0 };
+        let known = self.hosts[host].routes.server(key.slot());
+        self.checks.ensure("route", asked == known, || {
+            format!("host {host} asks {asked:?} for what {known:?} has: {batch:?}")
+        });
+        if let Some(server) = self.index_of(asked) {
+            self.checks.saw("asked a cluster");
+            return server;
+        }
+        self.checks.saw("asked for a slot that it could not name");
+        self.server_of(key)
+    }
+}
+
+/// Whose answer it is said to be, and whose push, unless this run is to name another server.
+impl World {
+    pub(crate) fn name_told(&self, server: usize) -> ServerId {
+        let further = usize::from(self.plan.sabotage == Sabotage::AnswersMisnamed);
+        self.name_of((server + further) % self.servers.len())
+    }
+
+    pub(crate) fn pusher(&self, server: usize) -> Option<ServerId> {
+        match self.plan.sabotage {
+            Sabotage::PushesMisnamed => Some(self.name_of((server + 1) % self.servers.len())),
+            // Any of them may pass it on.
+            _ if self.is_cluster() => None,
+            _ => Some(self.name_of(server)),
+        }
+    }
+}
+
+/// Slots move.
+impl World {
+    /// A client has connected to one of the servers: by the first of them it finds the cluster, and each
+    /// may tell it which has what.
+    pub(crate) fn cluster_found(&mut self, host: usize) {
+        let server = ServerId::ONLY;
+        if !std::mem::replace(&mut self.hosts[host].found, true) {
+            self.input(host, Input::Connected { server });
+        }
+        if self.random.chance(SLOTS_TOLD) {
+            self.tell_slots(host);
+        }
+    }
+
+    fn tell_slots(&mut self, host: usize) {
+        let (servers, slots) = (self.servers.len(), usize::from(LockKey::SLOTS));
+        let first = |server: usize| u16::try_from((server * slots).div_ceil(servers)).unwrap_or(0);
+        for server in 0..servers {
+            let slots = first(server)..=first(server + 1) - 1;
+            let server = self.name_of(server);
+            self.input(host, Input::Slots { slots, server });
+        }
+        let moved: Vec<_> = self.moved.keys().copied().collect();
+        for slot in moved {
+            self.tell_slot(host, slot);
+        }
+    }
+
+    /// A client looks where a slot is by now.
+    pub(crate) fn learn(&mut self, host: usize, life: u64, slot: u16) {
+        if self.hosts[host].life == life {
+            self.tell_slot(host, slot);
+        }
+    }
+
+    /// A client learns where a slot is when it is sent there, before its answer is told.
+    pub(crate) fn learn_from(&mut self, sent: &SharedSent) {
+        let key = sent.batch.first().and_then(|op| op.command.key());
+        if let Some(slot) = key.map(LockKey::slot) {
+            let (slots, server) = (slot..=slot, self.name_of(sent.server));
+            self.input(sent.host, Input::Slots { slots, server });
+        }
+    }
+
+    fn tell_slot(&mut self, host: usize, slot: u16) {
+        if let Some(server) = self.moved.get(&slot) {
+            let (slots, server) = (slot..=slot, self.name_of(*server));
+            self.input(host, Input::Slots { slots, server });
+        }
+    }
+
+    /// A slot goes from one server of the cluster to another, with all that is in it.
+    pub(crate) fn move_slot(&mut self) {
+        let keys = self.plan.keys();
+        let others = u64::try_from(self.servers.len() - 1).unwrap_or(0);
+        let Some(key) = self.random.pick(&(0..keys.len()).collect::<Vec<_>>()) else {
+            return;
+        };
+        let slot = keys[key].slot();
+        let from = self.server_of(&keys[key]);
+        let further = usize::try_from(1 + self.random.below(others)).unwrap_or(1);
+        let to = (from + further) % self.servers.len();
+        self.trace(|_| format!("slot {slot} moves from server {from} to server {to}"));
+        let (then, now) = (self.time_of(from), self.time_of(to));
+        for key in keys.iter().filter(|key| key.slot() == slot) {
+            if self.stored(key).is_some() {
+                self.checks.saw("a lock moved with its slot");
+            }
+            let mut source = std::mem::take(&mut self.servers[from].store);
+            self.servers[to]
+                .store
+                .take_over(now, key, (&mut source, then));
+            self.servers[from].store = source;
+            self.checks.lines.shift(key, then.millis(), now.millis());
+        }
+        self.moved.insert(slot, to);
+        self.checks.saw("a slot moved");
+        for host in 0..self.hosts.len() {
+            if self.random.chance(30) {
+                let (life, at) = (self.hosts[host].life, self.random.below(3_000) * MILLI);
+                self.schedule(self.now + at, Happening::Learn { host, life, slot });
+            }
+        }
+    }
+
+    /// The server that a batch came to has the slot no more; the client asks the one that has.
+    pub(crate) fn redirect(&mut self, sent: &SharedSent, server: usize) {
+        let host = sent.host;
+        self.trace(|_| {
+            format!(
+                "host {host} is sent on to server {server}: {:?}",
+                sent.batch
+            )
+        });
+        let delay = self.delay() + self.delay();
+        let link = &mut self.hosts[host].links[server];
+        if !link.up || link.black_hole > self.now {
+            return self.no_reply(sent);
+        }
+        let arrival = link.last_arrival.max(self.now + delay);
+        link.last_arrival = arrival;
+        let sent = Sent {
+            server,
+            connection: link.connection,
+            told: link.told,
+            redirected: true,
+            ..Sent::clone(sent)
+        };
+        self.checks.saw("sent on to another server");
+        self.schedule(arrival, Happening::Arrival(sent.into()));
+    }
+}
