@@ -18,14 +18,6 @@ impl Book {
             let message = || format!("host {host}: {id:?}, over or cancelled, got {answer:?}");
             return checks.ensure("calls", false, message);
         };
-        let failed = match answer {
-            Answer::Acquire(result) => result.as_ref().err(),
-            Answer::Renew(result) | Answer::Release(result) => result.as_ref().err(),
-            Answer::Inspect(result) => result.as_ref().err(),
-            Answer::List(result) => result.as_ref().err(),
-            Answer::ForceRelease(result) => result.as_ref().err(),
-            Answer::Shutdown => None,
-        };
         let fits = match (call, answer) {
             (Call::Acquire { lock, .. }, Answer::Acquire(Ok(Some(acquired)))) => {
                 let held = self
@@ -76,10 +68,10 @@ impl Book {
         if !matches!(answer, Answer::Acquire(Ok(Some(_)))) {
             self.leaves(call);
         }
-        checks.saw(if failed.is_none() {
-            "call done"
-        } else {
+        checks.saw(if has_failed(answer) {
             "call failed"
+        } else {
+            "call done"
         });
         checks.ensure("calls", fits, || {
             format!("host {host}: {call:?} got {answer:?}")
@@ -295,5 +287,16 @@ impl Book {
                 format!("host {host}: {id:?} is not answered: {call:?}")
             });
         }
+    }
+}
+
+fn has_failed(answer: &Answer) -> bool {
+    match answer {
+        Answer::Acquire(result) => result.is_err(),
+        Answer::Renew(result) | Answer::Release(result) => result.is_err(),
+        Answer::Inspect(result) => result.is_err(),
+        Answer::List(result) => result.is_err(),
+        Answer::ForceRelease(result) => result.is_err(),
+        Answer::Shutdown => false,
     }
 }

@@ -242,10 +242,18 @@ impl Releases {
         id: HalfId,
         act: impl FnOnce(&mut Release, &mut Ctx) -> Next,
     ) {
+        if let Some(release) = self.all.get_mut(&id) {
+            let next = act(release, cx);
+            self.follow(cx, handles, id, next);
+        }
+    }
+
+    /// What follows from what was done with a release.
+    fn follow(&mut self, cx: &mut Ctx, handles: &mut Handles, id: HalfId, next: Next) {
         let Some(release) = self.all.get_mut(&id) else {
             return;
         };
-        let is_over = match act(release, cx) {
+        let is_over = match next {
             Next::Stay => false,
             Next::Confirmed(lost_by, sent) => release.confirmed(cx, handles, (lost_by, sent)),
             Next::Expired => release.expired(cx, handles),

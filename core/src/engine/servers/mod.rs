@@ -100,8 +100,8 @@ impl Servers {
             moved.append(&mut server.outbox.take_all(goes));
         }
         self.servers = servers;
-        if !moved.is_empty() {
-            self.at(to, &cx.settings).outbox.add_all(moved);
+        for queued in moved {
+            self.at(to, &cx.settings).outbox.push(queued);
         }
     }
 

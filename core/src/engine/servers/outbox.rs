@@ -33,12 +33,13 @@ struct Queue {
 }
 
 impl Outbox {
+    /// Gives it the turn that it has by its attempt.
     pub(super) fn push(&mut self, out: Queued) {
         let queue = match out.command {
             Command::Renew(_) => &mut self.renewals,
             _ => &mut self.others,
         };
-        queue.waiting.push_back((out.origin.attempt, Some(out)));
+        queue.push(out);
     }
 
     /// Takes out all of which this holds.
@@ -46,15 +47,6 @@ impl Outbox {
         let mut taken = self.renewals.take_all(&which);
         taken.append(&mut self.others.take_all(&which));
         taken
-    }
-
-    /// Each gets the turn that it has by its attempt.
-    pub(super) fn add_all(&mut self, queued: Vec<Queued>) {
-        for queued in queued {
-            self.push(queued);
-        }
-        self.renewals.put_in_order();
-        self.others.put_in_order();
     }
 
     /// The next to leave, if the condition holds for it.
@@ -131,9 +123,16 @@ impl Queue {
         taken
     }
 
-    fn put_in_order(&mut self) {
-        let waiting = self.waiting.make_contiguous();
-        waiting.sort_unstable_by_key(|(attempt, _)| *attempt);
+    fn push(&mut self, out: Queued) {
+        let attempt = out.origin.attempt;
+        // It is the newest, unless it waited elsewhere before.
+        let is_newest = self.waiting.back().is_none_or(|(last, _)| *last < attempt);
+        let place = if is_newest {
+            self.waiting.len()
+        } else {
+            self.waiting.partition_point(|(other, _)| *other < attempt)
+        };
+        self.waiting.insert(place, (attempt, Some(out)));
     }
 
     fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
