@@ -38,8 +38,8 @@ export interface LockerOptions {
    * systemd-timesyncd do. chrony slews by up to 83,333 ppm unless `maxslewrate` says less: set that to
    * 500 on the store's machine and on this one, or set 90,000 here if one of them may be slewed that
    * fast, and 170,000 if both may. If the rates differ by more than the margin, that is noticed within a
-   * second or two where there is much traffic, else after about three renewals, but not on a cluster.
-   * The margin is then widened, and the event `clockDrift` says so. Deadlines from before that may be too
+   * second or two where there is much traffic, else after about three renewals; on a cluster of ioredis
+   * or node-redis for each server. The margin is then widened, and the event `clockDrift` says so. Deadlines from before that may be too
    * late.
    *
    * No margin covers a clock that is *set*. If the store's clock is set forward, its keys expire that
