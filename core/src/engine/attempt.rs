@@ -1,7 +1,8 @@
 //! One operation, tried until its outcome is known: what is under way, when it is tried again, and
 //! what earlier attempts may still do. Everything that asks the store for something does it by this.
 
-use super::ctx::{Ctx, Origin, Serial, Whose};
+use super::ctx::{Origin, Serial, Whose};
+use super::env::Env;
 use super::io::ServerId;
 use super::pace::Pace;
 use super::servers::{Flight, Servers};
@@ -103,15 +104,14 @@ impl Attempt {
     /// Asks, with whatever is under way forgotten.
     pub(super) fn begin(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         whose: Whose,
         command: Command,
         give_up: Timestamp,
     ) {
-        let (attempt, sent) = (cx.next_serial(), cx.now);
+        let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
         let origin = Origin { whose, attempt };
-        let server = servers.send(cx, origin, command, give_up);
+        let server = env.servers.send(&mut env.cx, origin, command, give_up);
         self.under_way = Some(Flight {
             attempt,
             server,

@@ -55,6 +55,7 @@
 mod attempt;
 mod clock;
 mod ctx;
+mod env;
 mod hub;
 mod io;
 mod lock;
@@ -80,18 +81,18 @@ use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, LeaseId};
 use crate::time::Timestamp;
 use attempt::Outcome;
-use ctx::{Ctx, Origin, Whose};
+use ctx::{Origin, Whose};
+use env::Env;
 use lock::{Locks, Wanted};
 use query::Queries;
-use servers::{Replied, Servers};
+use servers::Replied;
 use timers::Timed;
 
 /// The state of one locker: its locks, calls, leases, servers and timers. See the
 /// [module](self) for how to drive it.
 #[derive(Debug)]
 pub struct Engine {
-    cx: Ctx,
-    servers: Servers,
+    env: Env,
     locks: Locks,
     queries: Queries,
     shutdown: Option<Shutdown>,
@@ -110,8 +111,7 @@ impl Engine {
     /// An engine that is not connected yet.
     pub fn new(settings: Settings) -> Self {
         Self {
-            servers: Servers::new(&settings),
-            cx: Ctx::new(settings),
+            env: Env::new(settings),
             locks: Locks::default(),
             queries: Queries::default(),
             shutdown: None,
@@ -120,7 +120,7 @@ impl Engine {
 
     /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
-        self.cx.now = self.cx.now.max(now);
+        self.env.cx.now = self.env.cx.now.max(now);
         // What is over is over before anything else is looked at.
         self.run_due();
         self.take_in(input);
@@ -132,11 +132,11 @@ impl Engine {
     /// comes last: a host that takes in several inputs before it polls sends their operations
     /// together.
     pub fn poll(&mut self) -> Output {
-        if !self.cx.has_outputs() {
+        if !self.env.cx.has_outputs() {
             self.flush();
         }
         let until = self.wake_at();
-        self.cx.next_output().unwrap_or(Output::Wait { until })
+        self.env.cx.next_output().unwrap_or(Output::Wait { until })
     }
 
     /// Whether nothing is held, under way or waiting for an answer.
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     fn wake_at(&self) -> Option<Timestamp> {
-        self.cx.timers.first().map(|(at, _)| at)
+        self.env.cx.timers.first().map(|(at, _)| at)
     }
 }
 
@@ -167,7 +167,7 @@ impl Engine {
 
     /// The drift margin, if it had to be widened: an event for readers of all locks.
     pub fn clock_drift(&self) -> Option<LeaseEvent> {
-        self.servers.drift(&self.cx.settings)
+        self.env.servers.drift(&self.env.cx.settings)
     }
 }
 
@@ -176,11 +176,10 @@ impl Engine {
     fn take_in(&mut self, input: Input) {
         let refused = self.shutdown.as_ref().and_then(|_| input.refused());
         if let Some((call, answer)) = refused {
-            return self.cx.answer(call, answer);
+            return self.env.cx.answer(call, answer);
         }
         let Self {
-            cx,
-            servers,
+            env,
             locks,
             queries,
             ..
@@ -188,20 +187,20 @@ impl Engine {
         match input {
             Input::Connected { server } => self.connected(server),
             Input::Disconnected { server, error } => self.disconnected(server, error),
-            Input::Slots { slots, server } => servers.route(cx, &slots, server),
+            Input::Slots { slots, server } => env.servers.route(&env.cx, &slots, server),
             Input::Reply {
                 server,
                 request,
                 result,
             } => self.replied(server, request, result),
-            Input::Push { server, push } => locks.pushed(cx, servers, (server, &push)),
+            Input::Push { server, push } => locks.pushed(env, (server, &push)),
             Input::Subscribed { server } => {
-                servers.subscribed(cx, server);
-                locks.subscribed(cx, servers, server);
+                env.servers.subscribed(&env.cx, server);
+                locks.subscribed(env, server);
             }
             Input::Unsubscribed { server } => {
-                if servers.unsubscribed(server) {
-                    locks.unsubscribed(cx, servers, server);
+                if env.servers.unsubscribed(server) {
+                    locks.unsubscribed(env, server);
                 }
             }
             Input::Tick => {}
@@ -212,8 +211,7 @@ impl Engine {
                 lease,
                 wait,
             } => locks.acquire(
-                cx,
-                servers,
+                env,
                 Wanted {
                     call,
                     lock,
@@ -222,47 +220,50 @@ impl Engine {
                     wait,
                 },
             ),
-            Input::Renew { call, lease, ttl } => locks.renew(cx, servers, lease, (call, ttl)),
-            Input::Release { call, lease } => locks.release(cx, servers, call, lease),
-            Input::Close { lock } => locks.close(cx, lock),
-            Input::Inspect { call, key } => queries.inspect(cx, servers, call, key),
-            Input::ForceRelease { call, key } => queries.force_release(cx, servers, call, key),
+            Input::Renew { call, lease, ttl } => locks.renew(env, lease, (call, ttl)),
+            Input::Release { call, lease } => locks.release(env, call, lease),
+            Input::Close { lock } => locks.close(&mut env.cx, lock),
+            Input::Inspect { call, key } => queries.inspect(env, call, key),
+            Input::ForceRelease { call, key } => queries.force_release(env, call, key),
             Input::List {
                 call,
                 pattern,
                 cursor,
-            } => queries.list(cx, servers, call, (pattern, cursor)),
-            Input::Cancel { call, of: None } => queries.cancel(cx, servers, call),
-            Input::Cancel { call, of: Some(of) } => locks.cancel(cx, servers, call, of),
+            } => queries.list(env, call, (pattern, cursor)),
+            Input::Cancel { call, of: None } => queries.cancel(env, call),
+            Input::Cancel { call, of: Some(of) } => locks.cancel(env, call, of),
             Input::Shutdown { call } => self.shut_down(call),
         }
     }
 
     fn connected(&mut self, server: ServerId) {
-        let (lost, error) = self.servers.connected(&mut self.cx, server);
+        let (lost, error) = self.env.servers.connected(&mut self.env.cx, server);
         self.fail(server, lost, &error);
         let Self {
-            cx,
-            servers,
+            env,
             locks,
             queries,
             ..
         } = self;
-        locks.retry_all(cx, servers, server);
-        queries.retry_all(cx, servers);
+        locks.retry_all(env, server);
+        queries.retry_all(env);
     }
 
     fn disconnected(&mut self, server: ServerId, error: Error) {
-        let (lost, error) = self.servers.disconnected(&mut self.cx, server, error);
+        let (lost, error) = self
+            .env
+            .servers
+            .disconnected(&mut self.env.cx, server, error);
         self.fail(server, lost, &error);
-        let Self {
-            cx, servers, locks, ..
-        } = self;
-        locks.warn_holders(cx, servers, (server, &error));
+        let Self { env, locks, .. } = self;
+        locks.warn_holders(env, (server, &error));
     }
 
     fn replied(&mut self, server: ServerId, request: RequestId, result: Result<BatchReply, Error>) {
-        let replied = self.servers.replied(&mut self.cx, server, request, result);
+        let replied = self
+            .env
+            .servers
+            .replied(&mut self.env.cx, server, request, result);
         let Some(Replied {
             origins,
             sent,
@@ -289,10 +290,8 @@ impl Engine {
             Err(error) => self.fail(server, origins, &error),
         }
         if drifted {
-            let Self {
-                cx, servers, locks, ..
-            } = self;
-            locks.keep_promises(cx, servers, server);
+            let Self { env, locks, .. } = self;
+            locks.keep_promises(env, server);
         }
     }
 
@@ -311,29 +310,28 @@ impl Engine {
 
     fn deliver(&mut self, whose: Whose, outcome: Outcome) {
         let Self {
-            cx,
-            servers,
+            env,
             locks,
             queries,
             ..
         } = self;
         match whose {
-            Whose::Contender(id) => locks.contender_landed(cx, servers, (id, outcome)),
-            Whose::Release(id) => locks.release_landed(cx, servers, (id, outcome)),
-            Whose::Query(call) => queries.landed(cx, servers, (call, outcome)),
+            Whose::Contender(id) => locks.contender_landed(env, (id, outcome)),
+            Whose::Release(id) => locks.release_landed(env, (id, outcome)),
+            Whose::Query(call) => queries.landed(env, (call, outcome)),
         }
     }
 
     /// Sends what waits; who waits in vain is answered.
     fn flush(&mut self) {
-        let refused = self.servers.flush(&mut self.cx);
+        let refused = self.env.servers.flush(&mut self.env.cx);
         if refused.is_empty() {
             return;
         }
         for (origins, server, error) in refused {
             for origin in origins {
                 self.fail(server, vec![origin], &error);
-                self.servers.take_back(server, origin);
+                self.env.servers.take_back(server, origin);
             }
         }
         self.tidy_timers();
@@ -341,19 +339,24 @@ impl Engine {
 
     fn run_due(&mut self) {
         // A timer stays set until the thing that it is of moves it.
-        while let Some((_, what)) = self.cx.timers.first().filter(|(at, _)| *at <= self.cx.now) {
+        while let Some((_, what)) = self
+            .env
+            .cx
+            .timers
+            .first()
+            .filter(|(at, _)| *at <= self.env.cx.now)
+        {
             let Self {
-                cx,
-                servers,
+                env,
                 locks,
                 queries,
                 ..
             } = self;
             match what {
-                Timed::Server(server) => servers.time(cx, server),
-                Timed::Contender(id) => locks.contender_time(cx, servers, id),
-                Timed::Release(id) => locks.release_time(cx, servers, id),
-                Timed::Query(call) => queries.time(cx, servers, call),
+                Timed::Server(server) => env.servers.time(&mut env.cx, server),
+                Timed::Contender(id) => locks.contender_time(env, id),
+                Timed::Release(id) => locks.release_time(env, id),
+                Timed::Query(call) => queries.time(env, call),
                 Timed::Shutdown => self.end_shutdown(),
             }
             self.tidy_timers();
@@ -363,12 +366,12 @@ impl Engine {
     /// So that the first timer is one that is set.
     fn tidy_timers(&mut self) {
         let Self {
-            cx,
-            servers,
+            env,
             locks,
             queries,
             shutdown,
         } = self;
+        let Env { cx, servers } = env;
         let things = locks.len() + queries.len() + servers.len();
         let set_for = |what| match what {
             Timed::Server(server) => servers.wake(server),
@@ -386,13 +389,14 @@ impl Engine {
 impl Engine {
     fn shut_down(&mut self, call: CallId) {
         match &mut self.shutdown {
-            Some(Shutdown { ended: true, .. }) => return self.cx.answer(call, Answer::Shutdown),
+            Some(Shutdown { ended: true, .. }) => {
+                return self.env.cx.answer(call, Answer::Shutdown);
+            }
             Some(shutdown) => return shutdown.calls.push(call),
             None => {}
         }
         let Self {
-            cx,
-            servers,
+            env,
             locks,
             queries,
             ..
@@ -402,11 +406,13 @@ impl Engine {
             ended: false,
             wake: Timestamp::NEVER,
         };
-        let until = cx.now + cx.settings.patience;
-        cx.timers.set(Timed::Shutdown, &mut shutdown.wake, until);
+        let until = env.cx.now + env.cx.settings.patience;
+        env.cx
+            .timers
+            .set(Timed::Shutdown, &mut shutdown.wake, until);
         self.shutdown = Some(shutdown);
-        locks.shut_down(cx, servers);
-        queries.fail_all(cx, servers, &Error::shutdown());
+        locks.shut_down(env);
+        queries.fail_all(env, &Error::shutdown());
     }
 
     fn settle_shutdown(&mut self) {
@@ -417,7 +423,7 @@ impl Engine {
 
     /// Nobody waits any longer for what the store has not confirmed; it is tried on.
     fn end_shutdown(&mut self) {
-        let (cx, Some(shutdown)) = (&mut self.cx, &mut self.shutdown) else {
+        let (cx, Some(shutdown)) = (&mut self.env.cx, &mut self.shutdown) else {
             return;
         };
         cx.timers

@@ -2,9 +2,10 @@
 
 use super::attempt::{Attempt, Due, Failure, Outcome};
 use super::ctx::{Ctx, Whose};
+use super::env::Env;
 use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, WaiterInfo};
 use super::pace::RETRY;
-use super::servers::{Flight, Servers};
+use super::servers::Flight;
 use super::table::Table;
 use super::timers::Timed;
 use crate::error::Error;
@@ -45,34 +46,16 @@ enum Next {
 }
 
 impl Queries {
-    pub(super) fn inspect(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        call: CallId,
-        key: LockKey,
-    ) {
-        self.start(cx, servers, call, Goal::Look(key));
+    pub(super) fn inspect(&mut self, env: &mut Env, call: CallId, key: LockKey) {
+        self.start(env, call, Goal::Look(key));
     }
 
-    pub(super) fn list(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        call: CallId,
-        (pattern, cursor): (Pattern, u64),
-    ) {
-        self.start(cx, servers, call, Goal::List(pattern, cursor));
+    pub(super) fn list(&mut self, env: &mut Env, call: CallId, (pattern, cursor): (Pattern, u64)) {
+        self.start(env, call, Goal::List(pattern, cursor));
     }
 
-    pub(super) fn force_release(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        call: CallId,
-        key: LockKey,
-    ) {
-        self.start(cx, servers, call, Goal::Free(key));
+    pub(super) fn force_release(&mut self, env: &mut Env, call: CallId, key: LockKey) {
+        self.start(env, call, Goal::Free(key));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -83,46 +66,41 @@ impl Queries {
         self.0.get(&call).map(|query| query.wake)
     }
 
-    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId) {
-        self.step(cx, call, |query, cx| query.time(cx, servers));
+    pub(super) fn time(&mut self, env: &mut Env, call: CallId) {
+        self.step(env, call, |query, env| query.time(env));
     }
 
     /// There is a new link: what failed before is tried at once.
-    pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+    pub(super) fn retry_all(&mut self, env: &mut Env) {
         for call in self.calls() {
-            self.step(cx, call, |query, cx| {
+            self.step(env, call, |query, env| {
                 if query.attempt.pace.failures == 0 {
                     return Next::Stay;
                 }
-                query.attempt.pace.next = cx.now;
-                query.time(cx, servers)
+                query.attempt.pace.next = env.cx.now;
+                query.time(env)
             });
         }
     }
 
-    pub(super) fn landed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        (call, outcome): (CallId, Outcome),
-    ) {
-        self.step(cx, call, |query, cx| query.landed(cx, servers, outcome));
+    pub(super) fn landed(&mut self, env: &mut Env, (call, outcome): (CallId, Outcome)) {
+        self.step(env, call, |query, env| query.landed(env, outcome));
     }
 
     /// The call is given up.
-    pub(super) fn cancel(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId) {
+    pub(super) fn cancel(&mut self, env: &mut Env, call: CallId) {
         if let Some(query) = self.0.take(&call) {
-            query.close(cx, servers);
+            query.close(env);
         }
     }
 
     /// Ends all of them with this error.
-    pub(super) fn fail_all(&mut self, cx: &mut Ctx, servers: &mut Servers, error: &Error) {
+    pub(super) fn fail_all(&mut self, env: &mut Env, error: &Error) {
         for call in self.calls() {
             if let Some(query) = self.0.take(&call) {
                 let answer = query.goal.failed(error.clone());
-                query.close(cx, servers);
-                cx.answer(call, answer);
+                query.close(env);
+                env.cx.answer(call, answer);
             }
         }
     }
@@ -131,62 +109,67 @@ impl Queries {
         self.0.keys().copied().collect()
     }
 
-    fn start(&mut self, cx: &mut Ctx, servers: &mut Servers, call: CallId, goal: Goal) {
+    fn start(&mut self, env: &mut Env, call: CallId, goal: Goal) {
         let mut query = Query {
             call,
             goal,
-            until: cx.now + cx.settings.patience,
-            attempt: Attempt::due_at(cx.now),
+            until: env.cx.now + env.cx.settings.patience,
+            attempt: Attempt::due_at(env.cx.now),
             error: None,
             wake: Timestamp::NEVER,
         };
-        query.ask(cx, servers);
-        query.settle(cx);
+        query.ask(env);
+        query.settle(&mut env.cx);
         self.0.insert(call, query);
     }
 
-    fn step(&mut self, cx: &mut Ctx, call: CallId, act: impl FnOnce(&mut Query, &mut Ctx) -> Next) {
+    fn step(
+        &mut self,
+        env: &mut Env,
+        call: CallId,
+        act: impl FnOnce(&mut Query, &mut Env) -> Next,
+    ) {
         let Some(query) = self.0.get_mut(&call) else {
             return;
         };
-        match act(query, cx) {
-            Next::Stay => query.settle(cx),
+        match act(query, env) {
+            Next::Stay => query.settle(&mut env.cx),
             Next::End(answer) => {
-                query.set_timer(cx, Timestamp::NEVER);
+                query.set_timer(&mut env.cx, Timestamp::NEVER);
                 self.0.take(&call);
-                cx.answer(call, answer);
+                env.cx.answer(call, answer);
             }
         }
     }
 }
 
 impl Query {
-    fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers) {
-        let give_up = (cx.now + cx.settings.command_timeout).min(self.until);
+    fn ask(&mut self, env: &mut Env) {
+        let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Query(self.call);
         let command = self.goal.command();
-        self.attempt.begin(cx, servers, whose, command, give_up);
+        self.attempt.begin(env, whose, command, give_up);
     }
 
-    fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
-        match self.attempt.due(cx.now) {
-            Due::Late(flight) => match self.attempt.late(servers, cx.now, None) {
-                Some(error) => self.failed(cx, servers, flight, Failure::Unknown(error)),
+    fn time(&mut self, env: &mut Env) -> Next {
+        match self.attempt.due(env.cx.now) {
+            Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
+                Some(error) => self.failed(env, flight, Failure::Unknown(error)),
                 None => Next::Stay,
             },
-            Due::Now if self.until <= cx.now => {
+            Due::Now if self.until <= env.cx.now => {
                 let error = self.error.clone().unwrap_or_else(Error::no_answer);
                 Next::End(self.goal.failed(error))
             }
             Due::Now => {
-                self.ask(cx, servers);
+                self.ask(env);
                 Next::Stay
             }
             Due::Later => Next::Stay,
         }
     }
 
-    fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+    fn landed(&mut self, env: &mut Env, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
@@ -201,7 +184,7 @@ impl Query {
                 Some(holder) => {
                     // Now it is freed of exactly that one.
                     self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
-                    self.ask(cx, servers);
+                    self.ask(env);
                     return Next::Stay;
                 }
                 None => Answer::ForceRelease(Ok(None)),
@@ -211,40 +194,34 @@ impl Query {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
             (Ok((Reply::Late, _)), _) => {
-                return self.failed(cx, servers, flight, Failure::late());
+                return self.failed(env, flight, Failure::late());
             }
-            (Ok(_), _) => return self.failed(cx, servers, flight, Failure::mismatch()),
+            (Ok(_), _) => return self.failed(env, flight, Failure::mismatch()),
             (Err(error), _) => {
-                return self.failed(cx, servers, flight, Failure::Unknown(error));
+                return self.failed(env, flight, Failure::Unknown(error));
             }
         };
         Next::End(answer)
     }
 
-    fn failed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        flight: Flight,
-        failure: Failure,
-    ) -> Next {
-        self.attempt.failed(servers, flight, &failure);
+    fn failed(&mut self, env: &mut Env, flight: Flight, failure: Failure) -> Next {
+        self.attempt.failed(&mut env.servers, flight, &failure);
         let error = failure.into_error();
-        if !error.is_transient() || self.until <= cx.now {
+        if !error.is_transient() || self.until <= env.cx.now {
             return Next::End(self.goal.failed(error));
         }
         // The seed only spreads retries; the call's number does for that.
         let seed = LeaseId(u128::from(self.call.0));
-        self.attempt.pace.back_off(cx.now, RETRY, seed);
+        self.attempt.pace.back_off(env.cx.now, RETRY, seed);
         self.attempt.pace.next = self.attempt.pace.next.min(self.until);
         self.error = Some(error);
         Next::Stay
     }
 
     /// Nobody waits for it any more.
-    fn close(mut self, cx: &mut Ctx, servers: &mut Servers) {
-        self.attempt.abandon(servers);
-        self.set_timer(cx, Timestamp::NEVER);
+    fn close(mut self, env: &mut Env) {
+        self.attempt.abandon(&mut env.servers);
+        self.set_timer(&mut env.cx, Timestamp::NEVER);
     }
 
     fn settle(&mut self, cx: &mut Ctx) {

@@ -9,9 +9,10 @@ use super::tenure::Tenure;
 use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Whose};
+use crate::engine::env::Env;
 use crate::engine::io::{Answer, CallId, LockSpec, ServerId, Wait};
 use crate::engine::pace::{Pace, RETRY};
-use crate::engine::servers::{Flight, Servers};
+use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Acquire, Command, Grant, Reclaim, Reply};
@@ -74,12 +75,12 @@ impl Acquiring {
     }
 
     /// A further call through a re-entrant handle.
-    pub(super) fn join(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who, caller: Caller) {
-        if caller.is_too_late(cx) {
+    pub(super) fn join(&mut self, env: &mut Env, who: &Who, caller: Caller) {
+        if caller.is_too_late(&mut env.cx) {
             return;
         }
         if let Some(full) = self.callers.is_full() {
-            return caller.fail(cx, full);
+            return caller.fail(&mut env.cx, full);
         }
         let waits = caller.wait != Wait::Never;
         let under_way = self.attempt.is_under_way();
@@ -87,7 +88,7 @@ impl Acquiring {
         self.asks_again |= waits && under_way && !self.callers.wait();
         self.callers.add(caller);
         if !waits && !under_way {
-            self.ask(cx, servers, who);
+            self.ask(env, who);
         }
     }
 
@@ -110,27 +111,28 @@ impl Acquiring {
 
 /// Asking.
 impl Acquiring {
-    pub(super) fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+    pub(super) fn ask(&mut self, env: &mut Env, who: &Who) {
         self.asks_again = false;
         let spec = &who.spec;
         let command = Command::Acquire(Acquire {
             key: spec.key.clone(),
-            claim: spec.claim(cx.settings.client, who.lease),
+            claim: spec.claim(env.cx.settings.client, who.lease),
             ttl: spec.ttl,
             waits: self.callers.wait(),
             reclaims: self.reclaims,
         });
-        let give_up = (cx.now + self.patience_of_one(cx, spec)).min(self.callers.latest);
+        let give_up =
+            (env.cx.now + self.patience_of_one(&mut env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());
-        self.attempt.begin(cx, servers, whose, command, give_up);
+        self.attempt.begin(env, whose, command, give_up);
     }
 
-    pub(super) fn ask_now(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
+    pub(super) fn ask_now(&mut self, env: &mut Env, who: &Who) -> Next {
         let under_way = self.attempt.under_way();
         // What is under way may have been answered before whatever happened now.
-        self.asks_again |= under_way.is_some_and(|flight| servers.has_left(flight));
-        self.attempt.pace.next = cx.now;
-        self.time(cx, servers, who)
+        self.asks_again |= under_way.is_some_and(|flight| env.servers.has_left(flight));
+        self.attempt.pace.next = env.cx.now;
+        self.time(env, who)
     }
 
     /// Asks by then at the latest.
@@ -142,14 +144,14 @@ impl Acquiring {
         self.attempt.wake_at().min(self.callers.soonest)
     }
 
-    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) -> Next {
-        let next = self.dismiss(cx, servers);
+    pub(super) fn time(&mut self, env: &mut Env, who: &Who) -> Next {
+        let next = self.dismiss(env);
         if let Next::Leave = next {
             return next;
         }
-        match self.attempt.due(cx.now) {
-            Due::Late(flight) => return self.late(cx, servers, who, flight),
-            Due::Now => self.ask(cx, servers, who),
+        match self.attempt.due(env.cx.now) {
+            Due::Late(flight) => return self.late(env, who, flight),
+            Due::Now => self.ask(env, who),
             Due::Later => {}
         }
         Next::Stay
@@ -163,34 +165,32 @@ impl Acquiring {
         cx.settings.command_timeout.min(spec.ttl).min(heartbeat)
     }
 
-    fn late(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who, flight: Flight) -> Next {
+    fn late(&mut self, env: &mut Env, who: &Who, flight: Flight) -> Next {
         // Without a link it is a failure, after which those who wait have patience.
-        let waits = servers.is_up(flight.server) && self.callers.wait();
-        let longer = (cx.now + self.patience_of_one(cx, &who.spec)).min(self.callers.latest);
-        let longer = longer.min(flight.sent + cx.settings.patience);
-        match self.attempt.late(servers, cx.now, waits.then_some(longer)) {
+        let waits = env.servers.is_up(flight.server) && self.callers.wait();
+        let longer =
+            (env.cx.now + self.patience_of_one(&mut env.cx, &who.spec)).min(self.callers.latest);
+        let longer = longer.min(flight.sent + env.cx.settings.patience);
+        match self
+            .attempt
+            .late(&mut env.servers, env.cx.now, waits.then_some(longer))
+        {
             None => Next::Stay,
-            Some(error) => self.failed(cx, servers, who, flight, &Failure::Unknown(error)),
+            Some(error) => self.failed(env, who, flight, &Failure::Unknown(error)),
         }
     }
 }
 
 /// Answers.
 impl Acquiring {
-    pub(super) fn landed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        who: &Who,
-        outcome: Outcome,
-    ) -> Next {
+    pub(super) fn landed(&mut self, env: &mut Env, who: &Who, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
         let (reply, time) = match outcome.result {
             Ok(answer) => answer,
             Err(error) => {
-                return self.failed(cx, servers, who, flight, &Failure::Unknown(error));
+                return self.failed(env, who, flight, &Failure::Unknown(error));
             }
         };
         // By whose clock the reply counts.
@@ -199,27 +199,25 @@ impl Acquiring {
             ..flight
         };
         match reply {
-            Reply::Held(grant) => self.held(cx, servers, who, flight, (grant, time)),
-            Reply::Busy { expires, place } => {
-                self.busy(cx, servers, who, flight, (expires, place, time))
-            }
+            Reply::Held(grant) => self.held(env, who, flight, (grant, time)),
+            Reply::Busy { expires, place } => self.busy(env, who, flight, (expires, place, time)),
             Reply::Reclaimable { token } if self.reclaims == Reclaim::Ask => {
                 // Its owner has it at another client: it asks at once for exactly that tenure.
                 self.reclaims = Reclaim::From(token);
                 self.refused(flight, time);
-                self.ask(cx, servers, who);
+                self.ask(env, who);
                 Next::Stay
             }
-            Reply::Full { waiting } => self.line_full(cx, servers, flight, (waiting, time)),
+            Reply::Full { waiting } => self.line_full(env, flight, (waiting, time)),
             // The server's clock was not where the anchor said; by this reply it is known anew, so
             // asking again at once may succeed.
             Reply::Late if self.attempt.pace.failures == 0 => {
                 self.attempt.pace.failures = 1;
-                self.ask(cx, servers, who);
+                self.ask(env, who);
                 Next::Stay
             }
-            Reply::Late => self.failed(cx, servers, who, flight, &Failure::late()),
-            _ => self.failed(cx, servers, who, flight, &Failure::mismatch()),
+            Reply::Late => self.failed(env, who, flight, &Failure::late()),
+            _ => self.failed(env, who, flight, &Failure::mismatch()),
         }
     }
 
@@ -236,19 +234,20 @@ impl Acquiring {
 
     fn held(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         flight: Flight,
         (grant, time): (Grant, ServerTime),
     ) -> Next {
         let (spec, began) = (&who.spec, flight.sent);
-        let deadline = servers.deadline(flight.server, began, time, (grant.expires, spec.ttl));
+        let deadline = env
+            .servers
+            .deadline(flight.server, began, time, (grant.expires, spec.ttl));
         let mut tenure = Tenure::new(who, grant.token, began, deadline);
-        if tenure.is_over(spec, cx.now) {
+        if tenure.is_over(spec, env.cx.now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
             let failure = Failure::Unknown(Error::no_answer());
-            return self.failed(cx, servers, who, flight, &failure);
+            return self.failed(env, who, flight, &failure);
         }
         self.attempt.settle_doubt(flight.sent);
         tenure.set_doubt(self.attempt.unanswered().map(Doubt::until));
@@ -257,13 +256,12 @@ impl Acquiring {
 
     fn busy(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         flight: Flight,
         (expires, place, time): (Option<ServerTime>, Option<NonZeroU32>, ServerTime),
     ) -> Next {
-        let (now, moved) = (cx.now, place.is_some() && self.place != place);
+        let (now, moved) = (env.cx.now, place.is_some() && self.place != place);
         self.refused(flight, time);
         self.place = place.or(self.place);
         // Redis lets a key live through the millisecond it expires in.
@@ -273,15 +271,15 @@ impl Acquiring {
         let next = if self.asks_again {
             now
         } else {
-            let hears = servers.hears(flight.server);
+            let hears = env.servers.hears(flight.server);
             line::next_ask(now, (who.spec.ttl, who.lease), hears, at_expiry, place)
         };
         self.attempt.pace = Pace::due_at(next);
-        let next = self.dismiss(cx, servers);
+        let next = self.dismiss(env);
         if moved && matches!(next, Next::Stay) {
             let (name, position) = (who.spec.name.clone(), place.map(NonZeroU32::get));
-            who.emit(cx, LeaseEvent::Waiting { name, position }, None);
-            servers.want_pushes(cx, flight.server);
+            who.emit(&mut env.cx, LeaseEvent::Waiting { name, position }, None);
+            env.servers.want_pushes(&mut env.cx, flight.server);
         }
         next
     }
@@ -289,35 +287,27 @@ impl Acquiring {
     /// Those who do not wait have their answer, and the others an error.
     fn line_full(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         flight: Flight,
         (waiting, time): (u32, ServerTime),
     ) -> Next {
         self.refused(flight, time);
         self.place = None;
-        self.dismiss(cx, servers);
+        self.dismiss(env);
         let message = format!("{waiting} wait for this lock already");
-        self.fail(cx, &Error::new(ErrorKind::Overloaded, message))
+        self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
     }
 
-    fn failed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        who: &Who,
-        flight: Flight,
-        failure: &Failure,
-    ) -> Next {
-        let (now, patience) = (cx.now, cx.settings.patience);
-        let linked = servers.is_up(flight.server);
-        self.may_stand_in_line |= self.attempt.failed(servers, flight, failure);
+    fn failed(&mut self, env: &mut Env, who: &Who, flight: Flight, failure: &Failure) -> Next {
+        let (now, patience) = (env.cx.now, env.cx.settings.patience);
+        let linked = env.servers.is_up(flight.server);
+        self.may_stand_in_line |= self.attempt.failed(&mut env.servers, flight, failure);
         let error = failure.error();
         if !error.is_transient() {
-            return self.fail(cx, error);
+            return self.fail(&mut env.cx, error);
         }
         // An earlier caller, who waited for less, ended the attempt.
-        let attempt_time = self.patience_of_one(cx, &who.spec);
+        let attempt_time = self.patience_of_one(&mut env.cx, &who.spec);
         let full = flight.sent + attempt_time;
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
         let silence = self.silence.as_ref();
@@ -331,14 +321,14 @@ impl Acquiring {
             Wait::Until(_) => false,
         });
         for caller in impatient {
-            caller.fail(cx, error.clone());
+            caller.fail(&mut env.cx, error.clone());
         }
-        self.dismiss(cx, servers)
+        self.dismiss(env)
     }
 
     /// Answers the callers whose time to wait is over.
-    fn dismiss(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
-        let (now, under_way) = (cx.now, self.attempt.under_way());
+    fn dismiss(&mut self, env: &mut Env) -> Next {
+        let (now, under_way) = (env.cx.now, self.attempt.under_way());
         // A caller that does not wait is content with the first answer after it asked.
         let answered = under_way.is_none() && self.refused.is_some() && self.silence.is_none();
         let over = self.callers.remove(|caller| match caller.wait {
@@ -349,15 +339,15 @@ impl Acquiring {
         if over.is_empty() {
             return self.unless_nobody_wants_it();
         }
-        let result = match &self.silence {
-            Some((_, error)) => Err(error.clone()),
-            None if self.refused.is_some() => Ok(None),
-            None => {
-                Err(under_way.map_or_else(Error::no_answer, |flight| servers.why_no_answer(flight)))
-            }
-        };
+        let result =
+            match &self.silence {
+                Some((_, error)) => Err(error.clone()),
+                None if self.refused.is_some() => Ok(None),
+                None => Err(under_way
+                    .map_or_else(Error::no_answer, |flight| env.servers.why_no_answer(flight))),
+            };
         for caller in over {
-            cx.answer(caller.call, Answer::Acquire(result.clone()));
+            env.cx.answer(caller.call, Answer::Acquire(result.clone()));
         }
         self.unless_nobody_wants_it()
     }
@@ -377,26 +367,27 @@ impl Acquiring {
     /// It renews at once, because the store gave it only the time to take the lock up.
     pub(super) fn granted(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         (server, grant, time): (ServerId, Grant, ServerTime),
     ) -> Next {
         let spec = &who.spec;
         // If the store said later that somebody else has the lock, it was over by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
-        let granted_at = servers.not_before(cx, server, time);
+        let granted_at = env.servers.not_before(&mut env.cx, server, time);
         let Some(began) = granted_at.filter(|_| !self.refused.is_some_and(is_over)) else {
-            return self.ask_now(cx, servers, who);
+            return self.ask_now(env, who);
         };
         let most = line::promised(spec.ttl);
-        let deadline = servers.deadline(server, began, time, (grant.expires, most));
+        let deadline = env
+            .servers
+            .deadline(server, began, time, (grant.expires, most));
         let mut tenure = Tenure::new(who, grant.token, began, deadline);
-        if tenure.is_over(spec, cx.now) {
-            return self.ask_now(cx, servers, who);
+        if tenure.is_over(spec, env.cx.now) {
+            return self.ask_now(env, who);
         }
         tenure.unconfirmed = true;
-        tenure.set_doubt(self.attempt.abandon(servers));
+        tenure.set_doubt(self.attempt.abandon(&mut env.servers));
         Next::Hold(tenure)
     }
 

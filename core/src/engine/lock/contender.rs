@@ -5,8 +5,8 @@ use super::tenure::Tenure;
 use super::who::Who;
 use crate::engine::attempt::Outcome;
 use crate::engine::ctx::{Ctx, Serial};
+use crate::engine::env::Env;
 use crate::engine::io::CallId;
-use crate::engine::servers::Servers;
 use crate::engine::timers::Timed;
 use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
@@ -57,10 +57,10 @@ impl Contender {
         (!tenure.is_over(spec, now)).then_some((self.who.lease, event))
     }
 
-    pub(super) fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+    pub(super) fn time(&mut self, env: &mut Env) -> Next {
         match &mut self.phase {
-            Phase::Acquiring(acquiring) => acquiring.time(cx, servers, &self.who),
-            Phase::Held(tenure) => Next::of(tenure.time(cx, servers, &self.who)),
+            Phase::Acquiring(acquiring) => acquiring.time(env, &self.who),
+            Phase::Held(tenure) => Next::of(tenure.time(env, &self.who)),
         }
     }
 
@@ -75,10 +75,10 @@ impl Contender {
     }
 
     /// What is under way has an outcome.
-    pub(super) fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+    pub(super) fn landed(&mut self, env: &mut Env, outcome: Outcome) -> Next {
         match &mut self.phase {
-            Phase::Acquiring(acquiring) => acquiring.landed(cx, servers, &self.who, outcome),
-            Phase::Held(tenure) => Next::of(tenure.landed(cx, servers, &self.who, outcome)),
+            Phase::Acquiring(acquiring) => acquiring.landed(env, &self.who, outcome),
+            Phase::Held(tenure) => Next::of(tenure.landed(env, &self.who, outcome)),
         }
     }
 
@@ -94,9 +94,9 @@ impl Contender {
     }
 
     /// Asks at once: what is known of the lock may not be so any more.
-    pub(super) fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
+    pub(super) fn ask_again(&mut self, env: &mut Env) -> Next {
         match &mut self.phase {
-            Phase::Acquiring(acquiring) => acquiring.ask_now(cx, servers, &self.who),
+            Phase::Acquiring(acquiring) => acquiring.ask_now(env, &self.who),
             Phase::Held(_) => Next::Stay,
         }
     }

@@ -7,7 +7,7 @@ use super::release::Releases;
 use super::tenure::{Tenure, lost};
 use super::who::Who;
 use crate::engine::ctx::Ctx;
-use crate::engine::servers::Servers;
+use crate::engine::env::Env;
 use crate::engine::table::Table;
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId};
@@ -27,33 +27,32 @@ impl Contenders {
     /// Does something with a contender, and what follows from it.
     pub(super) fn step(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         id: HalfId,
-        act: impl FnOnce(&mut Contender, &mut Ctx, &mut Servers) -> Next,
+        act: impl FnOnce(&mut Contender, &mut Env) -> Next,
     ) {
         if let Some(contender) = self.all.get_mut(&id) {
-            let next = act(contender, cx, servers);
-            self.follow(cx, servers, id, next);
+            let next = act(contender, env);
+            self.follow(env, id, next);
         }
     }
 
     /// What follows from what was done with a contender.
-    pub(super) fn follow(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, next: Next) {
+    pub(super) fn follow(&mut self, env: &mut Env, id: HalfId, next: Next) {
         match next {
             Next::Stay => {
                 if let Some(contender) = self.all.get_mut(&id) {
-                    contender.settle(cx);
+                    contender.settle(&mut env.cx);
                 }
             }
-            Next::Hold(tenure) => self.hold(cx, servers, id, tenure),
-            Next::Lose(reason) => self.lose(cx, servers, id, reason),
-            Next::Leave => self.leave(cx, servers, id),
+            Next::Hold(tenure) => self.hold(env, id, tenure),
+            Next::Lose(reason) => self.lose(env, id, reason),
+            Next::Leave => self.leave(env, id),
         }
     }
 
     /// The lock is held, by all who called for it.
-    fn hold(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, mut tenure: Tenure) {
+    fn hold(&mut self, env: &mut Env, id: HalfId, mut tenure: Tenure) {
         let Some(contender) = self.all.get_mut(&id) else {
             return;
         };
@@ -66,29 +65,30 @@ impl Contenders {
         tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         // That the lock could be taken proves that the tenure before is over.
         self.releases
-            .confirm(cx, &mut self.handles, who.lock, token);
-        let event = tenure.acquired(&who.spec, cx.now);
-        who.emit(cx, event, Some(tenure.deadline));
+            .confirm(env, &mut self.handles, who.lock, token);
+        let event = tenure.acquired(&who.spec, env.cx.now);
+        who.emit(&mut env.cx, event, Some(tenure.deadline));
         for caller in callers {
-            caller.succeed(cx, tenure.lease(who));
+            caller.succeed(&mut env.cx, tenure.lease(who));
         }
         self.handles.hold(who.lock, id);
-        servers.want_pushes(cx, servers.of(&who.spec.key));
+        let server = env.servers.of(&who.spec.key);
+        env.servers.want_pushes(&mut env.cx, server);
         if taken_away.is_some() {
-            tenure.doubt_push(cx.now);
+            tenure.doubt_push(env.cx.now);
         } else if tenure.unconfirmed {
-            tenure.renew(cx, servers, who);
+            tenure.renew(env, who);
         }
         contender.phase = Phase::Held(tenure);
         match taken_away {
-            Some(reason) => self.lose(cx, servers, id, reason),
-            None => contender.settle(cx),
+            Some(reason) => self.lose(env, id, reason),
+            None => contender.settle(&mut env.cx),
         }
     }
 
     /// A tenure ends without a release by its holder.
-    fn lose(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId, reason: LossReason) {
-        let Some((who, Phase::Held(mut tenure))) = self.take(cx, id) else {
+    fn lose(&mut self, env: &mut Env, id: HalfId, reason: LossReason) {
+        let Some((who, Phase::Held(mut tenure))) = self.take(&mut env.cx, id) else {
             return;
         };
         let event = LeaseEvent::Lost {
@@ -96,26 +96,26 @@ impl Contenders {
             token: tenure.token,
             reason,
         };
-        who.emit(cx, event, None);
-        tenure.refuse_renewals(cx, &lost(reason));
+        who.emit(&mut env.cx, event, None);
+        tenure.refuse_renewals(&mut env.cx, &lost(reason));
         if let Some(remains) = tenure.remains(&who, reason) {
-            self.releases.give_back(cx, servers, &who, remains);
+            self.releases.give_back(env, &who, remains);
         }
-        self.handles.leave(cx, who.lock);
+        self.handles.leave(&mut env.cx, who.lock);
     }
 
     /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
     /// its place in line is given up.
-    fn leave(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(cx, id) else {
+    fn leave(&mut self, env: &mut Env, id: HalfId) {
+        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(&mut env.cx, id) else {
             return;
         };
-        let doubt = acquiring.attempt.abandon(servers);
+        let doubt = acquiring.attempt.abandon(&mut env.servers);
         if doubt.is_some() || acquiring.may_stand_in_line() {
             let remains = (doubt, who.spec.ttl);
-            self.releases.give_back(cx, servers, &who, remains);
+            self.releases.give_back(env, &who, remains);
         }
-        self.handles.leave(cx, who.lock);
+        self.handles.leave(&mut env.cx, who.lock);
     }
 
     /// The contender that holds its lock by this lease.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::attempt::Outcome;
 use super::ctx::{Ctx, Serial};
+use super::env::Env;
 use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
 use super::servers::Servers;
 use crate::error::{Error, ErrorKind};
@@ -93,7 +94,7 @@ impl Locks {
 
 /// Calls of the program.
 impl Locks {
-    pub(super) fn acquire(&mut self, cx: &mut Ctx, servers: &mut Servers, wanted: Wanted) {
+    pub(super) fn acquire(&mut self, env: &mut Env, wanted: Wanted) {
         let Wanted {
             call,
             lock,
@@ -101,100 +102,84 @@ impl Locks {
             lease,
             wait,
         } = wanted;
-        let asked = cx.now;
+        let asked = env.cx.now;
         let caller = Caller { call, wait, asked };
         let shared = self.0.handles.get(lock).and_then(|handle| handle.shared);
         if let Some(contender) = shared.and_then(|id| self.0.all.get_mut(&id)) {
             let who = &contender.who;
             match &mut contender.phase {
-                Phase::Held(tenure) => tenure.join(cx, who, call),
-                Phase::Acquiring(acquiring) => acquiring.join(cx, servers, who, caller),
+                Phase::Held(tenure) => tenure.join(&mut env.cx, who, call),
+                Phase::Acquiring(acquiring) => acquiring.join(env, who, caller),
             }
-            return contender.settle(cx);
+            return contender.settle(&mut env.cx);
         }
-        if caller.is_too_late(cx) {
+        if caller.is_too_late(&mut env.cx) {
             return;
         }
         let id = lease.half();
         if self.0.all.contains_key(&id) || self.0.releases.contains(id) {
             let error = Error::new(ErrorKind::Config, "the lease id is in use already");
-            return caller.fail(cx, error);
+            return caller.fail(&mut env.cx, error);
         }
         self.0.handles.enter(lock, id, spec.reentrant);
         let who = Who { lease, lock, spec };
-        let mut acquiring = Acquiring::new(cx.now, caller);
-        acquiring.ask(cx, servers, &who);
+        let mut acquiring = Acquiring::new(env.cx.now, caller);
+        acquiring.ask(env, &who);
         let mut contender = Contender::new(who, acquiring);
-        contender.settle(cx);
+        contender.settle(&mut env.cx);
         self.0.all.insert(id, Box::new(contender));
     }
 
     /// A call is given up that acquires or renews by this handle and lease id.
-    pub(super) fn cancel(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        call: CallId,
-        (lock, lease): (LockId, LeaseId),
-    ) {
+    pub(super) fn cancel(&mut self, env: &mut Env, call: CallId, (lock, lease): (LockId, LeaseId)) {
         let own = Some(lease.half()).filter(|id| self.0.all.contains_key(id));
         let shared = || self.0.handles.get(lock).and_then(|handle| handle.shared);
         if let Some(id) = own.or_else(shared) {
-            self.0
-                .step(cx, servers, id, |contender, _, _| contender.cancel(call));
+            self.0.step(env, id, |contender, _| contender.cancel(call));
         }
     }
 
     pub(super) fn renew(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         lease: LeaseId,
         (call, ttl): (CallId, Option<Duration>),
     ) {
         if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
-            return cx.answer(call, Answer::Renew(Err(error)));
+            return env.cx.answer(call, Answer::Renew(Err(error)));
         }
         let Some(contender) = self.0.holder(lease) else {
-            return cx.answer(call, Answer::Renew(Err(not_held())));
+            return env.cx.answer(call, Answer::Renew(Err(not_held())));
         };
         if let Some((who, tenure)) = contender.tenure() {
-            tenure.renew_by_hand(cx, servers, who, (call, ttl));
+            tenure.renew_by_hand(env, who, (call, ttl));
         }
-        contender.settle(cx);
+        contender.settle(&mut env.cx);
     }
 
     /// One lease of a tenure is given up by its holder.
-    pub(super) fn release(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        call: Option<CallId>,
-        lease: LeaseId,
-    ) {
+    pub(super) fn release(&mut self, env: &mut Env, call: Option<CallId>, lease: LeaseId) {
         let answer = |cx: &mut Ctx, result| {
             if let Some(call) = call {
                 cx.answer(call, Answer::Release(result));
             }
         };
         let Some((_, tenure)) = self.0.holder(lease).and_then(Contender::tenure) else {
-            return answer(cx, Err(not_held()));
+            return answer(&mut env.cx, Err(not_held()));
         };
         tenure.leases = tenure.leases.saturating_sub(1);
         if tenure.leases > 0 {
-            return answer(cx, Ok(()));
+            return answer(&mut env.cx, Ok(()));
         }
         let id = lease.half();
-        let Some((who, Phase::Held(mut tenure))) = self.0.take(cx, id) else {
+        let Some((who, Phase::Held(mut tenure))) = self.0.take(&mut env.cx, id) else {
             return;
         };
         let message = "the lease is not held: it was released";
-        tenure.refuse_renewals(cx, &Error::new(ErrorKind::NotHeld, message));
+        tenure.refuse_renewals(&mut env.cx, &Error::new(ErrorKind::NotHeld, message));
         self.0.handles.await_release(who.lock, id);
-        self.0
-            .releases
-            .end_tenure(cx, servers, (&who, &tenure), call);
-        self.0.handles.leave(cx, who.lock);
+        self.0.releases.end_tenure(env, (&who, &tenure), call);
+        self.0.handles.leave(&mut env.cx, who.lock);
     }
 
     pub(super) fn close(&mut self, cx: &mut Ctx, lock: LockId) {
@@ -202,116 +187,88 @@ impl Locks {
     }
 
     /// Ends everything.
-    pub(super) fn shut_down(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+    pub(super) fn shut_down(&mut self, env: &mut Env) {
         for id in self.0.those(&Contender::is_acquiring) {
-            self.0.step(cx, servers, id, |contender, cx, _| {
-                match &mut contender.phase {
-                    Phase::Acquiring(acquiring) => acquiring.fail(cx, &Error::shutdown()),
+            self.0
+                .step(env, id, |contender, env| match &mut contender.phase {
+                    Phase::Acquiring(acquiring) => acquiring.fail(&mut env.cx, &Error::shutdown()),
                     Phase::Held(_) => Next::Stay,
-                }
-            });
+                });
         }
         for id in self.0.those(&|_| true) {
             self.0
-                .step(cx, servers, id, |_, _, _| Next::Lose(LossReason::Shutdown));
+                .step(env, id, |_, _| Next::Lose(LossReason::Shutdown));
         }
     }
 }
 
 /// What the store says, and the time.
 impl Locks {
-    pub(super) fn contender_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        self.0.step(cx, servers, id, Contender::time);
+    pub(super) fn contender_time(&mut self, env: &mut Env, id: HalfId) {
+        self.0.step(env, id, Contender::time);
     }
 
-    pub(super) fn release_time(&mut self, cx: &mut Ctx, servers: &mut Servers, id: HalfId) {
-        self.0.releases.time(cx, servers, &mut self.0.handles, id);
+    pub(super) fn release_time(&mut self, env: &mut Env, id: HalfId) {
+        self.0.releases.time(env, &mut self.0.handles, id);
     }
 
-    pub(super) fn contender_landed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        (id, outcome): (HalfId, Outcome),
-    ) {
+    pub(super) fn contender_landed(&mut self, env: &mut Env, (id, outcome): (HalfId, Outcome)) {
         let contender = self.0.all.get_mut(&id);
         match contender.filter(|contender| contender.awaits(outcome.attempt)) {
             Some(contender) => {
-                let next = contender.landed(cx, servers, outcome);
-                self.0.follow(cx, servers, id, next);
+                let next = contender.landed(env, outcome);
+                self.0.follow(env, id, next);
             }
             None => {
                 if let Ok((reply, _)) = outcome.result {
-                    self.resolve_doubt(cx, servers, id, (outcome.attempt, &reply));
+                    self.resolve_doubt(env, id, (outcome.attempt, &reply));
                 }
             }
         }
     }
 
-    pub(super) fn release_landed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        landed: (HalfId, Outcome),
-    ) {
-        self.0
-            .releases
-            .landed(cx, servers, &mut self.0.handles, landed);
+    pub(super) fn release_landed(&mut self, env: &mut Env, landed: (HalfId, Outcome)) {
+        self.0.releases.landed(env, &mut self.0.handles, landed);
     }
 
     /// The answer to an attempt to take a lock has come that was in doubt.
-    fn resolve_doubt(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        id: HalfId,
-        (attempt, reply): (Serial, &Reply),
-    ) {
+    fn resolve_doubt(&mut self, env: &mut Env, id: HalfId, (attempt, reply): (Serial, &Reply)) {
         let contender = self.0.all.get_mut(&id);
         if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
-            tenure.resolve_doubt(cx.now, attempt, reply);
+            tenure.resolve_doubt(env.cx.now, attempt, reply);
         }
         self.0
             .releases
-            .resolve_doubt(cx, servers, &mut self.0.handles, attempt);
+            .resolve_doubt(env, &mut self.0.handles, attempt);
     }
 
-    pub(super) fn pushed(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        (server, push): (Option<ServerId>, &Push),
-    ) {
+    pub(super) fn pushed(&mut self, env: &mut Env, (server, push): (Option<ServerId>, &Push)) {
         let id = push.lease;
         let Some(contender) = self.0.all.get(&id) else {
             // It was cancelled, and a late attempt of it was handed the lock.
             let lease = self.0.releases.lease(id);
             if let Some(News::Granted { .. }) = lease.and_then(|lease| push.open(lease)) {
-                self.0.releases.hasten(cx, servers, &mut self.0.handles, id);
+                self.0.releases.hasten(env, &mut self.0.handles, id);
             }
             return;
         };
-        let server = server.unwrap_or_else(|| servers.of(&contender.who.spec.key));
+        let server = server.unwrap_or_else(|| env.servers.of(&contender.who.spec.key));
         // What does not open was made by a stranger: anybody may publish.
         match push.open(contender.who.lease) {
             Some(News::Granted { held, time }) => {
-                self.0.step(
-                    cx,
-                    servers,
-                    id,
-                    |contender, cx, servers| match &mut contender.phase {
+                self.0
+                    .step(env, id, |contender, env| match &mut contender.phase {
                         Phase::Acquiring(acquiring) => {
-                            acquiring.granted(cx, servers, &contender.who, (server, held, time))
+                            acquiring.granted(env, &contender.who, (server, held, time))
                         }
                         Phase::Held(_) => Next::Stay,
-                    },
-                );
+                    });
             }
             Some(News::Revoked { token }) => {
-                self.taken_away(cx, servers, id, (token, LossReason::Revoked));
+                self.taken_away(env, id, (token, LossReason::Revoked));
             }
             Some(News::Superseded { token }) => {
-                self.taken_away(cx, servers, id, (token, LossReason::Superseded));
+                self.taken_away(env, id, (token, LossReason::Superseded));
             }
             None => {}
         }
@@ -319,16 +276,15 @@ impl Locks {
 
     fn taken_away(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         id: HalfId,
         (token, reason): (FencingToken, LossReason),
     ) {
-        self.0.step(cx, servers, id, |contender, cx, _| {
+        self.0.step(env, id, |contender, env| {
             match &mut contender.phase {
                 Phase::Acquiring(acquiring) => acquiring.taken_away(token, reason),
                 Phase::Held(tenure) if tenure.token == token => {
-                    tenure.doubt_push(cx.now);
+                    tenure.doubt_push(env.cx.now);
                     return Next::Lose(reason);
                 }
                 Phase::Held(_) => {}
@@ -342,39 +298,36 @@ impl Locks {
 impl Locks {
     /// There is a new link: everything that was waiting to try again does so now, and every lease is
     /// renewed, because the server may have lost its data.
-    pub(super) fn retry_all(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        for id in self.contenders_of(servers, server, &|contender| !contender.is_acquiring()) {
-            self.0.step(cx, servers, id, |contender, cx, servers| {
+    pub(super) fn retry_all(&mut self, env: &mut Env, server: ServerId) {
+        for id in self.contenders_of(&mut env.servers, server, &|contender| {
+            !contender.is_acquiring()
+        }) {
+            self.0.step(env, id, |contender, env| {
                 if let Some((_, tenure)) = contender.tenure() {
-                    tenure.attempt.pace.next = cx.now;
+                    tenure.attempt.pace.next = env.cx.now;
                 }
-                contender.time(cx, servers)
+                contender.time(env)
             });
         }
         // Releases first: what is wanted may be what they free.
-        for id in self.0.releases.of(|key| servers.of(key) == server) {
-            self.0.releases.retry(cx, servers, &mut self.0.handles, id);
+        for id in self.0.releases.of(|key| env.servers.of(key) == server) {
+            self.0.releases.retry(env, &mut self.0.handles, id);
         }
-        self.ask_again(cx, servers, server);
+        self.ask_again(env, server);
     }
 
     /// Whoever holds a lock learns now that there is no link, and not at its next renewal.
-    pub(super) fn warn_holders(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        (server, error): (ServerId, &Error),
-    ) {
+    pub(super) fn warn_holders(&mut self, env: &mut Env, (server, error): (ServerId, &Error)) {
         let unwarned = |contender: &Contender| match &contender.phase {
             Phase::Held(tenure) => {
                 tenure.is_renewed(&contender.who.spec) && tenure.attempt.pace.failures == 0
             }
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(servers, server, &unwarned) {
-            self.0.step(cx, servers, id, |contender, cx, servers| {
+        for id in self.contenders_of(&mut env.servers, server, &unwarned) {
+            self.0.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
-                    tenure.failed(cx, servers, who, None, error.clone());
+                    tenure.failed(env, who, None, error.clone());
                 }
                 Next::Stay
             });
@@ -383,17 +336,17 @@ impl Locks {
 
     /// The server can be heard, for the first time, or again after something may have been missed:
     /// waiters ask, and holders look.
-    pub(super) fn subscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        self.ask_again(cx, servers, server);
-        let now = cx.now;
-        self.look(cx, servers, server, &|tenure| tenure.began < now);
+    pub(super) fn subscribed(&mut self, env: &mut Env, server: ServerId) {
+        self.ask_again(env, server);
+        let now = env.cx.now;
+        self.look(env, server, &|tenure| tenure.began < now);
     }
 
     /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
-    pub(super) fn unsubscribed(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        let soon = cx.now + line::FASTEST_HEARTBEAT;
-        for id in self.contenders_of(servers, server, &Contender::is_acquiring) {
-            self.0.step(cx, servers, id, |contender, _, _| {
+    pub(super) fn unsubscribed(&mut self, env: &mut Env, server: ServerId) {
+        let soon = env.cx.now + line::FASTEST_HEARTBEAT;
+        for id in self.contenders_of(&mut env.servers, server, &Contender::is_acquiring) {
+            self.0.step(env, id, |contender, _| {
                 if let Phase::Acquiring(acquiring) = &mut contender.phase {
                     acquiring.ask_by(soon);
                 }
@@ -404,26 +357,20 @@ impl Locks {
 
     /// What holders were promised by a margin that was too small: the store is asked for it once
     /// more, and for as much as it takes by the new one.
-    pub(super) fn keep_promises(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        self.look(cx, servers, server, &|_| true);
+    pub(super) fn keep_promises(&mut self, env: &mut Env, server: ServerId) {
+        self.look(env, server, &|_| true);
     }
 
     /// Holders learn whether the store still has their locks.
-    fn look(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        server: ServerId,
-        which: &dyn Fn(&Tenure) -> bool,
-    ) {
+    fn look(&mut self, env: &mut Env, server: ServerId, which: &dyn Fn(&Tenure) -> bool) {
         let which = |contender: &Contender| match &contender.phase {
             Phase::Held(tenure) => which(tenure),
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(servers, server, &which) {
-            self.0.step(cx, servers, id, |contender, cx, servers| {
+        for id in self.contenders_of(&mut env.servers, server, &which) {
+            self.0.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
-                    tenure.look(cx, servers, who);
+                    tenure.look(env, who);
                 }
                 Next::Stay
             });
@@ -431,9 +378,9 @@ impl Locks {
     }
 
     /// Everyone who wants a lock asks now.
-    fn ask_again(&mut self, cx: &mut Ctx, servers: &mut Servers, server: ServerId) {
-        for id in self.contenders_of(servers, server, &Contender::is_acquiring) {
-            self.0.step(cx, servers, id, Contender::ask_again);
+    fn ask_again(&mut self, env: &mut Env, server: ServerId) {
+        for id in self.contenders_of(&mut env.servers, server, &Contender::is_acquiring) {
+            self.0.step(env, id, Contender::ask_again);
         }
     }
 

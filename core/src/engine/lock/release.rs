@@ -7,6 +7,7 @@ use super::tenure::{Tenure, lost};
 use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Serial, Whose};
+use crate::engine::env::Env;
 use crate::engine::io::{Answer, CallId, LockId, LockSpec};
 use crate::engine::pace::{Pace, RETRY};
 use crate::engine::servers::{Flight, Servers};
@@ -55,7 +56,7 @@ struct Ended {
 }
 
 /// What becomes of a release.
-#[derive(Debug)]
+#[derive(Copy, Clone, Debug)]
 enum Next {
     Stay,
     /// The store freed the lock, or the lease had been lost before, as it says to an attempt of then.
@@ -92,24 +93,24 @@ impl Releases {
     /// Frees whatever a lease may have in the store, for up to so long, and emits nothing.
     pub(super) fn give_back(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         (doubt, ttl): (Option<Doubt>, Duration),
     ) {
-        let last = doubt.map_or(cx.now, |doubt| doubt.until).max(cx.now);
-        let mut release = Release::new(cx, who);
+        let last = doubt
+            .map_or(env.cx.now, |doubt| doubt.until)
+            .max(env.cx.now);
+        let mut release = Release::new(&mut env.cx, who);
         release.ttl = ttl;
         release.until = last + release.lasts();
         release.doubt = doubt;
-        self.start(cx, servers, release);
+        self.start(env, release);
     }
 
     /// Frees a lock that its holder gives up.
     pub(super) fn end_tenure(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         (who, tenure): (&Who, &Tenure),
         call: Option<CallId>,
     ) {
@@ -119,98 +120,73 @@ impl Releases {
                 name: who.spec.name.clone(),
                 token: tenure.token,
             }),
-            call: call.map(|call| (call, cx.now + cx.settings.patience)),
+            call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
             ttl: tenure.longest_ttl(&who.spec),
             doubt: tenure.doubt(),
-            ..Release::new(cx, who)
+            ..Release::new(&mut env.cx, who)
         };
-        self.start(cx, servers, release);
+        self.start(env, release);
     }
 
-    fn start(&mut self, cx: &mut Ctx, servers: &mut Servers, mut release: Release) {
+    fn start(&mut self, env: &mut Env, mut release: Release) {
         let id = release.id();
         if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
             self.doubted.insert(attempt, id);
         }
-        release.ask(cx, servers);
-        release.settle(cx);
+        release.ask(env);
+        release.settle(&mut env.cx);
         self.all.insert(id, Box::new(release));
     }
 }
 
 /// What happens to them.
 impl Releases {
-    pub(super) fn time(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        handles: &mut Handles,
-        id: HalfId,
-    ) {
-        self.step(cx, handles, id, |release, cx| release.time(cx, servers));
+    pub(super) fn time(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
+        self.step(env, handles, id, |release, env| release.time(env));
     }
 
     /// There is a new link: what failed before is tried at once.
-    pub(super) fn retry(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        handles: &mut Handles,
-        id: HalfId,
-    ) {
+    pub(super) fn retry(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
         let release = self.all.get(&id);
         if release.is_some_and(|release| release.attempt.pace.failures > 0) {
-            self.hasten(cx, servers, handles, id);
+            self.hasten(env, handles, id);
         }
     }
 
     /// It has to be tried now: the lock may have been handed to a lease that nobody wants any more,
     /// and goes on to the next.
-    pub(super) fn hasten(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        handles: &mut Handles,
-        id: HalfId,
-    ) {
-        self.step(cx, handles, id, |release, cx| {
-            release.attempt.pace.next = cx.now;
-            release.time(cx, servers)
+    pub(super) fn hasten(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
+        self.step(env, handles, id, |release, env| {
+            release.attempt.pace.next = env.cx.now;
+            release.time(env)
         });
     }
 
     pub(super) fn landed(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         handles: &mut Handles,
         (id, outcome): (HalfId, Outcome),
     ) {
-        self.step(cx, handles, id, |release, cx| {
-            release.landed(cx, servers, outcome)
+        self.step(env, handles, id, |release, env| {
+            release.landed(env, outcome)
         });
     }
 
     /// The answer to an attempt to take the lock has come that was in doubt.
-    pub(super) fn resolve_doubt(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        handles: &mut Handles,
-        attempt: Serial,
-    ) {
+    pub(super) fn resolve_doubt(&mut self, env: &mut Env, handles: &mut Handles, attempt: Serial) {
         let Some(id) = self.doubted.take(&attempt) else {
             return;
         };
-        self.step(cx, handles, id, |release, cx| {
+        self.step(env, handles, id, |release, env| {
             release.doubt = None;
             // Put off until what is known now: it need not wait any longer.
             if release.attempt.is_under_way() {
                 return Next::Stay;
             }
-            release.attempt.pace.next = cx.now;
-            release.time(cx, servers)
+            release.attempt.pace.next = env.cx.now;
+            release.time(env)
         });
     }
 
@@ -218,7 +194,7 @@ impl Releases {
     /// is over in the store.
     pub(super) fn confirm(
         &mut self,
-        cx: &mut Ctx,
+        env: &mut Env,
         handles: &mut Handles,
         lock: LockId,
         taken: FencingToken,
@@ -226,10 +202,10 @@ impl Releases {
         let Some(id) = handles.get(lock).and_then(|handle| handle.releasing) else {
             return;
         };
-        self.step(cx, handles, id, |release, cx| match &release.tenure {
+        self.step(env, handles, id, |release, env| match &release.tenure {
             Some(ended) if ended.token < taken => {
                 let flight = release.attempt.forget_flight();
-                Next::Confirmed(None, flight.map_or(cx.now, |flight| flight.sent))
+                Next::Confirmed(None, flight.map_or(env.cx.now, |flight| flight.sent))
             }
             _ => Next::Stay,
         });
@@ -237,14 +213,14 @@ impl Releases {
 
     fn step(
         &mut self,
-        cx: &mut Ctx,
+        env: &mut Env,
         handles: &mut Handles,
         id: HalfId,
-        act: impl FnOnce(&mut Release, &mut Ctx) -> Next,
+        act: impl FnOnce(&mut Release, &mut Env) -> Next,
     ) {
         if let Some(release) = self.all.get_mut(&id) {
-            let next = act(release, cx);
-            self.follow(cx, handles, id, next);
+            let next = act(release, env);
+            self.follow(&mut env.cx, handles, id, next);
         }
     }
 
@@ -298,40 +274,40 @@ impl Release {
         self.ttl.max(self.claim.window * 2)
     }
 
-    fn ask(&mut self, cx: &mut Ctx, servers: &mut Servers) {
+    fn ask(&mut self, env: &mut Env) {
         let command = Command::Release(protocol::Release {
             key: self.key.clone(),
             claim: self.claim.clone(),
         });
-        let give_up = (cx.now + cx.settings.command_timeout).min(self.until);
+        let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
-        self.attempt.begin(cx, servers, whose, command, give_up);
+        self.attempt.begin(env, whose, command, give_up);
     }
 
-    fn time(&mut self, cx: &mut Ctx, servers: &mut Servers) -> Next {
-        let now = cx.now;
+    fn time(&mut self, env: &mut Env) -> Next {
+        let now = env.cx.now;
         if self.until <= now {
-            self.error = Some(self.why_unconfirmed(servers));
+            self.error = Some(self.why_unconfirmed(&mut env.servers));
             return Next::Expired;
         }
         if let Some((call, _)) = self.call.take_if(|(_, until)| *until <= now) {
-            let error = self.why_unconfirmed(servers);
-            cx.answer(call, Answer::Release(Err(error)));
+            let error = self.why_unconfirmed(&mut env.servers);
+            env.cx.answer(call, Answer::Release(Err(error)));
         }
         match self.attempt.due(now) {
             Due::Late(flight) => {
-                let longer = (now + cx.settings.command_timeout).min(self.until);
-                if let Some(error) = self.attempt.late(servers, now, Some(longer)) {
-                    self.failed(cx, servers, flight, Failure::Unknown(error));
+                let longer = (now + env.cx.settings.command_timeout).min(self.until);
+                if let Some(error) = self.attempt.late(&mut env.servers, now, Some(longer)) {
+                    self.failed(env, flight, Failure::Unknown(error));
                 }
             }
-            Due::Now => self.ask(cx, servers),
+            Due::Now => self.ask(env),
             Due::Later => {}
         }
         Next::Stay
     }
 
-    fn landed(&mut self, cx: &mut Ctx, servers: &mut Servers, outcome: Outcome) -> Next {
+    fn landed(&mut self, env: &mut Env, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
@@ -350,17 +326,19 @@ impl Release {
             Ok(_) => Failure::mismatch(),
             Err(error) => Failure::Unknown(error),
         };
-        self.failed(cx, servers, flight, failure);
+        self.failed(env, flight, failure);
         Next::Stay
     }
 
-    fn failed(&mut self, cx: &mut Ctx, servers: &mut Servers, flight: Flight, failure: Failure) {
-        self.attempt.failed(servers, flight, &failure);
-        self.attempt.pace.back_off(cx.now, RETRY, self.claim.lease);
+    fn failed(&mut self, env: &mut Env, flight: Flight, failure: Failure) {
+        self.attempt.failed(&mut env.servers, flight, &failure);
+        self.attempt
+            .pace
+            .back_off(env.cx.now, RETRY, self.claim.lease);
         let error = failure.into_error();
         // A refusal that stays is answered at once; the release is tried on all the same.
         if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {
-            cx.answer(call, Answer::Release(Err(error.clone())));
+            env.cx.answer(call, Answer::Release(Err(error.clone())));
         }
         self.error = Some(error);
     }

@@ -6,9 +6,10 @@ use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::clock::Margin;
 use crate::engine::ctx::{Ctx, Serial, Whose};
+use crate::engine::env::Env;
 use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
 use crate::engine::pace::{Pace, jitter_at};
-use crate::engine::servers::{Flight, Servers};
+use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Command, LeaseId, Renew, Reply};
@@ -245,23 +246,18 @@ impl Tenure {
 /// Renewals.
 impl Tenure {
     /// Time passed. Returns why the tenure is over, if it is.
-    pub(super) fn time(
-        &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
-        who: &Who,
-    ) -> Option<LossReason> {
+    pub(super) fn time(&mut self, env: &mut Env, who: &Who) -> Option<LossReason> {
         let spec = &who.spec;
-        if self.is_over(spec, cx.now) {
+        if self.is_over(spec, env.cx.now) {
             return Some(LossReason::Expired);
         }
-        match self.attempt.due(cx.now) {
+        match self.attempt.due(env.cx.now) {
             Due::Late(flight) => {
-                if let Some(error) = self.attempt.late(servers, cx.now, None) {
-                    self.failed(cx, servers, who, Some(flight), error);
+                if let Some(error) = self.attempt.late(&mut env.servers, env.cx.now, None) {
+                    self.failed(env, who, Some(flight), error);
                 }
             }
-            Due::Now if self.is_renewed(spec) => self.renew(cx, servers, who),
+            Due::Now if self.is_renewed(spec) => self.renew(env, who),
             Due::Now | Due::Later => {}
         }
         None
@@ -269,8 +265,7 @@ impl Tenure {
 
     pub(super) fn renew_by_hand(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         (call, ttl): (CallId, Option<Duration>),
     ) {
@@ -282,46 +277,45 @@ impl Tenure {
             _ => rare.renewals.push(call),
         }
         if !under_way {
-            self.renew(cx, servers, who);
+            self.renew(env, who);
         }
     }
 
     /// Renews it to learn whether the store still has it. Nothing is emitted if so, and neither its
     /// deadline nor its next renewal changes.
-    pub(super) fn look(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+    pub(super) fn look(&mut self, env: &mut Env, who: &Who) {
         if who.spec.fixed {
             return;
         }
         if self.attempt.is_under_way() {
             self.looks_again = true;
         } else {
-            self.renew(cx, servers, who);
+            self.renew(env, who);
             self.looks = true;
         }
     }
 
-    pub(super) fn renew(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+    pub(super) fn renew(&mut self, env: &mut Env, who: &Who) {
         let spec = &who.spec;
-        let margin = servers.margin(servers.of(&spec.key));
+        let margin = env.servers.margin(env.servers.of(&spec.key));
         let command = Command::Renew(Renew {
             key: spec.key.clone(),
             lease: who.lease,
             token: self.token,
-            ttl: self.ask(spec, cx.now, margin),
+            ttl: self.ask(spec, env.cx.now, margin),
         });
         (self.looks, self.looks_again) = (false, false);
         let third = self.ttl(spec) / 3;
-        let give_up = cx.now + cx.settings.command_timeout.min(third);
+        let give_up = env.cx.now + env.cx.settings.command_timeout.min(third);
         let give_up = give_up.min(self.loss_at(spec));
         let whose = Whose::Contender(who.id());
-        self.attempt.begin(cx, servers, whose, command, give_up);
+        self.attempt.begin(env, whose, command, give_up);
     }
 
     /// A renewal has an outcome. Returns why the tenure is over, if it is.
     pub(super) fn landed(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         outcome: Outcome,
     ) -> Option<LossReason> {
@@ -332,7 +326,7 @@ impl Tenure {
                     server: outcome.server,
                     ..flight
                 };
-                self.renewed(cx, servers, who, flight, (expires, time));
+                self.renewed(env, who, flight, (expires, time));
                 return None;
             }
             Ok((Reply::Gone, _)) => return Some(LossReason::Deleted),
@@ -345,38 +339,38 @@ impl Tenure {
             Ok(_) => Failure::mismatch().into_error(),
             Err(error) => error,
         };
-        self.failed(cx, servers, who, Some(flight), error);
+        self.failed(env, who, Some(flight), error);
         None
     }
 
     fn renewed(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         flight: Flight,
         expiry: (ServerTime, ServerTime),
     ) {
         let looks_again = self.looks_again;
         if !self.looks || self.unconfirmed || self.is_asked() {
-            self.extended(cx, servers, who, flight, expiry);
+            self.extended(env, who, flight, expiry);
         }
         if looks_again {
-            self.look(cx, servers, who);
+            self.look(env, who);
         }
     }
 
     fn extended(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         flight: Flight,
         (expires, time): (ServerTime, ServerTime),
     ) {
         let spec = &who.spec;
         let expiry = (expires, self.asked(spec));
-        let deadline = servers.deadline(flight.server, flight.sent, time, expiry);
+        let deadline = env
+            .servers
+            .deadline(flight.server, flight.sent, time, expiry);
         self.deadline = deadline.max(self.deadline);
         self.unconfirmed = false;
         let ttl = self.wanted_ttl(spec);
@@ -389,20 +383,19 @@ impl Tenure {
         let event = LeaseEvent::Renewed {
             name: spec.name.clone(),
             token: self.token,
-            remaining: self.deadline.since(cx.now),
+            remaining: self.deadline.since(env.cx.now),
         };
-        who.emit(cx, event, Some(self.deadline));
+        who.emit(&mut env.cx, event, Some(self.deadline));
         for call in self.take_renewals_under_way() {
-            cx.answer(call, Answer::Renew(Ok(())));
+            env.cx.answer(call, Answer::Renew(Ok(())));
         }
-        self.renew_later(cx, servers, who);
+        self.renew_later(env, who);
     }
 
     /// A renewal failed, or will, because there is no link.
     pub(super) fn failed(
         &mut self,
-        cx: &mut Ctx,
-        servers: &mut Servers,
+        env: &mut Env,
         who: &Who,
         flight: Option<Flight>,
         error: Error,
@@ -410,30 +403,32 @@ impl Tenure {
         let ttl = self.ttl(&who.spec);
         let base = (ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
         let most = (ttl / 6).clamp(base, Duration::from_secs(1));
-        self.attempt.pace.back_off(cx.now, (base, most), who.lease);
+        self.attempt
+            .pace
+            .back_off(env.cx.now, (base, most), who.lease);
         let flight = self.attempt.forget_flight().or(flight);
         if let Some(flight) = flight {
-            servers.unsend(flight);
+            env.servers.unsend(flight);
         }
         for call in self.take_renewals_under_way() {
-            cx.answer(call, Answer::Renew(Err(error.clone())));
+            env.cx.answer(call, Answer::Renew(Err(error.clone())));
         }
         let event = LeaseEvent::AtRisk {
             name: who.spec.name.clone(),
             token: self.token,
-            remaining: self.deadline.since(cx.now),
+            remaining: self.deadline.since(env.cx.now),
             error,
         };
-        who.emit(cx, event, None);
-        self.renew_later(cx, servers, who);
+        who.emit(&mut env.cx, event, None);
+        self.renew_later(env, who);
     }
 
     /// Begins the renewal that waited for the one before, which asked for another time to live.
-    fn renew_later(&mut self, cx: &mut Ctx, servers: &mut Servers, who: &Who) {
+    fn renew_later(&mut self, env: &mut Env, who: &Who) {
         let rare = self.rare.as_mut();
         if let Some(rare) = rare.filter(|rare| !rare.later.is_empty()) {
             rare.renewals = std::mem::take(&mut rare.later);
-            self.renew(cx, servers, who);
+            self.renew(env, who);
         }
     }
 }
