@@ -111,7 +111,7 @@ impl Attempt {
     ) {
         let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
         let origin = Origin { whose, attempt };
-        let server = env.servers.send(&mut env.cx, origin, command, give_up);
+        let server = env.servers.send(&env.cx, origin, command, give_up);
         self.under_way = Some(Flight {
             attempt,
             server,

@@ -67,7 +67,7 @@ impl Queries {
     }
 
     pub(super) fn time(&mut self, env: &mut Env, call: CallId) {
-        self.step(env, call, |query, env| query.time(env));
+        self.step(env, call, Query::time);
     }
 
     /// There is a new link: what failed before is tried at once.

@@ -16,6 +16,7 @@ mod leave;
 mod line;
 mod link;
 mod network;
+mod parts;
 mod push;
 mod query;
 mod reclaim;

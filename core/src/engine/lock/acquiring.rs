@@ -121,8 +121,7 @@ impl Acquiring {
             waits: self.callers.wait(),
             reclaims: self.reclaims,
         });
-        let give_up =
-            (env.cx.now + self.patience_of_one(&mut env.cx, spec)).min(self.callers.latest);
+        let give_up = (env.cx.now + self.patience_of_one(&env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());
         self.attempt.begin(env, whose, command, give_up);
     }
@@ -169,7 +168,7 @@ impl Acquiring {
         // Without a link it is a failure, after which those who wait have patience.
         let waits = env.servers.is_up(flight.server) && self.callers.wait();
         let longer =
-            (env.cx.now + self.patience_of_one(&mut env.cx, &who.spec)).min(self.callers.latest);
+            (env.cx.now + self.patience_of_one(&env.cx, &who.spec)).min(self.callers.latest);
         let longer = longer.min(flight.sent + env.cx.settings.patience);
         match self
             .attempt
@@ -307,7 +306,7 @@ impl Acquiring {
             return self.fail(&mut env.cx, error);
         }
         // An earlier caller, who waited for less, ended the attempt.
-        let attempt_time = self.patience_of_one(&mut env.cx, &who.spec);
+        let attempt_time = self.patience_of_one(&env.cx, &who.spec);
         let full = flight.sent + attempt_time;
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
         let silence = self.silence.as_ref();
@@ -374,7 +373,7 @@ impl Acquiring {
         let spec = &who.spec;
         // If the store said later that somebody else has the lock, it was over by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
-        let granted_at = env.servers.not_before(&mut env.cx, server, time);
+        let granted_at = env.servers.not_before(&env.cx, server, time);
         let Some(began) = granted_at.filter(|_| !self.refused.is_some_and(is_over)) else {
             return self.ask_now(env, who);
         };

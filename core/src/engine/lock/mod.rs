@@ -299,9 +299,7 @@ impl Locks {
     /// There is a new link: everything that was waiting to try again does so now, and every lease is
     /// renewed, because the server may have lost its data.
     pub(super) fn retry_all(&mut self, env: &mut Env, server: ServerId) {
-        for id in self.contenders_of(&mut env.servers, server, &|contender| {
-            !contender.is_acquiring()
-        }) {
+        for id in self.contenders_of(&env.servers, server, &|contender| !contender.is_acquiring()) {
             self.0.step(env, id, |contender, env| {
                 if let Some((_, tenure)) = contender.tenure() {
                     tenure.attempt.pace.next = env.cx.now;
@@ -324,7 +322,7 @@ impl Locks {
             }
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(&mut env.servers, server, &unwarned) {
+        for id in self.contenders_of(&env.servers, server, &unwarned) {
             self.0.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.failed(env, who, None, error.clone());
@@ -345,7 +343,7 @@ impl Locks {
     /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
     pub(super) fn unsubscribed(&mut self, env: &mut Env, server: ServerId) {
         let soon = env.cx.now + line::FASTEST_HEARTBEAT;
-        for id in self.contenders_of(&mut env.servers, server, &Contender::is_acquiring) {
+        for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
             self.0.step(env, id, |contender, _| {
                 if let Phase::Acquiring(acquiring) = &mut contender.phase {
                     acquiring.ask_by(soon);
@@ -367,7 +365,7 @@ impl Locks {
             Phase::Held(tenure) => which(tenure),
             Phase::Acquiring(_) => false,
         };
-        for id in self.contenders_of(&mut env.servers, server, &which) {
+        for id in self.contenders_of(&env.servers, server, &which) {
             self.0.step(env, id, |contender, env| {
                 if let Some((who, tenure)) = contender.tenure() {
                     tenure.look(env, who);
@@ -379,7 +377,7 @@ impl Locks {
 
     /// Everyone who wants a lock asks now.
     fn ask_again(&mut self, env: &mut Env, server: ServerId) {
-        for id in self.contenders_of(&mut env.servers, server, &Contender::is_acquiring) {
+        for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
             self.0.step(env, id, Contender::ask_again);
         }
     }

@@ -100,7 +100,7 @@ impl Releases {
         let last = doubt
             .map_or(env.cx.now, |doubt| doubt.until)
             .max(env.cx.now);
-        let mut release = Release::new(&mut env.cx, who);
+        let mut release = Release::new(&env.cx, who);
         release.ttl = ttl;
         release.until = last + release.lasts();
         release.doubt = doubt;
@@ -124,7 +124,7 @@ impl Releases {
             until: tenure.loss_at(&who.spec),
             ttl: tenure.longest_ttl(&who.spec),
             doubt: tenure.doubt(),
-            ..Release::new(&mut env.cx, who)
+            ..Release::new(&env.cx, who)
         };
         self.start(env, release);
     }
@@ -143,7 +143,7 @@ impl Releases {
 /// What happens to them.
 impl Releases {
     pub(super) fn time(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
-        self.step(env, handles, id, |release, env| release.time(env));
+        self.step(env, handles, id, Release::time);
     }
 
     /// There is a new link: what failed before is tried at once.
