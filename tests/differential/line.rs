@@ -222,12 +222,12 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
     })
     .await;
     let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
-    let [News::Granted { held, .. }] = news[..] else {
+    let [News::Granted { grant, .. }] = news[..] else {
         panic!("a grant: {pushes:?}");
     };
     assert!(
-        Some(held.expires.millis()) <= lock.expires,
-        "it is told {held:?}, and has {lock:?}"
+        Some(grant.expires.millis()) <= lock.expires,
+        "it is told {grant:?}, and has {lock:?}"
     );
 }
 

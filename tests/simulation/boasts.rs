@@ -28,8 +28,8 @@ impl Plan {
     /// A push as this run's server tells it.
     pub(crate) fn pushed(&self, lease: LeaseId, push: Push) -> Push {
         let mut news = push.news;
-        if let News::Granted { held, .. } = &mut news {
-            self.boast(&mut held.expires);
+        if let News::Granted { grant, .. } = &mut news {
+            self.boast(&mut grant.expires);
         }
         Push::new(lease, news)
     }

@@ -172,8 +172,8 @@ impl World {
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
             && step.asker() != Some(lease)
         {
-            let held = Grant { token, expires };
-            tell(lease, News::Granted { held, time });
+            let grant = Grant { token, expires };
+            tell(lease, News::Granted { grant, time });
         }
         if let Some((lease, token)) = step.before {
             if let Command::ForceRelease(ForceRelease { token: meant, .. }) = step.command {

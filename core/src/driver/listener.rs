@@ -80,7 +80,7 @@ fn connect(client: &Client) -> Result<Client, FredError> {
         .build()
 }
 
-enum News {
+enum Change {
     /// The connection may only seem to be there.
     None,
     Missed,
@@ -115,29 +115,29 @@ impl Listener {
                         push(driver, &message);
                         continue;
                     }
-                    Err(RecvError::Lagged(_)) => News::Missed,
+                    Err(RecvError::Lagged(_)) => Change::Missed,
                     Err(RecvError::Closed) => break,
                 },
-                _ = errors.recv() => News::Down,
-                _ = reconnects.recv() => News::Up,
+                _ = errors.recv() => Change::Down,
+                _ = reconnects.recv() => Change::Up,
                 () = check.as_mut() => match client.is_connected() {
-                    true if hears => News::None,
+                    true if hears => Change::None,
                     // Not every error that fred reports ends the connection.
-                    true => News::Up,
-                    false => News::Down,
+                    true => Change::Up,
+                    false => Change::Down,
                 },
             };
             match news {
-                News::None => self.check(channel).await.map_err(|error| (true, error))?,
-                News::Missed => feed(driver, SUBSCRIBED),
-                News::Up => {
+                Change::None => self.check(channel).await.map_err(|error| (true, error))?,
+                Change::Missed => feed(driver, SUBSCRIBED),
+                Change::Up => {
                     self.subscribe(channel)
                         .await
                         .map_err(|error| (true, error))?;
                     feed(driver, SUBSCRIBED);
                     hears = true;
                 }
-                News::Down => {
+                Change::Down => {
                     if std::mem::take(&mut hears) {
                         feed(driver, UNSUBSCRIBED);
                     }

@@ -14,9 +14,9 @@ use crate::time::{ServerTime, Timestamp};
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) attempt: Serial,
-    /// Who answered.
+    /// Who replied.
     pub(super) server: ServerId,
-    /// When it left, if it was answered.
+    /// When it left, if there is a reply.
     pub(super) left: Option<Timestamp>,
     pub(super) result: Result<(Reply, ServerTime), Error>,
 }
@@ -24,13 +24,13 @@ pub(super) struct Outcome {
 /// An operation whose outcome is not known: until then it may still take effect.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Doubt {
-    /// The attempt, if its answer may still come and settle the matter.
+    /// The attempt, if its reply may still come and settle the matter.
     pub(super) attempt: Option<Serial>,
     pub(super) until: Timestamp,
 }
 
 impl Doubt {
-    /// About attempts whose answers do not come any more.
+    /// About attempts whose replies do not come any more.
     pub(super) fn until(until: Timestamp) -> Self {
         Self {
             attempt: None,
@@ -42,7 +42,7 @@ impl Doubt {
 /// What the time has come for.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Due {
-    /// There was no answer in time; perhaps because the attempt has not left yet.
+    /// There was no reply in time; perhaps because the attempt has not left yet.
     Late(Flight),
     /// To be tried.
     Now,
@@ -62,7 +62,7 @@ pub(super) enum Failure {
 pub(super) struct Attempt {
     under_way: Option<Flight>,
     pub(super) pace: Pace,
-    /// Attempts that were never answered may act until then.
+    /// Attempts that never got a reply may act until then.
     doubt: Timestamp,
 }
 

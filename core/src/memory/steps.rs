@@ -97,8 +97,8 @@ impl MemoryServer {
         let token = self.take(now, key, claim, window)?.token;
         self.leave_line(key, claim);
         let expires = expiry(now, window / 2);
-        let (held, time) = (Grant { token, expires }, now);
-        let heard = self.publish(claim.client, claim.lease, News::Granted { held, time });
+        let (grant, time) = (Grant { token, expires }, now);
+        let heard = self.publish(claim.client, claim.lease, News::Granted { grant, time });
         if let Some(lock) = self.lock_mut(key)
             && !heard
         {

@@ -43,7 +43,7 @@ pub enum News {
     /// The lock was handed to this lease, which waited in line.
     Granted {
         /// Its token, and until when it has the lock unless it renews it.
-        held: Grant,
+        grant: Grant,
         /// The server's clock at that moment.
         time: ServerTime,
     },
@@ -133,8 +133,8 @@ fn seal(lease: LeaseId, half: HalfId, news: News) -> [u8; 20] {
 
 fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match news {
-        News::Granted { held, time } => {
-            let (token, expires) = (held.token, held.expires.millis());
+        News::Granted { grant, time } => {
+            let (token, expires) = (grant.token, grant.expires.millis());
             write!(f, "granted:{half}:{token}:{expires}:{}", time.as_micros())
         }
         News::Revoked { token } => write!(f, "revoked:{half}:{token}"),
@@ -151,8 +151,8 @@ fn read(message: &[u8]) -> Option<Push> {
         "granted" => {
             let expires = ServerTime::from_millis(number(fields.next()?)?);
             let time = ServerTime::from_micros(number(fields.next()?)?);
-            let held = Grant { token, expires };
-            News::Granted { held, time }
+            let grant = Grant { token, expires };
+            News::Granted { grant, time }
         }
         "revoked" => News::Revoked { token },
         "superseded" => News::Superseded { token },
@@ -193,13 +193,13 @@ mod tests {
     }
 
     fn news() -> [News; 3] {
-        let held = Grant {
+        let grant = Grant {
             token: token(7),
             expires: ServerTime::from_millis(1_700_000_000_123),
         };
         let time = ServerTime::from_micros(1_700_000_000_000_456);
         [
-            News::Granted { held, time },
+            News::Granted { grant, time },
             News::Revoked { token: token(7) },
             News::Superseded { token: token(7) },
         ]

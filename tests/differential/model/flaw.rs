@@ -116,9 +116,9 @@ impl Flaw {
             (Self::SilentRevocation, News::Revoked { .. })
             | (Self::SilentReclaim, News::Superseded { .. }) => false,
             (Self::UnheardKeepsWindow, _) => is_listening,
-            (Self::GrantKeepsToken, News::Granted { held, .. }) => {
-                let former = FencingToken::new(held.token.get() - 1);
-                held.token = former.unwrap_or(held.token);
+            (Self::GrantKeepsToken, News::Granted { grant, .. }) => {
+                let former = FencingToken::new(grant.token.get() - 1);
+                grant.token = former.unwrap_or(grant.token);
                 true
             }
             (Self::SealsWithHalf, news) => {

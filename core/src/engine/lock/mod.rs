@@ -255,11 +255,11 @@ impl Locks {
         let server = server.unwrap_or_else(|| env.servers.of(&contender.who.spec.key));
         // What does not open was made by a stranger: anybody may publish.
         match push.open(contender.who.lease) {
-            Some(News::Granted { held, time }) => {
+            Some(News::Granted { grant, time }) => {
                 self.0
                     .step(env, id, |contender, env| match &mut contender.phase {
                         Phase::Acquiring(acquiring) => {
-                            acquiring.granted(env, &contender.who, (server, held, time))
+                            acquiring.granted(env, &contender.who, (server, grant, time))
                         }
                         Phase::Held(_) => Next::Stay,
                     });

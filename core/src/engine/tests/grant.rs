@@ -80,13 +80,13 @@ impl Case {
         self.pass(host, self.age);
         host.epoch = host.epoch.saturating_add_signed(self.step * 1_000);
         let (granted, time) = (host.now, host.server_now());
-        let held = Grant {
+        let grant = Grant {
             token: FencingToken::new(2).expect("a token"),
             expires: ServerTime::from_millis(time.millis()) + PROMISED,
         };
         let lease = lease(host);
         self.pass(host, self.delay);
-        host.input(Input::push(Push::new(lease, News::Granted { held, time })));
+        host.input(Input::push(Push::new(lease, News::Granted { grant, time })));
         (granted, call)
     }
 }

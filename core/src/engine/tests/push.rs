@@ -26,8 +26,8 @@ fn superseded(lease: LeaseId, token: FencingToken) -> Push {
 fn granted(host: &Host, lease: LeaseId) -> Push {
     let (token, time) = (token(9), host.server_now());
     let expires = time + ms(12_000);
-    let held = Grant { token, expires };
-    Push::new(lease, News::Granted { held, time })
+    let grant = Grant { token, expires };
+    Push::new(lease, News::Granted { grant, time })
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn what_a_stranger_publishes_is_not_believed() {
     }
     // Another's message, with what it says changed.
     let mut overheard = granted(&host, waits);
-    if let News::Granted { held, .. } = &mut overheard.news {
-        held.token = FencingToken::MAX;
+    if let News::Granted { grant, .. } = &mut overheard.news {
+        grant.token = FencingToken::MAX;
     }
     host.input(Input::push(overheard));
     assert!(host.is_open(call) && host.is_held(LockId(2)));

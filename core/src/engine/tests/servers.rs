@@ -257,11 +257,11 @@ fn a_push_is_by_the_clock_of_the_server_that_has_the_lock() {
     cluster.answer(None, &busy);
     cluster.now = cluster.now + ms(20);
     let time = clock(RIGHT, cluster.now);
-    let held = Grant {
+    let grant = Grant {
         token: FencingToken::new(9).expect("a small number is a token"),
         expires: time + ms(5_000),
     };
-    let push = Push::new(lease, News::Granted { held, time });
+    let push = Push::new(lease, News::Granted { grant, time });
     cluster.input(Input::Push { server: None, push });
     assert_eq!(cluster.acquired.last(), Some(&lease));
     let left = deadline(&cluster.events);
