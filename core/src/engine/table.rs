@@ -79,9 +79,8 @@ impl<K: Id, V> Table<K, V> {
             self.places.insert(moved.number(), place);
         }
         let (length, capacity) = (self.entries.len(), self.entries.capacity());
-        if capacity > SMALL && length < capacity / 8 {
-            self.entries.shrink_to(capacity / 4);
-            self.places.shrink_to(capacity / 4);
+        if let Some(less) = give_back(&mut self.places, length, capacity) {
+            self.entries.shrink_to(less);
         }
         Some(value)
     }
@@ -122,6 +121,17 @@ impl<K: Id, V> Table<K, V> {
     }
 }
 
+/// Gives memory back after a burst. Returns the capacity from now on, if it changes. Of all tables one
+/// function, as above.
+fn give_back(places: &mut Places, length: usize, capacity: usize) -> Option<usize> {
+    let less = capacity / 4;
+    let is_burst_over = capacity > SMALL && length < capacity / 8;
+    is_burst_over.then(|| {
+        places.shrink_to(less);
+        less
+    })
+}
+
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
         Self {
@@ -139,7 +149,7 @@ impl Id for u64 {
 
 impl Id for HalfId {
     fn number(self) -> u64 {
-        self.0
+        self.get()
     }
 }
 
