@@ -111,24 +111,26 @@ impl Servers {
         servers.find(|server| server.outbox.has(flight.attempt))
     }
 
+    fn place(&self, id: ServerId) -> Result<usize, usize> {
+        self.servers.binary_search_by_key(&id, |server| server.id)
+    }
+
     fn get(&self, id: ServerId) -> Option<&Server> {
-        let place = self.servers.binary_search_by_key(&id, |server| server.id);
-        place.ok().and_then(|place| self.servers.get(place))
+        self.servers.get(self.place(id).ok()?)
+    }
+
+    fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
+        let place = self.place(id).ok()?;
+        self.servers.get_mut(place)
     }
 
     /// One that was never heard of is new.
     fn at(&mut self, id: ServerId, settings: &Settings) -> &mut Server {
-        let found = self.servers.binary_search_by_key(&id, |server| server.id);
-        let place = found.unwrap_or_else(|place| {
+        let place = self.place(id).unwrap_or_else(|place| {
             self.servers.insert(place, Server::new(id, settings));
             place
         });
         &mut self.servers[place]
-    }
-
-    fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
-        let place = self.servers.binary_search_by_key(&id, |server| server.id);
-        place.ok().and_then(|place| self.servers.get_mut(place))
     }
 }
 

@@ -125,14 +125,13 @@ impl Queue {
 
     fn push(&mut self, out: Queued) {
         let attempt = out.origin.attempt;
+        self.waiting.push_back((attempt, Some(out)));
         // It is the newest, unless it waited elsewhere before.
-        let is_newest = self.waiting.back().is_none_or(|(last, _)| *last < attempt);
-        let place = if is_newest {
-            self.waiting.len()
-        } else {
-            self.waiting.partition_point(|(other, _)| *other < attempt)
-        };
-        self.waiting.insert(place, (attempt, Some(out)));
+        let mut place = self.waiting.len() - 1;
+        while place > 0 && self.waiting[place - 1].0 > attempt {
+            self.waiting.swap(place - 1, place);
+            place -= 1;
+        }
     }
 
     fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
