@@ -149,7 +149,7 @@ impl Id for u64 {
 
 impl Id for HalfId {
     fn number(self) -> u64 {
-        self.get()
+        self.0
     }
 }
 

@@ -1,7 +1,6 @@
 //! Who asks for a lock, and how the store knows them.
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -39,25 +38,12 @@ impl fmt::Debug for LeaseId {
 /// The first 16 digits of a lease id, which are no secret: a push names its lease by them. The
 /// others are known to the store and to who made it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HalfId(NonZeroU64);
-
-impl HalfId {
-    /// The half with these bits. Zero, which chance makes of none, counts as one: tables of these are
-    /// smaller for it.
-    pub(crate) fn new(bits: u64) -> Self {
-        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
-    }
-
-    /// As a number.
-    pub fn get(self) -> u64 {
-        self.0.get()
-    }
-}
+pub struct HalfId(pub u64);
 
 impl LeaseId {
     /// The half of it that anybody may know.
     pub fn half(self) -> HalfId {
-        HalfId::new(u64::try_from(self.0 >> 64).unwrap_or(0))
+        HalfId(u64::try_from(self.0 >> 64).unwrap_or(0))
     }
 }
 

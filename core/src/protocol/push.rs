@@ -145,7 +145,7 @@ fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 fn read(message: &[u8]) -> Option<Push> {
     let mut fields = std::str::from_utf8(message).ok()?.split(':');
     let what = fields.next()?;
-    let lease = HalfId::new(u64::from_be_bytes(bytes(fields.next()?)?));
+    let lease = HalfId(u64::from_be_bytes(bytes(fields.next()?)?));
     let token = fields.next()?.parse().ok()?;
     let news = match what {
         "granted" => {
@@ -230,7 +230,7 @@ mod tests {
                 let opened = decode_push(&forged).ok().and_then(|push| push.open(LEASE));
                 assert_eq!(opened, None, "{:?}", String::from_utf8_lossy(&forged));
             }
-            let half = LeaseId(u128::from(LEASE.half().get()) << 64);
+            let half = LeaseId(u128::from(LEASE.half().0) << 64);
             assert_eq!(Push::new(half, news).open(LEASE), None);
             let other = LeaseId(LEASE.0 ^ 1);
             assert_eq!(Push::new(LEASE, news).open(other), None);

@@ -122,7 +122,7 @@ impl Flaw {
                 true
             }
             (Self::SealsWithHalf, news) => {
-                *push = Push::new(LeaseId(u128::from(push.lease.get()) << 64), *news);
+                *push = Push::new(LeaseId(u128::from(push.lease.0) << 64), *news);
                 true
             }
             _ => true,

@@ -17,7 +17,7 @@ impl Tenures {
     /// The number of a tenure that a call got, perhaps after others.
     pub(super) fn acquired(&mut self, call: CallId, grant: &Acquired) -> f64 {
         let numbers = &mut self.numbers;
-        let number = *numbers.get_or_insert_with(grant.lease.half().get(), || call.0);
+        let number = *numbers.get_or_insert_with(grant.lease.half().0, || call.0);
         self.held.insert(number, grant.lease);
         id(number)
     }
@@ -29,14 +29,12 @@ impl Tenures {
     }
 
     pub(super) fn number(&self, lease: LeaseId) -> Option<f64> {
-        self.numbers
-            .get(&lease.half().get())
-            .map(|number| id(*number))
+        self.numbers.get(&lease.half().0).map(|number| id(*number))
     }
 
     /// The number of a tenure that is over from now on.
     pub(super) fn ended(&mut self, lease: LeaseId) -> Option<f64> {
-        let number = self.numbers.take(&lease.half().get())?;
+        let number = self.numbers.take(&lease.half().0)?;
         self.held.take(&number);
         Some(id(number))
     }
