@@ -118,11 +118,12 @@ for (const kind of clients) {
     await server.command("CONFIG", "SET", "requirepass", "s3cret");
     await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
     const asked = () => locker.inspect("x").then(() => undefined, (error) => error);
+    // Between two links of ioredis a call may be refused on the new one: that is `auth`, too.
+    const code = kind === "ioredis" ? "unavailable" : "auth";
     const error = await waitFor(async () => {
       const failed = await asked();
-      return /NOAUTH/.test(failed?.message) && failed;
+      return /NOAUTH/.test(failed?.message) && failed.code === code && failed;
     }, 20_000, "the server refuses");
-    assert.equal(error.code, kind === "ioredis" ? "unavailable" : "auth");
     assert.match(error.message, /NOAUTH.*; check the client's user and password/);
     assert.doesNotMatch(error.message, /URL/);
   });

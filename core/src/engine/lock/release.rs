@@ -202,10 +202,11 @@ impl Releases {
         let Some(id) = handles.get(lock).and_then(|handle| handle.releasing) else {
             return;
         };
-        self.step(env, handles, id, |release, env| match &release.tenure {
+        self.step(env, handles, id, |release, _| match &release.tenure {
             Some(ended) if ended.token < taken => {
-                let flight = release.attempt.forget_flight();
-                Next::Confirmed(None, flight.map_or(env.cx.now, |flight| flight.sent))
+                release.attempt.forget_flight();
+                // No reply has said so: what an unanswered attempt to acquire took is still to be freed.
+                Next::Confirmed(None, Timestamp::from_nanos(0))
             }
             _ => Next::Stay,
         });
