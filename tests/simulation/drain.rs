@@ -130,8 +130,9 @@ impl World {
             granted,
             heartbeat,
         });
-        // It was handed on by somebody who did not want it, and the next has a heartbeat's time.
-        if idle.granted.is_some() && idle.granted != granted {
+        // It was handed on by somebody who did not want it, and the next has a heartbeat's time; or others
+        // had it since the last audit.
+        if idle.granted != granted {
             (idle.since, idle.heartbeat) = (now, heartbeat);
         }
         idle.granted = granted;
