@@ -1,7 +1,6 @@
 //! What to do about an error.
 
-use crate::every::every;
-use crate::rows::same;
+use crate::every::{by_code, every};
 
 /// The end of an error's message: what to do. It is a part of its own, because a host that has other
 /// words for the place where a setting is made says it in those.
@@ -30,14 +29,7 @@ impl Advice {
 
     /// The advice with this [code](Self::code).
     pub(crate) const fn from_code(code: &str) -> Option<Self> {
-        let mut at = 0;
-        while at < Self::ALL.len() {
-            if same(Self::ALL[at].code(), code) {
-                return Some(Self::ALL[at]);
-            }
-            at += 1;
-        }
-        None
+        by_code!(Self::ALL, code)
     }
 
     /// Its name in tables and in the JSON of errors.

@@ -9,8 +9,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::advice::Advice;
-use crate::every::every;
-use crate::rows::same;
+use crate::every::{by_code, every};
 
 /// What went wrong, in a form to match on.
 ///
@@ -65,14 +64,7 @@ impl ErrorKind {
 
     /// The same, for tables that are read at compile time.
     pub(crate) const fn of_code(code: &str) -> Option<Self> {
-        let mut at = 0;
-        while at < Self::ALL.len() {
-            if same(Self::ALL[at].code(), code) {
-                return Some(Self::ALL[at]);
-            }
-            at += 1;
-        }
-        None
+        by_code!(Self::ALL, code)
     }
 
     /// The kind as a short code, the same in every language binding.

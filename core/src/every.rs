@@ -20,3 +20,16 @@ macro_rules! every {
 }
 
 pub(crate) use every;
+
+/// The one of all values that has this code; a `const` function cannot call a closure for that.
+macro_rules! by_code {
+    ($all:expr, $code:expr) => {{
+        let (all, mut at) = ($all, 0);
+        while at < all.len() && !crate::rows::same(all[at].code(), $code) {
+            at += 1;
+        }
+        if at < all.len() { Some(all[at]) } else { None }
+    }};
+}
+
+pub(crate) use by_code;
