@@ -241,7 +241,7 @@ impl Group {
         let leader = self.leader.ok_or("nobody leads")?;
         let holder = seen.holder.ok_or("the leader does not hold the lock")?;
         let next = seen.line.first().ok_or("nobody waits in line")?;
-        let left = holder.remaining.unwrap_or(Duration::MAX);
+        let left = holder.remaining;
         Ok((leader, next.owner.label().to_owned(), left))
     }
 

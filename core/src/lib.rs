@@ -75,7 +75,7 @@ pub use engine::{HolderInfo, Inspection, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;
-pub use memory::MemoryServer;
+pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
 pub use token::FencingToken;
 

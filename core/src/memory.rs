@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::protocol::{BatchReply, ClientId, LockKey, Op, Push, Reply};
 use crate::time::ServerTime;
-use keys::{Keys, Lock, expired};
+pub use keys::StoredTenure;
+use keys::{Keys, expired};
 
 /// Executes the protocol's commands in memory, as a Redis with the lock script would. The script is
 /// tested against it, `memory://` stores and the simulation run on it. It has no clock and does no I/O:
@@ -48,15 +49,15 @@ impl MemoryServer {
     /// use leasehold::{MemoryServer, Name};
     ///
     /// let key = LockKey::new("ns", &Name::new("orders/42")?)?;
-    /// assert_eq!(MemoryServer::new().lock_value(ServerTime::from_millis(1_000), &key), None);
+    /// assert_eq!(MemoryServer::new().tenure(ServerTime::from_millis(1_000), &key), None);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Executes a batch in order, all at one moment of the server's clock. An operation whose
-    /// `not_after` is past does nothing, and its reply is [`Reply::Late`].
+    /// Executes a batch in order, all at one moment of the server's clock. Past the earliest `not_after`
+    /// of its operations it does nothing, and every reply is [`Reply::Late`].
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -69,16 +70,12 @@ impl MemoryServer {
     /// ```
     pub fn execute(&mut self, now: ServerTime, batch: &[Op]) -> BatchReply {
         self.sweep(now);
-        let replies = batch
-            .iter()
-            .map(|op| {
-                if now > op.not_after {
-                    Ok(Reply::Late)
-                } else {
-                    self.apply(now, &op.command)
-                }
-            })
-            .collect();
+        let is_late = batch.iter().any(|op| now > op.not_after);
+        let execute = |op: &Op| match is_late {
+            true => Ok(Reply::Late),
+            false => self.apply(now, &op.command),
+        };
+        let replies = batch.iter().map(execute).collect();
         BatchReply { time: now, replies }
     }
 
@@ -137,26 +134,26 @@ impl MemoryServer {
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
     /// server.flush();
-    /// assert_eq!(server.lock_value(now, &key), None);
-    /// assert_eq!(server.token_value(now, &key), None);
+    /// assert_eq!(server.tenure(now, &key), None);
+    /// assert_eq!(server.last_token(now, &key), None);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn flush(&mut self) {
         self.names.clear();
     }
 
-    /// Frees a lock as `DEL` on its key does; its token counter and its line stay.
+    /// Frees a lock as `DEL` on its key does: its last token is forgotten, and its line stays.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
     /// server.delete(&key);
-    /// assert_eq!(server.lock_value(now, &key), None);
-    /// assert!(server.token_value(now, &key).is_some());
+    /// assert_eq!(server.tenure(now, &key), None);
+    /// assert_eq!(server.last_token(now, &key), None);
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn delete(&mut self, key: &LockKey) {
-        self.remove_lock(key);
+        self.remove_hash(key);
     }
 
     /// Takes what is stored of a name over from another server, at a moment of the clock of each, as
@@ -167,9 +164,9 @@ impl MemoryServer {
     /// // A client holds the lock for 30 s; the other server's clock is an hour ahead.
     /// let (mut other, there) = (MemoryServer::new(), now + Duration::from_secs(3_600));
     /// other.take_over(there, &key, (&mut server, now));
-    /// assert_eq!(server.lock_value(now, &key), None);
-    /// let (_, expires) = other.lock_value(there, &key).unwrap();
-    /// assert_eq!(expires, there + Duration::from_secs(30));
+    /// assert_eq!(server.tenure(now, &key), None);
+    /// let tenure = other.tenure(there, &key).unwrap();
+    /// assert_eq!(tenure.expires, there + Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn take_over(
@@ -188,48 +185,51 @@ impl MemoryServer {
         }
     }
 
-    /// The lock's key as Redis would have it: its value, and when it expires.
+    /// Who has a lock.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock for 30 s.
-    /// let (value, expires) = server.lock_value(now, &key).unwrap();
-    /// assert!(value.ends_with(":me"));
-    /// assert_eq!(expires, now + Duration::from_secs(30));
+    /// let tenure = server.tenure(now, &key).unwrap();
+    /// assert_eq!(tenure.owner.label(), "me");
+    /// assert_eq!(tenure.expires, now + Duration::from_secs(30));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn lock_value(&self, now: ServerTime, key: &LockKey) -> Option<(String, ServerTime)> {
-        let lock = self.lock(key).filter(|lock| !expired(now, lock.expires))?;
-        let Lock {
-            lease,
-            client,
-            token,
-            owner,
-            expires,
-        } = lock;
-        let (kind, label) = (owner.kind(), owner.label());
-        Some((format!("{lease}:{client}:{token}:{kind}:{label}"), *expires))
+    pub fn tenure(&self, now: ServerTime, key: &LockKey) -> Option<&StoredTenure> {
+        let tenure = self.hash(now, key)?.tenure.as_deref();
+        tenure.filter(|tenure| tenure.is_held(now))
     }
 
-    /// The token counter's key as Redis would have it: the last token, and when the key expires;
-    /// never, with dense tokens.
+    /// The last token of a name, as far as it is remembered.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
-    /// let (last, expires) = server.token_value(now, &key).unwrap();
-    /// assert_eq!(last, now.as_micros());
-    /// assert_eq!(expires, Some(now + Duration::from_secs(60)));
+    /// assert_eq!(server.last_token(now, &key), Some(now.as_micros()));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn token_value(&self, now: ServerTime, key: &LockKey) -> Option<(u64, Option<ServerTime>)> {
-        let counter = self.names.get(key)?.counter.as_ref()?;
-        let alive = !counter.is_expired(now);
-        alive.then_some((counter.last, counter.expires))
+    pub fn last_token(&self, now: ServerTime, key: &LockKey) -> Option<u64> {
+        self.hash(now, key).map(|hash| hash.last)
     }
 
-    /// The two keys of the line as Redis would have them: the claims that wait, each with its arrival in
-    /// microseconds and the time until which it counts as alive; and when both keys expire.
+    /// The lock's key as Redis would have it, but for what says that somebody may wait: the fields of
+    /// the hash, in order, and when the key expires; never, with dense tokens.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock.
+    /// let (fields, expires) = server.lock_value(now, &key).unwrap();
+    /// assert_eq!(fields[1], ("t".into(), "1000000+".into()));
+    /// assert!(expires > Some(now + Duration::from_secs(60)));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn lock_value(&self, now: ServerTime, key: &LockKey) -> Option<HashValue> {
+        let hash = self.hash(now, key)?;
+        Some((hash.fields(), hash.expires))
+    }
+
+    /// The line's key, as what it says: the claims that wait, each with its arrival in microseconds and
+    /// the time until which it counts as alive; and when the key expires.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -247,5 +247,8 @@ impl MemoryServer {
     }
 }
 
-/// Claims with their two scores, and when their keys expire.
+/// Fields with their values, and when their key expires.
+type HashValue = (Vec<(String, String)>, Option<ServerTime>);
+
+/// Claims with their two scores, and when their key expires.
 type LineValue = (Vec<(String, u64, ServerTime)>, ServerTime);

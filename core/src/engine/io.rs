@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::table::Id;
 use crate::error::Error;
@@ -392,22 +392,9 @@ pub struct WaiterInfo {
 pub struct HolderInfo {
     /// The holder's token.
     pub token: FencingToken,
-    /// The time until the lock expires unless it is renewed; `None` if it does not expire,
-    /// because somebody took its expiry away.
-    #[serde(serialize_with = "as_optional_millis")]
-    pub remaining: Option<Duration>,
+    /// The time until the lock expires unless it is renewed.
+    #[serde(serialize_with = "as_millis")]
+    pub remaining: Duration,
     /// The holder's owner or label.
     pub owner: Owner,
-}
-
-// The signature is serde's.
-#[allow(clippy::ref_option)]
-fn as_optional_millis<S: Serializer>(
-    duration: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => as_millis(duration, serializer),
-        None => serializer.serialize_none(),
-    }
 }

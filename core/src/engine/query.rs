@@ -278,7 +278,7 @@ fn holder_info(holder: Holder, time: ServerTime) -> HolderInfo {
     } = holder;
     HolderInfo {
         token,
-        remaining: expires.map(|expires| expires.since(time)),
+        remaining: expires.since(time),
         owner,
     }
 }

@@ -9,41 +9,59 @@ use crate::protocol::{Claim, ClientId, Holder, LeaseId, LockKey};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
-/// What is stored of one name. With none of the three the name is not in the map.
+/// What is stored of one name. With neither the name is not in the map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
-    pub(super) lock: Option<Box<Lock>>,
-    pub(super) counter: Option<TokenCounter>,
+    pub(super) hash: Option<Hash>,
     pub(super) line: Option<Box<Line>>,
 }
 
+/// The lock's key.
 #[derive(Clone, Debug)]
-pub(super) struct Lock {
-    pub(super) lease: LeaseId,
-    pub(super) client: ClientId,
-    pub(super) token: FencingToken,
-    pub(super) owner: Owner,
-    pub(super) expires: ServerTime,
+pub(super) struct Hash {
+    pub(super) last: u64,
+    /// Whether it may expire before long.
+    pub(super) is_brief: bool,
+    /// It stays when it is over, until somebody needs its place.
+    pub(super) tenure: Option<Box<StoredTenure>>,
+    /// The key's; that of the tenure is its own.
+    pub(super) expires: Option<ServerTime>,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct TokenCounter {
-    pub(super) last: u64,
-    pub(super) expires: Option<ServerTime>,
+/// Who has a lock, or had it until it expired, as [`MemoryServer`] has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredTenure {
+    /// The acquisition.
+    pub lease: LeaseId,
+    /// Whose it is.
+    pub client: ClientId,
+    /// Its token.
+    pub token: FencingToken,
+    /// The holder as others see it.
+    pub owner: Owner,
+    /// Until when it has the lock.
+    pub expires: ServerTime,
 }
 
 /// Looking up and forgetting.
 impl MemoryServer {
-    pub(super) fn lock(&self, key: &LockKey) -> Option<&Lock> {
-        self.names.get(key)?.lock.as_deref()
+    pub(super) fn hash(&self, now: ServerTime, key: &LockKey) -> Option<&Hash> {
+        let hash = self.names.get(key)?.hash.as_ref()?;
+        (!hash.is_expired(now)).then_some(hash)
     }
 
-    pub(super) fn lock_mut(&mut self, key: &LockKey) -> Option<&mut Lock> {
-        self.names.get_mut(key)?.lock.as_deref_mut()
+    pub(super) fn hash_mut(&mut self, key: &LockKey) -> Option<&mut Hash> {
+        self.names.get_mut(key)?.hash.as_mut()
     }
 
-    pub(super) fn remove_lock(&mut self, key: &LockKey) {
-        self.update(key, |keys| keys.lock = None);
+    pub(super) fn remove_hash(&mut self, key: &LockKey) {
+        self.update(key, |keys| keys.hash = None);
+    }
+
+    pub(super) fn remove_tenure(&mut self, key: &LockKey) {
+        if let Some(hash) = self.hash_mut(key) {
+            hash.tenure = None;
+        }
     }
 
     pub(super) fn drop_empty_line(&mut self, key: &LockKey) {
@@ -63,7 +81,6 @@ impl MemoryServer {
         }
         self.names.retain(|_, keys| {
             keys.expire(now);
-            keys.counter.take_if(|counter| counter.is_expired(now));
             !keys.is_empty()
         });
         self.sweep_at = self.names.len() * 2 + 1_024;
@@ -81,53 +98,71 @@ impl MemoryServer {
 }
 
 impl Keys {
-    /// Drops the lock and the line. An expired counter may stay, because whoever reads it checks.
     pub(super) fn expire(&mut self, now: ServerTime) {
-        self.lock.take_if(|lock| expired(now, lock.expires));
+        self.hash.take_if(|hash| hash.is_expired(now));
         self.line.take_if(|line| expired(now, line.expires()));
     }
 
     /// Until when each of them is kept, or counts.
     pub(super) fn times(&mut self) -> impl Iterator<Item = &mut ServerTime> {
-        let lock = self.lock.iter_mut().map(|lock| &mut lock.expires);
-        let counter = self.counter.iter_mut();
-        let counter = counter.filter_map(|counter| counter.expires.as_mut());
-        let line = self.line.iter_mut().flat_map(|line| line.times());
-        lock.chain(counter).chain(line)
+        let hash = self.hash.iter_mut().flat_map(|hash| {
+            let tenure = hash.tenure.iter_mut().map(|tenure| &mut tenure.expires);
+            tenure.chain(hash.expires.as_mut())
+        });
+        hash.chain(self.line.iter_mut().flat_map(|line| line.times()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock.is_none() && self.counter.is_none() && self.line.is_none()
+        self.hash.is_none() && self.line.is_none()
     }
 }
 
-impl TokenCounter {
-    pub(super) fn is_expired(&self, now: ServerTime) -> bool {
+impl Hash {
+    fn is_expired(&self, now: ServerTime) -> bool {
         self.expires.is_some_and(|expires| expired(now, expires))
     }
+
+    pub(super) fn fields(&self) -> Vec<(String, String)> {
+        let mark = if self.is_brief { "+" } else { "" };
+        let tenure = self.tenure.iter().map(|tenure| {
+            let StoredTenure {
+                lease,
+                client,
+                token,
+                owner,
+                expires,
+            } = &**tenure;
+            let (expires, kind, label) = (expires.millis(), owner.kind(), owner.label());
+            let token = token.get();
+            (
+                format!("{lease}{token:016}"),
+                format!("{expires:013}{client}{kind}{label}"),
+            )
+        });
+        let last = ("t".to_owned(), format!("{}{mark}", self.last));
+        tenure.chain([last]).collect()
+    }
 }
 
-impl Lock {
+impl StoredTenure {
+    pub(super) fn is_held(&self, now: ServerTime) -> bool {
+        !expired(now, self.expires)
+    }
+
     pub(super) fn yields_to(&self, claim: &Claim) -> bool {
         self.owner.is_reclaimable() && self.owner == claim.owner && self.client != claim.client
     }
 
     pub(super) fn holder(&self) -> Holder {
-        let Lock {
-            token,
-            owner,
-            expires,
-            ..
-        } = self;
         Holder {
-            token: *token,
-            expires: Some(*expires),
-            owner: owner.clone(),
+            token: self.token,
+            expires: self.expires,
+            owner: self.owner.clone(),
         }
     }
 }
 
-/// Redis counts in whole milliseconds, and a key lives through the one it expires in.
+/// Redis counts in whole milliseconds, and a key lives through the one it expires in; so does a tenure.
 pub(super) fn expired(now: ServerTime, expires: ServerTime) -> bool {
     now.millis() > expires.millis()
 }

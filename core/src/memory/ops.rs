@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::MemoryServer;
-use super::keys::{Keys, Lock, expired, expiry};
+use super::keys::{StoredTenure, expiry};
 use super::line::First;
 use crate::error::Error;
 use crate::protocol::{
@@ -29,21 +29,19 @@ impl MemoryServer {
     }
 
     fn acquire(&mut self, now: ServerTime, acquire: &Acquire) -> Result<Reply, Error> {
-        let Acquire {
-            key, claim, ttl, ..
-        } = acquire;
-        if let Some(lock) = self.lock_mut(key) {
-            if lock.lease == claim.lease {
-                let (token, expires) = (lock.token, lock.extend(now, *ttl));
+        let Acquire { key, claim, .. } = acquire;
+        if let Some(tenure) = self.tenure(now, key) {
+            let (client, lease, token) = (tenure.client, tenure.lease, tenure.token);
+            if lease == claim.lease {
+                let expires = self.extend(now, key, (claim.counter, claim.ttl), false);
                 return Ok(Reply::Held(Grant { token, expires }));
             }
-            let (client, lease, token) = (lock.client, lock.lease, lock.token);
-            let yields = lock.yields_to(claim);
+            let yields = tenure.yields_to(claim);
             if yields && acquire.reclaims == Reclaim::Ask {
                 return Ok(Reply::Reclaimable { token });
             }
             if yields && acquire.reclaims == Reclaim::From(token) {
-                let grant = self.take(now, key, claim, *ttl)?;
+                let grant = self.take(now, key, claim, claim.ttl)?;
                 self.publish(client, lease, News::Superseded { token });
                 self.leave_line(key, claim);
                 return Ok(Reply::Held(grant));
@@ -51,15 +49,20 @@ impl MemoryServer {
         } else {
             match self.first_in_line(now, key) {
                 First::Alive(first) if !first.is_same(claim) => {
-                    self.grant(now, key, &first)?;
+                    self.remove_tenure(key);
+                    self.grant(now, key, &first, None)?;
                 }
                 First::Unknown => {
-                    let (expires, place) = (Some(expiry(now, Duration::ZERO)), None);
+                    let (expires, place) = (expiry(now, Duration::ZERO), None);
                     return Ok(Reply::Busy { expires, place });
                 }
                 first => {
-                    let grant = self.take(now, key, claim, *ttl)?;
-                    if let First::Alive(_) = first {
+                    let is_waiting = matches!(first, First::Alive(_));
+                    if is_waiting {
+                        self.remove_tenure(key);
+                    }
+                    let grant = self.take(now, key, claim, claim.ttl)?;
+                    if is_waiting {
                         self.leave_line(key, claim);
                     }
                     return Ok(Reply::Held(grant));
@@ -73,43 +76,48 @@ impl MemoryServer {
                 Err(waiting) => return Ok(Reply::Full { waiting }),
             }
         }
-        let expires = self.lock(key).map(|lock| lock.expires);
+        let expires = self.tenure(now, key).map_or(now, |tenure| tenure.expires);
         Ok(Reply::Busy { expires, place })
     }
 
     fn renew(&mut self, now: ServerTime, renew: &Renew) -> Reply {
-        match self.lock_mut(&renew.key) {
+        match self.tenure(now, &renew.key) {
             None => Reply::Gone,
-            Some(lock) if lock.lease != renew.lease || lock.token != renew.token => Reply::Taken,
-            Some(lock) => Reply::Renewed {
-                expires: lock.extend(now, renew.ttl),
+            Some(tenure) if tenure.lease != renew.lease || tenure.token != renew.token => {
+                Reply::Taken
+            }
+            Some(_) => Reply::Renewed {
+                expires: self.extend(now, &renew.key, (renew.counter, renew.ttl), true),
             },
         }
     }
 
-    fn release(&mut self, now: ServerTime, Release { key, claim }: &Release) -> Reply {
-        let holder = self.lock(key).map(|lock| lock.lease);
-        if holder == Some(claim.lease) {
-            self.free(now, key);
-            return Reply::Released;
+    /// The token only makes it faster.
+    fn release(&mut self, now: ServerTime, release: &Release) -> Reply {
+        let Release { key, claim, .. } = release;
+        let tenure = self.hash(now, key).and_then(|hash| hash.tenure.as_deref());
+        if tenure.is_some_and(|tenure| tenure.lease == claim.lease) {
+            return match self.serve(now, key, Some(claim.client)) {
+                Some((lease, grant)) => Reply::HandedOver { lease, grant },
+                None => Reply::Released,
+            };
         }
         self.leave_line(key, claim);
-        if holder.is_some() {
+        if self.tenure(now, key).is_some() {
             return Reply::Taken;
         }
-        self.free(now, key);
+        self.serve(now, key, None);
         Reply::Gone
     }
 
     fn force_release(&mut self, now: ServerTime, force_release: &ForceRelease) -> Reply {
         let ForceRelease { key, token } = force_release;
-        let holder = self
-            .lock(key)
-            .map(|lock| (lock.client, lock.lease, lock.token));
+        let holder = self.tenure(now, key);
+        let holder = holder.map(|tenure| (tenure.client, tenure.lease, tenure.token));
         if holder.is_some_and(|(.., held)| held != *token) {
             return Reply::Taken;
         }
-        self.free(now, key);
+        self.serve(now, key, None);
         let Some((client, lease, token)) = holder else {
             return Reply::Gone;
         };
@@ -118,12 +126,12 @@ impl MemoryServer {
     }
 
     fn inspect(&self, now: ServerTime, Inspect { key }: &Inspect) -> Reply {
-        let holder = self.lock(key).map(Lock::holder);
+        let holder = self.tenure(now, key).map(StoredTenure::holder);
         let last_token = match &holder {
             Some(holder) => Some(holder.token),
             None => self
-                .token_value(now, key)
-                .and_then(|(last, _)| FencingToken::new(last).ok()),
+                .last_token(now, key)
+                .and_then(|last| FencingToken::new(last).ok()),
         };
         let line = self.names.get(key).and_then(|keys| keys.line.as_ref());
         let (waiting, line) = line.map(|line| line.look(now)).unwrap_or_default();
@@ -137,12 +145,11 @@ impl MemoryServer {
 
     /// The whole walk in one step: there is no cursor to go on from.
     fn list(&self, now: ServerTime, List { pattern, cursor }: &List) -> Reply {
-        let is_held = |keys: &Keys| {
-            let lock = keys.lock.as_ref();
-            lock.is_some_and(|lock| !expired(now, lock.expires))
-        };
-        let held = self.names.iter().filter(|(_, keys)| is_held(keys));
-        let names = held.filter_map(|(key, _)| pattern.name_of(&key.lock()));
+        let held = self
+            .names
+            .keys()
+            .filter(|key| self.tenure(now, key).is_some());
+        let names = held.filter_map(|key| pattern.name_of(key.lock()));
         let names = if *cursor == 0 {
             names.collect()
         } else {

@@ -4,9 +4,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::MemoryServer;
-use super::keys::{Lock, TokenCounter, expiry};
+use super::keys::{Hash, StoredTenure, expiry};
 use super::line::First;
 use crate::error::{Error, ErrorKind};
+use crate::protocol::limits::{
+    KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_PLAIN_TTL_MS,
+};
 use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -19,45 +22,64 @@ impl MemoryServer {
         claim: &Claim,
         time: Duration,
     ) -> Result<Grant, Error> {
-        let token = self.next_token(now, key, claim.counter)?;
+        let hash = self.hash(now, key);
+        let last = hash.map_or(0, |hash| hash.last);
+        let token = next_token(now, last, claim.counter)?;
+        let kept = hash.map(|hash| hash.expires);
+        let is_kept = hash.is_some_and(|hash| !hash.is_brief && last >= step_began(now));
+        let is_brief = is_brief(claim.counter);
+        let is_plain = is_plain(claim.counter, time);
+        let key_expires = if is_kept && is_plain {
+            kept.unwrap_or_default()
+        } else {
+            keep(now, kept, claim.counter, time)
+        };
         let expires = expiry(now, time);
-        let lock = Lock {
+        let tenure = StoredTenure {
             lease: claim.lease,
             client: claim.client,
             token,
             owner: claim.owner.clone(),
             expires,
         };
-        self.names.entry(key.clone()).or_default().lock = Some(Box::new(lock));
+        self.names.entry(key.clone()).or_default().hash = Some(Hash {
+            last: token.get(),
+            is_brief,
+            tenure: Some(Box::new(tenure)),
+            expires: key_expires,
+        });
         Ok(Grant { token, expires })
     }
 
-    pub(super) fn next_token(
+    /// Makes the tenure that is held last so long, if it would not anyway; returns until when it lasts.
+    pub(super) fn extend(
         &mut self,
         now: ServerTime,
         key: &LockKey,
-        counter: Counter,
-    ) -> Result<FencingToken, Error> {
-        let known = self.token_value(now, key);
-        let last = known.map_or(0, |(last, _)| last);
-        let (next, expires) = match counter {
-            Counter::Dense => (last + 1, None),
-            Counter::ClockFloor { retention } => (
-                (last + 1).max(now.as_micros()),
-                // A counter that was to be kept for ever is kept, also after a client of another kind.
-                known
-                    .is_none_or(|(_, expires)| expires.is_some())
-                    .then(|| expiry(now, retention)),
-            ),
+        (counter, ttl): (Counter, Duration),
+        is_common: bool,
+    ) -> ServerTime {
+        let until = expiry(now, ttl);
+        let Some(hash) = self.hash_mut(key) else {
+            return until;
         };
-        let token = FencingToken::new(next)
-            .map_err(|_| Error::new(ErrorKind::Store, "the token counter is used up"))?;
-        let keys = self.names.entry(key.clone()).or_default();
-        keys.counter = Some(TokenCounter {
-            last: next,
-            expires,
-        });
-        Ok(token)
+        let kept = hash.expires;
+        let Some(tenure) = hash.tenure.as_deref_mut() else {
+            return until;
+        };
+        if until > tenure.expires {
+            let same_step = step_of(tenure.expires) == step_of(until);
+            tenure.expires = until;
+            if is_common && counter == Counter::Dense {
+                let longer = expiry(now, Duration::from_millis(KEPT_LONGER_MS));
+                hash.expires = kept.map(|kept| if same_step { kept } else { kept.max(longer) });
+            } else if counter != Counter::Dense
+                && !(is_common && same_step && is_plain(counter, ttl))
+            {
+                hash.expires = keep(now, Some(kept), counter, ttl);
+            }
+        }
+        tenure.expires
     }
 
     pub(super) fn publish(&mut self, client: ClientId, lease: LeaseId, news: News) -> bool {
@@ -92,29 +114,37 @@ impl MemoryServer {
         now: ServerTime,
         key: &LockKey,
         claim: &Claim,
-    ) -> Result<(), Error> {
+        asker: Option<ClientId>,
+    ) -> Result<Option<Grant>, Error> {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
-        let token = self.take(now, key, claim, window)?.token;
+        let is_own = asker == Some(claim.client);
+        let grant = self.take(now, key, claim, if is_own { claim.ttl } else { window })?;
         self.leave_line(key, claim);
-        let expires = expiry(now, window / 2);
-        let (grant, time) = (Grant { token, expires }, now);
-        let heard = self.publish(claim.client, claim.lease, News::Granted { grant, time });
-        if let Some(lock) = self.lock_mut(key)
-            && !heard
-        {
-            lock.expires = expires;
+        if is_own {
+            return Ok(Some(grant));
         }
-        Ok(())
+        let expires = expiry(now, window / 2);
+        let (grant, time) = (Grant { expires, ..grant }, now);
+        let heard = self.publish(claim.client, claim.lease, News::Granted { grant, time });
+        if !heard && let Some(tenure) = self.hash_mut(key).and_then(|hash| hash.tenure.as_mut()) {
+            tenure.expires = expires;
+        }
+        Ok(None)
     }
 
-    pub(super) fn free(&mut self, now: ServerTime, key: &LockKey) {
-        let granted = match self.first_in_line(now, key) {
-            First::Alive(first) => self.grant(now, key, &first).is_ok(),
-            First::Nobody | First::Unknown => false,
+    /// Returns who of the client that asks has it again.
+    pub(super) fn serve(
+        &mut self,
+        now: ServerTime,
+        key: &LockKey,
+        asker: Option<ClientId>,
+    ) -> Option<(LeaseId, Grant)> {
+        self.remove_tenure(key);
+        let First::Alive(first) = self.first_in_line(now, key) else {
+            return None;
         };
-        if !granted {
-            self.remove_lock(key);
-        }
+        let granted = self.grant(now, key, &first, asker);
+        granted.ok()?.map(|grant| (first.lease, grant))
     }
 
     /// Takes a place in line, or confirms it. If the line is full, how many wait.
@@ -130,10 +160,59 @@ impl MemoryServer {
     }
 }
 
-impl Lock {
-    /// Makes it last so long, if it would not anyway; returns until when it lasts.
-    pub(super) fn extend(&mut self, now: ServerTime, ttl: Duration) -> ServerTime {
-        self.expires = self.expires.max(expiry(now, ttl));
-        self.expires
+fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingToken, Error> {
+    let next = match counter {
+        Counter::Dense => last + 1,
+        Counter::ClockFloor { .. } => (last + 1).max(now.as_micros()),
+    };
+    let used_up = |_| Error::new(ErrorKind::Store, "the token counter is used up");
+    FencingToken::new(next).map_err(used_up)
+}
+
+/// When the key expires from now on; `kept` is when it would, if it is there.
+fn keep(
+    now: ServerTime,
+    kept: Option<Option<ServerTime>>,
+    counter: Counter,
+    time: Duration,
+) -> Option<ServerTime> {
+    let Counter::ClockFloor { retention } = counter else {
+        return None;
+    };
+    let longer = if is_brief(counter) || time > MOST_PLAIN_TTL {
+        time
+    } else {
+        Duration::from_millis(KEPT_LONGER_MS)
+    };
+    let expires = expiry(now, whole(retention) + whole(longer));
+    match kept {
+        None => Some(expires),
+        Some(kept) => kept.map(|kept| kept.max(expires)),
     }
+}
+
+fn is_brief(counter: Counter) -> bool {
+    let least = Duration::from_millis(LEAST_PLAIN_RETENTION_MS);
+    matches!(counter, Counter::ClockFloor { retention } if retention < least)
+}
+
+/// Whether the expiry of the key is set once in a step only.
+fn is_plain(counter: Counter, time: Duration) -> bool {
+    let is_floor = counter != Counter::Dense;
+    is_floor && !is_brief(counter) && whole(time) <= MOST_PLAIN_TTL
+}
+
+const MOST_PLAIN_TTL: Duration = Duration::from_millis(MOST_PLAIN_TTL_MS);
+
+fn whole(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn step_of(time: ServerTime) -> u64 {
+    time.millis() / KEPT_STEP_MS
+}
+
+/// As a token.
+fn step_began(now: ServerTime) -> u64 {
+    step_of(now) * KEPT_STEP_MS * 1_000
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::limits;
+use super::wire::Writer;
 use crate::error::Error;
 use crate::name::Owner;
 use crate::time::YEAR;
@@ -91,6 +92,17 @@ pub enum Counter {
 }
 
 impl Counter {
+    /// Whether the key of a tenure of this time to live is kept as is common.
+    pub(super) fn is_common(self, ttl: Duration) -> bool {
+        let least = Duration::from_millis(limits::LEAST_PLAIN_RETENTION_MS);
+        match self {
+            Self::ClockFloor { retention } => {
+                retention >= least && ttl <= Duration::from_millis(limits::MOST_PLAIN_TTL_MS)
+            }
+            Self::Dense => true,
+        }
+    }
+
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the retention is not from 1 s to a year.
     pub fn check(self) -> Result<(), Error> {
         match self {
@@ -113,6 +125,8 @@ pub struct Claim {
     pub owner: Owner,
     /// How the token is made.
     pub counter: Counter,
+    /// How long the lock is held unless it is renewed; whole milliseconds count.
+    pub ttl: Duration,
     /// How long it counts as alive after it asked, and how long it has to take up a lock that was
     /// granted to it: the push promises it half of this, and it has the whole if somebody heard the
     /// push. Whole milliseconds count, up to [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
@@ -132,18 +146,12 @@ impl Claim {
 /// The claim as the store has it.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            lease,
-            client,
-            owner,
-            counter,
-            window,
-        } = self;
-        let retention = match counter {
-            Counter::ClockFloor { retention } => retention.as_millis(),
-            Counter::Dense => 0,
-        };
-        let (window, kind, label) = (window.as_millis(), owner.kind(), owner.label());
-        write!(f, "{lease}:{client}:{window}:{retention}:{kind}:{label}")
+        let mut text = String::new();
+        let mut writer = Writer(&mut text);
+        writer.millis(self.ttl);
+        writer.terms(self);
+        writer.lease(self.lease);
+        writer.who(self);
+        f.write_str(&text)
     }
 }

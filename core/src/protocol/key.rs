@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::name::Name;
 
-/// The hash tag that all keys of one name share: `{namespace:name}`.
+/// The keys of one name: the lock's is `{namespace:name}`, and the line's begins with that, as a hash tag.
 ///
 /// `}` is escaped in both parts and `:` in the namespace, so that different names never share a
 /// key and all keys of one name live on one cluster slot.
@@ -15,7 +15,7 @@ use crate::name::Name;
 /// use leasehold::{protocol::LockKey, Name};
 ///
 /// let key = LockKey::new("app", &Name::new("a}b%")?)?;
-/// assert_eq!(key.lock(), "{app:a%7Db%25}:lock");
+/// assert_eq!(key.lock(), "{app:a%7Db%25}");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,46 +72,26 @@ impl LockKey {
     /// How many slots a cluster has.
     pub const SLOTS: u16 = 16_384;
 
-    /// The key of the lock itself.
-    pub fn lock(&self) -> String {
-        self.with(Self::LOCK)
-    }
-
-    /// The key of the name's token counter.
-    pub fn token(&self) -> String {
-        self.with(Self::TOKEN)
-    }
-
-    /// The key of the line of those who wait.
-    pub fn queue(&self) -> String {
-        self.with(Self::QUEUE)
-    }
-
-    /// The key of how long each of them counts as alive.
-    pub fn alive(&self) -> String {
-        self.with(Self::ALIVE)
-    }
-
-    pub(super) const LOCK: &str = ":lock";
-    const TOKEN: &str = ":token";
-    const QUEUE: &str = ":queue";
-    const ALIVE: &str = ":alive";
-
-    /// The suffixes of all keys of a name, in the script's order.
-    pub(super) const ALL: &[&str] = &[Self::LOCK, Self::TOKEN, Self::QUEUE, Self::ALIVE];
-
-    pub(super) fn tag(&self) -> &str {
+    /// The key of the lock: a hash, with the last token and who has it.
+    pub fn lock(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is one of the name's keys.
-    pub(super) fn has(&self, key: &str) -> bool {
-        let suffix = key.strip_prefix(self.tag());
-        suffix.is_some_and(|suffix| Self::ALL.contains(&suffix))
+    /// The key of the line of those who wait.
+    pub fn line(&self) -> String {
+        format!("{}{}", self.0, Self::LINE)
     }
 
-    fn with(&self, suffix: &str) -> String {
-        format!("{}{suffix}", self.0)
+    pub(super) const LOCK: &str = "";
+    const LINE: &str = ":line";
+
+    /// The suffixes of all keys of a name, in the script's order.
+    pub(super) const ALL: &[&str] = &[Self::LOCK, Self::LINE];
+
+    /// Whether this is one of the name's keys.
+    pub(super) fn has(&self, key: &str) -> bool {
+        let suffix = key.strip_prefix(self.lock());
+        suffix.is_some_and(|suffix| Self::ALL.contains(&suffix))
     }
 }
 
@@ -179,7 +159,7 @@ mod tests {
         let pairs = [
             (key("a", "b:c"), key("a:b", "c")),
             (key("a", "}"), key("a", "%7D")),
-            (key("a", "x}:lock"), key("a", "x")),
+            (key("a", "x}:line"), key("a", "x")),
         ];
         for (one, other) in pairs {
             assert_ne!(one, other);
@@ -191,9 +171,10 @@ mod tests {
     #[test]
     fn the_whole_name_is_the_hash_tag() {
         for name in ["{", "}", "{}", "a}{b", "🔒 \n\0", "x"] {
-            let lock = key("ns", name).lock();
-            let tag = &lock[1..lock.find('}').expect("there is a closing brace")];
-            assert_eq!(format!("{{{tag}}}:lock"), lock, "of {name:?}");
+            let key = key("ns", name);
+            let tag = &key.lock()[1..key.lock().find('}').expect("there is a closing brace")];
+            assert_eq!(format!("{{{tag}}}"), key.lock(), "of {name:?}");
+            assert_eq!(format!("{{{tag}}}:line"), key.line(), "of {name:?}");
         }
     }
 

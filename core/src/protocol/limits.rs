@@ -24,20 +24,64 @@ limits! {
     MOST_SCANNED: usize = 1_000;
     /// The longest window of a claim, in milliseconds: none holds up those behind it for longer.
     LONGEST_WINDOW_MS: u64 = 60_000;
-    /// How long the line's keys are kept after the last claim in it counts as dead.
+    /// How long the line's key is kept after the last claim in it counts as dead.
     LINGER_MS: u64 = 60_000;
+    /// The expiry of a name's key is set anew about this often.
+    KEPT_STEP_MS: u64 = 1_000_000;
+    /// What the key is kept for beyond the retention, so that it outlives every lease meanwhile.
+    KEPT_LONGER_MS: u64 = 2 * KEPT_STEP_MS;
+    /// With a shorter retention, or a longer time to live, that is not enough, and the expiry is set
+    /// each time.
+    LEAST_PLAIN_RETENTION_MS: u64 = 3_600_000;
+    MOST_PLAIN_TTL_MS: u64 = 3_600_000;
     /// The greatest token.
     MAX_TOKEN: u64 = FencingToken::MAX.get();
     /// How many digits the greatest token has, and a clock in microseconds until the year 2286.
-    TOKEN_LENGTH: u32 = MAX_TOKEN.ilog10() + 1;
+    TOKEN_LENGTH: usize = MAX_TOKEN.ilog10() as usize + 1;
+    /// How many digits a clock has in milliseconds, until the same year.
+    EXPIRY_LENGTH: usize = TOKEN_LENGTH - 3;
+    /// How many digits the longest times have in milliseconds: a year, and a window.
+    TIME_LENGTH: usize = 11;
+    WINDOW_LENGTH: usize = 5;
     /// How long a lease id is in the store, as a text.
     LEASE_LENGTH: usize = size_of::<LeaseId>() * 2;
     /// How long the half of it is that a push names.
     HALF_LENGTH: usize = size_of::<HalfId>() * 2;
     /// How long the id of a client is in the store.
     CLIENT_LENGTH: usize = size_of::<ClientId>() * 2;
-    /// Where a lock's token begins, and a claim's window, counted from 1: after `lease:client:`.
-    AFTER_CLIENT: usize = LEASE_LENGTH + CLIENT_LENGTH + 3;
+    /// Where the parts of a claim begin, counted from 1: its time to live is the first.
+    CLAIM_WINDOW: usize = 1 + TIME_LENGTH;
+    CLAIM_RETENTION: usize = CLAIM_WINDOW + WINDOW_LENGTH;
+    CLAIM_LEASE: usize = CLAIM_RETENTION + TIME_LENGTH;
+    CLAIM_CLIENT: usize = CLAIM_LEASE + LEASE_LENGTH;
+    CLAIM_KIND: usize = CLAIM_CLIENT + CLIENT_LENGTH;
+    CLAIM_LABEL: usize = CLAIM_KIND + 1;
+    /// Where the parts of a tenure's field begin, and how long it is: its lease is the first.
+    FIELD_TOKEN: usize = 1 + LEASE_LENGTH;
+    FIELD_LENGTH: usize = LEASE_LENGTH + TOKEN_LENGTH;
+    /// Where the parts of a tenure's value begin: its expiry is the first.
+    VALUE_CLIENT: usize = 1 + EXPIRY_LENGTH;
+    VALUE_KIND: usize = VALUE_CLIENT + CLIENT_LENGTH;
+    VALUE_LABEL: usize = VALUE_KIND + 1;
+    /// Where the parts of an operation begin: its letter and its time to live are the first.
+    OP_TTL: usize = 2;
+    OP_REST: usize = OP_TTL + TIME_LENGTH;
+    /// Of an acquisition: whether it waits, what it takes over, and the claim but for its time to live.
+    ACQUIRE_RECLAIMS: usize = OP_REST + 1;
+    ACQUIRE_CLAIM: usize = ACQUIRE_RECLAIMS + TOKEN_LENGTH;
+    ACQUIRE_RETENTION: usize = ACQUIRE_CLAIM + WINDOW_LENGTH;
+    ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
+    ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
+    /// Of a renewal: the retention, and the tenure's field.
+    RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
+    /// Of a release: the claim, with the token behind its lease.
+    RELEASE_FIELD: usize = OP_REST + WINDOW_LENGTH + TIME_LENGTH;
+    RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
+    RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
+    /// How many digits the cursor of a walk has.
+    CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
+    /// An arrival in the line, in microseconds, is greater than this, and a time in milliseconds less.
+    LEAST_ARRIVAL: u64 = 1_000_000_000_000_000;
 }
 
 #[cfg(test)]
@@ -51,8 +95,9 @@ mod tests {
         assert_eq!(lease.to_string().len(), LEASE_LENGTH);
         assert_eq!(lease.half().to_string().len(), HALF_LENGTH);
         assert_eq!(client.to_string().len(), CLIENT_LENGTH);
-        assert_eq!(format!("{lease}:{client}:").len() + 1, AFTER_CLIENT);
-        let digits = FencingToken::MAX.to_string().len();
-        assert_eq!(u32::try_from(digits).ok(), Some(TOKEN_LENGTH));
+        assert_eq!(FencingToken::MAX.to_string().len(), TOKEN_LENGTH);
+        let year = crate::time::YEAR.as_millis().to_string();
+        assert_eq!(year.len(), TIME_LENGTH);
+        assert_eq!(LONGEST_WINDOW_MS.to_string().len(), WINDOW_LENGTH);
     }
 }

@@ -15,8 +15,8 @@
 //!     not_after: ServerTime::from_micros(1_800_000_000_000_000),
 //! };
 //! let call = protocol::encode(&[op]);
-//! assert_eq!(call.keys().next(), Some("{shop:orders/42}:lock"));
-//! assert_eq!(call.args().next(), Some("inspect"));
+//! assert_eq!(call.keys().next(), Some("{shop:orders/42}"));
+//! assert_eq!(call.args().next(), Some("1800000000000000"));
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 

@@ -6,7 +6,7 @@ use super::key::{LockKey, escape, prefix, unescape};
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 
-const SUFFIX: &str = "}:lock";
+const SUFFIX: &str = "}";
 
 /// Stands in a pattern for any bytes of a name, which has none like it: names are UTF-8.
 const WILD: u8 = 0xff;
@@ -19,9 +19,9 @@ const WILD: u8 = 0xff;
 ///
 /// let pattern = Pattern::new("app", "orders/*")?;
 /// let key = LockKey::new("app", &Name::new("orders/42")?)?;
-/// assert_eq!(pattern.name_of(&key.lock()), Some(Name::new("orders/42")?));
-/// assert_eq!(pattern.name_of("{app:users/42}:lock"), None);
-/// assert_eq!(Pattern::new("app", r"a\**")?.glob(), r"{app:a\**}:lock");
+/// assert_eq!(pattern.name_of(key.lock()), Some(Name::new("orders/42")?));
+/// assert_eq!(pattern.name_of("{app:users/42}"), None);
+/// assert_eq!(Pattern::new("app", r"a\**")?.glob(), r"{app:a\**}");
 /// # Ok::<(), leasehold::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,6 +131,7 @@ mod tests {
         LockKey::new("n*s", &name)
             .expect("a valid namespace")
             .lock()
+            .to_owned()
     }
 
     #[test]
@@ -175,13 +176,13 @@ mod tests {
     #[test]
     fn the_glob_takes_only_the_stars_of_the_pattern_for_stars() {
         let pattern = Pattern::new("n*s", r"a*[?]}\*\\").expect("a valid pattern");
-        assert_eq!(pattern.glob(), r"{n\*s:a*\[\?\]%7D\*\\}:lock");
+        assert_eq!(pattern.glob(), r"{n\*s:a*\[\?\]%7D\*\\}");
     }
 
     #[test]
     fn other_namespaces_and_bad_patterns_are_refused() {
         let pattern = Pattern::new("ns", "*").expect("a valid pattern");
-        assert_eq!(pattern.name_of("{ns2:x}:lock"), None);
+        assert_eq!(pattern.name_of("{ns2:x}"), None);
         assert_eq!(pattern.name_of("{ns:x}:token"), None);
         assert!(Pattern::new("ns", "").is_err());
         assert!(Pattern::new("", "x").is_err());

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::claim::LeaseId;
 use super::ops::Inspected;
 use crate::error::Error;
 use crate::name::Name;
@@ -21,15 +22,14 @@ pub struct BatchReply {
 /// What came of one command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The command came past its `not_after`; nothing was done.
+    /// The batch came past a `not_after` of its operations; nothing was done.
     Late,
     /// Acquire: the lock is this lease's.
     Held(Grant),
     /// Acquire: somebody else has it.
     Busy {
-        /// When the holder's lease ends unless it is renewed; `None` if the lock does not expire,
-        /// because somebody took its expiry away.
-        expires: Option<ServerTime>,
+        /// When the holder's lease ends unless it is renewed.
+        expires: ServerTime,
         /// The place in line, 1 for who is next; `None` for a claim that does not wait.
         place: Option<NonZeroU32>,
     },
@@ -55,6 +55,14 @@ pub enum Reply {
     Taken,
     /// Release, force-release: freed.
     Released,
+    /// Release: freed, and next in line was another lease of the same client. It has the lock for its
+    /// time to live, and gets no push.
+    HandedOver {
+        /// Who has it.
+        lease: LeaseId,
+        /// What it has.
+        grant: Grant,
+    },
     /// Inspect.
     Inspected(Inspected),
     /// List.

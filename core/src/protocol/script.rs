@@ -2,7 +2,7 @@
 //! crate is compiled.
 
 use super::limits;
-use super::ops::{Lua, OPERATIONS};
+use super::ops::{Form, OPERATIONS};
 
 /// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer; without the
 /// comments of its source, which are a third of it.
@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "9fcdff14c16daa595c47df632628fd66b38ca2b0";
+pub const SCRIPT_SHA: &str = "f1b6712487593a9e500a8d1a62f3c981526cca39";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
@@ -30,40 +30,22 @@ const LENGTH: usize = script::<0>().length;
 /// What the script consists of, in order.
 const PIECES: &[Piece] = &[
     Piece::Lua(include_str!("lua/prelude.lua")),
-    Piece::Lua(include_str!("lua/take.lua")),
     Piece::Lua("local function make_rest()"),
     Piece::Lua(include_str!("lua/rest/call.lua")),
-    Piece::Lua(include_str!("lua/rest/token.lua")),
-    Piece::Lua(include_str!("lua/rest/holder.lua")),
+    Piece::Lua(include_str!("lua/rest/state.lua")),
+    Piece::Lua(include_str!("lua/rest/take.lua")),
     Piece::Lua(include_str!("lua/rest/push.lua")),
     Piece::Lua(include_str!("lua/rest/line.lua")),
-    Piece::Operations(Part::Rest),
-    Piece::Lua(include_str!("lua/rest/find.lua")),
+    Piece::Operations,
+    Piece::Lua(include_str!("lua/rest/perform.lua")),
     Piece::Lua("end"),
-    Piece::Operations(Part::Common),
     Piece::Lua(include_str!("lua/batch.lua")),
 ];
 
 enum Piece {
     Lua(&'static str),
-    /// That of every operation that has it.
-    Operations(Part),
-}
-
-/// Which Lua of an operation: see [`Lua`].
-#[derive(Copy, Clone)]
-enum Part {
-    Common,
-    Rest,
-}
-
-impl Part {
-    const fn of(self, lua: &Lua) -> Option<&'static str> {
-        match self {
-            Self::Common => lua.common,
-            Self::Rest => lua.rest,
-        }
-    }
+    /// The functions of all.
+    Operations,
 }
 
 const fn script<const N: usize>() -> Script<N> {
@@ -75,7 +57,7 @@ const fn script<const N: usize>() -> Script<N> {
     while at < PIECES.len() {
         match PIECES[at] {
             Piece::Lua(source) => script.lua(source),
-            Piece::Operations(part) => script.operations(part),
+            Piece::Operations => script.operations(),
         }
         at += 1;
     }
@@ -121,59 +103,60 @@ impl<const N: usize> Script<N> {
     /// What stands for an arrow in a comment.
     const fn generated(&mut self, what: &[u8]) {
         match what {
-            b"operation, keys, args of the common operations" => self.dispatch(Part::Common),
-            b"operation, keys, args of the other operations" => self.dispatch(Part::Rest),
-            b"what the common operations leave to here" => self.exports(),
+            b"the common operations" => self.common(),
+            b"operation, keys of each letter" => self.dispatch(),
             _ => panic!("no lines are made for this arrow"),
         }
     }
 
-    const fn operations(&mut self, part: Part) {
+    const fn operations(&mut self) {
         let mut at = 0;
         while at < OPERATIONS.len() {
-            if let Some(lua) = part.of(&OPERATIONS[at].1) {
-                self.lua(lua);
-            }
+            self.lua(OPERATIONS[at].1.rest);
             at += 1;
         }
     }
 
-    /// Finds an operation by its name, with how many keys and arguments it has.
-    const fn dispatch(&mut self, part: Part) {
+    /// The common cases, each behind the question for its letter.
+    const fn common(&mut self) {
         let (mut at, mut word) = (0, "if");
         while at < OPERATIONS.len() {
             let (form, lua) = &OPERATIONS[at];
             at += 1;
-            if matches!(part, Part::Common) != lua.common.is_some() {
-                continue;
+            if let Some(common) = lua.common {
+                self.texts(&[word, " letter == '"]);
+                self.bytes(&[form.letter.to_ascii_lowercase()]);
+                self.texts(&["' then\nkeys = "]);
+                self.number(form.keys.len() as u64);
+                self.texts(&["\n"]);
+                self.lua(common);
+                word = "elseif";
             }
-            let name = form.name.as_bytes();
-            self.bytes(word.as_bytes());
-            self.bytes(b" name == '");
-            self.bytes(name);
-            self.bytes(b"' then\noperation, keys, args = ");
-            self.bytes(name);
-            self.bytes(b", ");
-            self.number(form.keys.len() as u64);
-            self.bytes(b", ");
-            self.number(form.args as u64);
-            self.bytes(b"\n");
-            word = "elseif";
         }
-        self.bytes(b"end\n");
     }
 
-    /// The second parts of those operations that have two, as fields of a table.
-    const fn exports(&mut self) {
-        let mut at = 0;
+    /// Finds an operation by its letter, with how many keys it has.
+    const fn dispatch(&mut self) {
+        let (mut at, mut word) = (0, "if");
         while at < OPERATIONS.len() {
-            let (form, lua) = &OPERATIONS[at];
-            if lua.common.is_some() && lua.rest.is_some() {
-                self.bytes(form.name.as_bytes());
-                self.bytes(b" = ");
-                self.bytes(form.name.as_bytes());
-                self.bytes(b",\n");
-            }
+            let Form { name, letter, keys } = &OPERATIONS[at].0;
+            at += 1;
+            self.texts(&[word, " letter == '"]);
+            self.bytes(&[*letter]);
+            self.texts(&["' or letter == '"]);
+            self.bytes(&[letter.to_ascii_lowercase()]);
+            self.texts(&["' then\noperation, keys = ", name, ", "]);
+            self.number(keys.len() as u64);
+            self.texts(&["\n"]);
+            word = "elseif";
+        }
+        self.texts(&["end\n"]);
+    }
+
+    const fn texts(&mut self, texts: &[&str]) {
+        let mut at = 0;
+        while at < texts.len() {
+            self.bytes(texts[at].as_bytes());
             at += 1;
         }
     }
@@ -251,8 +234,9 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::protocol::ops::Form;
 
     /// Its source, which is made here in another way.
     #[test]
@@ -261,9 +245,8 @@ mod tests {
         for piece in PIECES {
             match piece {
                 Piece::Lua(source) => expected += &plain(source),
-                Piece::Operations(part) => {
-                    let own = OPERATIONS.iter().filter_map(|(_, lua)| part.of(lua));
-                    expected.extend(own.map(plain));
+                Piece::Operations => {
+                    expected.extend(OPERATIONS.iter().map(|(_, lua)| plain(lua.rest)));
                 }
             }
         }
@@ -288,34 +271,45 @@ mod tests {
     }
 
     fn generated(what: &str) -> String {
-        let is_common = |(_, lua): &&(Form, Lua)| lua.common.is_some();
-        let (common, others): (Vec<_>, Vec<_>) = OPERATIONS.iter().partition(is_common);
-        if what == "what the common operations leave to here" {
-            let both = common.iter().filter(|(_, lua)| lua.rest.is_some());
-            let fields = both.flat_map(|(form, _)| [form.name, " = ", form.name, ",\n"]);
-            return fields.collect();
+        let mut cases = Vec::new();
+        for (form, lua) in OPERATIONS {
+            let (letter, keys) = (char::from(form.letter), form.keys.len());
+            let small = letter.to_ascii_lowercase();
+            if what == "the common operations" {
+                let case =
+                    |lua| format!("if letter == '{small}' then\nkeys = {keys}\n{}", plain(lua));
+                cases.extend(lua.common.map(case));
+            } else {
+                let (name, question) = (
+                    form.name,
+                    format!("letter == '{letter}' or letter == '{small}'"),
+                );
+                cases.push(format!(
+                    "if {question} then\noperation, keys = {name}, {keys}\n"
+                ));
+            }
         }
-        let is_of_common = what.contains("the common");
-        let asked = if is_of_common { common } else { others };
-        let cases = asked.iter().map(|(Form { name, keys, args }, _)| {
-            let keys = keys.len();
-            format!("if name == '{name}' then\noperation, keys, args = {name}, {keys}, {args}\n")
-        });
-        cases.collect::<Vec<_>>().join("else") + "end\n"
+        let end = if what == "the common operations" {
+            ""
+        } else {
+            "end\n"
+        };
+        cases.join("else") + end
     }
 
     /// Catches a list of keys that is not what the head of the Lua says, by which a reader goes.
     #[test]
     fn the_heads_say_which_keys_the_operations_have() {
+        let names = BTreeMap::from([("", "lock"), (":line", "line")]);
         for (form, lua) in OPERATIONS {
-            let lua = lua.common.or(lua.rest).expect("it has Lua");
-            let suffixes: Vec<_> = form.keys.iter().map(|suffix| &suffix[1..]).collect();
-            let keys = match &suffixes[..] {
+            let keys: Vec<_> = form.keys.iter().map(|suffix| names[suffix]).collect();
+            let keys = match &keys[..] {
                 [] => "none".to_owned(),
-                suffixes => suffixes.join(", "),
+                keys => keys.join(", "),
             };
             let said = format!("\n-- keys   {keys}\n");
-            assert!(lua.contains(&said), "{} has {keys}", form.name);
+            let head = lua.common.unwrap_or(lua.rest);
+            assert!(head.contains(&said), "{} has {keys}", form.name);
         }
     }
 

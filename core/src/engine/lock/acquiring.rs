@@ -117,7 +117,6 @@ impl Acquiring {
         let command = Command::Acquire(Acquire {
             key: spec.key.clone(),
             claim: spec.claim(env.cx.settings.client, who.lease),
-            ttl: spec.ttl,
             waits: self.callers.wait(),
             reclaims: self.reclaims,
         });
@@ -258,15 +257,14 @@ impl Acquiring {
         env: &mut Env,
         who: &Who,
         flight: Flight,
-        (expires, place, time): (Option<ServerTime>, Option<NonZeroU32>, ServerTime),
+        (expires, place, time): (ServerTime, Option<NonZeroU32>, ServerTime),
     ) -> Next {
         let (now, moved) = (env.cx.now, place.is_some() && self.place != place);
         self.refused(flight, time);
         self.place = place.or(self.place);
-        // Redis lets a key live through the millisecond it expires in.
-        let at_expiry = expires
-            .filter(|at| at.millis() >= time.millis())
-            .map(|at| now + at.since(time) + Duration::from_millis(1));
+        // A lock is held through the millisecond it expires in.
+        let is_held = expires.millis() >= time.millis();
+        let at_expiry = is_held.then(|| now + expires.since(time) + Duration::from_millis(1));
         let next = if self.asks_again {
             now
         } else {
@@ -360,24 +358,37 @@ impl Acquiring {
     }
 }
 
-/// Pushes.
+/// That the lock was handed to a waiter.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Granted {
+    pub(super) server: ServerId,
+    pub(super) grant: Grant,
+    pub(super) time: ServerTime,
+    /// When the request left whose reply says so; nothing if it was pushed.
+    pub(super) asked: Option<Timestamp>,
+}
+
+/// What is handed over.
 impl Acquiring {
     /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
-    /// It renews at once, because the store gave it only the time to take the lock up.
-    pub(super) fn granted(
-        &mut self,
-        env: &mut Env,
-        who: &Who,
-        (server, grant, time): (ServerId, Grant, ServerTime),
-    ) -> Next {
-        let spec = &who.spec;
+    /// After a push it renews at once, because the store gave it only the time to take the lock up.
+    pub(super) fn granted(&mut self, env: &mut Env, who: &Who, granted: Granted) -> Next {
+        let (
+            spec,
+            Granted {
+                server,
+                grant,
+                time,
+                asked,
+            },
+        ) = (&who.spec, granted);
         // If the store said later that somebody else has the lock, it was over by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
-        let granted_at = env.servers.not_before(&env.cx, server, time);
+        let granted_at = asked.or_else(|| env.servers.not_before(&env.cx, server, time));
         let Some(began) = granted_at.filter(|_| !self.refused.is_some_and(is_over)) else {
             return self.ask_now(env, who);
         };
-        let most = line::promised(spec.ttl);
+        let most = asked.map_or(line::promised(spec.ttl), |_| spec.ttl);
         let deadline = env
             .servers
             .deadline(server, began, time, (grant.expires, most));
@@ -385,7 +396,7 @@ impl Acquiring {
         if tenure.is_over(spec, env.cx.now) {
             return self.ask_now(env, who);
         }
-        tenure.unconfirmed = true;
+        tenure.unconfirmed = asked.is_none();
         tenure.set_doubt(self.attempt.abandon(&mut env.servers));
         Next::Hold(tenure)
     }

@@ -39,6 +39,7 @@ impl LockSpec {
             client,
             owner: self.owner.clone(),
             counter: self.counter,
+            ttl: self.ttl,
             window: window(self.ttl),
         }
     }

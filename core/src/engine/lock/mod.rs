@@ -23,7 +23,7 @@ use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId, News, Push, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
-use acquiring::{Acquiring, Next};
+use acquiring::{Acquiring, Granted, Next};
 use callers::Caller;
 use contender::{Contender, Phase};
 use contenders::Contenders;
@@ -228,7 +228,31 @@ impl Locks {
     }
 
     pub(super) fn release_landed(&mut self, env: &mut Env, landed: (HalfId, Outcome)) {
+        let Outcome {
+            server,
+            left,
+            result,
+            ..
+        } = &landed.1;
+        let next = match result {
+            Ok((Reply::HandedOver { lease, grant }, time)) => {
+                let (server, grant, time, asked) = (*server, *grant, *time, *left);
+                Some((
+                    *lease,
+                    Granted {
+                        server,
+                        grant,
+                        time,
+                        asked,
+                    },
+                ))
+            }
+            _ => None,
+        };
         self.0.releases.landed(env, &mut self.0.handles, landed);
+        if let Some((lease, granted)) = next {
+            self.granted(env, lease, granted);
+        }
     }
 
     /// The answer to an attempt to take a lock has come that was in doubt.
@@ -244,25 +268,29 @@ impl Locks {
 
     pub(super) fn pushed(&mut self, env: &mut Env, (server, push): (Option<ServerId>, &Push)) {
         let id = push.lease;
-        let Some(contender) = self.0.all.get(&id) else {
-            // It was cancelled, and a late attempt of it was handed the lock.
-            let lease = self.0.releases.lease(id);
-            if let Some(News::Granted { .. }) = lease.and_then(|lease| push.open(lease)) {
-                self.0.releases.hasten(env, &mut self.0.handles, id);
-            }
+        let contender = self.0.all.get(&id).map(|contender| &contender.who);
+        let lease = contender.map(|who| who.lease);
+        let Some(lease) = lease.or_else(|| self.0.releases.lease(id)) else {
             return;
         };
-        let server = server.unwrap_or_else(|| env.servers.of(&contender.who.spec.key));
+        let only = |who: &Who| env.servers.of(&who.spec.key);
+        let server = server
+            .or_else(|| contender.map(only))
+            .unwrap_or(ServerId::ONLY);
         // What does not open was made by a stranger: anybody may publish.
-        match push.open(contender.who.lease) {
+        match push.open(lease) {
             Some(News::Granted { grant, time }) => {
-                self.0
-                    .step(env, id, |contender, env| match &mut contender.phase {
-                        Phase::Acquiring(acquiring) => {
-                            acquiring.granted(env, &contender.who, (server, grant, time))
-                        }
-                        Phase::Held(_) => Next::Stay,
-                    });
+                let asked = None;
+                self.granted(
+                    env,
+                    lease,
+                    Granted {
+                        server,
+                        grant,
+                        time,
+                        asked,
+                    },
+                );
             }
             Some(News::Revoked { token }) => {
                 self.taken_away(env, id, (token, LossReason::Revoked));
@@ -272,6 +300,22 @@ impl Locks {
             }
             None => {}
         }
+    }
+
+    /// The lock was handed to this lease.
+    fn granted(&mut self, env: &mut Env, lease: LeaseId, granted: Granted) {
+        let id = lease.half();
+        if !self.0.all.contains_key(&id) {
+            // It was cancelled, and a late attempt of it was handed the lock.
+            return self.0.releases.hasten(env, &mut self.0.handles, id);
+        }
+        self.0
+            .step(env, id, |contender, env| match &mut contender.phase {
+                Phase::Acquiring(acquiring) if contender.who.lease == lease => {
+                    acquiring.granted(env, &contender.who, granted)
+                }
+                Phase::Acquiring(_) | Phase::Held(_) => Next::Stay,
+            });
     }
 
     fn taken_away(

@@ -279,6 +279,7 @@ impl Release {
         let command = Command::Release(protocol::Release {
             key: self.key.clone(),
             claim: self.claim.clone(),
+            token: self.tenure.as_ref().map(|ended| ended.token),
         });
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
@@ -316,7 +317,9 @@ impl Release {
         let is_done = self.attempt.is_in_doubt();
         let lost_by = |reason| Next::Confirmed(Some(reason).filter(|_| !is_done), flight.sent);
         let failure = match outcome.result {
-            Ok((Reply::Released, _)) => return Next::Confirmed(None, flight.sent),
+            Ok((Reply::Released | Reply::HandedOver { .. }, _)) => {
+                return Next::Confirmed(None, flight.sent);
+            }
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
             // Somebody put something else in the lock's place.

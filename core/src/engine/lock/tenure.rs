@@ -302,6 +302,7 @@ impl Tenure {
             key: spec.key.clone(),
             lease: who.lease,
             token: self.token,
+            counter: spec.counter,
             ttl: self.ask(spec, env.cx.now, margin),
         });
         (self.looks, self.looks_again) = (false, false);

@@ -166,6 +166,7 @@ mod tests {
     use super::*;
     use crate::engine::ctx::Whose;
     use crate::name::Name;
+    use crate::protocol::Counter;
     use crate::protocol::{Inspect, LeaseId, LockKey, Renew};
     use crate::token::FencingToken;
 
@@ -182,6 +183,7 @@ mod tests {
                 key,
                 lease: LeaseId(1),
                 token: FencingToken::MAX,
+                counter: Counter::Dense,
                 ttl: std::time::Duration::from_secs(1),
             })
         } else {

@@ -1,5 +1,7 @@
 //! One server: the link to it, what is sent to it when, and whom its answers are for.
 
+use std::time::Duration;
+
 use super::outbox::{Outbox, Queued};
 use super::rates::{Mark, Rates};
 use crate::engine::clock::{Anchor, Margin};
@@ -349,7 +351,10 @@ impl Server {
         let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let (mut give_up, mut bytes) = (cx.now, 0);
         while batch.len() < most {
-            let fits = |queued: &Queued| bytes + queued.command.size() <= MAX_BATCH_BYTES;
+            let fits = |queued: &Queued| {
+                bytes + queued.command.size() <= MAX_BATCH_BYTES
+                    && have_alike_time(give_up.since(cx.now), queued.give_up.since(cx.now))
+            };
             let is_first = batch.is_empty();
             let Some(queued) = self.outbox.pop_if(|queued| is_first || fits(queued)) else {
                 break;
@@ -401,6 +406,12 @@ impl Server {
 fn is_demotion(reply: &Result<Reply, Error>) -> bool {
     let refused = reply.as_ref().err();
     refused.is_some_and(|error| error.kind() == ErrorKind::ReadOnly)
+}
+
+/// A batch does nothing once the first of it has no time left. So one that has much less than the
+/// others, or much more, leaves without them.
+fn have_alike_time(one: Duration, other: Duration) -> bool {
+    one <= other * 2 && other <= one * 2
 }
 
 fn never_left() -> Error {

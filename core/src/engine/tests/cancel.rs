@@ -1,7 +1,7 @@
 //! Acquisitions that nobody wants any more leave nothing behind.
 
-use super::host::{Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, ms};
-use super::view::key;
+use super::host::{Pushes, Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, ms};
+
 use crate::engine::{Input, Wait};
 use crate::protocol::{Command, LeaseId, Release, Reply};
 
@@ -194,7 +194,8 @@ fn an_attempt_that_outlives_its_tenure_is_given_back_too() {
 fn an_attempt_that_takes_the_lock_anew_does_not_hide_a_loss() {
     let mut host = Host::new();
     let (ghost, _) = with_a_ghost(&mut host);
-    host.server.delete(&key(LOCK));
+    host.pushes = Pushes::Drop;
+    host.stranger_force_releases(LOCK);
     host.execute(&ghost);
     host.advance(TTL / 3);
     assert_eq!(

@@ -338,18 +338,18 @@ fn a_grant_that_is_told_twice_counts_once() {
     assert!(!host.is_taken(LOCK) && host.engine.is_idle());
 }
 
-/// Nothing of a lock that others have in line is lost when its waiter's own tenure follows at
-/// once.
+/// Nothing is lost with a reply that says who is next.
 #[test]
-fn a_release_that_is_unconfirmed_is_confirmed_by_the_next_grant() {
+fn a_handover_whose_reply_is_lost_is_found_out() {
     let mut host = Host::new();
     let first = host.hold(LOCK);
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.net = Net::LoseReplies;
     let release = host.release(first.lease);
-    let lease = host.grant(other).lease;
     host.net = Net::Up;
     host.advance(TIMEOUT + SOON);
+    host.advance(TTL / 5);
+    let lease = host.grant(other).lease;
     assert_eq!(
         host.outcome(release),
         &Ok(Done::Released),
@@ -358,6 +358,44 @@ fn a_release_that_is_unconfirmed_is_confirmed_by_the_next_grant() {
     assert!(host.is_held(LockId(2)));
     host.release(lease);
     assert!(!host.is_taken(LOCK));
+}
+
+/// No push is needed, and no renewal: the reply to the release gives the whole time to live.
+#[test]
+fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
+    let mut host = Host::new();
+    host.pushes = Pushes::Drop;
+    let first = host.hold(LOCK);
+    let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    let before = host.ops().len();
+    let release = host.release(first.lease);
+    assert_eq!(host.outcome(release), &Ok(Done::Released));
+    let next = host.grant(other);
+    assert!(next.token > first.token);
+    assert_eq!(host.ops()[before..], ["release"]);
+    assert!(host.held_until(LockId(2)) > host.now + TTL - TTL / 100);
+    assert!(host.held_until(LockId(2)) <= host.now + TTL);
+}
+
+/// A stale reply hands over nothing: the server said later that somebody else has the lock.
+#[test]
+fn a_handover_that_is_old_news_is_not_believed() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    host.net = Net::Hold;
+    host.release(first.lease);
+    let release = host.take();
+    let handed = host.execute(&release);
+    // Somebody frees it by force, and a stranger takes it, before the reply is here.
+    host.stranger_force_releases(LOCK);
+    host.stranger_acquires(LOCK, TTL);
+    host.advance(TTL / 5);
+    host.net = Net::Up;
+    host.answer_all();
+    host.reply(&release, Ok(handed));
+    assert!(!host.is_held(LockId(2)));
+    assert!(host.is_open(other));
 }
 
 /// A renewal that finds the lock gone says so: nobody holds on to a grant that was not kept.

@@ -205,8 +205,7 @@ impl Host {
     pub(super) fn stranger_acquires(&mut self, lock: LockId, ttl: Duration) -> Reply {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
-            claim: stranger(0),
-            ttl,
+            claim: Claim { ttl, ..stranger(0) },
             waits: false,
             reclaims: Reclaim::Never,
         }))
@@ -217,6 +216,7 @@ impl Host {
         let reply = self.ask(Command::Release(Release {
             key: key(lock),
             claim: stranger(0),
+            token: None,
         }));
         assert_eq!(reply, Reply::Released);
     }
@@ -226,7 +226,6 @@ impl Host {
         self.ask(Command::Acquire(Acquire {
             key: key(lock),
             claim: stranger(number),
-            ttl: TTL,
             waits: true,
             reclaims: Reclaim::Never,
         }))
@@ -237,14 +236,13 @@ impl Host {
         self.ask(Command::Release(Release {
             key: key(lock),
             claim: stranger(number),
+            token: None,
         }))
     }
 
     /// Whether the store has the lock, whoever's it is.
     pub(super) fn is_taken(&self, lock: LockId) -> bool {
-        self.server
-            .lock_value(self.server_now(), &key(lock))
-            .is_some()
+        self.server.tenure(self.server_now(), &key(lock)).is_some()
     }
 }
 
@@ -259,8 +257,8 @@ impl Host {
 
     /// The token of whoever has the lock in the store.
     pub(super) fn token_of(&self, lock: LockId) -> Option<FencingToken> {
-        let (value, _) = self.server.lock_value(self.server_now(), &key(lock))?;
-        value.split(':').nth(2)?.parse().ok()
+        let tenure = self.server.tenure(self.server_now(), &key(lock))?;
+        Some(tenure.token)
     }
 }
 
@@ -270,6 +268,7 @@ pub(super) fn stranger(number: u128) -> Claim {
         client: ClientId(99),
         owner: Owner::labelled("stranger").expect("a short label is valid"),
         counter: Counter::Dense,
+        ttl: TTL,
         window: Duration::from_secs(12),
     }
 }

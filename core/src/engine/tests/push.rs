@@ -247,6 +247,7 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
         client: ClientId(CLIENT.0 + 1),
         owner,
         counter: spec.counter,
+        ttl: TTL,
         window: ms(12_000),
     };
     let call = host.acquire_spec(LOCK, spec, Wait::Never);
@@ -255,7 +256,6 @@ fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     let taken = host.ask(Command::Acquire(Acquire {
         key: key(LOCK),
         claim,
-        ttl: TTL,
         waits: false,
         reclaims: Reclaim::From(grant.token),
     }));

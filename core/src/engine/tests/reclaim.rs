@@ -19,12 +19,12 @@ fn former(host: &Host, number: u128, waits: bool) -> Command {
     let owner = job(host).owner;
     let claim = Claim {
         owner,
+        client: ClientId(97),
         ..stranger(number)
     };
     Command::Acquire(Acquire {
         key: key(LOCK),
         claim,
-        ttl: TTL,
         waits,
         reclaims: Reclaim::Never,
     })

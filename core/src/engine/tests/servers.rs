@@ -251,7 +251,7 @@ fn a_push_is_by_the_clock_of_the_server_that_has_the_lock() {
     let lease = cluster.acquire(lock_at(RIGHT), Wait::Forever);
     cluster.answer(None, &Reply::Late);
     let busy = Reply::Busy {
-        expires: None,
+        expires: clock(RIGHT, cluster.now) + ms(5_000),
         place: std::num::NonZeroU32::new(1),
     };
     cluster.answer(None, &busy);

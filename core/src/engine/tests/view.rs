@@ -105,8 +105,8 @@ impl Host {
     /// When the store lets go of the lock.
     pub(super) fn expiry(&self, lock: LockId) -> Option<ServerTime> {
         self.server
-            .lock_value(self.server_now(), &key(lock))
-            .map(|(_, expires)| expires)
+            .tenure(self.server_now(), &key(lock))
+            .map(|tenure| tenure.expires)
     }
 
     /// How many are in the lock's line, dead or alive.

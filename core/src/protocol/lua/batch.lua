@@ -1,38 +1,37 @@
 -- The loop over the batch: see the top of the script.
 
-local made
-function rest()
-  made = made or make_rest()
-  return made
-end
-
-local reply, length = { now_digits }, 1
-local key, arg = 1, 1
-while ARGV[arg] do
-  local name, operation, keys, args = ARGV[arg]
-  --> operation, keys, args of the common operations
-  if not operation then
-    operation, keys, args = rest().find(name)
-    if not operation then
+local reply, rest = now_digits, nil
+-- When a lease expires that begins now, for this time to live: nearly always that of the one before.
+local ttl, expires, expires_digits
+local k = 1
+for i = 2, #ARGV do
+  local op, key = ARGV[i], KEYS[k]
+  local letter, seen, keys = sub(op, 1, 1), nil, nil
+  if sub(op, OP_TTL, OP_REST - 1) ~= ttl then
+    ttl = sub(op, OP_TTL, OP_REST - 1)
+    expires = now_ms + ttl
+    expires_digits = tostring(expires)
+  end
+  --> the common operations
+  else
+    seen = true
+  end
+  if seen then
+    rest = rest or make_rest()
+    local fields
+    fields, keys = rest(letter, k, op, seen)
+    if not fields then
       return redis.error_reply('ERR leasehold: unknown operation')
     end
-  end
-  local done, fields
-  if now > tonumber(ARGV[arg + 1]) then
-    fields = { 'late' }
-  else
-    done, fields = pcall(operation, key, arg + 2)
-    if not done then
-      fields = rest().failure(KEYS[key], fields)
+    if reply == now_digits then
+      reply = { now_digits }
+    end
+    reply[#reply + 1] = tostring(i - 1)
+    reply[#reply + 1] = tostring(#fields)
+    for j = 1, #fields do
+      reply[#reply + 1] = fields[j]
     end
   end
-  local count = #fields
-  reply[length + 1] = tostring(count)
-  for i = 1, count do
-    reply[length + 1 + i] = fields[i]
-  end
-  length = length + 1 + count
-  key = key + keys
-  arg = arg + 2 + args
+  k = k + keys
 end
 return reply

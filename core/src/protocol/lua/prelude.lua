@@ -1,41 +1,49 @@
 -- One call executes a batch of operations, each on the keys of one name.
 --
 -- KEYS   each operation's keys, one operation after the other
--- ARGV   per operation: its name, not_after (microseconds of this server's clock), its arguments
--- reply  flat list of strings: this server's time in microseconds, then per operation the number
---        of its fields and the fields, the first of which says what happened:
---          late                not_after had passed; nothing was done
+-- ARGV   not_after (microseconds of this server's clock), then a text for each operation: its letter,
+--        its time to live, and what the header of its own file says, each at its place
+-- reply  this server's time in microseconds, if every operation did what is common. Else a flat
+--        list of strings: the time, and for each other operation its number, from 1, how many
+--        fields follow, and these, the first of which says what happened:
 --          error, text, key    the server refused a command on that key
 --          …                   what the header of the operation's own file says
+--        Past not_after nothing is done, and the list is the time and late.
 --
--- What the four keys of a name hold:
+-- What the two keys of a name hold:
 --
--- lock   lease:client:token:kind:label of the holder. The kind is r if the label is an owner, who
---        may reclaim the lock, and l if it is only there to be read by people
--- token  the last token that was given
--- queue  sorted set of the claims that wait; the score is when each arrived, in microseconds
--- alive  sorted set of the same claims; the score is the millisecond until which each counts as alive
+-- lock   a hash. t: the last token, with a + behind it if the key may expire before long. While the
+--        lock is held, or was until it expired: under lease and token, when that tenure expires, its
+--        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the
+--        lock, and l if it is only there to be read by people. w and x: there if somebody may wait,
+--        and two, so that a count of what was deleted tells them from a tenure
+-- line   a sorted set: the claims that wait by when each arrived, in microseconds; and each with an
+--        a before it by the millisecond until which it counts as alive, which is less
 --
--- A claim is lease:client:window:retention:kind:label, with the times in milliseconds. It says who
--- asks, for how long it may be silent and still count as alive, and how its token is made.
+-- A claim says for how long it wants the lock, for how long it may be silent and still count as alive,
+-- how long the token is to be remembered (0: its tokens are dense), who asks, its kind and its label.
+-- Times are in milliseconds. All but the label are as long in every claim: CLAIM_… in limits.rs says
+-- where each begins, and so do VALUE_… and the others.
 --
--- An operation is a function of k and a, the places of its first key in KEYS and of its first
--- argument in ARGV. It returns the fields of its reply.
+-- The common case of an operation is written out in the loop, and uses no function: Redis runs the
+-- whole text anew at each call, and would make each function anew. Whatever else there is to do
+-- stands behind `make_rest`. There an operation is a function of the place of its first key in KEYS,
+-- its text, and what the common case has seen. It returns the fields of its reply. A capital letter
+-- says that it is not a common case.
 --
 -- Names in capitals with an underscore are the numbers of limits.rs, put in before the script is
 -- sent. A comment that begins with an arrow stands for lines that are made of the list of operations.
 
+local run, sub = redis.pcall, string.sub
 local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
-local now_ms = math.floor(now / 1000)
-
--- Lua would print large numbers with an exponent.
-local function digits(number)
-  return string.format('%.0f', number)
+local now_digits = clock[1] .. clock[2]
+if #now_digits < TOKEN_LENGTH then
+  now_digits = string.format('%010d%06d', clock[1], clock[2])
 end
-
-local now_digits = digits(now)
-
--- Returns what the common cases do not need. It is defined only if it is asked for, because Redis
--- runs the definitions anew at each call of the script.
-local rest
+local now = tonumber(now_digits)
+if now > tonumber(ARGV[1]) then
+  return { now_digits, 'late' }
+end
+local now_ms = (now - now % 1000) / 1000
+-- In which step of the clock a key's expiry was set says the token that was given then.
+local step_began = now - now % (KEPT_STEP_MS * 1000)

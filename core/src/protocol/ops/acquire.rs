@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Form, Lua, Operation, WORDS};
+use super::{Form, Lua, Operation, WORDS, expiry};
 use crate::error::Error;
-use crate::protocol::claim::Claim;
+use crate::protocol::claim::{Claim, Counter};
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::{Grant, Reply};
-use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::protocol::wire::{Fields, Writer, unexpected};
+use crate::time::ServerTime;
 use crate::token::FencingToken;
 
 /// Takes the lock if it is free, this lease's already, or has the tenure that it may reclaim.
@@ -18,8 +19,6 @@ pub struct Acquire {
     pub key: LockKey,
     /// Who asks.
     pub claim: Claim,
-    /// How long the lock is held unless it is renewed; whole milliseconds count.
-    pub ttl: Duration,
     /// Whether it takes a place in line, or confirms it, if the lock is not free.
     pub waits: bool,
     /// Whether it takes the lock over from its own owner at another client.
@@ -38,34 +37,53 @@ pub enum Reclaim {
     Never,
 }
 
+/// In the place of a token.
+const ASK: &str = "????????????????";
+
 impl Operation for Acquire {
     const FORM: Form = Form {
         name: "acquire",
+        letter: b'A',
         keys: LockKey::ALL,
-        args: 4,
     };
     const LUA: Lua = Lua {
         common: Some(include_str!("acquire.lua")),
-        rest: Some(include_str!("acquire_rest.lua")),
+        rest: include_str!("acquire_rest.lua"),
     };
 
     fn key(&self) -> Option<&LockKey> {
         Some(&self.key)
     }
 
-    fn push_args(&self, args: &mut Arguments<'_>) {
-        args.push(&self.claim);
-        args.millis(self.ttl);
-        args.push(if self.waits { '1' } else { '0' });
+    fn is_common(&self) -> bool {
+        self.claim.counter.is_common(self.claim.ttl) && self.claim.counter != Counter::Dense
+    }
+
+    fn ttl(&self) -> Duration {
+        self.claim.ttl
+    }
+
+    fn write(&self, text: &mut Writer<'_>) {
+        text.text(if self.waits { "1" } else { "0" });
         match self.reclaims {
-            Reclaim::Ask => args.push('?'),
-            Reclaim::From(token) => args.push(token),
-            Reclaim::Never => args.push('0'),
+            Reclaim::Ask => text.text(ASK),
+            Reclaim::From(token) => text.token(Some(token)),
+            Reclaim::Never => text.token(None),
         }
+        text.terms(&self.claim);
+        text.lease(self.claim.lease);
+        text.who(&self.claim);
     }
 
     fn text_size(&self) -> usize {
         WORDS + self.claim.owner.label().len()
+    }
+
+    fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+        Ok(Reply::Held(Grant {
+            token: FencingToken::new(time.as_micros()).map_err(|_| unexpected())?,
+            expires: expiry(time, self.claim.ttl),
+        }))
     }
 
     fn reply<F: AsRef<[u8]>>(
@@ -79,7 +97,7 @@ impl Operation for Acquire {
                 expires: fields.millis()?,
             }),
             "busy" => Reply::Busy {
-                expires: fields.expiry()?,
+                expires: fields.millis()?,
                 place: NonZeroU32::new(fields.count()?),
             },
             "reclaimable" => Reply::Reclaimable {

@@ -1,20 +1,20 @@
 -- Frees the lock, for the next in line, if this tenure has it, whoever that is; the holder gets a push.
 --
--- keys   lock, token, queue, alive
--- args   token
+-- keys   lock, line
+-- text   token
 -- reply  released
 --        gone
 --        taken
-local function force_release(k, a)
-  local lock, token = KEYS[k], ARGV[a]
-  local holder = holder_of(lock)
-  if not holder then
-    free(k)
+local function force_release(k, op)
+  local state = read(KEYS[k])
+  local client, lease, token = state.client, state.lease, state.token
+  if not state.is_held then
+    serve(k, state)
     return { 'gone' }
-  elseif holder.token ~= token then
+  elseif tonumber(token) ~= tonumber(sub(op, OP_REST)) then
     return { 'taken' }
   end
-  free(k)
-  publish(k, holder.client, 'revoked', holder.lease, holder.token)
+  serve(k, state)
+  publish(k, client, 'revoked', lease, token)
   return { 'released' }
 end

@@ -4,7 +4,7 @@ use super::{Form, Lua, Operation};
 use crate::error::Error;
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
-use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::token::FencingToken;
 
 /// Frees the lock for the next in line if this tenure has it, whoever that is; the holder gets a
@@ -20,20 +20,20 @@ pub struct ForceRelease {
 impl Operation for ForceRelease {
     const FORM: Form = Form {
         name: "force_release",
+        letter: b'F',
         keys: LockKey::ALL,
-        args: 1,
     };
     const LUA: Lua = Lua {
         common: None,
-        rest: Some(include_str!("force_release.lua")),
+        rest: include_str!("force_release.lua"),
     };
 
     fn key(&self) -> Option<&LockKey> {
         Some(&self.key)
     }
 
-    fn push_args(&self, args: &mut Arguments<'_>) {
-        args.push(self.token);
+    fn write(&self, text: &mut Writer<'_>) {
+        text.token(Some(self.token));
     }
 
     fn reply<F: AsRef<[u8]>>(&self, status: &str, _: &mut Fields<'_, F>) -> Result<Reply, Error> {

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::name::Owner;
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
-use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::protocol::wire::{Fields, Writer, unexpected};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -34,8 +34,8 @@ pub struct Inspected {
 pub struct Holder {
     /// The holder's token.
     pub token: FencingToken,
-    /// When the lock expires unless it is renewed; `None` if it does not.
-    pub expires: Option<ServerTime>,
+    /// When the lock expires unless it is renewed.
+    pub expires: ServerTime,
     /// The holder's owner or label.
     pub owner: Owner,
 }
@@ -54,23 +54,26 @@ impl Inspect {
     pub const MOST_NAMED: usize = 100;
 }
 
+/// How many digits the number of places has.
+const PLACES_LENGTH: usize = 3;
+
 impl Operation for Inspect {
     const FORM: Form = Form {
         name: "inspect",
+        letter: b'I',
         keys: LockKey::ALL,
-        args: 1,
     };
     const LUA: Lua = Lua {
         common: None,
-        rest: Some(include_str!("inspect.lua")),
+        rest: include_str!("inspect.lua"),
     };
 
     fn key(&self) -> Option<&LockKey> {
         Some(&self.key)
     }
 
-    fn push_args(&self, args: &mut Arguments<'_>) {
-        args.push(Self::MOST_NAMED);
+    fn write(&self, text: &mut Writer<'_>) {
+        text.number(Self::MOST_NAMED as u64, PLACES_LENGTH);
     }
 
     fn reply<F: AsRef<[u8]>>(
@@ -107,7 +110,7 @@ impl Operation for Inspect {
 fn holder<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>) -> Result<Holder, Error> {
     Ok(Holder {
         token: fields.token()?,
-        expires: fields.expiry()?,
+        expires: fields.millis()?,
         owner: fields.owner()?,
     })
 }

@@ -1,17 +1,22 @@
 -- One step of a walk over the locks that are held.
 --
 -- keys   none
--- args   cursor (0 to begin), pattern of the lock keys
+-- text   cursor (0 to begin), pattern of the lock keys
 -- reply  listed, next cursor (0 at the end), lock keys…
-local function list(_, a)
-  local cursor, pattern = ARGV[a], ARGV[a + 1]
-  local step = redis.pcall('SCAN', cursor, 'MATCH', pattern, 'COUNT', MOST_SCANNED)
+local function list(_, op)
+  local cursor = string.match(sub(op, OP_REST, OP_REST + CURSOR_LENGTH - 1), '^0*(%d+)$')
+  local pattern = sub(op, OP_REST + CURSOR_LENGTH)
+  local step = run('SCAN', cursor, 'MATCH', pattern, 'COUNT', 'MOST_SCANNED', 'TYPE', 'hash')
   if step.err then
     fail(step.err, '')
   end
-  local reply = { 'listed', step[1] }
+  local fields = { 'listed', step[1] }
   for _, lock in ipairs(step[2]) do
-    reply[#reply + 1] = lock
+    -- Most are only remembered; and some may be no locks.
+    local is_lock, state = pcall(read, lock)
+    if is_lock and state.is_held then
+      fields[#fields + 1] = lock
+    end
   end
-  return reply
+  return fields
 end

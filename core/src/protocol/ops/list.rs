@@ -3,9 +3,10 @@
 use super::{Form, Lua, Operation};
 use crate::error::Error;
 use crate::protocol::key::LockKey;
+use crate::protocol::limits::CURSOR_LENGTH;
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::Reply;
-use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::protocol::wire::{Fields, Writer, unexpected};
 
 /// One step of a walk over the locks that are held.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,21 +20,21 @@ pub struct List {
 impl Operation for List {
     const FORM: Form = Form {
         name: "list",
+        letter: b'L',
         keys: &[],
-        args: 2,
     };
     const LUA: Lua = Lua {
         common: None,
-        rest: Some(include_str!("list.lua")),
+        rest: include_str!("list.lua"),
     };
 
     fn key(&self) -> Option<&LockKey> {
         None
     }
 
-    fn push_args(&self, args: &mut Arguments<'_>) {
-        args.push(self.cursor);
-        args.push(self.pattern.glob());
+    fn write(&self, text: &mut Writer<'_>) {
+        text.number(self.cursor, CURSOR_LENGTH);
+        text.text(self.pattern.glob());
     }
 
     fn text_size(&self) -> usize {

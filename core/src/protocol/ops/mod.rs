@@ -1,6 +1,6 @@
-//! The operations. Each is one file here, `NAME.rs`: its struct, its keys and arguments, and which
-//! replies it takes; with its Lua beside it, `NAME.lua`. A common one keeps there what every call of
-//! the script defines, and the rest of it in `NAME_rest.lua`.
+//! The operations. Each is one file here, `NAME.rs`: its struct, its keys and text, and which
+//! replies it takes; with its Lua beside it, `NAME.lua`. One with a common case has the statements of
+//! that there, and all else in `NAME_rest.lua`.
 //!
 //! A new operation is these files and its line in the list below, and `mod`. From that list come
 //! [`Command`], what this crate does with one, and how the script finds it. What is left are its
@@ -14,9 +14,11 @@ mod list;
 mod release;
 mod renew;
 
+use std::time::Duration;
+
 use super::key::LockKey;
 use super::reply::Reply;
-use super::wire::{Arguments, Fields};
+use super::wire::{Fields, Writer, unexpected};
 use crate::error::Error;
 use crate::time::ServerTime;
 
@@ -28,7 +30,7 @@ pub use inspect::{Holder, Inspected, Waiter};
 pub struct Op {
     /// What to do.
     pub command: Command,
-    /// The server refuses to act later than this.
+    /// The server refuses to act later than this; of a batch, than the earliest.
     pub not_after: ServerTime,
 }
 
@@ -40,12 +42,27 @@ pub(super) trait Operation {
     /// The keys of the lock that it is about; `None` if it is not about one.
     fn key(&self) -> Option<&LockKey>;
 
-    /// Pushes as many as [`FORM`](Self::FORM) says.
-    fn push_args(&self, args: &mut Arguments<'_>);
+    /// Whether it is what the script does without its rest, if all goes well.
+    fn is_common(&self) -> bool {
+        false
+    }
+
+    /// For how long it is to have the lock, if it is about that.
+    fn ttl(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Writes what is behind its letter and its time to live, as the head of its Lua says.
+    fn write(&self, text: &mut Writer<'_>);
 
     /// About how many bytes its texts have.
     fn text_size(&self) -> usize {
         0
+    }
+
+    /// What the reply is if it is the common one.
+    fn common_reply(&self, _: ServerTime) -> Result<Reply, Error> {
+        Err(unexpected())
     }
 
     /// Reads the reply that begins with this status, unless it is one that any operation may get.
@@ -60,19 +77,19 @@ pub(super) trait Operation {
 pub(super) struct Form {
     /// Its name, which in Lua is that of its function.
     pub(super) name: &'static str,
+    /// What its text begins with: a capital letter, and a small one for the common case.
+    pub(super) letter: u8,
     /// The suffixes of its keys.
     pub(super) keys: &'static [&'static str],
-    /// How many arguments it has.
-    pub(super) args: usize,
 }
 
 /// The Lua of an operation. It is apart from its form, because nothing but the script may have it:
 /// it would be in every program once more, with its comments.
 pub(super) struct Lua {
-    /// If it is a common operation: what every call of the script defines.
+    /// The statements of its common case, if it has one.
     pub(super) common: Option<&'static str>,
-    /// What is only defined when it is needed: what the common one leaves to it, or all.
-    pub(super) rest: Option<&'static str>,
+    /// The function that is only made when it is needed: for all else.
+    pub(super) rest: &'static str,
 }
 
 macro_rules! operations {
@@ -97,8 +114,12 @@ macro_rules! operations {
                 match self { $(Self::$name(_) => const { &$name::FORM },)* }
             }
 
-            pub(super) fn push_args(&self, args: &mut Arguments<'_>) {
-                match self { $(Self::$name(operation) => operation.push_args(args),)* }
+            pub(super) fn write(&self, text: &mut Writer<'_>) {
+                match self { $(Self::$name(operation) => write(operation, text),)* }
+            }
+
+            pub(super) fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+                match self { $(Self::$name(operation) => operation.common_reply(time),)* }
             }
 
             fn text_size(&self) -> usize {
@@ -124,6 +145,24 @@ operations! {
     force_release::ForceRelease,
     inspect::Inspect,
     list::List,
+}
+
+fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {
+    let letter = T::FORM.letter;
+    let letter = if operation.is_common() {
+        letter.to_ascii_lowercase()
+    } else {
+        letter
+    };
+    text.letter(letter);
+    text.millis(operation.ttl());
+    operation.write(text);
+}
+
+/// When a lease expires that begins at this time of the server.
+fn expiry(time: ServerTime, ttl: Duration) -> ServerTime {
+    let whole = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    ServerTime::from_millis(time.millis()) + whole
 }
 
 impl Command {

@@ -1,20 +1,15 @@
--- Frees the lock, for the next in line, if this lease has it; otherwise the claim leaves the line.
+-- Frees the lock, for the next in line, if this lease has it; otherwise the claim leaves the line. To
+-- know the token only makes it faster.
 --
--- keys   lock, token, queue, alive
--- args   claim
+-- keys   lock, line
+-- text   the claim, with the token behind its lease (all 0 if it is not known)
+-- common it was this lease's, and is free
 -- reply  released
+--        handed_over, lease, token, expiry (ms): freed, and another lease of the same client has it
 --        gone
 --        taken
-local function release(k, a)
-  local lock, claim = KEYS[k], ARGV[a]
-  local value = redis.call('GET', lock)
-  if not value or string.sub(value, 1, LEASE_LENGTH + 1) ~= string.sub(claim, 1, LEASE_LENGTH + 1) then
-    return rest().release(k, claim)
-  elseif redis.call('EXISTS', KEYS[k + 2]) == 0 then
-    -- Nobody waits.
-    redis.call('DEL', lock)
-  else
-    rest().free(k)
-  end
-  return { 'released' }
+seen = run('HDEL', key, sub(op, RELEASE_FIELD, RELEASE_CLIENT - 1), 'w', 'x')
+if seen == 1 then
+  -- The tenure alone: nobody waits.
+  seen = nil
 end

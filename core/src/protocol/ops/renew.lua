@@ -2,25 +2,20 @@
 -- otherwise. It never shortens: an older command may come again after one that asked for longer.
 --
 -- keys   lock
--- args   lease, token, ttl (ms)
+-- text   retention, lease, token
+-- common it lasts for the time to live that it asked for
 -- reply  renewed, expiry (ms)
 --        gone
 --        taken
-local function renew(k, a)
-  local lock, lease, token = KEYS[k], ARGV[a], ARGV[a + 1]
-  local value = redis.call('GET', lock)
-  if not value then
-    return { 'gone' }
+local field = sub(op, RENEW_FIELD)
+local value = run('HGET', key, field)
+local kept = type(value) == 'string' and tonumber(sub(value, 1, EXPIRY_LENGTH))
+if kept and kept >= now_ms and kept < expires then
+  -- It is refused when memory is full.
+  seen = run('HSET', key, field, expires_digits .. sub(value, VALUE_CLIENT)) ~= 0
+  if kept < expires - expires % KEPT_STEP_MS then
+    run('PEXPIRE', key, sub(op, OP_REST, RENEW_FIELD - 1) + KEPT_LONGER_MS, 'GT')
   end
-  -- Most operations are renewals, so the value is not parsed: lease and token have their places.
-  if string.sub(value, 1, LEASE_LENGTH) ~= lease
-    or string.sub(value, AFTER_CLIENT, AFTER_CLIENT + #token) ~= token .. ':' then
-    rest().holder_of(lock)
-    return { 'taken' }
-  end
-  local expires = digits(now_ms + ARGV[a + 2])
-  if redis.call('PEXPIREAT', lock, expires, 'GT') == 0 then
-    expires = rest().extend(lock, expires)
-  end
-  return { 'renewed', expires }
+else
+  seen = true
 end

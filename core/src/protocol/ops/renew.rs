@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Form, Lua, Operation};
+use super::{Form, Lua, Operation, expiry};
 use crate::error::Error;
-use crate::protocol::claim::LeaseId;
+use crate::protocol::claim::{Counter, LeaseId};
 use crate::protocol::key::LockKey;
 use crate::protocol::reply::Reply;
-use crate::protocol::wire::{Arguments, Fields, unexpected};
+use crate::protocol::wire::{Fields, Writer, unexpected};
+use crate::time::ServerTime;
 use crate::token::FencingToken;
 
 /// Extends the lock if it is still this lease's.
@@ -19,6 +20,8 @@ pub struct Renew {
     pub lease: LeaseId,
     /// The tenure to extend: a late command may have taken the lock for this lease again.
     pub token: FencingToken,
+    /// How the token was made, and how long it is remembered.
+    pub counter: Counter,
     /// The new time to live, from now.
     pub ttl: Duration,
 }
@@ -26,22 +29,35 @@ pub struct Renew {
 impl Operation for Renew {
     const FORM: Form = Form {
         name: "renew",
+        letter: b'R',
         keys: &[LockKey::LOCK],
-        args: 3,
     };
     const LUA: Lua = Lua {
         common: Some(include_str!("renew.lua")),
-        rest: None,
+        rest: include_str!("renew_rest.lua"),
     };
 
     fn key(&self) -> Option<&LockKey> {
         Some(&self.key)
     }
 
-    fn push_args(&self, args: &mut Arguments<'_>) {
-        args.push(self.lease);
-        args.push(self.token);
-        args.millis(self.ttl);
+    fn is_common(&self) -> bool {
+        self.counter.is_common(self.ttl)
+    }
+
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    fn write(&self, text: &mut Writer<'_>) {
+        text.retention(self.counter);
+        text.lease(self.lease);
+        text.token(Some(self.token));
+    }
+
+    fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+        let expires = expiry(time, self.ttl);
+        Ok(Reply::Renewed { expires })
     }
 
     fn reply<F: AsRef<[u8]>>(

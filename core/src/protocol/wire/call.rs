@@ -1,13 +1,12 @@
 //! From commands to the script's keys and arguments.
 
-use std::fmt::{self, Write};
-use std::time::Duration;
-
+use super::text::Writer;
 use crate::protocol::key::LockKey;
-use crate::protocol::ops::{Form, Op};
+use crate::protocol::limits::TOKEN_LENGTH;
+use crate::protocol::ops::Op;
 
 /// The keys and arguments of one call of the [script](crate::protocol::SCRIPT), all in one piece of memory:
-/// a batch may have a thousand of them.
+/// a batch may have some hundred of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScriptCall {
     text: String,
@@ -16,11 +15,12 @@ pub struct ScriptCall {
     keys: usize,
 }
 
-/// Encodes a batch. An empty one only asks for the server's time.
+/// Encodes a batch, which does nothing past the earliest `not_after` in it. An empty one only asks for
+/// the server's time.
 pub fn encode(batch: &[Op]) -> ScriptCall {
     let mut call = ScriptCall {
         text: String::with_capacity(batch.iter().map(|op| op.command.size()).sum()),
-        ends: Vec::with_capacity(batch.len() * 9),
+        ends: Vec::with_capacity(batch.len() * 3 + 1),
         keys: 0,
     };
     for Op { command, .. } in batch {
@@ -31,17 +31,12 @@ pub fn encode(batch: &[Op]) -> ScriptCall {
         }
     }
     call.keys = call.ends.len();
-    for Op { command, not_after } in batch {
-        let Form { name, args, .. } = command.form();
-        call.push(name);
-        call.push(not_after.as_micros());
-        let mut pushed = Arguments {
-            call: &mut call,
-            count: 0,
-        };
-        command.push_args(&mut pushed);
-        // The script would take the next operation's name for an argument of this one.
-        debug_assert_eq!(pushed.count, *args, "arguments of {name}");
+    let not_after = batch.iter().map(|op| op.not_after.as_micros()).min();
+    Writer(&mut call.text).number(not_after.unwrap_or(u64::MAX), TOKEN_LENGTH);
+    call.ends.push(call.text.len());
+    for Op { command, .. } in batch {
+        command.write(&mut Writer(&mut call.text));
+        call.ends.push(call.text.len());
     }
     call
 }
@@ -72,31 +67,8 @@ impl ScriptCall {
     }
 
     fn push_key(&mut self, key: &LockKey, suffix: &str) {
-        self.text.push_str(key.tag());
+        self.text.push_str(key.lock());
         self.text.push_str(suffix);
         self.ends.push(self.text.len());
-    }
-
-    fn push(&mut self, value: impl fmt::Display) {
-        write!(self.text, "{value}").expect("a string takes any text");
-        self.ends.push(self.text.len());
-    }
-}
-
-/// The arguments of one operation, which go into a call.
-pub(in crate::protocol) struct Arguments<'a> {
-    call: &'a mut ScriptCall,
-    count: usize,
-}
-
-impl Arguments<'_> {
-    pub(in crate::protocol) fn push(&mut self, value: impl fmt::Display) {
-        self.call.push(value);
-        self.count += 1;
-    }
-
-    /// A time, of which whole milliseconds count.
-    pub(in crate::protocol) fn millis(&mut self, time: Duration) {
-        self.push(time.as_millis());
     }
 }

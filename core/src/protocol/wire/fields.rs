@@ -36,23 +36,16 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         Ok(ServerTime::from_millis(self.number()?))
     }
 
-    /// `-1` stands for none.
-    pub(in crate::protocol) fn expiry(&mut self) -> Result<Option<ServerTime>, Error> {
-        if self.is_next(b"-1") {
-            self.bytes()?;
-            return Ok(None);
-        }
-        self.millis().map(Some)
-    }
-
     pub(in crate::protocol) fn token(&mut self) -> Result<FencingToken, Error> {
         self.text()?.parse().map_err(|_| unexpected())
     }
 
     /// `0` stands for none.
     pub(in crate::protocol) fn token_or_none(&mut self) -> Result<Option<FencingToken>, Error> {
-        if self.is_next(b"0") {
-            self.bytes()?;
+        if let Some((first, rest)) = self.rest.split_first()
+            && first.as_ref() == b"0"
+        {
+            self.rest = rest;
             return Ok(None);
         }
         self.token().map(Some)
@@ -92,10 +85,16 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         Ok(Fields { rest: own })
     }
 
-    fn is_next(&self, text: &[u8]) -> bool {
-        self.rest
-            .first()
-            .is_some_and(|field| field.as_ref() == text)
+    /// Which operation of a batch the next fields are of, from this place on; nothing if there are no
+    /// more.
+    pub(super) fn next_other(&mut self, from: usize, count: usize) -> Result<Option<usize>, Error> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let place = usize::try_from(self.number()?).ok();
+        let place = place.and_then(|number| number.checked_sub(1));
+        let known = place.filter(|place| (from..count).contains(place));
+        known.map(Some).ok_or_else(unexpected)
     }
 
     pub(super) fn end(&self) -> Result<(), Error> {

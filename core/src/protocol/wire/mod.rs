@@ -2,6 +2,7 @@
 
 mod call;
 mod fields;
+mod text;
 
 use super::ops::{Command, Op};
 use super::reply::{BatchReply, Reply};
@@ -11,26 +12,37 @@ use crate::time::ServerTime;
 
 pub use call::{ScriptCall, encode};
 
-pub(super) use call::Arguments;
 pub(super) use fields::{Fields, unexpected};
+pub(super) use text::Writer;
 
-/// Decodes the script's flat list of strings, its reply to `batch`.
+/// Decodes what the script returned, its reply to `batch`: a list of strings, or one string as a list
+/// of one.
 pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
     let mut fields = Fields { rest: answer };
     let time = ServerTime::from_micros(fields.number()?);
+    if let [late] = fields.rest
+        && late.as_ref() == b"late"
+    {
+        let replies = batch.iter().map(|_| Ok(Reply::Late)).collect();
+        return Ok(BatchReply { time, replies });
+    }
     let mut replies = Vec::with_capacity(batch.len());
-    for op in batch {
+    let mut other = fields.next_other(0, batch.len())?;
+    for (place, op) in batch.iter().enumerate() {
+        if other != Some(place) {
+            replies.push(op.command.common_reply(time));
+            continue;
+        }
         let count = usize::try_from(fields.number()?).map_err(|_| unexpected())?;
         // What is wrong with one operation's fields is not its neighbours' trouble.
         replies.push(outcome(&op.command, fields.split(count)?));
+        other = fields.next_other(place + 1, batch.len())?;
     }
-    fields.end()?;
     Ok(BatchReply { time, replies })
 }
 
 fn outcome<F: AsRef<[u8]>>(command: &Command, mut fields: Fields<'_, F>) -> Result<Reply, Error> {
     let reply = match fields.text()? {
-        "late" => Reply::Late,
         "error" => return Err(refusal(&mut fields, command)?),
         status => command.reply(status, &mut fields)?,
     };
@@ -69,11 +81,11 @@ mod tests {
     fn what_the_script_sends_is_read() {
         let batch = decode(
             &inspect(),
-            &["77", "7", "held", "34", "2", "r", "job-7", "0", "0"],
+            &["77", "1", "7", "held", "34", "2", "r", "job-7", "0", "0"],
         );
         let owner = Owner::reclaimable("job-7").expect("a valid owner");
         let token = FencingToken::new(34).expect("a valid token");
-        let expires = Some(ServerTime::from_millis(2));
+        let expires = ServerTime::from_millis(2);
         let holder = Some(Holder {
             token,
             expires,
@@ -99,41 +111,50 @@ mod tests {
     fn a_refusal_names_the_key_and_its_kind() {
         let answer = [
             "77",
+            "1",
             "3",
             "error",
             "WRONGTYPE Operation against a key",
-            "{ns:n}:token",
+            "{ns:n}:line",
         ];
         let batch = decode(&inspect(), &answer).expect("the batch itself went well");
         let error = batch.replies[0]
             .clone()
             .expect_err("the command was refused");
         assert_eq!(error.kind(), ErrorKind::WrongType);
-        assert!(error.to_string().contains("{ns:n}:token"), "{error}");
+        assert!(error.to_string().contains("{ns:n}:line"), "{error}");
     }
 
     #[test]
     fn anything_else_is_an_error() {
-        let cases: [&[&str]; 19] = [
+        let cases: [&[&str]; 25] = [
             &[],
             &["x"],
-            &["-5", "1", "late"],
+            &["-5", "late"],
             &["77"],
-            &["77", "2", "late"],
-            &["77", "1", "late", "more"],
-            &["77", "2", "late", "more"],
-            &["77", "1", "held"],
-            &["77", "1", "released"],
-            &["77", "7", "held", "0", "2", "r", "job", "0", "0"],
-            &["77", "7", "held", "34", "2", "x", "job", "0", "0"],
-            &["77", "7", "held", "34", "-2", "l", "job", "0", "0"],
-            &["77", "4", "free", "9007199254740992", "0", "0"],
-            &["77", "2", "free", "0"],
-            &["77", "4", "free", "0", "1", "1"],
-            &["77", "4", "free", "0", "4294967296", "0"],
-            &["77", "7", "free", "0", "1", "1", "l", "job", "-1"],
-            &["77", "4", "free", "0", "0", "101"],
-            &["77", "18446744073709551616", "late"],
+            &["77", "late", "more"],
+            &["77", "1"],
+            &["77", "0", "1", "free"],
+            &["77", "2", "1", "free"],
+            &["77", "x", "1", "free"],
+            &["77", "1", "2", "free"],
+            &["77", "1", "1", "late"],
+            &[
+                "77", "1", "4", "free", "0", "0", "0", "1", "4", "free", "0", "0", "0",
+            ],
+            &["77", "1", "1", "held"],
+            &["77", "1", "1", "released"],
+            &["77", "1", "7", "held", "0", "2", "r", "job", "0", "0"],
+            &["77", "1", "7", "held", "34", "2", "x", "job", "0", "0"],
+            &["77", "1", "7", "held", "34", "-2", "l", "job", "0", "0"],
+            &["77", "1", "7", "held", "34", "-1", "l", "job", "0", "0"],
+            &["77", "1", "4", "free", "9007199254740992", "0", "0"],
+            &["77", "1", "2", "free", "0"],
+            &["77", "1", "4", "free", "0", "1", "1"],
+            &["77", "1", "4", "free", "0", "4294967296", "0"],
+            &["77", "1", "7", "free", "0", "1", "1", "l", "job", "-1"],
+            &["77", "1", "4", "free", "0", "0", "101"],
+            &["77", "1", "18446744073709551616", "late"],
         ];
         for answer in cases {
             let batch = decode(&inspect(), answer);
@@ -145,7 +166,9 @@ mod tests {
     #[test]
     fn one_malformed_reply_does_not_spoil_its_neighbours() {
         let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
-        let answer = ["77", "4", "free", "x", "0", "0", "4", "free", "5", "0", "0"];
+        let answer = [
+            "77", "1", "4", "free", "x", "0", "0", "2", "4", "free", "5", "0", "0",
+        ];
         let replies = decode(&batch, &answer).expect("the frame is whole").replies;
         assert!(replies[0].is_err());
         let last_token = FencingToken::new(5).ok();

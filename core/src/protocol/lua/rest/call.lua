@@ -5,7 +5,7 @@ local function fail(text, key)
 end
 
 local function call(command, key, ...)
-  local result = redis.pcall(command, key, ...)
+  local result = run(command, key, ...)
   if type(result) == 'table' and result.err then
     fail(result.err, key)
   end
@@ -18,4 +18,9 @@ local function failure(key, why)
     why = { text = tostring(why) }
   end
   return { 'error', why.text or why.err, why.key or key or '' }
+end
+
+-- Lua would print large numbers with an exponent.
+local function digits(number)
+  return string.format('%.0f', number)
 end

@@ -1,10 +1,10 @@
 -- Publishes a push to a client, on its channel; returns how many heard it. Others may listen and
 -- publish on that channel, so a push names only half of the lease id, and is sealed with all of it.
 local function publish(k, client, what, lease, ...)
-  local message = table.concat({ what, string.sub(lease, 1, HALF_LENGTH), ... }, ':')
+  local message = table.concat({ what, sub(lease, 1, HALF_LENGTH), ... }, ':')
   local namespace = string.match(KEYS[k], '^{([^:]*):')
   local channel = 'leasehold:' .. namespace .. ':' .. client
   local seal = redis.sha1hex(lease .. ':' .. message)
-  local heard = redis.pcall('PUBLISH', channel, message .. ':' .. seal)
+  local heard = run('PUBLISH', channel, message .. ':' .. seal)
   return type(heard) == 'number' and heard or 0
 end

@@ -1,0 +1,128 @@
+//! Texts whose parts have fixed lengths, so that the script finds them by their places.
+
+use std::time::Duration;
+
+use crate::name::Owner;
+use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
+use crate::protocol::limits::{
+    CLIENT_LENGTH, LEASE_LENGTH, LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+};
+use crate::token::FencingToken;
+
+/// Writes at the end of a text.
+pub(in crate::protocol) struct Writer<'a>(pub(in crate::protocol) &'a mut String);
+
+impl Writer<'_> {
+    pub(in crate::protocol) fn text(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
+
+    pub(in crate::protocol) fn letter(&mut self, letter: u8) {
+        self.0.push(char::from(letter));
+    }
+
+    /// With so many digits; what does not fit is as much as does.
+    pub(in crate::protocol) fn number(&mut self, number: u64, length: usize) {
+        let (mut digits, mut rest) = ([b'0'; 20], number);
+        let places = &mut digits[..length.min(20)];
+        for place in places.iter_mut().rev() {
+            *place += (rest % 10).to_le_bytes()[0];
+            rest /= 10;
+        }
+        if rest > 0 {
+            places.fill(b'9');
+        }
+        self.ascii(&digits[..length.min(20)]);
+    }
+
+    fn hex(&mut self, number: u128, length: usize) {
+        let (mut digits, mut rest) = ([b'0'; LEASE_LENGTH], number);
+        for place in digits[..length].iter_mut().rev() {
+            *place = b"0123456789abcdef"[usize::from(rest.to_le_bytes()[0] & 15)];
+            rest >>= 4;
+        }
+        self.ascii(&digits[..length]);
+    }
+
+    fn ascii(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.iter().map(|byte| char::from(*byte)));
+    }
+
+    /// Whole milliseconds.
+    pub(in crate::protocol) fn millis(&mut self, time: Duration) {
+        self.number(millis(time), TIME_LENGTH);
+    }
+
+    fn window(&mut self, window: Duration) {
+        self.number(millis(window).min(LONGEST_WINDOW_MS), WINDOW_LENGTH);
+    }
+
+    /// 0 for tokens that are counted densely.
+    pub(in crate::protocol) fn retention(&mut self, counter: Counter) {
+        let retention = match counter {
+            Counter::ClockFloor { retention } => millis(retention).max(1),
+            Counter::Dense => 0,
+        };
+        self.number(retention, TIME_LENGTH);
+    }
+
+    pub(in crate::protocol) fn lease(&mut self, lease: LeaseId) {
+        self.hex(lease.0, LEASE_LENGTH);
+    }
+
+    pub(in crate::protocol) fn client(&mut self, client: ClientId) {
+        self.hex(client.0.into(), CLIENT_LENGTH);
+    }
+
+    /// 0 for none.
+    pub(in crate::protocol) fn token(&mut self, token: Option<FencingToken>) {
+        self.number(token.map_or(0, FencingToken::get), TOKEN_LENGTH);
+    }
+
+    fn owner(&mut self, owner: &Owner) {
+        self.0.push(owner.kind());
+        self.0.push_str(owner.label());
+    }
+
+    /// What of a claim is before its lease, but for its time to live.
+    pub(in crate::protocol) fn terms(&mut self, claim: &Claim) {
+        self.window(claim.window);
+        self.retention(claim.counter);
+    }
+
+    /// What of a claim is behind its lease.
+    pub(in crate::protocol) fn who(&mut self, claim: &Claim) {
+        self.client(claim.client);
+        self.owner(&claim.owner);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a part that moves those behind it: the script would take one for another.
+    #[test]
+    fn every_part_has_its_length() {
+        let mut text = String::new();
+        let mut writer = Writer(&mut text);
+        writer.number(42, 5);
+        writer.number(u64::MAX, 5);
+        writer.number(u64::MAX, 20);
+        writer.hex(0xbeef, 6);
+        writer.lease(LeaseId(u128::MAX));
+        writer.token(None);
+        let expected = format!(
+            "00042{}{}00beef{}{}",
+            "99999",
+            u64::MAX,
+            "f".repeat(32),
+            "0".repeat(16)
+        );
+        assert_eq!(text, expected);
+    }
+}
