@@ -4,18 +4,17 @@ mod line;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold::Error;
 use leasehold::protocol::{
     Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply,
 };
 use leasehold::time::ServerTime;
+use leasehold::{Error, StoredTenure};
 
 use crate::model::Model;
-use crate::real::Entry;
 use line::Change;
 
 /// Everything that has to be reached.
-const BRANCHES: [&str; 58] = [
+const BRANCHES: [&str; 61] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -30,6 +29,7 @@ const BRANCHES: [&str; 58] = [
     "acquire: free, clock floor, counter used up",
     "acquire: free, the greatest token",
     "acquire: free because it expired",
+    "acquire: free, last token of an earlier step of the clock",
     "acquire: retry",
     "acquire: retry by another client",
     "acquire: retry as another owner",
@@ -47,12 +47,14 @@ const BRANCHES: [&str; 58] = [
     "renew: late",
     "renew: renewed",
     "renew: for less than is left",
+    "renew: kept into another step of the clock",
     "renew: gone",
     "renew: gone because it expired",
     "renew: taken",
     "renew: of an earlier tenure of the same lease",
     "release: late",
     "release: released",
+    "release: released after it expired",
     "release: gone",
     "release: gone because it expired",
     "release: taken",
@@ -72,9 +74,12 @@ const BRANCHES: [&str; 58] = [
     "batch: one operation",
     "batch: several operations on one name",
     "batch: several names",
-    "batch: some late, some not",
+    "batch: late by one of it",
     "batch: some refused, some not",
 ];
+
+/// How long one of the steps is in which a key's expiry is set once, in milliseconds.
+const STEP: u64 = 1_000_000;
 
 /// How often each branch was taken.
 #[derive(Clone, Default, Debug)]
@@ -89,7 +94,7 @@ struct Lock {
     token: String,
     kind: String,
     label: String,
-    expires: Option<u64>,
+    expires: u64,
 }
 
 fn every() -> impl Iterator<Item = &'static str> {
@@ -101,7 +106,8 @@ fn every() -> impl Iterator<Item = &'static str> {
 struct Before {
     now: ServerTime,
     lock: Option<Lock>,
-    token: Option<Entry>,
+    /// The last, and when it is forgotten.
+    token: Option<(u64, Option<u64>)>,
     lock_outlived: bool,
     token_outlived: bool,
     /// Somebody alive is in line.
@@ -145,14 +151,20 @@ impl Coverage {
             let line = model.line(now, key);
             let before = Before {
                 now,
-                lock: model.lock(now, key).map(|entry| Lock::new(&entry)),
-                token: model.token(now, key),
-                lock_outlived: outlived.contains(&key.lock()),
-                token_outlived: outlived.contains(&key.token()),
+                lock: model.tenure(now, key).map(Lock::new),
+                token: model
+                    .last_token(now, key)
+                    .zip(model.lock(now, key))
+                    .map(|(last, entry)| (last, entry.expires)),
+                lock_outlived: model.has_outlived(now, key),
+                token_outlived: outlived.contains(key.lock()),
                 waiting: line.iter().any(|place| !place.is_dead(now)),
             };
             for branch in branches(&op.command, reply, &before) {
                 self.hit(branch);
+            }
+            if matches!(reply, Ok(Reply::Late)) {
+                continue;
             }
             model.execute(now, std::slice::from_ref(op));
             let change = Change {
@@ -162,7 +174,7 @@ impl Coverage {
                 lock: before.lock.as_ref(),
                 outlived: before.lock_outlived,
                 line,
-                lock_after: model.lock(now, key).map(|entry| Lock::new(&entry)),
+                lock_after: model.tenure(now, key).map(Lock::new),
                 line_after: model.line(now, key),
                 pushes: model.take_pushes(),
             };
@@ -170,16 +182,13 @@ impl Coverage {
                 self.hit(branch);
             }
             if model.lock(now, key).is_some() {
-                outlived.remove(&key.lock());
-            }
-            if model.token(now, key).is_some() {
-                outlived.remove(&key.token());
+                outlived.remove(key.lock());
             }
         }
-        self.note_shape(batch, &answer.replies);
+        self.note_shape(now, batch, &answer.replies);
     }
 
-    fn note_shape(&mut self, batch: &[Op], replies: &[Result<Reply, Error>]) {
+    fn note_shape(&mut self, now: ServerTime, batch: &[Op], replies: &[Result<Reply, Error>]) {
         let names: BTreeSet<_> = batch.iter().filter_map(|op| op.command.key()).collect();
         let late = replies.iter().filter(|reply| **reply == Ok(Reply::Late));
         let late = late.count();
@@ -192,7 +201,10 @@ impl Coverage {
                 "batch: several operations on one name",
             ),
             (names.len() > 1, "batch: several names"),
-            (mixed(late), "batch: some late, some not"),
+            (
+                late > 1 && batch.iter().any(|op| op.not_after > now),
+                "batch: late by one of it",
+            ),
             (mixed(refused), "batch: some refused, some not"),
         ];
         for (_, shape) in shapes.iter().filter(|(holds, _)| *holds) {
@@ -210,17 +222,19 @@ impl Coverage {
 }
 
 impl Lock {
-    fn new(entry: &Entry) -> Self {
-        let mut parts = entry.value.splitn(5, ':').map(str::to_owned);
-        let mut next = || parts.next().expect("a lock's value has five parts");
-        let (lease, client, token) = (next(), next(), next());
+    fn new(tenure: &StoredTenure) -> Self {
+        let kind = if tenure.owner.is_reclaimable() {
+            "r"
+        } else {
+            "l"
+        };
         Self {
-            lease,
-            client,
-            token,
-            kind: next(),
-            label: next(),
-            expires: entry.expires,
+            lease: tenure.lease.to_string(),
+            client: tenure.client.to_string(),
+            token: tenure.token.to_string(),
+            kind: kind.to_owned(),
+            label: tenure.owner.label().to_owned(),
+            expires: tenure.expires.millis(),
         }
     }
 
@@ -240,13 +254,14 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
         (Command::Inspect(_), Ok(Reply::Late)) => vec!["inspect: late"],
         (Command::Acquire(acquire), reply) => acquired(acquire, reply, before),
         (Command::Renew(Renew { ttl, .. }), Ok(Reply::Renewed { .. })) => {
-            let former = before.lock.as_ref().and_then(|lock| lock.expires);
+            let former = before.lock.as_ref().map(|lock| lock.expires);
             let asked = (before.now + *ttl).millis();
-            let shorter = former.is_some_and(|former| former > asked);
-            vec![if shorter {
-                "renew: for less than is left"
-            } else {
-                "renew: renewed"
+            vec![match former {
+                Some(former) if former > asked => "renew: for less than is left",
+                Some(former) if former / STEP < asked / STEP => {
+                    "renew: kept into another step of the clock"
+                }
+                _ => "renew: renewed",
             }]
         }
         (Command::Renew(_), Ok(Reply::Gone)) if expired => vec!["renew: gone because it expired"],
@@ -259,7 +274,13 @@ fn branches(command: &Command, reply: &Result<Reply, Error>, before: &Before) ->
                 "renew: taken"
             }]
         }
-        (Command::Release(_), Ok(Reply::Released)) => vec!["release: released"],
+        (Command::Release(_), Ok(Reply::Released | Reply::HandedOver { .. })) => {
+            vec![if expired {
+                "release: released after it expired"
+            } else {
+                "release: released"
+            }]
+        }
         (Command::Release(_), Ok(Reply::Gone)) if expired => {
             vec!["release: gone because it expired"]
         }
@@ -298,7 +319,7 @@ fn listed(
     };
     let held = keys
         .iter()
-        .filter(|key| model.lock(now, key).is_some())
+        .filter(|key| model.tenure(now, key).is_some())
         .count();
     match names {
         _ if held == 0 => "list: nothing held",
@@ -383,13 +404,8 @@ fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
 
 /// The ways to the next token.
 fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
-    let last = before.token.as_ref().map_or(0, |token| {
-        let digits = &token.value;
-        digits
-            .parse::<u64>()
-            .expect("the model's counter is a number")
-    });
-    let expires = before.token.as_ref().and_then(|token| token.expires);
+    let last = before.token.map_or(0, |(last, _)| last);
+    let expires = before.token.and_then(|(_, expires)| expires);
     let known = before.token.is_some();
     let mut hits = Vec::new();
     if acquire.claim.counter == Counter::Dense {
@@ -416,6 +432,9 @@ fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
     }
     if before.token_outlived {
         hits.push("acquire: free, clock floor after the counter expired");
+    }
+    if known && last / 1_000 / STEP < before.now.millis() / STEP {
+        hits.push("acquire: free, last token of an earlier step of the clock");
     }
     hits
 }

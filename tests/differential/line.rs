@@ -40,12 +40,34 @@ fn seen(reply: &Reply) -> &Inspected {
     seen
 }
 
-/// Which lease has the lock.
+/// Which lease has the lock, or had it until it expired.
 async fn holder(real: &mut Real, key: &LockKey) -> Option<u128> {
-    let value = real.admin.string(&["GET", &key.lock()]).await?;
-    let lease: LeaseId = value[..32].parse().expect("it is a lease id");
+    let dump = real.dump().await.keys;
+    let lines = dump.get(key.lock())?.value.lines();
+    let mut fields = lines.filter_map(|line| line.split(' ').next());
+    let lease = fields.find(|field| field.len() == 48)?;
+    let lease: LeaseId = lease[..32].parse().expect("it is a lease id");
     Some(lease.0)
 }
+
+/// Until when it has it, in milliseconds.
+async fn expiry(real: &mut Real, key: &LockKey) -> u64 {
+    let dump = real.dump().await.keys;
+    let lock = dump.get(key.lock()).expect("somebody has it");
+    let field = lock.value.lines().find(|line| line.len() > 48);
+    let value = field.and_then(|line| line.split(' ').nth(1));
+    let digits = &value.expect("it is held")[..13];
+    digits.parse().expect("it is a number")
+}
+
+/// For how long it has it, in milliseconds.
+async fn left(real: &mut Real, key: &LockKey) -> u64 {
+    let now = real.time().await.millis();
+    expiry(real, key).await.saturating_sub(now)
+}
+
+/// The claims of a line are from here on, and what says until when each is alive is before.
+const LEAST_ARRIVAL: &str = "1000000000000000";
 
 /// Lease 1 has the lock, 2, 3 and 4 wait.
 async fn lined_up(real: &mut Real, key: &LockKey) {
@@ -57,11 +79,11 @@ async fn lined_up(real: &mut Real, key: &LockKey) {
 
 /// Finds a script that takes those without the score for alive, or that puts who comes back last.
 #[tokio::test]
-async fn without_the_key_that_says_who_is_alive_all_are_dead_until_they_ask_again() {
+async fn without_what_says_who_is_alive_all_are_dead_until_they_ask_again() {
     let mut real = Real::start().await;
     let key = key("no alive");
     lined_up(&mut real, &key).await;
-    assert_eq!(real.admin.int(&["DEL", &key.alive()]).await, 1);
+    assert_eq!(forget_who_is_alive(&mut real, &key).await, 3);
     let replies = run(&mut real, [inspect(&key), wait(&key, 3), inspect(&key)]).await;
     assert_eq!(
         (seen(&replies[0]).waiting, seen(&replies[0]).line.len()),
@@ -78,19 +100,26 @@ async fn without_the_key_that_says_who_is_alive_all_are_dead_until_they_ask_agai
     assert_eq!(holder(&mut real, &key).await, Some(3), "the first was dead");
     // The dead before it was dropped, the one behind not yet.
     assert_eq!(place(&replies[1]), Some(2));
-    assert_eq!(real.admin.int(&["DEL", &key.alive()]).await, 1);
+    assert_eq!(forget_who_is_alive(&mut real, &key).await, 1);
     run(&mut real, [release(&key, 3)]).await;
     let left = real.dump().await.keys;
-    assert_eq!(left.keys().collect::<Vec<_>>(), [&key.token()]);
+    assert_eq!(left.keys().collect::<Vec<_>>(), [key.lock()]);
+}
+
+async fn forget_who_is_alive(real: &mut Real, key: &LockKey) -> i64 {
+    let before = format!("({LEAST_ARRIVAL}");
+    let forget = ["ZREMRANGEBYSCORE", &key.line(), "-inf", &before];
+    real.admin.int(&forget).await
 }
 
 /// Finds a script that serves those who have no place, or leaves them for ever.
 #[tokio::test]
-async fn without_the_queue_nobody_waits_until_they_ask_again() {
+async fn without_the_claims_nobody_waits_until_they_ask_again() {
     let mut real = Real::start().await;
     let key = key("no queue");
     lined_up(&mut real, &key).await;
-    assert_eq!(real.admin.int(&["DEL", &key.queue()]).await, 1);
+    let forget = ["ZREMRANGEBYSCORE", &key.line(), LEAST_ARRIVAL, "+inf"];
+    assert_eq!(real.admin.int(&forget).await, 3);
     let replies = run(&mut real, [release(&key, 1), wait(&key, 4), wait(&key, 3)]).await;
     assert_eq!(replies[0], Reply::Released);
     assert!(matches!(replies[1], Reply::Held(_)), "{replies:?}");
@@ -98,10 +127,10 @@ async fn without_the_queue_nobody_waits_until_they_ask_again() {
     run(&mut real, [release(&key, 4)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(3));
     // What is left of 2 and 4 goes with the key, which expires, or with them.
-    assert!(real.admin.int(&["PTTL", &key.alive()]).await > 0);
+    assert!(real.admin.int(&["PTTL", &key.line()]).await > 0);
     for (lease, left) in [(3, 1), (2, 1), (4, 0)] {
         run(&mut real, [release(&key, lease)]).await;
-        assert_eq!(real.admin.int(&["EXISTS", &key.alive()]).await, left);
+        assert_eq!(real.admin.int(&["EXISTS", &key.line()]).await, left);
     }
 }
 
@@ -110,17 +139,17 @@ async fn without_the_queue_nobody_waits_until_they_ask_again() {
 async fn a_full_line_takes_nobody_more() {
     const FILL: &str = "
       for i = 1, tonumber(ARGV[1]) do
-        local member = string.format('%032x:%016x:12000:0:l:somebody', i + 1000, 7)
-        redis.call('ZADD', KEYS[1], i, member)
-        redis.call('ZADD', KEYS[2], ARGV[2], member)
-      end";
+        local member = string.format('%011d%05d%011d%032x%016xlsomebody', 60000, 12000, 0, i + 1000, 7)
+        redis.call('ZADD', KEYS[1], 1000000000000000 + i, member, ARGV[2], 'a' .. member)
+      end
+      redis.call('HSET', KEYS[2], 'w', '', 'x', '')";
     let mut real = Real::start().await;
     let key = key("full");
     run(&mut real, [wait(&key, 1)]).await;
     let live_until = (real.time().await + Duration::from_secs(600)).millis();
-    let (queue, alive) = (key.queue(), key.alive());
+    let line = key.line();
     let (count, until) = ((MOST_WAITERS - 1).to_string(), live_until.to_string());
-    let fill = ["EVAL", FILL, "2", &queue, &alive, &count, &until];
+    let fill = ["EVAL", FILL, "2", &line, key.lock(), &count, &until];
     real.admin.command(&fill).await;
 
     let ask = [2, 3, 2].map(|lease| wait(&key, lease));
@@ -142,8 +171,11 @@ async fn a_full_line_takes_nobody_more() {
     assert_eq!(place(&replies[1]), Some(MOST_WAITERS));
     assert_eq!(replies[2], refused);
     assert_eq!(holder(&mut real, &key).await, Some(1_001));
-    let dying = format!("{:032x}:{:016x}:12000:0:l:somebody", 1_500, 7);
-    real.admin.int(&["ZADD", &alive, "1", &dying]).await;
+    let dying = format!(
+        "a{:011}{:05}{:011}{:032x}{:016x}lsomebody",
+        60_000, 12_000, 0, 1_500, 7
+    );
+    real.admin.int(&["ZADD", &line, "1", &dying]).await;
     let replies = run(&mut real, [wait(&key, 4), wait(&key, 5)]).await;
     assert_eq!(place(&replies[0]), Some(MOST_WAITERS));
     assert_eq!(replies[1], refused);
@@ -172,7 +204,7 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     lined_up(&mut real, &key).await;
     run(&mut real, [release(&key, 1)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(2));
-    assert!(real.admin.int(&["PTTL", &key.lock()]).await > 9_000);
+    assert!(left(&mut real, &key).await > 9_000);
     let pushes = listener.pushes().await.expect("they are messages");
     let news: Vec<_> = pushes.iter().map(|push| push.news).collect();
     assert!(matches!(news[..], [News::Granted { .. }]), "{pushes:?}");
@@ -180,7 +212,7 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     real.admin.ok(&["AUTH", "mute", "any"]).await;
     run(&mut real, [wait(&key, 5), release(&key, 2)]).await;
     assert_eq!(holder(&mut real, &key).await, Some(3));
-    assert!((1..=6_000).contains(&real.admin.int(&["PTTL", &key.lock()]).await));
+    assert!((1..=6_000).contains(&left(&mut real, &key).await));
     let again = [
         release(&key, 3),
         wait(&key, 2),
@@ -189,7 +221,7 @@ async fn who_may_not_publish_hands_over_for_three_seconds() {
     ];
     run(&mut real, again).await;
     assert_eq!(holder(&mut real, &key).await, Some(2), "it is the next");
-    assert!((1..=6_000).contains(&real.admin.int(&["PTTL", &key.lock()]).await));
+    assert!((1..=6_000).contains(&left(&mut real, &key).await));
     let Some(token) = seen(&run(&mut real, [inspect(&key)]).await[0]).last_token else {
         panic!("somebody has it");
     };
@@ -215,7 +247,7 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
     .await;
     lined_up(&mut real, &key).await;
     run(&mut real, [release(&key, 1)]).await;
-    let lock = real.dump().await.keys[&key.lock()].clone();
+    let expires = expiry(&mut real, &key).await;
     let pushes = eventually(LIMIT, "the message at the replica", async || {
         let pushes = listener.pushes().await.expect("they are messages");
         Some(pushes).filter(|pushes| !pushes.is_empty())
@@ -226,8 +258,8 @@ async fn a_grant_never_promises_more_than_the_lock_has() {
         panic!("a grant: {pushes:?}");
     };
     assert!(
-        Some(grant.expires.millis()) <= lock.expires,
-        "it is told {grant:?}, and has {lock:?}"
+        grant.expires.millis() <= expires,
+        "it is told {grant:?}, and has it until {expires}"
     );
 }
 
@@ -247,8 +279,9 @@ async fn a_walk_tells_what_is_held() {
         model.execute(now, &take);
     }
     for other in [
-        "{di[ff%7Der%3Aen*tial%25:orders}:token",
-        "{di[ff:orders/0*}:lock",
+        "{di[ff%7Der%3Aen*tial%25:orders}:line",
+        "{di[ff:orders/0*}",
+        "{di[ff%7Der%3Aen*tial%25:orders}",
         "orders",
     ] {
         real.admin.ok(&["SET", other, "x"]).await;
@@ -300,10 +333,7 @@ async fn a_line_that_nobody_asks_in_expires() {
         .await;
     let now = answer.expect("it is answered").time;
     let kept = (now + WINDOW + Duration::from_secs(60)).millis();
-    let ends = real.dump().await.keys;
-    for set in [key.queue(), key.alive()] {
-        assert_eq!(ends[&set].expires, Some(kept));
-    }
+    assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
     // The later time counts, also if it is an earlier one.
     let short = Duration::from_millis(1_500);
     let Command::Acquire(mut ask) = wait(&key, 3) else {
@@ -316,7 +346,7 @@ async fn a_line_that_nobody_asks_in_expires() {
     let answer = real.run(&batch([Command::Acquire(ask)])).await;
     let now = answer.expect("it is answered").time;
     let kept = (now + short + Duration::from_secs(60)).millis();
-    assert_eq!(real.dump().await.keys[&key.alive()].expires, Some(kept));
+    assert_eq!(real.dump().await.keys[&key.line()].expires, Some(kept));
 }
 
 /// What a user of the list is not to meet: a cursor of another walk is no error, and a list
@@ -372,7 +402,7 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(3));
     // Its holder is gone: who is first takes it.
-    real.admin.int(&["DEL", &key.lock()]).await;
+    real.admin.int(&["DEL", key.lock()]).await;
     let replies = run(&mut real, [wait(&key, 4)]).await;
     assert!(matches!(replies[0], Reply::Held(_)), "{replies:?}");
 }

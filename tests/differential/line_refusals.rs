@@ -11,53 +11,52 @@ use crate::samples::{
     acquire, batch, first_token, force_release, inspect, key, release, renew, wait,
 };
 
-const MEMBER: &str = "000000000000000000000000000000aa:00000000000000aa:12000:0:l:x";
-
 /// What a key of the line is not to hold.
 async fn spoil(real: &mut Real, key: &str, kind: &str) {
     let command: &[&str] = match kind {
         "string" => &["SET", key, "x"],
         "list" => &["RPUSH", key, "x"],
         "set" => &["SADD", key, "x"],
+        "hash" => &["HSET", key, "x", "y"],
         other => panic!("no such kind: {other}"),
     };
     let done = real.admin.command(command).await;
     assert!(!matches!(done, Resp::Error(_)), "{done:?}");
 }
 
-/// Someone else may or may not be in line before, in the other key.
-async fn with_a_waiter(real: &mut Real, key: &LockKey, spoilt: &str) {
-    for set in [key.queue(), key.alive()] {
-        if set != spoilt {
-            real.admin
-                .int(&["ZADD", &set, "9007199254740991", MEMBER])
-                .await;
-        }
-    }
+/// As if somebody had been in line before.
+async fn flag(real: &mut Real, key: &LockKey) {
+    let flags = ["HSET", key.lock(), "w", "", "x", ""];
+    real.admin.int(&flags).await;
+}
+
+/// Whether a tenure is stored, expired or not.
+async fn has_a_tenure(real: &mut Real, key: &LockKey) -> bool {
+    let dump = real.dump().await.keys;
+    let hash = dump.get(key.lock());
+    hash.is_some_and(|hash| hash.value.lines().any(|line| line.len() > 48))
 }
 
 #[tokio::test]
-async fn a_key_of_the_line_of_another_type_is_named() {
+async fn a_line_of_another_type_is_named() {
     let mut real = Real::start().await;
-    for kind in ["string", "list", "set"] {
-        for (name, waiter) in [("alone", false), ("with a waiter", true)] {
+    for kind in ["string", "list", "set", "hash"] {
+        for (name, flagged) in [("alone", false), ("with a waiter", true)] {
             let key = key(name);
-            for spoilt in [key.queue(), key.alive()] {
-                real.admin.flushall().await;
-                let take = batch([wait(&key, 1)]);
-                real.run(&take).await.expect("it is answered");
-                spoil(&mut real, &spoilt, kind).await;
-                if waiter {
-                    with_a_waiter(&mut real, &key, &spoilt).await;
-                }
-                let commands = vec![wait(&key, 2), inspect(&key), release(&key, 3)];
-                let replies = run_amid_others(&mut real, commands).await;
-                for reply in [&replies[0], &replies[2]] {
-                    assert_refused(reply, ErrorKind::WrongType, &spoilt);
-                }
-                assert_refused(&replies[1], ErrorKind::WrongType, &spoilt);
-                frees_all_the_same(&mut real, &key).await;
+            let line = key.line();
+            real.admin.flushall().await;
+            let take = batch([wait(&key, 1)]);
+            real.run(&take).await.expect("it is answered");
+            spoil(&mut real, &line, kind).await;
+            if flagged {
+                flag(&mut real, &key).await;
             }
+            let commands = vec![wait(&key, 2), inspect(&key), release(&key, 3)];
+            let replies = run_amid_others(&mut real, commands).await;
+            for reply in &replies {
+                assert_refused(reply, ErrorKind::WrongType, &line);
+            }
+            frees_all_the_same(&mut real, &key).await;
         }
     }
 }
@@ -78,7 +77,7 @@ async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
         "{replies:?}"
     );
     assert_eq!(replies[3], Ok(Reply::Released));
-    assert_eq!(real.admin.int(&["EXISTS", &key.lock()]).await, 0);
+    assert!(!has_a_tenure(real, key).await);
     let answer = real.run(&batch([force_release(key)])).await;
     assert_eq!(answer.expect("it is answered").replies, [Ok(Reply::Gone)]);
 }
@@ -88,18 +87,18 @@ async fn frees_all_the_same(real: &mut Real, key: &LockKey) {
 async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
     let mut real = Real::start().await;
     let key = key("junk");
-    let (id, client) = ("0".repeat(32), "0".repeat(16));
+    let (id, client, numbers) = ("0".repeat(32), "0".repeat(16), "0".repeat(27));
     let junk = [
         String::new(),
         "junk".to_owned(),
-        format!("{id}:{client}:12000:0:l:"),
-        format!("{id}:{client}:12000:0:x:x"),
-        format!("{id}:{client}:12000:-1:l:x"),
-        format!("{id}:{client}:1.5:0:l:x"),
-        format!("{id}:{client}::0:l:x"),
-        format!("{id}0:{client}:12000:0:l:x"),
-        format!("{id}:0{client}:12000:0:l:x"),
-        format!("{}:{client}:12000:0:l:x", "g".repeat(32)),
+        format!("{numbers}{id}{client}l"),
+        format!("{numbers}{id}{client}xx"),
+        format!("{}-1{id}{client}lx", "0".repeat(25)),
+        format!("{}1.5{id}{client}lx", "0".repeat(24)),
+        format!("{}{id}{client}lx", "0".repeat(26)),
+        format!("{numbers}{}{client}lx", "g".repeat(32)),
+        format!("{numbers}{id}{}lx", "g".repeat(16)),
+        format!("{numbers} {id}{client}lx"),
     ];
     for member in junk {
         for force in [false, true] {
@@ -107,13 +106,13 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
             real.run(&batch([wait(&key, 1)]))
                 .await
                 .expect("it is answered");
-            for set in [key.queue(), key.alive()] {
-                real.admin
-                    .int(&["ZADD", &set, "9007199254740991", &member])
-                    .await;
-            }
+            let (line, mark) = (key.line(), format!("a{member}"));
+            let (arrival, live_until) = ("9007199254740991", "999999999999999");
+            let join = ["ZADD", &line, arrival, &member, live_until, &mark];
+            real.admin.int(&join).await;
+            flag(&mut real, &key).await;
             let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
-            assert_refused(&replies[0], ErrorKind::WrongType, &key.queue());
+            assert_refused(&replies[0], ErrorKind::WrongType, &line);
             let free = if force {
                 force_release(&key)
             } else {
@@ -121,15 +120,11 @@ async fn a_member_that_is_not_a_claim_is_refused_but_keeps_no_lock() {
             };
             let answer = real.run(&batch([free])).await.expect("it is answered");
             assert!(answer.replies[0].is_ok(), "{answer:?}");
-            assert_eq!(
-                real.admin.int(&["EXISTS", &key.lock()]).await,
-                0,
-                "{member:?}"
-            );
+            assert!(!has_a_tenure(&mut real, &key).await, "{member:?}");
             let replies = run_amid_others(&mut real, vec![wait(&key, 1)]).await;
-            assert_refused(&replies[0], ErrorKind::WrongType, &key.queue());
+            assert_refused(&replies[0], ErrorKind::WrongType, &line);
             // Once it counts as dead, it is in nobody's way.
-            real.admin.int(&["ZADD", &key.alive(), "1", &member]).await;
+            real.admin.int(&["ZADD", &line, "1", &mark]).await;
             let answer = real
                 .run(&batch([wait(&key, 1)]))
                 .await
@@ -154,19 +149,17 @@ async fn a_reclaim_that_is_refused_takes_nothing() {
         acquire.reclaims = Reclaim::From(first_token());
         Command::Acquire(acquire)
     };
-    for spoilt in [key.queue(), key.alive()] {
-        real.admin.flushall().await;
-        real.run(&batch([take(1)])).await.expect("it is answered");
-        spoil(&mut real, &spoilt, "string").await;
-        let before = real.dump().await.keys;
-        let answer = real.run(&batch([take(2)])).await.expect("it is answered");
-        let after = real.dump().await.keys;
-        match &answer.replies[0] {
-            Ok(reply) => assert!(matches!(reply, Reply::Held(_)), "{reply:?}"),
-            refused => {
-                assert_refused(refused, ErrorKind::WrongType, &spoilt);
-                assert_eq!(after, before, "it was refused, and done all the same");
-            }
+    let spoilt = key.line();
+    real.run(&batch([take(1)])).await.expect("it is answered");
+    spoil(&mut real, &spoilt, "string").await;
+    let before = real.dump().await.keys;
+    let answer = real.run(&batch([take(2)])).await.expect("it is answered");
+    let after = real.dump().await.keys;
+    match &answer.replies[0] {
+        Ok(reply) => assert!(matches!(reply, Reply::Held(_)), "{reply:?}"),
+        refused => {
+            assert_refused(refused, ErrorKind::WrongType, &spoilt);
+            assert_eq!(after, before, "it was refused, and done all the same");
         }
     }
 }

@@ -9,7 +9,7 @@ use leasehold::protocol::{
     BatchReply, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Push, Release, Reply,
 };
 use leasehold::time::ServerTime;
-use leasehold::{FencingToken, MemoryServer, Owner};
+use leasehold::{FencingToken, MemoryServer, Owner, StoredTenure};
 
 use crate::real::Entry;
 use crate::samples::{self, FLOOR, FRACTION};
@@ -58,8 +58,23 @@ impl Model {
 
     /// The lease that has the lock.
     pub(crate) fn lease_of(&self, now: ServerTime, key: &LockKey) -> Option<LeaseId> {
-        let (value, _) = self.memory.lock_value(now, key)?;
-        value.split(':').next()?.parse().ok()
+        Some(self.tenure(now, key)?.lease)
+    }
+
+    pub(crate) fn tenure(&self, now: ServerTime, key: &LockKey) -> Option<&StoredTenure> {
+        self.memory.tenure(now, key)
+    }
+
+    /// Whether the lock is free because a tenure expired that nobody has replaced.
+    pub(crate) fn has_outlived(&self, now: ServerTime, key: &LockKey) -> bool {
+        let value = self.memory.lock_value(now, key);
+        let fields = value.map_or(0, |(fields, _)| fields.len());
+        fields > 1 && self.tenure(now, key).is_none()
+    }
+
+    /// The last token that is remembered.
+    pub(crate) fn last_token(&self, now: ServerTime, key: &LockKey) -> Option<u64> {
+        self.memory.last_token(now, key)
     }
 
     /// The claim that came first of those that wait, dead or alive.
@@ -106,7 +121,8 @@ impl Model {
         }
         for claim in claims {
             let key = key.clone();
-            let leave = samples::batch([Command::Release(Release { key, claim })]);
+            let token = None;
+            let leave = samples::batch([Command::Release(Release { key, claim, token })]);
             let left = self.memory.execute(now, &leave);
             assert_eq!(left.replies, [Ok(Reply::Taken)], "it only waits");
         }
@@ -133,52 +149,53 @@ impl Model {
 
     /// The lock's key as the real server should have it.
     pub(crate) fn lock(&self, now: ServerTime, key: &LockKey) -> Option<Entry> {
-        let (value, expires) = self.memory.lock_value(now, key)?;
-        let expires = Some(expires.millis());
+        let (fields, expires) = self.memory.lock_value(now, key)?;
+        let lines = fields
+            .iter()
+            .map(|(field, value)| format!("{field} {value}\n"));
+        let (value, expires) = (lines.collect(), expires.map(ServerTime::millis));
         Some(Entry { value, expires })
     }
 
-    /// The counter's key as the real server should have it.
-    pub(crate) fn token(&self, now: ServerTime, key: &LockKey) -> Option<Entry> {
-        let (last, expires) = self.memory.token_value(now, key)?;
-        let value = last.to_string();
-        let expires = expires.map(ServerTime::millis);
-        Some(Entry { value, expires })
-    }
-
-    /// The two keys of the line as the real server should have them.
-    pub(crate) fn line_keys(&self, now: ServerTime, key: &LockKey) -> Option<[Entry; 2]> {
+    /// The line's key as the real server should have it.
+    pub(crate) fn line_key(&self, now: ServerTime, key: &LockKey) -> Option<Entry> {
         let (_, expires) = self.memory.line_value(now, key)?;
         let line = self.line(now, key);
-        let queue = line.iter().map(|place| (place.arrival, &place.member));
-        let alive = line.iter().map(|place| (place.live_until, &place.member));
-        let (queue, mut alive): (Vec<_>, Vec<_>) = (queue.collect(), alive.collect());
-        alive.sort();
-        let expires = Some(expires.millis());
-        let entry = |set: Vec<(u64, &String)>| {
-            let members = set
-                .iter()
-                .map(|(score, member)| format!("{score} {member}\n"));
-            let value = members.collect();
-            Entry { value, expires }
-        };
-        Some([entry(queue), entry(alive)])
+        let marks = line
+            .iter()
+            .map(|place| (place.live_until, format!("a{}", place.member)));
+        let places = line
+            .iter()
+            .map(|place| (place.arrival, place.member.clone()));
+        let mut set: Vec<_> = marks.chain(places).collect();
+        set.sort();
+        let lines = set
+            .iter()
+            .map(|(score, member)| format!("{score} {member}\n"));
+        let (value, expires) = (lines.collect(), Some(expires.millis()));
+        Some(Entry { value, expires })
     }
 
-    /// Frees the lock without a line and sets its counter to at least this: an acquisition at a
-    /// time so far in the future, by when the line has expired.
-    pub(crate) fn raise_counter(&mut self, now: ServerTime, key: &LockKey, floor: u64) {
+    /// Frees the lock without a line, with that as the last token: of a tenure at that time.
+    pub(crate) fn set_last(&mut self, now: ServerTime, key: &LockKey, last: u64) {
         // The sweep is then done for a long time, and not at the future's time.
         self.memory.execute(now, &[]);
+        // By then the line has expired.
+        let later = now + Duration::from_secs(3_600);
+        self.memory
+            .execute(later, &samples::batch([samples::inspect(key)]));
         self.memory.delete(key);
+        let then = ServerTime::from_micros(last);
         let acquire = Command::Acquire(samples::acquire(key, 0, FLOOR));
-        let then = ServerTime::from_micros(floor);
-        self.memory.execute(then, &samples::batch([acquire]));
-        self.memory.delete(key);
+        let tenure = samples::batch([acquire, samples::release(key, 0)]);
+        self.memory.execute(then, &tenure);
     }
 
     pub(crate) fn execute(&mut self, now: ServerTime, batch: &[Op]) -> BatchReply {
         if self.flaw == Flaw::Nothing {
+            return self.memory.execute(now, batch);
+        }
+        if self.flaw != Flaw::ActsLate && batch.iter().any(|op| now > op.not_after) {
             return self.memory.execute(now, batch);
         }
         let replies = batch.iter().map(|op| self.flawed(now, op)).collect();
@@ -187,16 +204,20 @@ impl Model {
 }
 
 fn former_token(memory: &MemoryServer, now: ServerTime, key: &LockKey) -> Option<FencingToken> {
-    let (value, _) = memory.lock_value(now, key)?;
-    value.split(':').nth(2)?.parse().ok()
+    Some(memory.tenure(now, key)?.token)
 }
 
 /// Reads a member of a line that a random claim took.
 pub(crate) fn claim(member: &str) -> Claim {
-    let parts: Vec<&str> = member.splitn(6, ':').collect();
-    let [lease, client, window, retention, kind, label] = parts[..] else {
-        panic!("a claim has six parts: {member:?}");
+    // Its parts are as long in each.
+    let mut rest = member;
+    let mut next = |length| {
+        let (part, others) = rest.split_at(length);
+        rest = others;
+        part
     };
+    let [ttl, window, retention, lease, client, kind] = [11, 5, 11, 32, 16, 1].map(&mut next);
+    let label = rest;
     let millis = |digits: &str| {
         let whole = Duration::from_millis(digits.parse().expect("it is a number"));
         whole + FRACTION
@@ -210,11 +231,12 @@ pub(crate) fn claim(member: &str) -> Claim {
         client: ClientId(u64::from_str_radix(client, 16).expect("a client id is a number")),
         owner: owner.expect("the model's labels are valid"),
         counter: match retention {
-            "0" => Counter::Dense,
+            "00000000000" => Counter::Dense,
             _ => Counter::ClockFloor {
                 retention: millis(retention),
             },
         },
+        ttl: millis(ttl),
         window: millis(window),
     }
 }
@@ -226,11 +248,12 @@ pub(crate) fn member(claim: &Claim) -> String {
         Counter::ClockFloor { retention } => retention.as_millis(),
     };
     let Claim { lease, client, .. } = claim;
-    let (window, label) = (claim.window.as_millis(), claim.owner.label());
+    let window = claim.window.min(Claim::LONGEST_WINDOW).as_millis();
+    let (ttl, label) = (claim.ttl.as_millis(), claim.owner.label());
     let kind = if claim.owner.is_reclaimable() {
         'r'
     } else {
         'l'
     };
-    format!("{lease}:{client}:{window}:{retention}:{kind}:{label}")
+    format!("{ttl:011}{window:05}{retention:011}{lease}{client}{kind}{label}")
 }

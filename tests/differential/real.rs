@@ -1,6 +1,6 @@
 //! The script on a real server, through a plain connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::protocol::{self, BatchReply, ClientId, Op, Push};
 use leasehold::time::ServerTime;
@@ -9,14 +9,27 @@ use leasehold_tests::{Admin, RedisServer, Resp};
 use crate::samples::NAMESPACE;
 
 /// Every key with its value and expiry, and then the time: one look at everything. A sorted set's
-/// value is its scores and members, in order.
+/// value is its scores and members, in order, and a hash's its fields and values, but for those that
+/// say that somebody may wait: a flag is there if both are.
 const DUMP: &str = "
   local fields = {}
   for _, key in ipairs(redis.call('KEYS', '*')) do
     local value
     local kind = redis.call('TYPE', key).ok
+    local flag = 'no'
     if kind == 'string' then
       value = redis.call('GET', key)
+    elseif kind == 'hash' then
+      local names, lines = redis.call('HKEYS', key), {}
+      table.sort(names)
+      for _, name in ipairs(names) do
+        if name ~= 'w' and name ~= 'x' then
+          lines[#lines + 1] = name .. ' ' .. redis.call('HGET', key, name) .. '\\n'
+        end
+      end
+      value = table.concat(lines)
+      flag = redis.call('HMGET', key, 'w', 'x')
+      flag = flag[1] and flag[2] and 'yes' or 'no'
     elseif kind == 'zset' then
       local lines, set = {}, redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
       for i = 1, #set, 2 do
@@ -29,6 +42,7 @@ const DUMP: &str = "
     fields[#fields + 1] = key
     fields[#fields + 1] = value
     fields[#fields + 1] = string.format('%.0f', redis.call('PEXPIRETIME', key))
+    fields[#fields + 1] = flag
   end
   local clock = redis.call('TIME')
   fields[#fields + 1] = clock[1] .. string.format('%06d', clock[2])
@@ -48,6 +62,8 @@ pub(crate) struct Dump {
     /// When it was looked at.
     pub(crate) time: ServerTime,
     pub(crate) keys: BTreeMap<String, Entry>,
+    /// The hashes that say that somebody may wait.
+    pub(crate) flagged: BTreeSet<String>,
 }
 
 /// One key's content.
@@ -106,8 +122,13 @@ impl Real {
             let expires = fields[2].parse().ok();
             (fields[0].clone(), Entry { value, expires })
         };
-        let keys = fields.chunks_exact(3).map(entry).collect();
-        Dump { time, keys }
+        let rows = fields.chunks_exact(4);
+        let flagged = rows.clone().filter(|fields| fields[3] == "yes");
+        Dump {
+            time,
+            flagged: flagged.map(|fields| fields[0].clone()).collect(),
+            keys: rows.map(entry).collect(),
+        }
     }
 
     /// The server's clock.
@@ -195,8 +216,11 @@ async fn load(admin: &mut Admin, script: &str) -> String {
 }
 
 fn strings(answer: Resp) -> Result<Vec<Vec<u8>>, String> {
-    let Resp::Array(items) = answer else {
-        return Err(format!("not an array: {answer:?}"));
+    let items = match answer {
+        Resp::Array(items) => items,
+        // The time alone.
+        text @ Resp::Bulk(Some(_)) => vec![text],
+        other => return Err(format!("neither an array nor a string: {other:?}")),
     };
     let string = |item| match item {
         Resp::Bulk(Some(bytes)) => Ok(bytes),

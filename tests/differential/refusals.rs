@@ -4,18 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Counter, Grant, Inspected, Op, Reply};
-use leasehold::time::ServerTime;
+use leasehold::protocol::{Command, Counter, Grant, Inspected, LockKey, Reply};
 use leasehold::{Error, ErrorKind, FencingToken};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
-use crate::samples::{
-    FLOOR, acquire, batch, every_operation, force_release, inspect, key, release, renew, wait,
-};
+use crate::samples::{FLOOR, acquire, batch, every_operation, inspect, key, release, renew, wait};
 
-const ID: &str = "00000000000000000000000000000001";
-const CLIENT: &str = "0000000000000001";
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) type Replies = Vec<Result<Reply, Error>>;
@@ -51,186 +46,220 @@ pub(crate) fn assert_refused(reply: &Result<Reply, Error>, kind: ErrorKind, key:
 async fn a_lock_key_of_another_type_is_named() {
     let mut real = Real::start().await;
     let key = key("list");
-    real.admin.int(&["RPUSH", &key.lock(), "a"]).await;
+    real.admin.int(&["RPUSH", key.lock(), "a"]).await;
     let replies = run_amid_others(&mut real, every_operation(&key, 1)).await;
     for reply in &replies {
-        assert_refused(reply, ErrorKind::WrongType, &key.lock());
+        assert_refused(reply, ErrorKind::WrongType, key.lock());
     }
-    assert_eq!(real.admin.int(&["LLEN", &key.lock()]).await, 1);
+    assert_eq!(real.admin.int(&["LLEN", key.lock()]).await, 1);
+}
+
+/// A hash, of which the first field is the odd one.
+async fn set(real: &mut Real, key: &LockKey, fields: &[&str]) {
+    real.admin.int(&["DEL", key.lock()]).await;
+    let hset: Vec<&str> = ["HSET", key.lock()]
+        .into_iter()
+        .chain(fields.iter().copied())
+        .collect();
+    real.admin.int(&hset).await;
+    real.admin.int(&["PEXPIRE", key.lock(), "1000000"]).await;
 }
 
 #[tokio::test]
-async fn a_token_key_of_another_type_is_named() {
-    let mut real = Real::start().await;
-    let key = key("set");
-    real.admin.int(&["SADD", &key.token(), "a"]).await;
-    for counter in [FLOOR, Counter::Dense] {
-        let commands = vec![
-            Command::Acquire(acquire(&key, 1, counter)),
-            renew(&key, 1),
-            inspect(&key),
-        ];
-        let replies = run_amid_others(&mut real, commands).await;
-        assert_refused(&replies[0], ErrorKind::WrongType, &key.token());
-        assert_eq!(replies[1], Ok(Reply::Gone));
-        assert_refused(&replies[2], ErrorKind::WrongType, &key.token());
-    }
-    assert_eq!(real.admin.int(&["SCARD", &key.token()]).await, 1);
-}
-
-#[tokio::test]
-async fn what_is_not_a_lock_is_left_alone() {
+async fn what_is_not_a_tenure_is_left_alone() {
     let mut real = Real::start().await;
     let key = key("foreign");
-    let long = "9".repeat(30);
+    let (lease, token, until) = ("1".repeat(32), "0000000000000007", "9000000000000");
+    let (field, client) = (format!("{lease}{token}"), "2".repeat(16));
+    let value = format!("{until}{client}lx");
     let foreign = [
-        String::new(),
-        "hello".to_owned(),
-        "42".to_owned(),
-        format!("{ID}:{CLIENT}:0:l:x"),
-        format!("{ID}:{CLIENT}:07:l:x"),
-        format!("{ID}:{CLIENT}:9007199254740992:l:x"),
-        format!("{ID}:{CLIENT}:{long}:l:x"),
-        format!("{ID}:{CLIENT}:7:l:"),
-        format!("{ID}:{CLIENT}:7:x:x"),
-        format!("{ID}:{CLIENT}:7:l"),
-        format!("{ID}:{CLIENT}::l:x"),
-        format!("{ID}0:{CLIENT}:7:l:x"),
-        format!("{ID}:0{CLIENT}:7:l:x"),
-        format!(" {ID}:{CLIENT}:7:l:x"),
+        ("a", "b"),
+        ("", ""),
+        (&*field, ""),
+        (&*field, "x"),
+        (&*field, &format!("{until}{client}l")),
+        (&*field, &format!("{until}{client}xx")),
+        (&*field, &format!("9e11000000000{client}lx")),
+        (&*field, &format!("{until}{}lx", "g".repeat(16))),
+        (&*field, &format!("{until}{client}")),
+        (&format!("{lease}0000000000000000"), &value),
+        (&format!("{lease}9007199254740992"), &value),
+        (&format!("{lease}00000000000000 7"), &value),
+        (&format!("{lease}000000000000000x"), &value),
+        (&format!("{lease}0{token}"), &value),
+        (&format!("{}{token}", "g".repeat(32)), &value),
     ];
-    for value in foreign {
-        real.admin.ok(&["SET", &key.lock(), &value]).await;
-        // A lease frees what bears its id, whatever follows.
-        let lease = if value.starts_with(&format!("{ID}:")) {
-            2
-        } else {
-            1
-        };
-        for reply in &run_amid_others(&mut real, every_operation(&key, lease)).await {
-            assert_refused(reply, ErrorKind::WrongType, &key.lock());
+    for (field, value) in foreign {
+        for also_a_token in [false, true] {
+            let mut fields = vec![field, value];
+            if also_a_token {
+                fields.extend(["t", "7"]);
+            }
+            set(&mut real, &key, &fields).await;
+            let replies = run_amid_others(&mut real, every_operation(&key, 3)).await;
+            for reply in &replies {
+                assert_refused(reply, ErrorKind::WrongType, key.lock());
+            }
         }
     }
+    // Two tenures at once are none.
+    let other = format!("{}{token}", "3".repeat(32));
+    set(&mut real, &key, &[&field, &value, &other, &value, "t", "7"]).await;
+    for reply in &run_amid_others(&mut real, every_operation(&key, 3)).await {
+        assert_refused(reply, ErrorKind::WrongType, key.lock());
+    }
+    // The control.
+    set(&mut real, &key, &[&field, &value, "t", "7"]).await;
+    let replies = run_amid_others(&mut real, vec![inspect(&key)]).await;
+    assert!(matches!(&replies[0], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
 }
 
 #[tokio::test]
-async fn what_is_not_a_counter_is_left_alone() {
+async fn what_is_not_a_token_is_left_alone() {
     let mut real = Real::start().await;
     let key = key("counter");
-    let token = key.token();
     let dense = Command::Acquire(acquire(&key, 1, Counter::Dense));
-    let floor = Command::Acquire(acquire(&key, 1, FLOOR));
+    let brief = Counter::ClockFloor {
+        retention: Duration::from_secs(60),
+    };
+    let brief = Command::Acquire(acquire(&key, 1, brief));
     for value in [
         "",
         "abc",
         "1.5",
-        "007",
         "-0",
+        "-1",
         " 1",
         "1e3",
+        "0x7",
+        "7++",
+        "+7",
+        "+",
         "9223372036854775808",
+        "9007199254740992",
     ] {
-        real.admin.ok(&["SET", &token, value, "EX", "1000"]).await;
-        let commands = vec![dense.clone(), floor.clone(), inspect(&key)];
+        set(&mut real, &key, &["t", value]).await;
+        let commands = vec![dense.clone(), brief.clone(), renew(&key, 1), inspect(&key)];
         for reply in &run_amid_others(&mut real, commands).await {
-            assert_refused(reply, ErrorKind::WrongType, &token);
+            assert_refused(reply, ErrorKind::WrongType, key.lock());
         }
     }
-    for value in ["-1", "-5", "-9223372036854775808"] {
-        real.admin.ok(&["SET", &token, value, "EX", "1000"]).await;
-        let commands = vec![dense.clone(), inspect(&key)];
-        for reply in &run_amid_others(&mut real, commands).await {
-            assert_refused(reply, ErrorKind::WrongType, &token);
-        }
+}
+
+/// The common case of an acquisition looks no closer than it has to: whatever counts as a number
+/// below the clock is replaced by the clock.
+#[tokio::test]
+async fn with_the_clock_floor_any_number_will_do() {
+    let mut real = Real::start().await;
+    let key = key("lifted");
+    for value in ["0", "007", "-5", "1e3", "1.5", "0x7", " 1"] {
+        set(&mut real, &key, &["t", value]).await;
+        let take = batch([Command::Acquire(acquire(&key, 1, FLOOR)), inspect(&key)]);
+        let answer = real.run(&take).await.expect("it is answered");
+        let Ok(Reply::Held(held)) = answer.replies[0] else {
+            panic!("{value:?} is lifted: {answer:?}");
+        };
+        assert_eq!(held.token.get(), answer.time.as_micros());
+        assert!(
+            matches!(&answer.replies[1], Ok(Reply::Inspected(_))),
+            "{answer:?}"
+        );
     }
-    // With the clock floor any number will do.
-    let answer = real.run(&batch([floor])).await.expect("it is answered");
-    let Ok(Reply::Held(held)) = answer.replies[0] else {
-        panic!("a counter below 0 is lifted: {answer:?}");
-    };
-    assert_eq!(held.token.get(), answer.time.as_micros());
 }
 
 #[tokio::test]
 async fn a_used_up_counter_gives_no_token_and_stays() {
     let mut real = Real::start().await;
     let key = key("used up");
-    let token = key.token();
     let max = FencingToken::MAX;
     for counter in [FLOOR, Counter::Dense] {
         let commands = || {
             let take = Command::Acquire(acquire(&key, 1, counter));
             vec![take.clone(), take, renew(&key, 1), inspect(&key)]
         };
-        let greater = max.get() + 1;
-        for value in [max.get(), greater, i64::MAX.unsigned_abs() - 1] {
-            let value = value.to_string();
-            real.admin.ok(&["SET", &token, &value, "EX", "1000"]).await;
-            let replies = run_amid_others(&mut real, commands()).await;
-            assert_refused(&replies[0], ErrorKind::Store, &token);
-            assert_refused(&replies[1], ErrorKind::Store, &token);
-            assert_eq!(replies[2], Ok(Reply::Gone));
-            if value == max.to_string() {
-                assert_eq!(
-                    replies[3],
-                    Ok(Reply::Inspected(Inspected {
-                        holder: None,
-                        last_token: Some(max),
-                        waiting: 0,
-                        line: Vec::new(),
-                    }))
-                );
-            } else {
-                assert_refused(&replies[3], ErrorKind::WrongType, &token);
-            }
-        }
-        let last = (max.get() - 1).to_string();
-        real.admin.ok(&["SET", &token, &last]).await;
+        set(&mut real, &key, &["t", &max.to_string()]).await;
+        let replies = run_amid_others(&mut real, commands()).await;
+        assert_refused(&replies[0], ErrorKind::Store, key.lock());
+        assert_refused(&replies[1], ErrorKind::Store, key.lock());
+        assert_eq!(replies[2], Ok(Reply::Gone));
+        let last = Inspected {
+            holder: None,
+            last_token: Some(max),
+            waiting: 0,
+            line: Vec::new(),
+        };
+        assert_eq!(replies[3], Ok(Reply::Inspected(last)));
+        set(&mut real, &key, &["t", &(max.get() - 1).to_string()]).await;
         let answer = real.run(&batch(commands())).await.expect("it is answered");
         let held =
             |reply: &_| matches!(reply, Ok(Reply::Held(Grant { token, .. })) if *token == max);
         assert!(answer.replies[..2].iter().all(held), "{answer:?}");
-        real.run(&batch([release(&key, 1)]))
-            .await
-            .expect("it is answered");
+        let free = real.run(&batch([release(&key, 1)])).await;
+        assert_eq!(free.expect("it is answered").replies, [Ok(Reply::Released)]);
     }
 }
 
+/// The lock's expiry is its own: to take away that of its key keeps nothing held, and whoever takes it
+/// next gives the key one again.
 #[tokio::test]
-async fn a_lock_without_an_expiry_is_busy_for_ever_but_its_holder_mends_it() {
+async fn a_key_without_an_expiry_keeps_no_lock() {
     let mut real = Real::start().await;
     let key = key("persisted");
-    let take = |lease| Command::Acquire(acquire(&key, lease, Counter::Dense));
-    real.run(&batch([take(1)])).await.expect("it is answered");
-    let busy = batch([take(2), inspect(&key)]);
-    for mend in [renew(&key, 1), take(1)] {
-        assert_eq!(real.admin.int(&["PERSIST", &key.lock()]).await, 1);
-        let answer = real.run(&busy).await.expect("it is answered");
-        let (expires, place) = (None, None);
-        assert_eq!(answer.replies[0], Ok(Reply::Busy { expires, place }));
-        let Ok(Reply::Inspected(Inspected {
-            holder: Some(holder),
-            ..
-        })) = &answer.replies[1]
-        else {
-            panic!("it is held: {answer:?}");
+    let take = |lease, ttl| {
+        let mut acquire = acquire(&key, lease, FLOOR);
+        acquire.claim.ttl = ttl;
+        Command::Acquire(acquire)
+    };
+    let brief = take(1, Duration::from_millis(50));
+    real.run(&batch([brief])).await.expect("it is answered");
+    assert_eq!(real.admin.int(&["PERSIST", key.lock()]).await, 1);
+    let other = take(2, Duration::from_secs(60));
+    eventually(LIMIT, "the lock to expire", async || {
+        let answer = real.run(&batch([other.clone()])).await;
+        matches!(
+            answer.expect("it is answered").replies[0],
+            Ok(Reply::Held(_))
+        )
+    })
+    .await;
+}
+
+/// What a hash of the script held, with its key's expiry, when time has run on: the key outlives
+/// every lease by far.
+#[tokio::test]
+async fn a_key_outlives_the_lease_and_what_is_remembered() {
+    const DAY: u64 = 86_400_000;
+    let mut real = Real::start().await;
+    for (retention, ttl, kept) in [
+        (DAY, 600_000, DAY + 2_000_000),
+        (DAY, 2 * DAY, 3 * DAY),
+        (3_600_000, 3_600_000, 5_600_000),
+        (3_599_999, 30_000, 3_629_999),
+        (1_000, 30_000, 31_000),
+    ] {
+        let key = key("kept");
+        real.admin.flushall().await;
+        let counter = Counter::ClockFloor {
+            retention: Duration::from_millis(retention),
         };
-        assert_eq!(holder.expires, None);
-        real.run(&batch([mend])).await.expect("it is answered");
-        assert!(real.admin.int(&["PTTL", &key.lock()]).await > 500_000);
+        let mut acquire = acquire(&key, 1, counter);
+        acquire.claim.ttl = Duration::from_millis(ttl);
+        let taken = real.run(&batch([Command::Acquire(acquire)])).await;
+        let time = taken.expect("it is answered").time.millis();
+        let expires = real.dump().await.keys[key.lock()].expires;
+        let expires = expires.expect("it is not for ever");
+        let expected = time + kept;
+        assert!(
+            (expected - 50..=expected + 50).contains(&expires),
+            "{retention} {ttl}"
+        );
     }
-    real.admin.int(&["PERSIST", &key.lock()]).await;
-    let answer = real
-        .run(&batch([force_release(&key)]))
-        .await
-        .expect("it is answered");
-    assert_eq!(answer.replies, [Ok(Reply::Released)]);
 }
 
 #[tokio::test]
 async fn an_unknown_operation_is_an_error_of_the_call() {
     let mut real = Real::start().await;
-    let parts = ["the key", "conquer", "9007199254740991"].map(str::to_owned);
+    let parts = ["the key", "9007199254740991", "Z00000000000"].map(str::to_owned);
     let answer = real.script(1, &parts).await;
     assert_eq!(
         answer,
@@ -264,37 +293,26 @@ async fn a_replica_refuses_each_write_and_answers_the_rest() {
 
     let writes = [every_operation(&held, 1), every_operation(&free, 1)].concat();
     let mut ops = batch(writes);
-    ops.push(Op {
-        command: renew(&held, 1),
-        not_after: ServerTime::from_micros(0),
-    });
     ops.extend(batch([
         Command::Acquire(acquire(&held, 2, FLOOR)),
         wait(&held, 2),
     ]));
     let replies = replica.run(&ops).await.expect("it is answered").replies;
     for reply in &replies[..4] {
-        assert_refused(reply, ErrorKind::ReadOnly, &held.lock());
+        assert_refused(reply, ErrorKind::ReadOnly, held.lock());
     }
     assert!(matches!(&replies[4], Ok(Reply::Inspected(seen)) if seen.holder.is_some()));
-    assert_refused(&replies[5], ErrorKind::ReadOnly, &free.lock());
+    assert_refused(&replies[5], ErrorKind::ReadOnly, free.lock());
     assert_eq!(replies[6], Ok(Reply::Gone));
     // Even to leave a line that is not there, and to delete a lock that is not there, is a write.
-    assert_refused(&replies[7], ErrorKind::ReadOnly, &free.queue());
-    assert_refused(&replies[8], ErrorKind::ReadOnly, &free.lock());
+    assert_refused(&replies[7], ErrorKind::ReadOnly, free.lock());
+    assert_refused(&replies[8], ErrorKind::ReadOnly, free.lock());
     assert!(matches!(&replies[9], Ok(Reply::Inspected(seen)) if seen.holder.is_none()));
-    assert_eq!(replies[10], Ok(Reply::Late));
-    let tried = &replies[11];
+    let tried = &replies[10];
     assert!(
-        matches!(
-            tried,
-            Ok(Reply::Busy {
-                expires: Some(_),
-                place: None
-            })
-        ),
+        matches!(tried, Ok(Reply::Busy { place: None, .. })),
         "{tried:?}"
     );
-    assert_refused(&replies[12], ErrorKind::ReadOnly, &held.queue());
+    assert_refused(&replies[11], ErrorKind::ReadOnly, &held.line());
     assert_eq!(replica.dump().await.keys, before);
 }

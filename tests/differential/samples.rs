@@ -13,7 +13,7 @@ use leasehold::{FencingToken, Name, Owner};
 pub(crate) const NAMESPACE: &str = "di[ff}er:en*tial%";
 
 pub(crate) const FLOOR: Counter = Counter::ClockFloor {
-    retention: Duration::from_secs(1_000),
+    retention: Duration::from_secs(10_000),
 };
 
 /// All times of random claims have it: the store counts whole milliseconds, so that claims that
@@ -35,6 +35,7 @@ pub(crate) fn claim(lease: u32, counter: Counter) -> Claim {
         client: ClientId(u64::from(lease)),
         owner: Owner::labelled("somebody").expect("a valid label"),
         counter,
+        ttl: Duration::from_secs(600),
         window: WINDOW,
     }
 }
@@ -44,7 +45,6 @@ pub(crate) fn acquire(key: &LockKey, lease: u32, counter: Counter) -> Acquire {
     Acquire {
         key: key.clone(),
         claim: claim(lease, counter),
-        ttl: Duration::from_secs(600),
         waits: false,
         reclaims: Reclaim::Ask,
     }
@@ -69,6 +69,7 @@ pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
         key: key.clone(),
         lease: LeaseId(u128::from(lease)),
         token: first_token(),
+        counter: Counter::Dense,
         ttl: Duration::from_secs(700),
     })
 }
@@ -78,6 +79,7 @@ pub(crate) fn release(key: &LockKey, lease: u32) -> Command {
     Command::Release(Release {
         key: key.clone(),
         claim: claim(lease, Counter::Dense),
+        token: Some(first_token()),
     })
 }
 

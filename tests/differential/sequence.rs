@@ -16,7 +16,7 @@ use proptest::sample::subsequence;
 use crate::model::Model;
 use crate::samples;
 pub(crate) use acts::{Planned, claims, client, planned_on};
-use acts::{freeing_on, planned, waiting_on};
+use acts::{brief_on, freeing_on, planned, waiting_on};
 
 /// Names that break what does not escape, quote or count bytes.
 const NAMES: [&str; 10] = [
@@ -65,12 +65,14 @@ pub(crate) enum Step {
     Delete(NameIndex),
     /// PEXPIREAT of a lock to a moment long ago.
     Expire(NameIndex),
-    /// DEL of both keys of the line of a lock that is held.
+    /// DEL of the line of a lock that is held.
     DeleteLine(NameIndex),
     /// FLUSHALL.
     Flush,
     /// Frees a lock without a line, and sets its counter an hour ahead of the clock.
     CounterAhead(NameIndex),
+    /// Frees a lock without a line, and sets its counter an hour behind the clock.
+    CounterBehind(NameIndex),
     /// Frees a lock without a line, and sets its counter this much before the greatest token.
     CounterNearEnd(NameIndex, u64),
     /// SCRIPT FLUSH.
@@ -95,12 +97,12 @@ impl Crowd {
                 client: ClientId(u64::MAX),
                 owner: Owner::labelled(format!("in the crowd {number}")).expect("a valid label"),
                 counter: Counter::Dense,
+                ttl: Duration::from_secs(60),
                 window: self.window + samples::FRACTION,
             };
             Command::Acquire(Acquire {
                 key: key.clone(),
                 claim,
-                ttl: Duration::from_secs(60),
                 waits: true,
                 reclaims: Reclaim::Never,
             })
@@ -144,14 +146,16 @@ fn sequences_of(scenes: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value
     })
 }
 
-/// Mostly single steps, and what these would seldom make by chance.
+/// Mostly single steps, and what these would seldom make by chance. In boxes: the types are large,
+/// and the stack of a test is small.
 fn scenes() -> impl Strategy<Value = Vec<Step>> {
     let name = || 0..3_usize;
     prop_oneof![
-        60 => steps().prop_map(|step| vec![step]),
-        2 => name().prop_flat_map(a_crowd_dies),
-        5 => name().prop_flat_map(a_free_lock_has_a_line),
-        2 => name().prop_flat_map(tokens_run_out),
+        60 => steps().prop_map(|step| vec![step]).boxed(),
+        2 => name().prop_flat_map(a_crowd_dies).boxed(),
+        5 => name().prop_flat_map(a_free_lock_has_a_line).boxed(),
+        2 => name().prop_flat_map(tokens_run_out).boxed(),
+        4 => name().prop_flat_map(a_name_is_forgotten).boxed(),
     ]
 }
 
@@ -169,6 +173,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => name.clone().prop_map(Step::DeleteLine),
         1 => Just(Step::Flush),
         2 => name.clone().prop_map(Step::CounterAhead),
+        2 => name.clone().prop_map(Step::CounterBehind),
         1 => (name, 0..=2_u64).prop_map(|(name, left)| Step::CounterNearEnd(name, left)),
         1 => Just(Step::ForgetScripts),
     ]
@@ -220,4 +225,14 @@ fn a_free_lock_has_a_line(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
 fn tokens_run_out(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
     (0..=2_u64, batch_on(name, 5), batch_on(name, 3))
         .prop_map(move |(left, first, then)| vec![Step::CounterNearEnd(name, left), first, then])
+}
+
+/// A lock is taken that soon expires, and whose last token is soon forgotten; somebody comes then.
+fn a_name_is_forgotten(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    let afterwards = (prop::option::of(ends_on(name)), batch_on(name, 2));
+    (brief_on(name), afterwards).prop_map(move |(brief, (end, then))| {
+        let taken = [Step::Flush, Step::Batch(vec![brief]), Step::OutliveNext];
+        let forgotten = [Step::OutliveNext, then];
+        taken.into_iter().chain(end).chain(forgotten).collect()
+    })
 }

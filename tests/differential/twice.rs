@@ -43,7 +43,8 @@ impl Run {
     }
 
     fn expires(&self) -> Option<u64> {
-        self.model.lock(self.now, &self.key)?.expires
+        let tenure = self.model.tenure(self.now, &self.key)?;
+        Some(tenure.expires.millis())
     }
 
     fn execute(&mut self, op: &Op) {

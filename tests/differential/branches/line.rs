@@ -12,7 +12,7 @@ use crate::model::{Place, claim, member};
 /// What a newcomer clears away at the most.
 const MOST_CLEARED: usize = 100;
 
-pub(super) const BRANCHES: [&str; 60] = [
+pub(super) const BRANCHES: [&str; 61] = [
     "acquire: its turn",
     "acquire: its turn, after the dead",
     "acquire: free, all in line are dead",
@@ -55,6 +55,7 @@ pub(super) const BRANCHES: [&str; 60] = [
     "handoff: dense",
     "handoff: clock floor",
     "handoff: to the holder's own client",
+    "handoff: to the client that releases, by its reply",
     "handoff: to another claim of the holder's lease",
     "handoff: fails, counter used up, by a release",
     "handoff: fails, counter used up, by a release of a free lock",
@@ -159,7 +160,7 @@ impl Change<'_> {
             }
             None => {}
             Some(lock) if lock.lease == lease => {
-                let same = |place: &Place| place.member.starts_with(&lease);
+                let same = |place: &Place| claim(&place.member).lease == acquire.claim.lease;
                 if self.line.iter().any(same) {
                     hits.push("acquire: retry while another claim of the lease waits");
                 }
@@ -346,6 +347,9 @@ impl Change<'_> {
     }
 
     fn granted(&self, own: &Claim, after: &Lock) -> Vec<&'static str> {
+        if matches!(self.reply, Ok(Reply::HandedOver { .. })) {
+            return vec!["handoff: to the client that releases, by its reply"];
+        }
         let heard = self.told(|news| matches!(news, News::Granted { .. }));
         let mut hits = vec![if heard {
             "handoff: heard"

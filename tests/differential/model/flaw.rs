@@ -67,10 +67,12 @@ pub(crate) enum Flaw {
     CountsPlacesFromNone,
     /// A list is of all names.
     ListsEverything,
+    /// A release does not say that it handed the lock to its own client.
+    HidesHandovers,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 25] = [
+    pub(crate) const ALL: [Flaw; 26] = [
         Flaw::RenewalTakesGone,
         Flaw::NoClockFloor,
         Flaw::ActsLate,
@@ -96,6 +98,7 @@ impl Flaw {
         Flaw::CountsTheDead,
         Flaw::CountsPlacesFromNone,
         Flaw::ListsEverything,
+        Flaw::HidesHandovers,
     ];
 
     /// What the report of the difference has in it.
@@ -166,10 +169,12 @@ impl Model {
                 acquire.reclaims = held.map_or(acquire.reclaims, Reclaim::From);
             }
             (Command::Acquire(acquire), Flaw::RetryTakesNewToken) => {
-                let own = acquire.claim.lease.to_string();
-                let lock = self.memory.lock_value(now, &acquire.key);
-                if lock.is_some_and(|(value, _)| value.starts_with(&own)) {
-                    self.memory.delete(&acquire.key);
+                let (key, claim) = (acquire.key.clone(), acquire.claim.clone());
+                if self.lease_of(now, &key) == Some(claim.lease) && self.line(now, &key).is_empty()
+                {
+                    let token = None;
+                    let release = Command::Release(Release { key, claim, token });
+                    self.memory.execute(now, &samples::batch([release]));
                 }
             }
             (Command::Acquire(acquire), Flaw::ReaskLosesPlace) if acquire.waits => {
@@ -236,13 +241,14 @@ impl Model {
                 Ok(Reply::Held(Grant { token, ..*held }))
             }
             (Flaw::Overtakes, Command::Acquire(acquire), Reply::Busy { .. })
-                if before.lock_value(now, &acquire.key).is_none() =>
+                if before.tenure(now, &acquire.key).is_none() =>
             {
                 let token = former_token(&self.memory, now, &acquire.key);
                 let token = token.expect("it was handed on");
-                let expires = now + acquire.ttl;
+                let expires = now + acquire.claim.ttl;
                 Ok(Reply::Held(Grant { token, expires }))
             }
+            (Flaw::HidesHandovers, _, Reply::HandedOver { .. }) => Ok(Reply::Released),
             (Flaw::CountsPlacesFromNone, _, Reply::Busy { expires, place }) => Ok(Reply::Busy {
                 expires: *expires,
                 place: place.and_then(|place| (place.get() - 1).try_into().ok()),
@@ -254,7 +260,11 @@ impl Model {
                 Ok(Reply::Inspected(seen))
             }
             (Flaw::ForgetsRenewals, Command::Renew(_), Reply::Renewed { .. })
-            | (Flaw::KeepsReleased, Command::Release(_), Reply::Released)
+            | (
+                Flaw::KeepsReleased,
+                Command::Release(_),
+                Reply::Released | Reply::HandedOver { .. },
+            )
             | (Flaw::ReleaseStaysInLine, Command::Release(_), Reply::Taken)
             | (Flaw::StrangersReleaseHandsNothingOn, Command::Release(_), Reply::Gone) => {
                 self.memory = before;
@@ -276,12 +286,12 @@ impl Model {
             client: ClientId(1),
             owner: Owner::labelled("renewal").expect("a valid label"),
             counter: FLOOR,
+            ttl: *ttl,
             window: Duration::from_secs(12),
         };
         let command = Command::Acquire(Acquire {
             key: key.clone(),
             claim,
-            ttl: *ttl,
             waits: false,
             reclaims: Reclaim::Never,
         });
@@ -297,7 +307,8 @@ impl Model {
         let holder = self.lease_of(now, key);
         if holder.is_some_and(|holder| holder != claim.lease) {
             let (key, claim) = (key.clone(), claim.clone());
-            let leave = Command::Release(Release { key, claim });
+            let token = None;
+            let leave = Command::Release(Release { key, claim, token });
             self.memory.execute(now, &samples::batch([leave]));
         }
     }
@@ -308,7 +319,6 @@ impl Model {
         let ask = Command::Acquire(Acquire {
             key: key.clone(),
             claim,
-            ttl: Duration::from_secs(60),
             waits: true,
             reclaims: Reclaim::Never,
         });
@@ -326,14 +336,7 @@ impl Model {
             .iter()
             .map(|place| claim(&place.member).client)
             .collect();
-        if let Some((value, _)) = self.memory.lock_value(now, key) {
-            let client = value
-                .split(':')
-                .nth(1)
-                .expect("a lock's value has five parts");
-            let client = u64::from_str_radix(client, 16).expect("a client id is a number");
-            clients.insert(ClientId(client));
-        }
+        clients.extend(self.memory.tenure(now, key).map(|tenure| tenure.client));
         for client in clients {
             self.memory.subscribe(client);
         }

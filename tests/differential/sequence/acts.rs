@@ -36,7 +36,6 @@ pub(crate) struct Planned {
 enum Act {
     Acquire {
         who: Who,
-        ttl: Duration,
         waits: bool,
         reclaims: Which,
     },
@@ -46,7 +45,11 @@ enum Act {
         current: bool,
         ttl: Duration,
     },
-    Release(Who),
+    /// With the token of the tenure that the lock has, or without one.
+    Release {
+        who: Who,
+        named: bool,
+    },
     /// Of the tenure that the lock has, or of an earlier one.
     ForceRelease {
         current: bool,
@@ -108,7 +111,6 @@ impl Planned {
         let command = match &self.act {
             Act::Acquire {
                 who,
-                ttl,
                 waits,
                 reclaims,
             } => Command::Acquire(Acquire {
@@ -120,17 +122,18 @@ impl Planned {
                 },
                 claim: claim(who),
                 key,
-                ttl: *ttl,
                 waits: *waits,
             }),
             Act::Renew { who, current, ttl } => Command::Renew(Renew {
                 token: token(*current),
                 lease: claim(who).lease,
+                counter: claim(who).counter,
                 key,
                 ttl: *ttl,
             }),
-            Act::Release(who) => Command::Release(Release {
+            Act::Release { who, named } => Command::Release(Release {
                 claim: claim(who),
+                token: named.then(|| token(true)),
                 key,
             }),
             Act::ForceRelease { current } => Command::ForceRelease(ForceRelease {
@@ -201,12 +204,30 @@ pub(crate) fn planned_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 
 /// Somebody asks and waits.
 pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
-    (0..6_usize, times()).prop_map(move |(index, ttl)| Planned {
+    (0..6_usize).prop_map(move |index| Planned {
         name,
         act: Act::Acquire {
             who: Who::Known(index),
-            ttl,
             waits: true,
+            reclaims: Which::Told,
+        },
+        not_after: NotAfter::Future,
+    })
+}
+
+/// Somebody takes it for a moment, and lets it be forgotten soon.
+pub(super) fn brief_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+    claims().prop_map(move |claim| Planned {
+        name,
+        act: Act::Acquire {
+            who: Who::Stranger(Claim {
+                counter: Counter::ClockFloor {
+                    retention: Duration::from_millis(20) + FRACTION,
+                },
+                ttl: Duration::from_millis(20) + FRACTION,
+                ..claim
+            }),
+            waits: false,
             reclaims: Which::Told,
         },
         not_after: NotAfter::Future,
@@ -217,15 +238,14 @@ pub(super) fn waiting_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     // The first may have died.
     let who_asks = prop_oneof![2 => Just(Who::Next), 1 => Just(Who::First)];
-    let next = (who_asks, times()).prop_map(|(who, ttl)| Act::Acquire {
+    let next = who_asks.prop_map(|who| Act::Acquire {
         who,
-        ttl,
         waits: true,
         reclaims: Which::Told,
     });
     let act = prop_oneof![
-        3 => Just(Act::Release(Who::Holder)),
-        1 => who().prop_map(Act::Release),
+        3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
+        1 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         2 => Just(Act::ForceRelease { current: true }),
         2 => Just(Act::Inspect),
         3 => next,
@@ -238,11 +258,10 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
 }
 
 fn acts() -> impl Strategy<Value = Act> {
-    let acquire = (who(), times(), prop::bool::weighted(0.75), which());
+    let acquire = (who(), prop::bool::weighted(0.75), which());
     prop_oneof![
-        20 => acquire.prop_map(|(who, ttl, waits, reclaims)| Act::Acquire {
+        20 => acquire.prop_map(|(who, waits, reclaims)| Act::Acquire {
             who,
-            ttl,
             waits,
             reclaims,
         }),
@@ -251,8 +270,8 @@ fn acts() -> impl Strategy<Value = Act> {
             current: stale > 0,
             ttl,
         }),
-        3 => Just(Act::Release(Who::Holder)),
-        4 => who().prop_map(Act::Release),
+        3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
+        4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
@@ -292,12 +311,14 @@ pub(crate) fn claims() -> impl Strategy<Value = Claim> {
         3 => retentions().prop_map(|retention| Counter::ClockFloor { retention }),
         2 => Just(Counter::Dense),
     ];
-    (leases, 0..super::CLIENTS, owners(), counter, windows()).prop_map(
-        |(lease, number, owner, counter, window)| Claim {
+    let times = (times(), windows());
+    (leases, 0..super::CLIENTS, owners(), counter, times).prop_map(
+        |(lease, number, owner, counter, (ttl, window))| Claim {
             lease: LeaseId(lease),
             client: client(number),
             owner,
             counter,
+            ttl,
             window,
         },
     )
@@ -332,11 +353,11 @@ fn retentions() -> impl Strategy<Value = Duration> {
 /// Short enough to see the end of, or long; the script is to drop what is less than a millisecond.
 fn times() -> impl Strategy<Value = Duration> {
     let millis = prop_oneof![
-        2 => 10..=60_u64,
-        3 => 1_000..=10_000_000_u64,
+        4 => 10..=60_u64,
+        5 => 1_000..=3_600_000_u64,
+        1 => 3_600_000..=10_000_000_u64,
     ];
-    (millis, 0..1_000_u64)
-        .prop_map(|(millis, micros)| Duration::from_micros(millis * 1_000 + micros))
+    millis.prop_map(|millis| Duration::from_millis(millis) + FRACTION)
 }
 
 /// Short enough to die in line, or on either side of what an unheard grant gets and of the longest.

@@ -1,6 +1,6 @@
 //! Acquisitions that nobody wants any more leave nothing behind.
 
-use super::host::{Pushes, Host, LOCK, Net, SOON, Sent, TIMEOUT, TTL, ms};
+use super::host::{Host, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 
 use crate::engine::{Input, Wait};
 use crate::protocol::{Command, LeaseId, Release, Reply};

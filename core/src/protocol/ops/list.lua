@@ -1,4 +1,4 @@
--- One step of a walk over the locks that are held.
+-- One step of a walk over the locks that are held. It reads the keys that it finds.
 --
 -- keys   none
 -- text   cursor (0 to begin), pattern of the lock keys

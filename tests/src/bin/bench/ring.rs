@@ -74,7 +74,7 @@ impl Ring {
     async fn take_turns(self, index: usize) -> Result<Vec<Turn>> {
         let mut admin = Admin::connect_port(self.port).await;
         let locker = Locker::connect(format!("redis://127.0.0.1:{}", self.port)).await?;
-        let key = LockKey::new("leasehold", &Name::new(NAME)?)?.queue();
+        let key = LockKey::new("leasehold", &Name::new(NAME)?)?.line();
         // A locker subscribes to pushes after its first acquisition.
         let own = locker.lock(format!("{NAME}/{}/{index}", std::process::id()))?;
         own.acquire().await?.release().await?;

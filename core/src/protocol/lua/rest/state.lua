@@ -16,15 +16,17 @@ local function read(key, seen)
     elseif field == 'w' or field == 'x' then
       state.is_flagged = true
     else
-      local lease, token = sub(field, 1, FIELD_TOKEN - 1), tonumber(sub(field, FIELD_TOKEN))
-      local client, kind = sub(value, VALUE_CLIENT, VALUE_KIND - 1), sub(value, VALUE_KIND, VALUE_KIND)
-      if state.field or #field ~= FIELD_LENGTH or not string.find(field, '^%x+$') or not token
-        or token < 1 or token > MAX_TOKEN or not string.find(value, '^%d+%x*[rl].') or #client < CLIENT_LENGTH
-        or kind ~= 'r' and kind ~= 'l' or #value < VALUE_LABEL then
+      local lease, token = sub(field, 1, FIELD_TOKEN - 1), sub(field, FIELD_TOKEN)
+      local expires, client = sub(value, 1, VALUE_CLIENT - 1), sub(value, VALUE_CLIENT, VALUE_KIND - 1)
+      local kind = sub(value, VALUE_KIND, VALUE_KIND)
+      if state.field or #field ~= FIELD_LENGTH or #value < VALUE_LABEL
+        or kind ~= 'r' and kind ~= 'l' or not string.find(lease .. client, '^%x+$')
+        or not string.find(token .. expires, '^%d+$')
+        or tonumber(token) < 1 or tonumber(token) > MAX_TOKEN then
         fail('WRONGTYPE the key holds a value that is not a lock', key)
       end
-      state.field, state.value, state.lease, state.token = field, value, lease, digits(token)
-      state.expires = tonumber(sub(value, 1, VALUE_CLIENT - 1))
+      state.field, state.value, state.lease, state.token = field, value, lease, digits(tonumber(token))
+      state.expires = tonumber(expires)
       state.client, state.kind, state.label = client, kind, sub(value, VALUE_LABEL)
     end
   end
