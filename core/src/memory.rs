@@ -7,7 +7,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use crate::protocol::{BatchReply, ClientId, LockKey, Op, Push, Reply};
+use crate::protocol::{self, BatchReply, ClientId, LockKey, Op, Push, Reply};
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
 use keys::{Keys, expired};
@@ -57,7 +57,8 @@ impl MemoryServer {
     }
 
     /// Executes a batch in order, all at one moment of the server's clock. Past the earliest `not_after`
-    /// of its operations it does nothing, and every reply is [`Reply::Late`].
+    /// of its operations it does nothing, and every reply is [`Reply::Late`], unless it is of releases
+    /// alone: these do no harm however late.
     ///
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
@@ -70,13 +71,16 @@ impl MemoryServer {
     /// ```
     pub fn execute(&mut self, now: ServerTime, batch: &[Op]) -> BatchReply {
         self.sweep(now);
-        let is_late = batch.iter().any(|op| now > op.not_after);
+        let is_timeless = protocol::is_timeless(batch);
+        let is_late = !is_timeless && batch.iter().any(|op| now > op.not_after);
         let execute = |op: &Op| match is_late {
             true => Ok(Reply::Late),
             false => self.apply(now, &op.command),
         };
-        let replies = batch.iter().map(execute).collect();
-        BatchReply { time: now, replies }
+        let replies: Vec<_> = batch.iter().map(execute).collect();
+        let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));
+        let time = (!is_timeless || !is_common).then_some(now);
+        BatchReply { time, replies }
     }
 
     /// From now on there are pushes for a client, to be had from [`take_pushes`](Self::take_pushes).
@@ -219,7 +223,7 @@ impl MemoryServer {
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
     /// let (fields, expires) = server.lock_value(now, &key).unwrap();
-    /// assert_eq!(fields[1], ("t".into(), "1000000+".into()));
+    /// assert_eq!(fields[1], ("t".into(), "0000000001000000+".into()));
     /// assert!(expires > Some(now + Duration::from_secs(60)));
     /// # Ok::<(), leasehold::Error>(())
     /// ```

@@ -137,11 +137,11 @@ impl Coverage {
         &mut self,
         mut model: Model,
         keys: &[LockKey],
-        batch: &[Op],
-        answer: &BatchReply,
+        (since, batch, answer): (ServerTime, &[Op], &BatchReply),
         outlived: &BTreeSet<String>,
     ) {
-        let now = answer.time;
+        // What asks for no time does not depend on it.
+        let now = answer.time.unwrap_or(since);
         let mut outlived = outlived.clone();
         for (op, reply) in batch.iter().zip(&answer.replies) {
             let Some(key) = op.command.key() else {

@@ -141,17 +141,17 @@ impl Run<'_> {
         match step {
             Step::Batch(planned) => {
                 let batch = sequence.batch(planned, since, &self.model);
-                let answer = self.batch(since, &batch).await?;
-                since = answer.time;
+                let (began, answer) = (since, self.batch(since, &batch).await?);
+                since = answer.time.unwrap_or(since);
                 if !self.model.is_flawed() {
                     let coverage = &mut self.report.coverage;
                     let (before, outlived) = (model_before.clone(), &self.outlived);
-                    coverage.note(before, &self.names, &batch, &answer, outlived);
+                    coverage.note(before, &self.names, (began, &batch, &answer), outlived);
                 }
             }
             Step::Crowd(crowd) => {
                 let crowd = crowd.batch(&self.names);
-                since = self.batch(since, &crowd).await?.time;
+                since = self.batch(since, &crowd).await?.time.unwrap_or(since);
             }
             Step::Listen(number, on) => self.listen(*number, *on).await,
             Step::Sleep(_) | Step::OutliveNext => {}
@@ -227,17 +227,20 @@ impl Run<'_> {
             let pushes = listener.pushes().await.map_err(Trouble::Differs)?;
             theirs.insert(client(number), pushes);
         }
-        clear(&expiries, since, real.time)?;
-        let model = self.model.execute(real.time, batch);
-        if real.replies.len() != model.replies.len() {
+        // What asks for no time does not depend on it.
+        let now = real.time.unwrap_or(since);
+        clear(&expiries, since, now)?;
+        let model = self.model.execute(now, batch);
+        if real.replies.len() != model.replies.len()
+            || (!self.model.is_flawed() && real.time != model.time)
+        {
             let text = format!("the real one {real:?}, the model {model:?}");
             return Err(Trouble::Differs(text));
         }
         for (index, (theirs, ours)) in real.replies.iter().zip(&model.replies).enumerate() {
             if !is_same(theirs, ours) {
                 return Err(Trouble::Differs(format!(
-                    "reply {index} at {:?}: the real one {theirs:?}, the model {ours:?}",
-                    real.time
+                    "reply {index} at {now:?}: the real one {theirs:?}, the model {ours:?}"
                 )));
             }
         }

@@ -199,7 +199,8 @@ impl Model {
             return self.memory.execute(now, batch);
         }
         let replies = batch.iter().map(|op| self.flawed(now, op)).collect();
-        BatchReply { time: now, replies }
+        let time = Some(now);
+        BatchReply { time, replies }
     }
 }
 

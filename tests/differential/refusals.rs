@@ -9,7 +9,9 @@ use leasehold::{Error, ErrorKind, FencingToken};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
-use crate::samples::{FLOOR, acquire, batch, every_operation, inspect, key, release, renew, wait};
+use crate::samples::{
+    FLOOR, acquire, batch, every_operation, inspect, key, release, renew, told, wait,
+};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -139,27 +141,32 @@ async fn what_is_not_a_token_is_left_alone() {
         "9007199254740992",
     ] {
         set(&mut real, &key, &["t", value]).await;
-        let commands = vec![dense.clone(), brief.clone(), renew(&key, 1), inspect(&key)];
+        let floor = Command::Acquire(acquire(&key, 1, FLOOR));
+        let commands = vec![
+            dense.clone(),
+            brief.clone(),
+            floor,
+            renew(&key, 1),
+            inspect(&key),
+        ];
         for reply in &run_amid_others(&mut real, commands).await {
             assert_refused(reply, ErrorKind::WrongType, key.lock());
         }
     }
 }
 
-/// The common case of an acquisition looks no closer than it has to: whatever counts as a number
-/// below the clock is replaced by the clock.
 #[tokio::test]
-async fn with_the_clock_floor_any_number_will_do() {
+async fn with_the_clock_floor_a_token_below_the_clock_is_lifted() {
     let mut real = Real::start().await;
     let key = key("lifted");
-    for value in ["0", "007", "-5", "1e3", "1.5", "0x7", " 1"] {
+    for value in ["0", "007", "34", "0000000000000034", "0000000000000034+"] {
         set(&mut real, &key, &["t", value]).await;
         let take = batch([Command::Acquire(acquire(&key, 1, FLOOR)), inspect(&key)]);
         let answer = real.run(&take).await.expect("it is answered");
         let Ok(Reply::Held(held)) = answer.replies[0] else {
             panic!("{value:?} is lifted: {answer:?}");
         };
-        assert_eq!(held.token.get(), answer.time.as_micros());
+        assert_eq!(held.token.get(), told(&answer).as_micros());
         assert!(
             matches!(&answer.replies[1], Ok(Reply::Inspected(_))),
             "{answer:?}"
@@ -245,7 +252,7 @@ async fn a_key_outlives_the_lease_and_what_is_remembered() {
         let mut acquire = acquire(&key, 1, counter);
         acquire.claim.ttl = Duration::from_millis(ttl);
         let taken = real.run(&batch([Command::Acquire(acquire)])).await;
-        let time = taken.expect("it is answered").time.millis();
+        let time = told(&taken.expect("it is answered")).millis();
         let expires = real.dump().await.keys[key.lock()].expires;
         let expires = expires.expect("it is not for ever");
         let expected = time + kept;
@@ -273,7 +280,7 @@ async fn an_empty_batch_tells_the_time() {
     let mut real = Real::start().await;
     let before = real.time().await;
     let answer = real.run(&[]).await.expect("it is answered");
-    assert!(before <= answer.time && answer.time <= real.time().await);
+    assert!(before <= told(&answer) && told(&answer) <= real.time().await);
     assert_eq!(answer.replies, []);
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold::protocol::{
-    Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
-    Pattern, Reclaim, Release, Renew,
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
+    LockKey, Op, Pattern, Reclaim, Release, Renew,
 };
 use leasehold::time::ServerTime;
 use leasehold::{FencingToken, Name, Owner};
@@ -123,4 +123,9 @@ pub(crate) fn batch(commands: impl IntoIterator<Item = Command>) -> Vec<Op> {
         not_after: ServerTime::from_micros(u64::MAX),
     };
     commands.into_iter().map(op).collect()
+}
+
+/// The time that a reply tells.
+pub(crate) fn told(answer: &BatchReply) -> ServerTime {
+    answer.time.expect("it looked at the clock")
 }

@@ -79,7 +79,7 @@ pub use table::{Id, Table};
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, LeaseId};
-use crate::time::Timestamp;
+use crate::time::{ServerTime, Timestamp};
 use attempt::Outcome;
 use ctx::{Origin, Whose};
 use env::Env;
@@ -275,6 +275,8 @@ impl Engine {
         };
         match result {
             Ok(BatchReply { time, replies }) => {
+                // It is only left out where nothing depends on it.
+                let time = time.unwrap_or(ServerTime::from_micros(0));
                 let mut in_turn = replies.into_iter();
                 for origin in origins {
                     let reply = in_turn.next().unwrap_or_else(|| Err(too_short()));

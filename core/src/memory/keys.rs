@@ -139,7 +139,7 @@ impl Hash {
                 format!("{expires:013}{client}{kind}{label}"),
             )
         });
-        let last = ("t".to_owned(), format!("{}{mark}", self.last));
+        let last = ("t".to_owned(), format!("{:016}{mark}", self.last));
         tenure.chain([last]).collect()
     }
 }

@@ -28,6 +28,8 @@ limits! {
     LINGER_MS: u64 = 60_000;
     /// The expiry of a name's key is set anew about this often.
     KEPT_STEP_MS: u64 = 1_000_000;
+    /// How many digits of a token say in which of these steps of the clock it was given.
+    KEPT_STEP_DIGITS: usize = TOKEN_LENGTH - 9;
     /// What the key is kept for beyond the retention, so that it outlives every lease meanwhile.
     KEPT_LONGER_MS: u64 = 2 * KEPT_STEP_MS;
     /// With a shorter retention, or a longer time to live, that is not enough, and the expiry is set
@@ -72,6 +74,7 @@ limits! {
     ACQUIRE_RETENTION: usize = ACQUIRE_CLAIM + WINDOW_LENGTH;
     ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
     ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
+    ACQUIRE_OWNER: usize = ACQUIRE_CLIENT + CLIENT_LENGTH;
     /// Of a renewal: the retention, and the tenure's field.
     RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
     /// Of a release: the claim, with the token behind its lease.

@@ -45,4 +45,5 @@ pub use script::{SCRIPT, SCRIPT_SHA, script_is_missing};
 pub(crate) use server_error::credentials_refused;
 pub use server_error::{check_server, info_is_withheld, server_error};
 pub(crate) use server_error::{info_field, printable};
+pub(crate) use wire::is_timeless;
 pub use wire::{ScriptCall, decode, encode};

@@ -12,8 +12,9 @@ use crate::token::FencingToken;
 /// The reply to a batch: one reply per command, in order, and the server's time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BatchReply {
-    /// The server's clock while it executed the batch.
-    pub time: ServerTime,
+    /// The server's clock while it executed the batch; `None` if nothing made it look, which is so
+    /// for releases only.
+    pub time: Option<ServerTime>,
     /// A reply, or the server's refusal, for each command. One failing command does not fail its
     /// neighbours.
     pub replies: Vec<Result<Reply, Error>>,

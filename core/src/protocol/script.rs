@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "71410669a13abf98077bce57a790f6d37d82a16d";
+pub const SCRIPT_SHA: &str = "6afff1cb83119a67dbce02b00b885aa6966552d3";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
@@ -28,24 +28,38 @@ const TEXT: [u8; LENGTH] = script().text;
 const LENGTH: usize = script::<0>().length;
 
 /// What the script consists of, in order.
-const PIECES: &[Piece] = &[
-    Piece::Lua(include_str!("lua/prelude.lua")),
-    Piece::Lua("local function make_rest()"),
-    Piece::Lua(include_str!("lua/rest/call.lua")),
-    Piece::Lua(include_str!("lua/rest/state.lua")),
-    Piece::Lua(include_str!("lua/rest/take.lua")),
-    Piece::Lua(include_str!("lua/rest/push.lua")),
-    Piece::Lua(include_str!("lua/rest/line.lua")),
-    Piece::Operations,
-    Piece::Lua(include_str!("lua/rest/perform.lua")),
-    Piece::Lua("end"),
-    Piece::Lua(include_str!("lua/batch.lua")),
+const PIECES: &[&str] = &[
+    include_str!("lua/prelude.lua"),
+    include_str!("lua/batch.lua"),
 ];
 
-enum Piece {
-    Lua(&'static str),
+/// What stands for an arrow in a comment.
+const ARROWS: &[(&str, Made)] = &[
+    ("the time", Made::Of(&[include_str!("lua/time.lua")])),
+    ("the common operations", Made::Common),
+    (
+        "the rest",
+        Made::Of(&[
+            include_str!("lua/rest/call.lua"),
+            include_str!("lua/rest/lock.lua"),
+            include_str!("lua/rest/push.lua"),
+            include_str!("lua/rest/line.lua"),
+            "--> the other operations",
+            include_str!("lua/rest/perform.lua"),
+        ]),
+    ),
+    ("the other operations", Made::Others),
+    ("operation, keys of each letter", Made::Dispatch),
+];
+
+enum Made {
+    Of(&'static [&'static str]),
+    /// The common cases, each behind the question for its letter.
+    Common,
     /// The functions of all.
-    Operations,
+    Others,
+    /// Finds an operation by its letter, with how many keys it has.
+    Dispatch,
 }
 
 const fn script<const N: usize>() -> Script<N> {
@@ -53,14 +67,7 @@ const fn script<const N: usize>() -> Script<N> {
         text: [0; N],
         length: 0,
     };
-    let mut at = 0;
-    while at < PIECES.len() {
-        match PIECES[at] {
-            Piece::Lua(source) => script.lua(source),
-            Piece::Operations => script.operations(),
-        }
-        at += 1;
-    }
+    script.pieces(PIECES);
     script
 }
 
@@ -78,7 +85,7 @@ impl<const N: usize> Script<N> {
             let (line, rest) = source.split_at(line_length(source));
             source = rest;
             match line.trim_ascii() {
-                [b'-', b'-', b'>', b' ', what @ ..] => self.generated(what),
+                [b'-', b'-', b'>', b' ', name @ ..] => self.arrow(name),
                 [] | [b'-', b'-', ..] => {}
                 line => self.line(line),
             }
@@ -100,16 +107,29 @@ impl<const N: usize> Script<N> {
         self.bytes(b"\n");
     }
 
-    /// What stands for an arrow in a comment.
-    const fn generated(&mut self, what: &[u8]) {
-        match what {
-            b"the common operations" => self.common(),
-            b"operation, keys of each letter" => self.dispatch(),
-            _ => panic!("no lines are made for this arrow"),
+    const fn pieces(&mut self, pieces: &[&str]) {
+        let mut at = 0;
+        while at < pieces.len() {
+            self.lua(pieces[at]);
+            at += 1;
         }
     }
 
-    const fn operations(&mut self) {
+    const fn arrow(&mut self, name: &[u8]) {
+        let mut at = 0;
+        while !is_same(ARROWS[at].0.as_bytes(), name) {
+            at += 1;
+            assert!(at < ARROWS.len(), "no lines are made for this arrow");
+        }
+        match ARROWS[at].1 {
+            Made::Of(pieces) => self.pieces(pieces),
+            Made::Common => self.common(),
+            Made::Others => self.others(),
+            Made::Dispatch => self.dispatch(),
+        }
+    }
+
+    const fn others(&mut self) {
         let mut at = 0;
         while at < OPERATIONS.len() {
             self.lua(OPERATIONS[at].1.rest);
@@ -117,7 +137,6 @@ impl<const N: usize> Script<N> {
         }
     }
 
-    /// The common cases, each behind the question for its letter.
     const fn common(&mut self) {
         let (mut at, mut word) = (0, "if");
         while at < OPERATIONS.len() {
@@ -135,7 +154,6 @@ impl<const N: usize> Script<N> {
         }
     }
 
-    /// Finds an operation by its letter, with how many keys it has.
     const fn dispatch(&mut self) {
         let (mut at, mut word) = (0, "if");
         while at < OPERATIONS.len() {
@@ -241,15 +259,7 @@ mod tests {
     /// Its source, which is made here in another way.
     #[test]
     fn the_script_is_its_source_without_comments_and_with_the_limits_in_place_of_their_names() {
-        let mut expected = String::new();
-        for piece in PIECES {
-            match piece {
-                Piece::Lua(source) => expected += &plain(source),
-                Piece::Operations => {
-                    expected.extend(OPERATIONS.iter().map(|(_, lua)| plain(lua.rest)));
-                }
-            }
-        }
+        let expected: String = PIECES.iter().map(|piece| plain(piece)).collect();
         assert_eq!(SCRIPT, expected);
         let hidden = limits::ALL.iter().filter(|(name, _)| SCRIPT.contains(name));
         assert_eq!(hidden.count(), 0);
@@ -270,31 +280,33 @@ mod tests {
         .collect()
     }
 
-    fn generated(what: &str) -> String {
-        let mut cases = Vec::new();
-        for (form, lua) in OPERATIONS {
-            let (letter, keys) = (char::from(form.letter), form.keys.len());
-            let small = letter.to_ascii_lowercase();
-            if what == "the common operations" {
-                let case =
-                    |lua| format!("if letter == '{small}' then\nkeys = {keys}\n{}", plain(lua));
-                cases.extend(lua.common.map(case));
-            } else {
-                let (name, question) = (
-                    form.name,
-                    format!("letter == '{letter}' or letter == '{small}'"),
-                );
-                cases.push(format!(
-                    "if {question} then\noperation, keys = {name}, {keys}\n"
-                ));
-            }
+    fn generated(name: &str) -> String {
+        let (_, made) = ARROWS
+            .iter()
+            .find(|(arrow, _)| *arrow == name)
+            .expect("it is known");
+        let small = |letter: u8| char::from(letter).to_ascii_lowercase();
+        let common = OPERATIONS.iter().filter_map(|(form, lua)| {
+            let (letter, keys) = (small(form.letter), form.keys.len());
+            let case = |lua| {
+                format!(
+                    "if letter == '{letter}' then\nkeys = {keys}\n{}",
+                    plain(lua)
+                )
+            };
+            lua.common.map(case)
+        });
+        let dispatch = OPERATIONS.iter().map(|(Form { name, letter, keys }, _)| {
+            let (capital, small, keys) = (char::from(*letter), small(*letter), keys.len());
+            let is_it = format!("letter == '{capital}' or letter == '{small}'");
+            format!("if {is_it} then\noperation, keys = {name}, {keys}\n")
+        });
+        match made {
+            Made::Of(pieces) => pieces.iter().map(|piece| plain(piece)).collect(),
+            Made::Others => OPERATIONS.iter().map(|(_, lua)| plain(lua.rest)).collect(),
+            Made::Common => common.collect::<Vec<_>>().join("else"),
+            Made::Dispatch => dispatch.collect::<Vec<_>>().join("else") + "end\n",
         }
-        let end = if what == "the common operations" {
-            ""
-        } else {
-            "end\n"
-        };
-        cases.join("else") + end
     }
 
     /// Catches a list of keys that is not what the head of the Lua says, by which a reader goes.

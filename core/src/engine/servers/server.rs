@@ -268,7 +268,10 @@ impl Server {
         }
         let Request { sent, origins, .. } = request?;
         let drifted = match &result {
-            Ok(batch) => self.clock_told(cx, batch.time, sent),
+            Ok(BatchReply {
+                time: Some(time), ..
+            }) => self.clock_told(cx, *time, sent),
+            Ok(BatchReply { time: None, .. }) => false,
             Err(error) if origins.is_empty() => {
                 self.probe_failed(cx, error.clone());
                 false

@@ -305,7 +305,7 @@ fn without_its_push_a_waiter_gets_the_lock_at_its_next_question_with_the_same_to
 fn answer_full(host: &mut Host) {
     let sent = host.take();
     let reply = BatchReply {
-        time: host.server_now(),
+        time: Some(host.server_now()),
         replies: vec![Ok(Reply::Full { waiting: 65_536 })],
     };
     host.reply(&sent, Ok(reply));

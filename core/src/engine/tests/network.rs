@@ -179,7 +179,7 @@ impl Host {
             .iter()
             .map(|_| Err(Error::new(kind, "it was refused")));
         let reply = BatchReply {
-            time: self.server_now(),
+            time: Some(self.server_now()),
             replies: replies.collect(),
         };
         self.reply(&sent, Ok(reply));

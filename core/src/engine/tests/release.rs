@@ -2,8 +2,9 @@
 
 use super::host::{Done, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
 use super::view::key;
-use crate::engine::{Input, Wait};
+use crate::engine::{CallId, Input, Wait};
 use crate::error::ErrorKind;
+use crate::protocol::{BatchReply, LeaseId, Reply};
 
 #[test]
 fn a_release_is_confirmed_by_the_store() {
@@ -107,12 +108,22 @@ fn a_lease_that_ends_before_the_patience_ends_the_call_too() {
     assert_eq!(host.told(), ["acquired 1", "at risk", "lost: it expired"]);
 }
 
+/// Released in a batch with others that came late, so that nothing was done.
+fn too_late(host: &mut Host, lease: LeaseId) -> CallId {
+    host.net = Net::Hold;
+    let call = host.release(lease);
+    let sent = host.take();
+    host.net = Net::Up;
+    let (time, replies) = (Some(host.server_now()), vec![Ok(Reply::Late)]);
+    host.reply(&sent, Ok(BatchReply { time, replies }));
+    call
+}
+
 #[test]
 fn a_release_that_came_late_is_repeated() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.epoch += 5_000_000;
-    let call = host.release(lease);
+    let call = too_late(&mut host, lease);
     assert!(host.is_open(call) && host.is_taken(LOCK));
     host.advance(SOON);
     assert_eq!(host.outcome(call), &Ok(Done::Released));
@@ -123,8 +134,7 @@ fn a_release_that_came_late_is_repeated() {
 fn a_release_that_came_late_does_not_hide_a_loss() {
     let mut host = Host::new();
     let lease = host.hold(LOCK).lease;
-    host.epoch += 5_000_000;
-    let call = host.release(lease);
+    let call = too_late(&mut host, lease);
     host.server.delete(&key(LOCK));
     host.advance(SOON);
     assert_eq!(host.error(call), ErrorKind::NotHeld);

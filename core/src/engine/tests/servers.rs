@@ -134,7 +134,10 @@ impl Cluster {
         self.input(Input::Reply {
             server,
             request: sent.request,
-            result: Ok(BatchReply { time, replies }),
+            result: Ok(BatchReply {
+                time: Some(time),
+                replies,
+            }),
         });
         sent
     }
@@ -300,7 +303,7 @@ fn a_server_that_became_a_replica_is_suspected_at_once() {
         server,
         request: sent.request,
         result: Ok(BatchReply {
-            time,
+            time: Some(time),
             replies: vec![Err(refused)],
         }),
     });

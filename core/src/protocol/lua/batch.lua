@@ -7,7 +7,7 @@ local k = 1
 for i = 2, #ARGV do
   local op, key = ARGV[i], KEYS[k]
   local letter, seen, keys = sub(op, 1, 1), nil, nil
-  if sub(op, OP_TTL, OP_REST - 1) ~= ttl then
+  if letter ~= 'd' and sub(op, OP_TTL, OP_REST - 1) ~= ttl then
     ttl = sub(op, OP_TTL, OP_REST - 1)
     expires = now_ms + ttl
     expires_digits = tostring(expires)
@@ -17,13 +17,15 @@ for i = 2, #ARGV do
     seen = true
   end
   if seen then
-    rest = rest or make_rest()
+    if not rest then
+      --> the rest
+    end
     local fields
     fields, keys = rest(letter, k, op, seen)
     if not fields then
       return redis.error_reply('ERR leasehold: unknown operation')
     end
-    if reply == now_digits then
+    if type(reply) == 'string' then
       reply = { now_digits }
     end
     reply[#reply + 1] = tostring(i - 1)

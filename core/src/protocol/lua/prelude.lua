@@ -1,9 +1,11 @@
 -- One call executes a batch of operations, each on the keys of one name.
 --
 -- KEYS   each operation's keys, one operation after the other
--- ARGV   not_after (microseconds of this server's clock), then a text for each operation: its letter,
+-- ARGV   not_after (microseconds of this server's clock, with as many digits as a token; empty for
+--        releases alone, which do no harm however late), then a text for each operation: its letter,
 --        its time to live, and what the header of its own file says, each at its place
--- reply  this server's time in microseconds, if every operation did what is common. Else a flat
+-- reply  this server's time in microseconds, if every operation did what is common; 0 if nothing made
+--        it look at the clock. Else a flat
 --        list of strings: the time, and for each other operation its number, from 1, how many
 --        fields follow, and these, the first of which says what happened:
 --          error, text, key    the server refused a command on that key
@@ -26,24 +28,20 @@
 -- where each begins, and so do VALUE_… and the others.
 --
 -- The common case of an operation is written out in the loop, and uses no function: Redis runs the
--- whole text anew at each call, and would make each function anew. Whatever else there is to do
--- stands behind `make_rest`. There an operation is a function of the place of its first key in KEYS,
--- its text, and what the common case has seen. It returns the fields of its reply. A capital letter
--- says that it is not a common case.
+-- whole text anew at each call, and would make each function anew. Whatever else there is to do is
+-- made when the first operation needs it. There an operation is a function of the place of its first
+-- key in KEYS, its text, and what the common case has seen. It returns the fields of its reply. A
+-- capital letter says that it is not a common case.
 --
 -- Names in capitals with an underscore are the numbers of limits.rs, put in before the script is
 -- sent. A comment that begins with an arrow stands for lines that are made of the list of operations.
 
 local run, sub = redis.pcall, string.sub
-local clock = redis.call('TIME')
-local now_digits = clock[1] .. clock[2]
-if #now_digits < TOKEN_LENGTH then
-  now_digits = string.format('%010d%06d', clock[1], clock[2])
+local now_digits, now, now_ms = '0', nil, nil
+if ARGV[1] ~= '' then
+  --> the time
+  -- Both have as many digits, so this is quicker than by numbers.
+  if now_digits > ARGV[1] then
+    return { now_digits, 'late' }
+  end
 end
-local now = tonumber(now_digits)
-if now > tonumber(ARGV[1]) then
-  return { now_digits, 'late' }
-end
-local now_ms = (now - now % 1000) / 1000
--- In which step of the clock a key's expiry was set says the token that was given then.
-local step_began = now - now % (KEPT_STEP_MS * 1000)

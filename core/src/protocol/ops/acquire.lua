@@ -13,8 +13,9 @@
 --        reclaimable, the token of the tenure that it may take over; nothing was done
 --        full, how many wait
 local state = run('HGETALL', key)
-local last = #state == 2 and state[1] == 't' and tonumber(state[2])
-if last and last < now or #state == 0 and not state.err and run('EXISTS', KEYS[k + 1]) == 0 then
+local last = #state == 2 and state[1] == 't' and #state[2] == TOKEN_LENGTH and state[2]
+-- Both have as many digits, so this is quicker than by numbers.
+if last and last < now_digits or #state == 0 and not state.err and run('EXISTS', KEYS[k + 1]) == 0 then
   -- It is free, and nobody waits.
   local done = run(
     'HSET', key,
@@ -23,7 +24,8 @@ if last and last < now or #state == 0 and not state.err and run('EXISTS', KEYS[k
   )
   if done ~= (last and 1 or 2) then
     seen = done
-  elseif not last or last < step_began then
+  elseif not last or sub(last, 1, KEPT_STEP_DIGITS) ~= sub(now_digits, 1, KEPT_STEP_DIGITS) then
+    -- The key's expiry is set once in each step of the clock; the last token says in which it was.
     local kept = sub(op, ACQUIRE_RETENTION, ACQUIRE_LEASE - 1) + KEPT_LONGER_MS
     -- GT sets none on a key that has none, which is one that was just made or has dense tokens.
     done = last and run('PEXPIRE', key, kept, 'GT') or run('PEXPIRE', key, kept)

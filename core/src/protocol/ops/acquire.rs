@@ -79,7 +79,8 @@ impl Operation for Acquire {
         WORDS + self.claim.owner.label().len()
     }
 
-    fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+    fn common_reply(&self, time: Option<ServerTime>) -> Result<Reply, Error> {
+        let time = time.ok_or_else(unexpected)?;
         Ok(Reply::Held(Grant {
             token: FencingToken::new(time.as_micros()).map_err(|_| unexpected())?,
             expires: expiry(time, self.claim.ttl),

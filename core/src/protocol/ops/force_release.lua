@@ -6,15 +6,17 @@
 --        gone
 --        taken
 local function force_release(k, op)
-  local state = read(KEYS[k])
-  local client, lease, token = state.client, state.lease, state.token
+  local key = KEYS[k]
+  local state = lock.read(key)
   if not state.is_held then
-    serve(k, state)
+    line.serve(k, state)
     return { 'gone' }
-  elseif tonumber(token) ~= tonumber(sub(op, OP_REST)) then
+  end
+  local client, lease, token = lock.client(state), lock.lease(state), sub(state.field, FIELD_TOKEN)
+  if token ~= sub(op, OP_REST) then
     return { 'taken' }
   end
-  serve(k, state)
-  publish(k, client, 'revoked', lease, token)
+  line.serve(k, state)
+  publish(key, client, 'revoked', lease, token)
   return { 'released' }
 end

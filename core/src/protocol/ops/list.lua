@@ -11,11 +11,11 @@ local function list(_, op)
     fail(step.err, '')
   end
   local fields = { 'listed', step[1] }
-  for _, lock in ipairs(step[2]) do
+  for _, key in ipairs(step[2]) do
     -- Most are only remembered; and some may be no locks.
-    local is_lock, state = pcall(read, lock)
+    local is_lock, state = pcall(lock.read, key)
     if is_lock and state.is_held then
-      fields[#fields + 1] = lock
+      fields[#fields + 1] = key
     end
   end
   return fields

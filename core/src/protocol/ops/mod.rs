@@ -61,7 +61,7 @@ pub(super) trait Operation {
     }
 
     /// What the reply is if it is the common one.
-    fn common_reply(&self, _: ServerTime) -> Result<Reply, Error> {
+    fn common_reply(&self, _: Option<ServerTime>) -> Result<Reply, Error> {
         Err(unexpected())
     }
 
@@ -118,7 +118,7 @@ macro_rules! operations {
                 match self { $(Self::$name(operation) => write(operation, text),)* }
             }
 
-            pub(super) fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+            pub(super) fn common_reply(&self, time: Option<ServerTime>) -> Result<Reply, Error> {
                 match self { $(Self::$name(operation) => operation.common_reply(time),)* }
             }
 

@@ -56,7 +56,7 @@ impl Operation for Release {
         WORDS + self.claim.owner.label().len()
     }
 
-    fn common_reply(&self, _: ServerTime) -> Result<Reply, Error> {
+    fn common_reply(&self, _: Option<ServerTime>) -> Result<Reply, Error> {
         Ok(Reply::Released)
     }
 

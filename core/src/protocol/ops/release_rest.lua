@@ -1,22 +1,22 @@
 -- What release.lua leaves to here: somebody may wait, or the lock is not this tenure's.
 local function release(k, op, deleted)
-  local lock = KEYS[k]
+  local key = KEYS[k]
   if type(deleted) == 'table' then
-    fail(deleted.err, lock)
+    fail(deleted.err, key)
   end
-  local state = read(lock)
+  local state = lock.read(key)
   -- Three are the tenure, and the two that say that somebody waits.
-  if deleted == 3 or state.lease == sub(op, RELEASE_FIELD, RELEASE_TOKEN - 1) then
+  if deleted == 3 or lock.lease(state) == sub(op, RELEASE_FIELD, RELEASE_TOKEN - 1) then
     local client = sub(op, RELEASE_CLIENT, RELEASE_CLIENT + CLIENT_LENGTH - 1)
-    return serve(k, state, client) or { 'released' }
+    return line.serve(k, state, client) or { 'released' }
   end
   if deleted == 2 then
-    flag(lock, state)
+    lock.flag(key, state)
   end
-  leave_line(KEYS[k + 1], sub(op, OP_TTL, RELEASE_TOKEN - 1) .. sub(op, RELEASE_CLIENT))
+  line.leave(KEYS[k + 1], sub(op, OP_TTL, RELEASE_TOKEN - 1) .. sub(op, RELEASE_CLIENT))
   if state.is_held then
     return { 'taken' }
   end
-  serve(k, state)
+  line.serve(k, state)
   return { 'gone' }
 end

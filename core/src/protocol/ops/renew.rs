@@ -55,7 +55,8 @@ impl Operation for Renew {
         text.token(Some(self.token));
     }
 
-    fn common_reply(&self, time: ServerTime) -> Result<Reply, Error> {
+    fn common_reply(&self, time: Option<ServerTime>) -> Result<Reply, Error> {
+        let time = time.ok_or_else(unexpected)?;
         let expires = expiry(time, self.ttl);
         Ok(Reply::Renewed { expires })
     }

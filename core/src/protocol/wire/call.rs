@@ -3,7 +3,7 @@
 use super::text::Writer;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::TOKEN_LENGTH;
-use crate::protocol::ops::Op;
+use crate::protocol::ops::{Command, Op};
 
 /// The keys and arguments of one call of the [script](crate::protocol::SCRIPT), all in one piece of memory:
 /// a batch may have some hundred of them.
@@ -15,8 +15,8 @@ pub struct ScriptCall {
     keys: usize,
 }
 
-/// Encodes a batch, which does nothing past the earliest `not_after` in it. An empty one only asks for
-/// the server's time.
+/// Encodes a batch, which does nothing past the earliest `not_after` in it, unless it is of releases
+/// alone: these do no harm however late. An empty one only asks for the server's time.
 pub fn encode(batch: &[Op]) -> ScriptCall {
     let mut call = ScriptCall {
         text: String::with_capacity(batch.iter().map(|op| op.command.size()).sum()),
@@ -32,13 +32,22 @@ pub fn encode(batch: &[Op]) -> ScriptCall {
     }
     call.keys = call.ends.len();
     let not_after = batch.iter().map(|op| op.not_after.as_micros()).min();
-    Writer(&mut call.text).number(not_after.unwrap_or(u64::MAX), TOKEN_LENGTH);
+    if !is_timeless(batch) {
+        Writer(&mut call.text).number(not_after.unwrap_or(u64::MAX), TOKEN_LENGTH);
+    }
     call.ends.push(call.text.len());
     for Op { command, .. } in batch {
         command.write(&mut Writer(&mut call.text));
         call.ends.push(call.text.len());
     }
     call
+}
+
+/// Whether it asks for nothing that depends on the time: a release frees what is its own lease's, and
+/// nobody uses a lease id again.
+pub(crate) fn is_timeless(batch: &[Op]) -> bool {
+    let is_release = |op: &Op| matches!(op.command, Command::Release(_));
+    !batch.is_empty() && batch.iter().all(is_release)
 }
 
 impl ScriptCall {

@@ -37,7 +37,8 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
     }
 
     pub(in crate::protocol) fn token(&mut self) -> Result<FencingToken, Error> {
-        self.text()?.parse().map_err(|_| unexpected())
+        // It may have leading zeros.
+        FencingToken::new(self.number()?).map_err(|_| unexpected())
     }
 
     /// `0` stands for none.

@@ -10,6 +10,7 @@ use super::server_error::server_error;
 use crate::error::Error;
 use crate::time::ServerTime;
 
+pub(crate) use call::is_timeless;
 pub use call::{ScriptCall, encode};
 
 pub(super) use fields::{Fields, unexpected};
@@ -19,12 +20,16 @@ pub(super) use text::Writer;
 /// of one.
 pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
     let mut fields = Fields { rest: answer };
-    let time = ServerTime::from_micros(fields.number()?);
-    if let [late] = fields.rest
+    let time = Some(fields.number()?).filter(|time| *time != 0);
+    let time = time.map(ServerTime::from_micros);
+    if let ([late], Some(_)) = (fields.rest, time)
         && late.as_ref() == b"late"
     {
         let replies = batch.iter().map(|_| Ok(Reply::Late)).collect();
         return Ok(BatchReply { time, replies });
+    }
+    if time.is_none() && (!is_timeless(batch) || !fields.rest.is_empty()) {
+        return Err(unexpected());
     }
     let mut replies = Vec::with_capacity(batch.len());
     let mut other = fields.next_other(0, batch.len())?;
@@ -101,7 +106,7 @@ mod tests {
         assert_eq!(
             batch,
             Ok(BatchReply {
-                time,
+                time: Some(time),
                 replies: vec![Ok(reply)]
             })
         );
@@ -127,9 +132,12 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        let cases: [&[&str]; 25] = [
+        let cases: [&[&str]; 28] = [
             &[],
             &["x"],
+            &["0"],
+            &["0", "late"],
+            &["0", "1", "4", "free", "0", "0", "0"],
             &["-5", "late"],
             &["77"],
             &["77", "late", "more"],

@@ -1,3 +1,11 @@
+if not now then
+  --> the time
+end
+
+-- The functions of what is rare, by what they are about. They stand in tables, because Redis makes
+-- them anew in each call that needs them, and Lua takes the longer for it the more locals they use.
+local lock, line = {}, {}
+
 -- Commands and their errors. A command that fails ends its own operation, not the batch.
 
 local function fail(text, key)
@@ -10,17 +18,4 @@ local function call(command, key, ...)
     fail(result.err, key)
   end
   return result
-end
-
--- The reply of an operation that an error ended; the key is the operation's first.
-local function failure(key, why)
-  if type(why) ~= 'table' then
-    why = { text = tostring(why) }
-  end
-  return { 'error', why.text or why.err, why.key or key or '' }
-end
-
--- Lua would print large numbers with an exponent.
-local function digits(number)
-  return string.format('%.0f', number)
 end

@@ -1,56 +1,48 @@
 -- The line of those who wait for a lock.
 
-local function parse_claim(text, key)
+-- The client of a claim, how long it may be silent, and its lease, if these can be read.
+function line.parse(text, key)
   local kind = sub(text, CLAIM_KIND, CLAIM_KIND)
   if #text < CLAIM_LABEL or kind ~= 'r' and kind ~= 'l'
-    or not string.find(sub(text, 1, CLAIM_LEASE - 1), '^%d+$')
-    or not string.find(sub(text, CLAIM_LEASE, CLAIM_KIND - 1), '^%x+$') then
+    or string.find(sub(text, 1, CLAIM_LEASE - 1), '%D')
+    or string.find(sub(text, CLAIM_LEASE, CLAIM_KIND - 1), '%X') then
     fail('WRONGTYPE the key holds a value that is not a claim', key)
   end
-  return {
-    ttl = tonumber(sub(text, 1, CLAIM_WINDOW - 1)),
-    window = math.min(tonumber(sub(text, CLAIM_WINDOW, CLAIM_RETENTION - 1)), LONGEST_WINDOW_MS),
-    retention = tonumber(sub(text, CLAIM_RETENTION, CLAIM_LEASE - 1)),
-    lease = sub(text, CLAIM_LEASE, CLAIM_CLIENT - 1),
-    client = sub(text, CLAIM_CLIENT, CLAIM_KIND - 1),
-    kind = kind,
-    label = sub(text, CLAIM_LABEL),
-  }
+  local client, lease = sub(text, CLAIM_CLIENT, CLAIM_KIND - 1), sub(text, CLAIM_LEASE, CLAIM_CLIENT - 1)
+  return client, line.window(text), lease
 end
 
--- By what the line knows until when each of these counts as alive.
-local function marks_of(members, last)
-  local marks = {}
-  for i = 1, last do
-    marks[i] = 'a' .. members[i]
-  end
-  return marks
+function line.window(claim)
+  return math.min(tonumber(sub(claim, CLAIM_WINDOW, CLAIM_RETENTION - 1)), LONGEST_WINDOW_MS)
 end
 
-local function leave_line(line, member)
-  call('ZREM', line, member, 'a' .. member)
+function line.leave(key, member)
+  call('ZREM', key, member, 'a' .. member)
 end
 
 -- The first in line who is alive, and the dead before it leave the line. nil if nobody is alive;
 -- false if so many were dead that it takes another call to tell. Each round but the last drops
 -- somebody.
-local function first_in_line(line)
+function line.first(key)
   local count, left = 1, MOST_SKIPPED
   while left > 0 do
     local most = tostring(math.min(count, left))
-    local members = call('ZRANGEBYSCORE', line, 'LEAST_ARRIVAL', '+inf', 'LIMIT', '0', most)
+    local members = call('ZRANGEBYSCORE', key, 'LEAST_ARRIVAL', '+inf', 'LIMIT', '0', most)
     if #members == 0 then
       return nil
     end
-    local marks = marks_of(members, #members)
-    local live_until = call('ZMSCORE', line, unpack(marks))
+    local marks = {}
+    for i = 1, #members do
+      marks[i] = 'a' .. members[i]
+    end
+    local live_until = call('ZMSCORE', key, unpack(marks))
     local first = 1
     while first <= #members and (tonumber(live_until[first] or 0) < now_ms) do
       first = first + 1
     end
     if first > 1 then
-      call('ZREM', line, unpack(members, 1, first - 1))
-      call('ZREM', line, unpack(marks, 1, first - 1))
+      call('ZREM', key, unpack(members, 1, first - 1))
+      call('ZREM', key, unpack(marks, 1, first - 1))
     end
     if members[first] then
       return members[first]
@@ -66,30 +58,24 @@ end
 -- window, in which it takes it up; or, if nobody heard the push, for half of it, in which it asks
 -- again. The push promises half of it in any case: who listens at another server of a cluster is not
 -- counted. It is stored before it is told.
-local function grant(k, state, member, client)
-  local lock, line = KEYS[k], KEYS[k + 1]
-  local claim = parse_claim(member, line)
-  local is_own = claim.client == client
-  -- Each has two places in the set.
-  local others = call('ZCARD', line) > 2
-  local token, expires = take(lock, state, member, is_own and claim.ttl or claim.window, others)
-  leave_line(line, member)
+function line.grant(k, state, member, client)
+  local key, queue = KEYS[k], KEYS[k + 1]
+  local claimant, window, lease = line.parse(member, queue)
+  local milliseconds, is_own = window, claimant == client
   if is_own then
-    return { 'handed_over', claim.lease, token, expires }
+    milliseconds = tonumber(sub(member, 1, CLAIM_WINDOW - 1))
   end
-  local promised = now_ms + math.floor(claim.window / 2)
-  if publish(k, claim.client, 'granted', claim.lease, token, tostring(promised), now_digits) == 0 then
+  -- Each has two places in the set.
+  local others = call('ZCARD', queue) > 2
+  local token, expires = lock.take(key, state, member, milliseconds, others)
+  line.leave(queue, member)
+  if is_own then
+    return { 'handed_over', lease, token, expires }
+  end
+  local promised = now_ms + math.floor(window / 2)
+  if publish(key, claimant, 'granted', lease, token, tostring(promised), now_digits) == 0 then
     state.expires = promised
-    call('HSET', lock, state.field, tostring(promised) .. sub(state.value, VALUE_CLIENT))
-  end
-end
-
-local function hand_over(k, state, client)
-  local first = first_in_line(KEYS[k + 1])
-  if first then
-    return grant(k, state, first, client)
-  elseif first == false then
-    flag(KEYS[k], state)
+    call('HSET', key, state.field, tostring(promised) .. sub(state.value, VALUE_CLIENT))
   end
 end
 
@@ -97,53 +83,62 @@ end
 -- sees to it. Returns the reply if the client that asks has it again. The tenure is deleted first:
 -- when memory is full Redis refuses to set anything, but not after another write of the same script.
 -- An error in the line is the waiters' trouble, and must not keep the lock from being freed.
-local function serve(k, state, client)
-  clear(KEYS[k], state)
-  local done, handed = pcall(hand_over, k, state, client)
+function line.serve(k, state, client)
+  local key = KEYS[k]
+  lock.clear(key, state)
+  local done, first, handed = pcall(line.first, KEYS[k + 1])
+  if done and first then
+    done, handed = pcall(line.grant, k, state, first, client)
+  elseif first == false then
+    lock.flag(key, state)
+  end
   if not done then
-    clear(KEYS[k], state)
-    flag(KEYS[k], state)
+    lock.clear(key, state)
+    lock.flag(key, state)
     return nil
   end
   return handed
 end
 
 -- Takes a place in line, or confirms it; returns it, counted from 1, or nil if the line is full.
-local function wait_in_line(k, state, member, window)
-  local line, arrival = KEYS[k + 1], nil
-  local kept, live_until = digits(now_ms + window + LINGER_MS), tostring(now_ms + window)
-  local arrived = call('ZSCORE', line, member)
+function line.wait(k, state, member, window)
+  local key, queue = KEYS[k], KEYS[k + 1]
+  local kept, live_until = tostring(now_ms + window + LINGER_MS), tostring(now_ms + window)
+  local arrived = call('ZSCORE', queue, member)
   if arrived then
     -- First, so that a place is confirmed even when memory is full: see `serve`.
-    call('PEXPIREAT', line, kept)
-    call('ZADD', line, live_until, 'a' .. member)
+    call('PEXPIREAT', queue, kept)
+    call('ZADD', queue, live_until, 'a' .. member)
     if not state.is_flagged then
-      flag(KEYS[k], state)
+      lock.flag(key, state)
     end
-    return call('ZCOUNT', line, 'LEAST_ARRIVAL', '(' .. arrived) + 1
+    return call('ZCOUNT', queue, 'LEAST_ARRIVAL', '(' .. arrived) + 1
   end
-  local last, ahead = call('ZRANGE', line, '-1', '-1', 'WITHSCORES')[2], 0
+  local last, ahead = call('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2], 0
+  local arrival = now_digits
   if last then
     local before_now = '(' .. tostring(now_ms)
-    local marks = call('ZRANGEBYSCORE', line, '-inf', before_now, 'LIMIT', '0', 'MOST_CLEARED')
+    local marks = call('ZRANGEBYSCORE', queue, '-inf', before_now, 'LIMIT', '0', 'MOST_CLEARED')
     if #marks > 0 then
-      call('ZREM', line, unpack(marks))
+      call('ZREM', queue, unpack(marks))
       for i = 1, #marks do
         marks[i] = sub(marks[i], 2)
       end
-      call('ZREM', line, unpack(marks))
+      call('ZREM', queue, unpack(marks))
     end
-    ahead = call('ZCOUNT', line, 'LEAST_ARRIVAL', '+inf')
+    ahead = call('ZCOUNT', queue, 'LEAST_ARRIVAL', '+inf')
     if ahead >= MAX_WAITERS then
       return nil
     end
+    -- Two that come in the same microsecond, or after the clock was set back, keep their order.
+    if tonumber(last) >= now then
+      arrival = string.format('%.0f', tonumber(last) + 1)
+    end
   end
-  -- Two that come in the same microsecond, or after the clock was set back, keep their order.
-  arrival = last and math.max(now, tonumber(last) + 1) or now
-  call('ZADD', line, digits(arrival), member, live_until, 'a' .. member)
-  call('PEXPIREAT', line, kept)
+  call('ZADD', queue, arrival, member, live_until, 'a' .. member)
+  call('PEXPIREAT', queue, kept)
   if not state.is_flagged then
-    flag(KEYS[k], state)
+    lock.flag(key, state)
   end
   return ahead + 1
 end

@@ -1,0 +1,131 @@
+-- The hash of a name: who has the lock, and the last token.
+
+local function is_token(text)
+  return tonumber(text) >= 1 and tonumber(text) <= MAX_TOKEN
+end
+
+-- Whether a field with its value is a tenure that the client can read. Each text that is taken out of
+-- another costs as much as a command, so most of it is looked at where it is.
+function lock.is_tenure(field, value)
+  return #field == FIELD_LENGTH
+    and not string.find(field, '%X')
+    and not string.find(field, '%D', FIELD_TOKEN)
+    and (string.find(field, '^[1-8]', FIELD_TOKEN) or is_token(sub(field, FIELD_TOKEN)))
+    and string.find(value, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%x')
+    and string.find(value, '^%x+[rl].', VALUE_CLIENT)
+    and string.find(value, '^[rl]', VALUE_KIND)
+end
+
+-- Reads it, unless it was `seen` before. What is not of this script is an error.
+function lock.read(key, seen)
+  local fields = type(seen) == 'table' and seen or call('HGETALL', key)
+  local state = { is_new = #fields == 0, last = nil, field = nil, value = nil, expires = nil, is_held = false }
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 't' then
+      local last, mark = string.match(value, '^(%d+)(%+?)$')
+      if not last or #last > TOKEN_LENGTH or tonumber(last) > MAX_TOKEN then
+        fail('WRONGTYPE the key holds a value that is not a token', key)
+      end
+      state.last, state.is_brief = tonumber(last), mark == '+'
+    elseif field == 'w' or field == 'x' then
+      state.is_flagged = true
+    elseif state.field or not lock.is_tenure(field, value) then
+      fail('WRONGTYPE the key holds a value that is not a lock', key)
+    else
+      state.field, state.value, state.expires = field, value, tonumber(sub(value, 1, EXPIRY_LENGTH))
+      -- It is over when the next millisecond begins, as the expiry of a key is.
+      state.is_held = state.expires >= now_ms
+    end
+  end
+  return state
+end
+
+-- Whose tenure it is, if there is one.
+function lock.lease(state)
+  return state.field and sub(state.field, 1, FIELD_TOKEN - 1)
+end
+
+function lock.client(state)
+  return sub(state.value, VALUE_CLIENT, VALUE_KIND - 1)
+end
+
+-- Says that somebody may wait, which the common cases go by. A hash that holds nothing else would
+-- stay for ever; for one that is not there they look at the line itself.
+function lock.flag(key, state)
+  if not state.is_new then
+    call('HSET', key, 'w', '', 'x', '')
+  end
+end
+
+-- Deletes the tenure that has it or had it, if there is one. After a deletion Redis lets the script
+-- write even when memory is full.
+function lock.clear(key, state)
+  call('HDEL', key, state.field or '')
+  state.field, state.is_held = nil, nil
+end
+
+-- Keeps the key of a tenure of so many milliseconds for as long as its token is to be remembered, and
+-- no shorter than it would be kept anyway: GT, which does nothing to a key that is kept for ever. A
+-- retention of 0 is for ever, and a brief one is kept exactly.
+function lock.keep(key, retention, milliseconds, is_new)
+  local kept = KEPT_LONGER_MS
+  if retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS then
+    kept = milliseconds
+  end
+  if retention == 0 then
+    call('PERSIST', key)
+  elseif is_new then
+    call('PEXPIRE', key, tostring(retention + kept))
+  else
+    call('PEXPIRE', key, tostring(retention + kept), 'GT')
+  end
+end
+
+-- Gives the lock, which is free or is taken away, to a claim for this many milliseconds. Returns the
+-- token and when the lock expires. `waiting` says that others may wait, if that is not known yet.
+--
+-- With a retention the token is at least the clock, so that it grows even if the last was lost.
+function lock.take(key, state, member, milliseconds, waiting)
+  local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
+  local token = now_digits
+  if retention == 0 or last >= now then
+    if last >= MAX_TOKEN then
+      fail('ERR the token counter is used up', key)
+    end
+    token = string.format('%0' .. TOKEN_LENGTH .. '.0f', last + 1)
+  end
+  if state.field then
+    lock.clear(key, state)
+  end
+  local is_brief = retention ~= 0 and retention < LEAST_PLAIN_RETENTION_MS
+  local remembered = is_brief and token .. '+' or token
+  local field, expires = sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1) .. token, tostring(now_ms + milliseconds)
+  local value = expires .. sub(member, CLAIM_CLIENT)
+  if waiting then
+    call('HSET', key, 't', remembered, field, value, 'w', '', 'x', '')
+  else
+    call('HSET', key, 't', remembered, field, value)
+  end
+  -- The key's expiry is set once in each step of the clock; the last token says in which it was.
+  if state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
+    or last < now - now % (KEPT_STEP_MS * 1000) then
+    lock.keep(key, retention, milliseconds, state.is_new)
+  end
+  state.is_new, state.field, state.value, state.expires = false, field, value, now_ms + milliseconds
+  return token, expires
+end
+
+-- Makes a tenure last until this many milliseconds from now, if it would not anyway; returns until
+-- when it lasts. It does so even when memory is full: see `clear`.
+function lock.extend(key, state, milliseconds, retention)
+  if now_ms + milliseconds > state.expires then
+    state.expires = now_ms + milliseconds
+    call('HDEL', key, '')
+    call('HSET', key, state.field, tostring(state.expires) .. sub(state.value, VALUE_CLIENT))
+    if retention ~= 0 then
+      lock.keep(key, retention, milliseconds)
+    end
+  end
+  return tostring(state.expires)
+end
