@@ -26,7 +26,9 @@ impl MemoryServer {
         let last = hash.map_or(0, |hash| hash.last);
         let token = next_token(now, last, claim.counter)?;
         let kept = hash.map(|hash| hash.expires);
-        let is_kept = hash.is_some_and(|hash| !hash.is_brief && last >= step_began(now));
+        let is_kept = hash.is_some_and(|hash| {
+            !hash.is_brief && (step_began(now)..now.as_micros()).contains(&last)
+        });
         let is_brief = is_brief(claim.counter);
         let is_plain = is_plain(claim.counter, time);
         let key_expires = if is_kept && is_plain {

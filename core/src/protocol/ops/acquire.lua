@@ -14,8 +14,9 @@
 --        full, how many wait
 local state = run('HGETALL', key)
 local last = #state == 2 and state[1] == 't' and #state[2] == TOKEN_LENGTH and state[2]
+local waiting = #state == 0 and not state.err and run('EXISTS', KEYS[k + 1])
 -- Both have as many digits, so this is quicker than by numbers.
-if last and last < now_digits or #state == 0 and not state.err and run('EXISTS', KEYS[k + 1]) == 0 then
+if last and last < now_digits or waiting == 0 then
   -- It is free, and nobody waits.
   local done = run(
     'HSET', key,
@@ -34,5 +35,5 @@ if last and last < now_digits or #state == 0 and not state.err and run('EXISTS',
     end
   end
 else
-  seen = state
+  seen = type(waiting) == 'table' and waiting or state
 end

@@ -17,5 +17,5 @@ if kept and kept >= now_ms and kept < expires then
     run('PEXPIRE', key, sub(op, OP_REST, RENEW_FIELD - 1) + KEPT_LONGER_MS, 'GT')
   end
 else
-  seen = true
+  seen = value or true
 end

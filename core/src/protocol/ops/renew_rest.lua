@@ -1,7 +1,10 @@
 -- What renew.lua leaves to here: the tenure is over, lasts longer anyway, or its key is not kept as is
 -- common.
-local function renew(k, op)
+local function renew(k, op, seen)
   local key = KEYS[k]
+  if type(seen) == 'table' then
+    fail(seen.err, key)
+  end
   local state = lock.read(key)
   if not state.is_held then
     return { 'gone' }

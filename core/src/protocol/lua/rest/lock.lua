@@ -107,8 +107,9 @@ function lock.take(key, state, member, milliseconds, waiting)
   else
     call('HSET', key, 't', remembered, field, value)
   end
-  -- The key's expiry is set once in each step of the clock; the last token says in which it was.
-  if state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
+  -- The key's expiry is set once in each step of the clock; the last token says in which it was, unless
+  -- it is ahead of the clock.
+  if last >= now or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
     or last < now - now % (KEPT_STEP_MS * 1000) then
     lock.keep(key, retention, milliseconds, state.is_new)
   end
