@@ -17,6 +17,7 @@ mod round_trips;
 mod runtimes;
 mod tenants;
 mod tokens;
+mod wakes;
 
 use std::time::Duration;
 

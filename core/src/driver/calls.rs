@@ -1,17 +1,16 @@
 //! Calls that wait for the engine's answer.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use futures::task::AtomicWaker;
 
 use super::tenure::Share;
 use super::{CallId, Driver, Input, LockId};
-use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Wait};
+use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
 
@@ -77,11 +76,11 @@ impl Driver {
         of: Option<(LockId, LeaseId)>,
         input: impl FnOnce(CallId) -> Input,
     ) -> Pending<T> {
-        let (sender, receiver) = oneshot::channel();
+        let slot = Arc::new(Slot::default());
         let call = CallId(self.next_id());
         let input = input(call);
         let mut sends = self.step_with(|state| {
-            T::waiting(&mut state.calls).insert(call, sender);
+            T::waiting(&mut state.calls).insert(call, slot.clone());
             input
         });
         // What concerns others too must not wait for this caller to poll.
@@ -94,7 +93,7 @@ impl Driver {
             of,
             call,
             own,
-            receiver: Some(receiver),
+            slot: Some(slot),
         }
     }
 }
@@ -110,48 +109,53 @@ pub(crate) struct Pending<T: Kind> {
     /// The batch that this call's own task sends.
     own: Option<Execution>,
     /// `None` once the answer was taken.
-    receiver: Option<oneshot::Receiver<Result<T, Error>>>,
-}
-
-impl<T: Kind> Pending<T> {
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        let Some(receiver) = &mut self.receiver else {
-            return Poll::Pending;
-        };
-        let Poll::Ready(answer) = Pin::new(receiver).poll(context) else {
-            return Poll::Pending;
-        };
-        self.receiver = None;
-        Poll::Ready(answer.unwrap_or_else(|_| Err(Error::shutdown())))
-    }
+    slot: Option<Arc<Slot<T>>>,
 }
 
 impl<T: Kind> Future for Pending<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(own) = &mut self.own
-            && own.as_mut().poll(context).is_ready()
+        let Self { own, slot, .. } = &mut *self;
+        // What this very poll brings need not wake this task: it is looked for below.
+        drop(slot.as_ref().and_then(|slot| slot.waker.take()));
+        if own
+            .as_mut()
+            .is_some_and(|own| own.as_mut().poll(context).is_ready())
         {
-            self.own = None;
+            *own = None;
         }
-        self.poll_answer(context)
+        let Some(slot) = slot else {
+            return Poll::Pending;
+        };
+        let answer = slot.take().or_else(|| {
+            slot.waker.register(context.waker());
+            // It may have come in between.
+            slot.take()
+        });
+        match answer {
+            Some(answer) => {
+                self.slot = None;
+                Poll::Ready(answer)
+            }
+            None => Poll::Pending,
+        }
     }
 }
 
 impl<T: Kind> Drop for Pending<T> {
     fn drop(&mut self) {
-        if let Some(receiver) = self.receiver.take() {
+        if let Some(slot) = self.slot.take() {
             let (of, call) = (self.of, self.call);
-            let mut sender = None;
+            let mut listed = None;
             let sends = self.driver.step_with(|state| {
-                sender = T::waiting(&mut state.calls).remove(&call);
+                listed = T::waiting(&mut state.calls).take(&call);
                 Input::Cancel { call, of }
             });
             self.driver.spawn_all(sends);
-            // Only now, with nothing locked: both may run the program's code, and a lease that is
-            // in the receiver already is given up.
-            drop((sender, receiver));
+            // Only now, with nothing locked: a waker is the program's code, and a lease that is in
+            // the slot already is given up.
+            drop((listed, slot));
         }
         // What was sent is awaited all the same: its answer may concern others.
         if let Some(own) = self.own.take() {
@@ -160,14 +164,41 @@ impl<T: Kind> Drop for Pending<T> {
     }
 }
 
-type Sender<T> = oneshot::Sender<Result<T, Error>>;
-type Waiting<T> = BTreeMap<CallId, Sender<T>>;
+/// Where a call's answer comes to.
+pub(crate) struct Slot<T> {
+    answer: Mutex<Option<Result<T, Error>>>,
+    /// Registered only while the call is not being polled.
+    waker: AtomicWaker,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self {
+            answer: Mutex::new(None),
+            waker: AtomicWaker::new(),
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    fn take(&self) -> Option<Result<T, Error>> {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.take()
+    }
+
+    fn put(&self, answer: Result<T, Error>) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.waker.wake();
+    }
+}
+
+type Waiting<T> = Table<CallId, Arc<Slot<T>>>;
 
 /// What a kind of call is answered by.
 pub(crate) trait Kind: Sized {
     /// Who waits for such an answer.
     fn waiting(calls: &mut Calls) -> &mut Waiting<Self>;
-    fn delivery(sender: Sender<Self>, answer: Result<Self, Error>) -> Delivery;
+    fn delivery(slot: Arc<Slot<Self>>, answer: Result<Self, Error>) -> Delivery;
 }
 
 /// Each kind has a table of its own, so that no call can get the answer to another kind.
@@ -184,8 +215,9 @@ macro_rules! kinds {
             pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
                 let mut failed = Vec::new();
                 $(
-                    let waiting = std::mem::take(&mut self.$table).into_values();
-                    failed.extend(waiting.map(|sender| Delivery::$kind(sender, Err(error.clone()))));
+                    let waiting = std::mem::take(&mut self.$table);
+                    let slots = waiting.values().cloned();
+                    failed.extend(slots.map(|slot| Delivery::$kind(slot, Err(error.clone()))));
                 )*
                 failed
             }
@@ -194,13 +226,13 @@ macro_rules! kinds {
         /// An answer on its way. It is delivered with nothing locked: if nobody waits for it any
         /// more, a lease in it is given up, and that locks.
         pub(crate) enum Delivery {
-            $($kind(Sender<$answer>, Result<$answer, Error>),)*
+            $($kind(Arc<Slot<$answer>>, Result<$answer, Error>),)*
         }
 
         impl Delivery {
             pub(super) fn deliver(self) {
                 match self {
-                    $(Self::$kind(sender, answer) => drop(sender.send(answer)),)*
+                    $(Self::$kind(slot, answer) => slot.put(answer),)*
                 }
             }
         }
@@ -210,8 +242,8 @@ macro_rules! kinds {
                 &mut calls.$table
             }
 
-            fn delivery(sender: Sender<Self>, answer: Result<Self, Error>) -> Delivery {
-                Delivery::$kind(sender, answer)
+            fn delivery(slot: Arc<Slot<Self>>, answer: Result<Self, Error>) -> Delivery {
+                Delivery::$kind(slot, answer)
             }
         })*
     };
@@ -253,11 +285,11 @@ impl Calls {
         dead: Option<&Error>,
         answer: impl FnOnce() -> Result<T, Error>,
     ) -> Option<Delivery> {
-        let sender = T::waiting(self).remove(&call)?;
+        let slot = T::waiting(self).take(&call)?;
         let answer = answer().map_err(|error| match dead {
             Some(reason) if error.kind() == ErrorKind::Shutdown => reason.clone(),
             _ => error,
         });
-        Some(T::delivery(sender, answer))
+        Some(T::delivery(slot, answer))
     }
 }

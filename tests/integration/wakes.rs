@@ -1,0 +1,87 @@
+//! Who is woken when an answer comes.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::{LIMIT, connect};
+
+#[derive(Default)]
+struct Counted {
+    wakes: AtomicUsize,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        let task = self.task.lock().expect("nothing panics with it").take();
+        task.expect("it was polled").wake();
+    }
+}
+
+/// What a future gives, and how often its task was woken for that.
+async fn counting_wakes<F: Future>(future: F) -> (F::Output, usize) {
+    let mut future = pin!(future);
+    let counted = Arc::new(Counted::default());
+    let waker = Waker::from(counted.clone());
+    let output = poll_fn(|context| {
+        let task = context.waker().clone();
+        *counted.task.lock().expect("nothing panics with it") = Some(task);
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    });
+    let output = output.await;
+    (output, counted.wakes.load(Ordering::SeqCst))
+}
+
+/// Catches a task that is woken by the answer which it is just taking in: it is queued once more,
+/// and another thread is woken to run it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_woken_once_for_its_round_trip() {
+    let server = RedisServer::start().await;
+    let lock = connect(&server).await.lock("x").expect("a valid name");
+    for _ in 0..20 {
+        let (lease, acquiring) = counting_wakes(lock.acquire()).await;
+        let lease = lease.expect("it is free");
+        let (renewed, renewing) = counting_wakes(lease.renew()).await;
+        renewed.expect("it is held");
+        let (released, releasing) = counting_wakes(lease.release()).await;
+        released.expect("it is held");
+        let wakes = [acquiring, renewing, releasing];
+        assert!(wakes.iter().all(|wakes| *wakes <= 1), "{wakes:?}");
+    }
+}
+
+/// Catches an answer that wakes the task which polled a call at first, and not the one that does now.
+#[tokio::test]
+async fn a_call_that_moves_to_another_task_is_answered_there() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    let lock = locker.lock("x").expect("a valid name");
+    let lease = lock.acquire().await.expect("it is free");
+    let mut waiting = Box::pin({
+        let lock = lock.clone();
+        async move { lock.acquire().await }
+    });
+    let first = counting_wakes(async {
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("it is held"),
+            () = eventually(LIMIT, "a waiter", async || {
+                admin.keys("*:queue").await.len() == 1
+            }) => {}
+        }
+    });
+    first.await;
+    let elsewhere = tokio::spawn(waiting);
+    tokio::task::yield_now().await;
+    lease.release().await.expect("it is held");
+    let lease = tokio::time::timeout(LIMIT, elsewhere).await;
+    let lease = lease.expect("it is woken").expect("it does not panic");
+    lease.expect("it was handed over");
+}
