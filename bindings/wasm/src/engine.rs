@@ -70,7 +70,6 @@ impl Engine {
                 patience: duration("patience", patience)?,
                 drift_margin: u32::try_from(number(drift_margin)).unwrap_or(u32::MAX),
                 clustered,
-                single_threaded: true,
                 ..Settings::new(client)
             };
             let retention = duration("token_retention", token_retention)?;

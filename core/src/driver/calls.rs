@@ -1,7 +1,7 @@
 //! Calls that wait for the engine's answer.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 
 use super::tenure::Share;
-use super::{CallId, Driver, Input, LockId};
+use super::{Batch, CallId, Driver, Gathering, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
@@ -79,22 +79,27 @@ impl Driver {
         let slot = Arc::new(Slot::default());
         let call = CallId(self.next_id());
         let input = input(call);
-        let mut sends = self.step_with(|state| {
+        let (sends, gathering) = self.step_gathering(|state| {
             T::waiting(&mut state.calls).insert(call, slot.clone());
             input
         });
-        // What concerns others too must not wait for this caller to poll.
-        let own = sends.pop_if(|batch| batch.ops.len() == 1);
-        // What comes before it leaves before it.
-        self.spawn_all(sends);
-        let own = own.map(|batch| -> Execution { Box::pin(self.execute(batch)) });
         Pending {
             driver: self.clone(),
             of,
             call,
-            own,
+            gathering,
+            own: self.send(sends),
             slot: Some(slot),
         }
+    }
+
+    /// Sends batches. What is left to do is the caller's own.
+    fn send(self: &Arc<Self>, mut sends: Vec<Batch>) -> Option<Execution> {
+        // What concerns others too must not wait for this caller to poll.
+        let own = sends.pop_if(|batch| batch.ops.len() == 1);
+        // What comes before it leaves before it.
+        self.spawn_all(sends);
+        Some(Box::pin(self.execute(own?)))
     }
 }
 
@@ -106,6 +111,9 @@ pub(crate) struct Pending<T: Kind> {
     /// What it acquires or renews.
     of: Option<(LockId, LeaseId)>,
     call: CallId,
+    /// While what this call asks for waits for what others ask for at the same time. Each of them ends
+    /// that, in case that one is not polled again.
+    gathering: Option<Gathering>,
     /// The batch that this call's own task sends.
     own: Option<Execution>,
     /// `None` once the answer was taken.
@@ -116,9 +124,25 @@ impl<T: Kind> Future for Pending<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { own, slot, .. } = &mut *self;
+        let Self {
+            driver,
+            gathering,
+            own,
+            slot,
+            ..
+        } = &mut *self;
         // What this very poll brings need not wake this task: it is looked for below.
         drop(slot.as_ref().and_then(|slot| slot.waker.take()));
+        if let Some(begun) = gathering {
+            if begun.paused {
+                *own = driver.send(driver.end_gathering(begun));
+                *gathering = None;
+            } else {
+                begun.paused = true;
+                // It needs to be polled only once to have this task woken behind all others.
+                let _ = pin!(tokio::task::yield_now()).poll(context);
+            }
+        }
         if own
             .as_mut()
             .is_some_and(|own| own.as_mut().poll(context).is_ready())

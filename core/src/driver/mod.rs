@@ -57,6 +57,8 @@ pub(crate) struct Driver {
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
+    /// How often what waited was sent.
+    sendings: AtomicU64,
     /// How long what is under way may take once the program is done.
     patience: Duration,
 }
@@ -80,6 +82,14 @@ struct Batch {
     request: RequestId,
     ops: Vec<Op>,
     give_up: Timestamp,
+}
+
+/// A pause before something is sent, in which more may come to leave with it.
+struct Gathering {
+    /// How often something was sent before: whoever sends next ends it.
+    sendings: u64,
+    /// Whether the others could run already.
+    paused: bool,
 }
 
 /// What has to happen once the state is unlocked.
@@ -124,6 +134,7 @@ impl Driver {
             runtime: Handle::current(),
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
+            sendings: AtomicU64::new(0),
         });
         let sends = driver.step(Input::Connected {
             server: ServerId::ONLY,
@@ -216,19 +227,58 @@ impl Driver {
     }
 
     fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Vec<Batch> {
+        self.do_step(input, false).0
+    }
+
+    /// As above, but if more is likely to be asked for at once nothing is to be sent yet: the caller has
+    /// to let others run, and then to [end](Self::end_gathering) this.
+    fn step_gathering(
+        self: &Arc<Self>,
+        input: impl FnOnce(&mut State) -> Input,
+    ) -> (Vec<Batch>, Option<Gathering>) {
+        self.do_step(input, self.store.is_remote())
+    }
+
+    /// What is to be sent, unless somebody else has sent it meanwhile.
+    fn end_gathering(self: &Arc<Self>, gathering: &Gathering) -> Vec<Batch> {
+        if self.sendings.load(Ordering::Acquire) != gathering.sendings {
+            return Vec::new();
+        }
+        self.step(Input::Tick)
+    }
+
+    fn do_step(
+        self: &Arc<Self>,
+        input: impl FnOnce(&mut State) -> Input,
+        may_gather: bool,
+    ) -> (Vec<Batch>, Option<Gathering>) {
         let mut effects = Effects::default();
-        let rearm = {
+        let (rearm, gathering) = {
             let state = &mut *self.state();
             let input = input(state);
             state.engine.handle(self.now(), input);
+            let gathers = may_gather && state.engine.expects_more();
+            let sendings = self
+                .sendings
+                .fetch_add(u64::from(!gathers), Ordering::AcqRel);
             state.wake = loop {
-                match state.engine.poll() {
+                let output = if gathers {
+                    state.engine.poll_unsent()
+                } else {
+                    state.engine.poll()
+                };
+                match output {
                     Output::Wait { until } => break until.unwrap_or(Timestamp::NEVER),
                     output => self.apply(state, output, &mut effects),
                 }
             };
             state.refuse_if_dead(&mut effects);
-            state.wake < state.armed || (state.closing.is_some() && state.engine.is_idle())
+            let closes = state.closing.is_some() && state.engine.is_idle();
+            let gathering = gathers.then_some(Gathering {
+                sendings,
+                paused: false,
+            });
+            (state.wake < state.armed || closes, gathering)
         };
         if rearm {
             self.rearm.notify_one();
@@ -243,7 +293,7 @@ impl Driver {
         for why in effects.suspicions {
             self.store.suspect(why, &self.runtime);
         }
-        effects.sends
+        (effects.sends, gathering)
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, output: Output, effects: &mut Effects) {
@@ -313,6 +363,13 @@ impl Driver {
         }
     }
 
+    /// Sends what waits once those have run that were just answered.
+    async fn gather(self: Arc<Self>, gathering: Gathering) {
+        tokio::task::yield_now().await;
+        let sends = self.end_gathering(&gathering);
+        self.spawn_all(sends);
+    }
+
     /// Sends a batch and feeds its answer back. It must run to its end, whoever waits for it.
     fn execute(self: &Arc<Self>, batch: Batch) -> impl Future<Output = ()> + Send + 'static {
         let driver = self.clone();
@@ -321,12 +378,16 @@ impl Driver {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let result = driver.store.execute(&batch.ops, batch.give_up).await;
-                let mut sends = driver.step(Input::Reply {
+                let (mut sends, gathering) = driver.step_gathering(|_| Input::Reply {
                     server: ServerId::ONLY,
                     request: batch.request,
                     result,
                 });
                 driver.store.deliver_pushes();
+                if let Some(gathering) = gathering {
+                    // Not here: this may be a caller's own task, and what waits is of others.
+                    driver.runtime.spawn(driver.clone().gather(gathering));
+                }
                 next = sends.pop();
                 driver.spawn_all(sends);
             }

@@ -69,6 +69,11 @@ impl Store {
         }
     }
 
+    /// Whether a call to it takes time, so that making one of several is worth a pause.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self, Self::Fred(_))
+    }
+
     /// Reports to the engine when the link goes and comes back.
     pub(super) fn watch_link(&self, driver: &Arc<Driver>) {
         match self {

@@ -135,8 +135,20 @@ impl Engine {
         if !self.env.cx.has_outputs() {
             self.flush();
         }
+        self.poll_unsent()
+    }
+
+    /// As [`poll`](Self::poll), but what is to be sent waits for that.
+    pub fn poll_unsent(&mut self) -> Output {
         let until = self.wake_at();
         self.env.cx.next_output().unwrap_or(Output::Wait { until })
+    }
+
+    /// Whether it is worth to let those who were just answered go on before the next [`poll`](Self::poll):
+    /// they are likely to ask again, and what they ask then leaves in one batch with what waits. Until
+    /// then [`poll_unsent`](Self::poll_unsent) has all else that there is to do.
+    pub fn expects_more(&self) -> bool {
+        self.env.servers.expect_more(&self.env.cx.settings)
     }
 
     /// Whether nothing is held, under way or waiting for an answer.

@@ -21,9 +21,6 @@ pub struct Settings {
     /// Whether the store is a cluster, of servers with a clock of their own each: operations then
     /// leave one by one, and a lock that was handed over is asked for once more.
     pub clustered: bool,
-    /// Whether the host does everything in one thread: a batch then takes only a part of what waits,
-    /// so that the store works on the next while the host takes in the answers to the one before.
-    pub single_threaded: bool,
 }
 
 impl Settings {
@@ -35,7 +32,6 @@ impl Settings {
             patience: const { limits::time("patience") },
             drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
-            single_threaded: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The engine, driven by hand: each test is one story of a host, a network and a store.
 
 mod acquire;
+mod batches;
 mod bounds;
 mod burst;
 mod cancel;

@@ -19,7 +19,9 @@ use outbox::Queued;
 pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
-pub(super) use server::{MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
+pub(super) use server::{
+    LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
+};
 
 /// An operation that waits to leave, or waits for its answer.
 #[derive(Copy, Clone, Debug)]
@@ -196,6 +198,13 @@ impl Servers {
             }
         }
         refused
+    }
+
+    /// Whether what waits somewhere would leave now, and is likely to become more at once.
+    pub(super) fn expect_more(&self, settings: &Settings) -> bool {
+        self.servers
+            .iter()
+            .any(|server| server.expects_more(settings))
     }
 
     /// Takes back what waits in vain.

@@ -18,19 +18,28 @@ use crate::time::{ServerTime, Timestamp};
 /// other work for long.
 pub(crate) const MAX_BATCH: usize = 128;
 
-/// Of a host of one thread: what part of what waits leaves in one script call, so that all that may
-/// be under way is half of it, and the least number of operations.
-const PART: usize = 2 * MAX_IN_FLIGHT;
-const LEAST_PART: usize = 4;
-
 /// About how many bytes of keys and arguments leave in one script call.
 pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 
-/// How many batches may be under way before what comes next waits, to leave together: every
-/// script call costs the client a write and the server a call. With none under way nothing waits.
+/// So many operations leave although a batch is under way, so that the store works on one while the host
+/// takes in the other. Fewer wait for its reply, because every script call costs the client a write and
+/// the server a call. With none under way nothing waits.
+pub(crate) const MANY: usize = 16;
+
+/// With so many batches under way only full ones leave.
+const FEW_IN_FLIGHT: usize = 2;
+
+/// How many batches may be under way at the most.
 pub(crate) const MAX_IN_FLIGHT: usize = 8;
 
-/// As above, where operations leave one by one.
+/// Where a round trip takes long, to wait for a reply costs more than a call: for each time that this
+/// goes into it, one batch of any size may be under way beside the first.
+pub(crate) const NEAR: Duration = Duration::from_micros(250);
+
+/// Nothing waits for a reply that is so late, because the store may be gone.
+pub(crate) const LATE: Duration = Duration::from_millis(20);
+
+/// The same where operations leave one by one.
 pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
 
 /// After so many requests in a row without an answer the connection is suspected.
@@ -51,6 +60,10 @@ pub(crate) struct Server {
     pub(super) outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
+    /// Whether several operations left together, or had to wait to leave, when last something did.
+    crowded: bool,
+    /// The shortest round trip on this link.
+    round_trip: Duration,
     /// How many requests in a row had no answer in time.
     timeouts: usize,
     /// Whether its pushes can be heard, and whether the host was asked to see to that.
@@ -98,6 +111,8 @@ impl Server {
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
             requests: Vec::new(),
+            crowded: false,
+            round_trip: Duration::MAX,
             timeouts: 0,
             hears: false,
             wants_pushes: false,
@@ -141,6 +156,7 @@ impl Server {
         self.state = State::Unanchored;
         self.rates.forget();
         self.trouble = None;
+        self.round_trip = Duration::MAX;
         self.timeouts = 0;
         self.pace = Pace::due_at(cx.now);
         let lost = self.take_requests();
@@ -289,6 +305,7 @@ impl Server {
     /// Its clock said so. Returns whether the drift margin had to be widened.
     fn clock_told(&mut self, cx: &mut Ctx, server: ServerTime, sent: Timestamp) -> bool {
         let received = cx.now;
+        self.round_trip = self.round_trip.min(received.since(sent));
         let mark = Mark {
             server,
             sent,
@@ -324,15 +341,50 @@ impl Server {
         let State::Up(anchor) = self.state else {
             return self.flush_unanchored(cx);
         };
-        let most = if cx.settings.clustered {
-            MAX_ALONE_IN_FLIGHT
-        } else {
-            MAX_IN_FLIGHT
-        };
-        while self.requests.len() < most && self.outbox.len() > 0 {
-            self.send_batch(cx, anchor);
+        while self.outbox.len() >= self.least_to_leave(cx) {
+            let sent = self.send_batch(cx, anchor);
+            self.crowded = sent > 1;
         }
+        self.crowded |= self.outbox.len() > 0;
         None
+    }
+
+    /// How many operations have to wait for a batch of them to leave now.
+    fn least_to_leave(&self, cx: &Ctx) -> usize {
+        let under_way = self.requests.len();
+        let (any_size, most) = if cx.settings.clustered {
+            (MAX_ALONE_IN_FLIGHT, MAX_ALONE_IN_FLIGHT)
+        } else {
+            (self.any_size_in_flight(cx.now), MAX_IN_FLIGHT)
+        };
+        match under_way {
+            _ if under_way >= most => usize::MAX,
+            _ if under_way < any_size => 1,
+            _ if under_way < FEW_IN_FLIGHT => MANY,
+            _ => MAX_BATCH,
+        }
+    }
+
+    /// How many batches may be under way before what comes next waits for their replies.
+    fn any_size_in_flight(&self, now: Timestamp) -> usize {
+        let oldest = self.requests.first();
+        let awaited = oldest.map_or(Duration::ZERO, |request| now.since(request.sent));
+        let way = if awaited < LATE {
+            self.round_trip
+        } else {
+            awaited
+        };
+        usize::try_from(1 + way.as_nanos() / NEAR.as_nanos()).unwrap_or(usize::MAX)
+    }
+
+    /// Whether what waits is likely to become more at once: those who were answered together ask
+    /// together again.
+    pub(super) fn expects_more(&self, settings: &Settings) -> bool {
+        let few = 1..MANY;
+        self.crowded
+            && !settings.clustered
+            && self.requests.is_empty()
+            && few.contains(&self.outbox.len())
     }
 
     fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {
@@ -348,9 +400,12 @@ impl Server {
         refused
     }
 
-    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) {
+    /// Returns how many operations left.
+    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) -> usize {
         let margin = self.margin();
-        let most = self.most_at_once(&cx.settings).min(self.outbox.len());
+        // The keys of one call have to be in one slot of a cluster.
+        let most = if cx.settings.clustered { 1 } else { MAX_BATCH };
+        let most = most.min(self.outbox.len());
         let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let (mut give_up, mut bytes) = (cx.now, 0);
         while batch.len() < most {
@@ -370,22 +425,9 @@ impl Server {
                 not_after: anchor.not_after(queued.give_up, margin),
             });
         }
+        let sent = batch.len();
         self.request(cx, batch, give_up, origins);
-    }
-
-    /// How many operations leave in one script call at the most.
-    fn most_at_once(&self, settings: &Settings) -> usize {
-        match settings {
-            // The keys of one call have to be in one slot of a cluster.
-            Settings {
-                clustered: true, ..
-            } => 1,
-            Settings {
-                single_threaded: true,
-                ..
-            } => (self.outbox.len() / PART).clamp(LEAST_PART, MAX_BATCH),
-            _ => MAX_BATCH,
-        }
+        sent
     }
 
     fn request(&mut self, cx: &mut Ctx, batch: Vec<Op>, give_up: Timestamp, origins: Vec<Origin>) {

@@ -1,6 +1,6 @@
 //! Nothing grows without end, and nothing spins.
 
-use super::host::{Host, LOCK, Net, PATIENCE, TTL, ms};
+use super::host::{FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT};
 use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
@@ -143,6 +143,7 @@ fn a_wait_that_is_over_already_ends_with_the_next_tick() {
 #[test]
 fn under_load_operations_leave_together() {
     let mut host = Host::new();
+    host.subscribes = false;
     host.net = Net::Hold;
     for lock in 1..=MAX_IN_FLIGHT + 2 * MAX_BATCH + 40 {
         host.acquire(LockId(lock as u64), Wait::Forever);
@@ -151,6 +152,7 @@ fn under_load_operations_leave_together() {
         |host: &Host| -> Vec<usize> { host.pending.iter().map(|sent| sent.batch.len()).collect() };
     let first = vec![1; MAX_IN_FLIGHT];
     assert_eq!(lens(&host), first, "the first wait for nothing");
+    host.sleep(FAR);
     for expected in [MAX_BATCH, MAX_BATCH, 40] {
         host.answer_next();
         assert_eq!(lens(&host).last(), Some(&expected));

@@ -1,6 +1,6 @@
 //! More is asked for at once than the store does in the time that one attempt has.
 
-use super::host::{Host, LOCK, Net, PATIENCE, TIMEOUT, TTL, ms};
+use super::host::{FAR, Host, LOCK, Net, PATIENCE, TIMEOUT, TTL, ms};
 use crate::engine::servers::{MAX_BATCH, MAX_IN_FLIGHT};
 use crate::engine::{CallId, LockId, Wait};
 use crate::error::ErrorKind;
@@ -89,6 +89,7 @@ fn a_try_that_did_not_leave_fails_after_one_attempt_and_did_nothing() {
 #[test]
 fn a_renewal_goes_before_what_was_asked_for_earlier() {
     let mut host = Host::new();
+    host.back = FAR;
     let lease = host.hold(LOCK).lease;
     burst(&mut host, UNDER_WAY + 4 * MAX_BATCH, Wait::Forever);
     let renewal = host.renew(lease);

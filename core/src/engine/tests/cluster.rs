@@ -1,5 +1,4 @@
-//! What differs for clusters, whose servers have some of the keys and a clock of their own each, and
-//! for hosts of one thread.
+//! What differs for clusters, whose servers have some of the keys and a clock of their own each.
 
 use super::host::{Host, LOCK, Net, ms};
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
@@ -85,22 +84,4 @@ fn what_has_not_left_goes_where_its_keys_are() {
         assert_eq!(host.count("acquire"), usize::from(!given_up));
         assert_eq!(host.count("release"), 0);
     }
-}
-
-/// Catches a host of one thread that stands idle while the store works, and the other way round.
-#[test]
-fn one_thread_sends_half_of_what_waits_in_small_batches() {
-    let mut host = Host::new();
-    host.engine.env.cx.settings.single_threaded = true;
-    for lock in 1..=256 {
-        host.hold(LockId(lock));
-    }
-    host.forget();
-    host.net = Net::Hold;
-    host.input(Input::CONNECTED);
-    host.answer_next();
-    let sizes: Vec<_> = host.pending.iter().map(|sent| sent.batch.len()).collect();
-    assert_eq!(sizes, [16, 15, 14, 13, 12, 11, 10, 10]);
-    host.answer_all();
-    assert!(host.is_held(LockId(256)));
 }

@@ -24,6 +24,8 @@ pub(super) const TTL: Duration = Duration::from_secs(30);
 /// As in the settings.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// A round trip that is long enough for a few requests of any size to be under way.
+pub(super) const FAR: Duration = ms(2);
 /// How long after a renewal or a retry may come, at the most, and then some.
 pub(super) const SOON: Duration = Duration::from_millis(300);
 
@@ -162,10 +164,16 @@ pub(super) struct Host {
 
 /// The program and the clock.
 impl Host {
-    /// Connected, with an anchor, and nothing logged yet.
+    /// Connected, with an anchor, and nothing logged yet. The store seems far away until it answers at
+    /// once: a few operations can be under way.
     pub(super) fn new() -> Self {
         let mut host = Self::unconnected();
+        let now = host.now;
+        host.now = Timestamp::from_nanos(4_998_000_000);
+        host.back = FAR;
         host.input(Input::CONNECTED);
+        host.back = Duration::ZERO;
+        assert_eq!(host.now, now);
         host.forget();
         host
     }

@@ -1,6 +1,6 @@
 //! Giving the lock back.
 
-use super::host::{Done, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
+use super::host::{Done, FAR, Host, LEAD, LOCK, Net, PATIENCE, SOON, TIMEOUT, TTL, lease_of, ms};
 use super::view::key;
 use crate::engine::{CallId, Input, Wait};
 use crate::error::ErrorKind;
@@ -160,6 +160,7 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
 #[test]
 fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
     let mut host = Host::new();
+    host.back = FAR;
     let grant = host.hold(LOCK);
     host.net = Net::Hold;
     let release = host.release(grant.lease);

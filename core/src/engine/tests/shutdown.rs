@@ -1,6 +1,6 @@
 //! The end of a locker.
 
-use super::host::{Done, Host, LOCK, Net, PATIENCE, TTL, ms};
+use super::host::{Done, FAR, Host, LOCK, Net, PATIENCE, TTL, ms};
 use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 
@@ -39,6 +39,7 @@ fn shutting_down_with_nothing_to_do_is_done_at_once() {
 #[test]
 fn it_is_complete_when_the_store_has_confirmed() {
     let mut host = Host::new();
+    host.back = FAR;
     host.hold(LOCK);
     let released = host.hold(LockId(2)).lease;
     host.net = Net::Hold;
