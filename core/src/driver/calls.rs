@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 
 use super::tenure::Share;
-use super::{Batch, CallId, Driver, Gathering, Input, LockId};
+use super::{Batches, CallId, Deliveries, Driver, Gathering, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
@@ -94,9 +94,10 @@ impl Driver {
     }
 
     /// Sends batches. What is left to do is the caller's own.
-    fn send(self: &Arc<Self>, mut sends: Vec<Batch>) -> Option<Execution> {
+    fn send(self: &Arc<Self>, mut sends: Batches) -> Option<Execution> {
         // What concerns others too must not wait for this caller to poll.
-        let own = sends.pop_if(|batch| batch.ops.len() == 1);
+        let is_own = sends.last().is_some_and(|batch| batch.ops.len() == 1);
+        let own = is_own.then(|| sends.pop()).flatten();
         // What comes before it leaves before it.
         self.spawn_all(sends);
         Some(Box::pin(self.execute(own?)))
@@ -236,8 +237,8 @@ macro_rules! kinds {
 
         impl Calls {
             /// The same error to everyone.
-            pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Delivery> {
-                let mut failed = Vec::new();
+            pub(super) fn fail_all(&mut self, error: &Error) -> Deliveries {
+                let mut failed = Deliveries::new();
                 $(
                     let waiting = std::mem::take(&mut self.$table);
                     let slots = waiting.values().cloned();

@@ -142,13 +142,15 @@ impl FredStore {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
-        let by_hash = self.run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up);
-        let answer = match by_hash.await {
-            Err(error) if protocol::script_is_missing(error.details()) => {
-                self.run("EVAL", protocol::SCRIPT, batch, give_up).await
-            }
-            answer => answer,
-        };
+        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
+        let mut answer = self
+            .run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up)
+            .await;
+        if let Err(error) = &answer
+            && protocol::script_is_missing(error.details())
+        {
+            answer = self.run("EVAL", protocol::SCRIPT, batch, give_up).await;
+        }
         let answer = answer.map_err(|error| self.secrets.convert(&error))?;
         protocol::decode(batch, &answer)
     }

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -84,6 +85,10 @@ struct Batch {
     give_up: Timestamp,
 }
 
+/// Mostly one, and then it takes no memory of its own.
+type Batches = SmallVec<[Batch; 1]>;
+type Deliveries = SmallVec<[Delivery; 1]>;
+
 /// A pause before something is sent, in which more may come to leave with it.
 struct Gathering {
     /// How often something was sent before: whoever sends next ends it.
@@ -95,8 +100,8 @@ struct Gathering {
 /// What has to happen once the state is unlocked.
 #[derive(Default)]
 struct Effects {
-    sends: Vec<Batch>,
-    deliveries: Vec<Delivery>,
+    sends: Batches,
+    deliveries: Deliveries,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
     over: Vec<Arc<Tenure>>,
@@ -222,11 +227,11 @@ impl Driver {
     }
 
     /// Feeds the engine and does everything that it asks for but sending.
-    fn step(self: &Arc<Self>, input: Input) -> Vec<Batch> {
+    fn step(self: &Arc<Self>, input: Input) -> Batches {
         self.step_with(|_| input)
     }
 
-    fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Vec<Batch> {
+    fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Batches {
         self.do_step(input, false).0
     }
 
@@ -235,14 +240,14 @@ impl Driver {
     fn step_gathering(
         self: &Arc<Self>,
         input: impl FnOnce(&mut State) -> Input,
-    ) -> (Vec<Batch>, Option<Gathering>) {
+    ) -> (Batches, Option<Gathering>) {
         self.do_step(input, self.store.is_remote())
     }
 
     /// What is to be sent, unless somebody else has sent it meanwhile.
-    fn end_gathering(self: &Arc<Self>, gathering: &Gathering) -> Vec<Batch> {
+    fn end_gathering(self: &Arc<Self>, gathering: &Gathering) -> Batches {
         if self.sendings.load(Ordering::Acquire) != gathering.sendings {
-            return Vec::new();
+            return Batches::new();
         }
         self.step(Input::Tick)
     }
@@ -251,7 +256,7 @@ impl Driver {
         self: &Arc<Self>,
         input: impl FnOnce(&mut State) -> Input,
         may_gather: bool,
-    ) -> (Vec<Batch>, Option<Gathering>) {
+    ) -> (Batches, Option<Gathering>) {
         let mut effects = Effects::default();
         let (rearm, gathering) = {
             let state = &mut *self.state();

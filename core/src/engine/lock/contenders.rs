@@ -97,7 +97,7 @@ impl Contenders {
             reason,
         };
         who.emit(&mut env.cx, event, None);
-        tenure.refuse_renewals(&mut env.cx, &lost(reason));
+        tenure.refuse_renewals(&mut env.cx, || lost(reason));
         if let Some(remains) = tenure.remains(&who, reason) {
             self.releases.give_back(env, &who, remains);
         }

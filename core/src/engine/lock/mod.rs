@@ -176,7 +176,8 @@ impl Locks {
             return;
         };
         let message = "the lease is not held: it was released";
-        tenure.refuse_renewals(&mut env.cx, &Error::new(ErrorKind::NotHeld, message));
+        let released = || Error::new(ErrorKind::NotHeld, message);
+        tenure.refuse_renewals(&mut env.cx, released);
         self.0.handles.await_release(who.lock, id);
         self.0.releases.end_tenure(env, (&who, &tenure), call);
         self.0.handles.leave(&mut env.cx, who.lock);

@@ -98,13 +98,13 @@ impl Tenure {
     }
 
     /// The tenure is over: so for all who wait for a renewal.
-    pub(super) fn refuse_renewals(&mut self, cx: &mut Ctx, why: &Error) {
+    pub(super) fn refuse_renewals(&mut self, cx: &mut Ctx, why: impl Fn() -> Error) {
         let mut calls = self.take_renewals_under_way();
         if let Some(rare) = &mut self.rare {
             calls.append(&mut rare.later);
         }
         for call in calls {
-            cx.answer(call, Answer::Renew(Err(why.clone())));
+            cx.answer(call, Answer::Renew(Err(why())));
         }
     }
 

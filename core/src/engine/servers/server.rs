@@ -60,8 +60,8 @@ pub(crate) struct Server {
     pub(super) outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
-    /// Whether several operations left together, or had to wait to leave, when last something did.
-    crowded: bool,
+    /// How many operations left together, or waited behind what left, when last something did.
+    crowd: usize,
     /// The shortest round trip on this link.
     round_trip: Duration,
     /// How many requests in a row had no answer in time.
@@ -111,7 +111,7 @@ impl Server {
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
             requests: Vec::new(),
-            crowded: false,
+            crowd: 0,
             round_trip: Duration::MAX,
             timeouts: 0,
             hears: false,
@@ -342,10 +342,9 @@ impl Server {
             return self.flush_unanchored(cx);
         };
         while self.outbox.len() >= self.least_to_leave(cx) {
-            let sent = self.send_batch(cx, anchor);
-            self.crowded = sent > 1;
+            self.crowd = self.send_batch(cx, anchor);
         }
-        self.crowded |= self.outbox.len() > 0;
+        self.crowd = self.crowd.max(1 + self.outbox.len());
         None
     }
 
@@ -381,7 +380,7 @@ impl Server {
     /// together again.
     pub(super) fn expects_more(&self, settings: &Settings) -> bool {
         let few = 1..MANY;
-        self.crowded
+        self.crowd > 1
             && !settings.clustered
             && self.requests.is_empty()
             && few.contains(&self.outbox.len())

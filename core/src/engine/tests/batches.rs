@@ -92,7 +92,7 @@ fn the_length_of_the_way_is_measured_anew_on_each_link() {
 fn nothing_waits_for_a_reply_that_is_late() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 2);
-    host.sleep(LATE - Duration::from_nanos(1));
+    host.sleep(LATE.saturating_sub(Duration::from_nanos(1)));
     ask(&mut host, 1);
     assert_eq!(sizes(&host), [1]);
     host.sleep(Duration::from_nanos(1));
