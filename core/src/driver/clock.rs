@@ -1,8 +1,8 @@
 //! The clocks that lockers go by.
 
 use std::pin::pin;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,15 @@ pub(crate) enum Clock {
     Machine,
     /// The machine's, unless the program has paused tokio's time: then tokio's on this runtime. Only
     /// for stores in this process, because a server's time cannot be paused.
-    Runtime(Handle),
+    Runtime(Arc<Handle>),
 }
 
 impl Clock {
+    /// Of a store in this process.
+    pub(super) fn of_this_runtime() -> Self {
+        Self::Runtime(Arc::new(Handle::current()))
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::Machine => rt::now(),
@@ -98,7 +103,7 @@ mod tests {
     /// Catches a program whose time is not paused and goes by another clock than the machine's.
     #[tokio::test]
     async fn time_that_is_not_paused_is_the_machine_s() {
-        let clock = Clock::Runtime(Handle::current());
+        let clock = Clock::of_this_runtime();
         for _ in 0..10_000 {
             let (before, now, after) = (rt::now(), clock.now(), rt::now());
             assert!((before..=after).contains(&now));

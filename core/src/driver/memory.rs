@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::runtime::Handle;
-
 use super::clock::Clock;
 use super::{Driver, Input, ServerId};
 use crate::memory::MemoryServer;
@@ -34,7 +32,7 @@ static NAMED: Mutex<BTreeMap<String, Weak<MemoryStore>>> = Mutex::new(BTreeMap::
 
 impl MemoryStore {
     pub(super) fn new() -> Self {
-        let clock = Clock::Runtime(Handle::current());
+        let clock = Clock::of_this_runtime();
         Self {
             server: Mutex::default(),
             origin: (rt::wall_clock(), clock.now()),

@@ -45,7 +45,7 @@ impl Store {
     pub(super) fn clock(&self) -> Clock {
         match self {
             Self::Fred(_) => Clock::Machine,
-            Self::Memory(_) => Clock::Runtime(Handle::current()),
+            Self::Memory(_) => Clock::of_this_runtime(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tenures, and the leases that share them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ pub(crate) struct Tenure {
     lost: OnceLock<LossReason>,
     /// How many leases there are that were not given up.
     leases: AtomicU32,
-    changed: Notify,
+    /// Made by the first who waits for a change: of most leases nobody does.
+    changed: OnceLock<Box<Notify>>,
 }
 
 /// What is held, by the engine's lease ids.
@@ -91,7 +92,7 @@ impl Tenure {
             deadline: AtomicU64::new(acquired.deadline.as_nanos()),
             lost: OnceLock::new(),
             leases: AtomicU32::new(0),
-            changed: Notify::new(),
+            changed: OnceLock::new(),
         })
     }
 
@@ -121,8 +122,11 @@ impl Tenure {
     }
 
     async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
+        let notify = self.changed.get_or_init(Box::default);
+        // Either this sees the change, or who makes it sees that somebody waits: see `wake`.
+        fence(Ordering::SeqCst);
         loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
+            let mut changed = std::pin::pin!(notify.notified());
             changed.as_mut().enable();
             if let Some(value) = condition(self) {
                 return value;
@@ -174,10 +178,24 @@ impl Tenure {
     }
 
     pub(super) fn wake(&self) {
-        self.changed.notify_waiters();
+        fence(Ordering::SeqCst);
+        if let Some(notify) = self.changed.get() {
+            notify.notify_waiters();
+        }
     }
 
     fn deadline(&self) -> Timestamp {
         Timestamp::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred thousand leases may be held: with its counters this has to fit into 96 bytes.
+    #[test]
+    fn a_tenure_is_small() {
+        assert!(size_of::<Tenure>() <= 80, "{}", size_of::<Tenure>());
     }
 }
