@@ -181,7 +181,7 @@ impl Watch {
 
     /// Takes the lock again and again, for these seconds or for ever.
     async fn go_on(&mut self, seconds: Option<u32>) -> Outcome {
-        let key = LockKey::new(NAMESPACE, self.lock.name())?.lock();
+        let key = LockKey::new(NAMESPACE, self.lock.name())?;
         self.screen.say(format!(
             "The lock is the key {key:?}.\nIts lease lives for {} and is renewed at about a third of \
              that. Delete the key, stop the server,\nor run this a second time, and see.",

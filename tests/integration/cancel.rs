@@ -124,9 +124,9 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
             client: protocol::ClientId(7),
             owner: Owner::labelled("test").expect("valid"),
             counter: Counter::Dense,
+            ttl: LIMIT,
             window: LIMIT,
         },
-        ttl: LIMIT,
         waits: false,
         reclaims: protocol::Reclaim::Never,
     };

@@ -279,8 +279,7 @@ pub(crate) struct HolderSpec {
     pub(crate) token: Option<String>,
     pub(crate) label: Option<String>,
     pub(crate) reclaimable: Option<bool>,
-    #[serde(default)]
-    pub(crate) remaining: Given<Range>,
+    pub(crate) remaining: Option<Range>,
 }
 
 #[derive(Deserialize)]

@@ -119,9 +119,8 @@ impl World {
             )?;
         }
         match expected.remaining {
-            Given::LeftOut => Ok(()),
-            Given::Nothing => expect("what remains", &is.remaining, &None),
-            Given::Is(range) => within("what remains", is.remaining, range),
+            None => Ok(()),
+            Some(range) => within("what remains", Some(is.remaining), range),
         }
     }
 }

@@ -13,13 +13,8 @@ impl Plan {
     pub(crate) fn told(&self, mut reply: Result<Reply, Error>) -> Result<Reply, Error> {
         match &mut reply {
             Ok(Reply::Held(held)) => self.boast(&mut held.expires),
-            Ok(
-                Reply::Renewed { expires }
-                | Reply::Busy {
-                    expires: Some(expires),
-                    ..
-                },
-            ) => self.boast(expires),
+            Ok(Reply::HandedOver { grant, .. }) => self.boast(&mut grant.expires),
+            Ok(Reply::Renewed { expires } | Reply::Busy { expires, .. }) => self.boast(expires),
             _ => {}
         }
         reply

@@ -19,7 +19,7 @@ use leasehold::protocol::{LeaseId, LockKey};
 
 use crate::book::Call;
 use crate::clock::{MILLI, Moment, SECOND};
-use crate::line::Step;
+use crate::line::{Step, lease_of_claim};
 use crate::plan::Pushes;
 use crate::world::{Happening, World};
 
@@ -215,10 +215,9 @@ impl World {
 
     /// When the server's own line says that this lease came, in microseconds.
     pub(crate) fn arrival(&self, key: &LockKey, lease: LeaseId) -> Option<u64> {
-        let lease = lease.to_string();
         let (line, _) = self.store_of(key).line_value(self.time_at(key), key)?;
         let mut line = line.iter();
-        line.find(|(member, ..)| member.starts_with(&lease))
+        line.find(|(claim, ..)| lease_of_claim(claim) == Some(lease))
             .map(|(_, arrival, _)| *arrival)
     }
 }

@@ -9,6 +9,7 @@ use leasehold::{Error, ErrorKind};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::drain::nanos;
+use crate::line::lease_of_claim;
 use crate::plan::{Faults, Sabotage};
 use crate::world::{Happening, World};
 
@@ -374,8 +375,9 @@ impl World {
         // The engine's clock, by which it stopped to give up its place, may be a little fast.
         let alive = |until: ServerTime| until > now + Duration::from_millis(50);
         let alive = members.iter().filter(|(_, _, until)| alive(*until));
-        let lease = |text: &str| text.split(':').next().and_then(|lease| lease.parse().ok());
-        alive.filter_map(|(text, ..)| lease(text)).collect()
+        alive
+            .filter_map(|(claim, ..)| lease_of_claim(claim))
+            .collect()
     }
 
     fn catch_up(&mut self, host: usize) {

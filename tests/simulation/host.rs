@@ -81,6 +81,22 @@ pub(crate) struct Sent {
 
 pub(crate) type SharedSent = Arc<Sent>;
 
+impl Sent {
+    /// Each operation, with when it is given up. The server refuses all of them past the earliest time
+    /// of any.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (Op, Timestamp)> + '_ {
+        let earliest = self.batch.iter().map(|op| op.not_after).min();
+        let alone = move |op: &Op| Op {
+            command: op.command.clone(),
+            not_after: earliest.unwrap_or(op.not_after),
+        };
+        self.batch
+            .iter()
+            .map(alone)
+            .zip(self.bounds.iter().copied())
+    }
+}
+
 impl Host {
     pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
         let client = ClientId(random.next());

@@ -49,7 +49,7 @@ const SEEDS: u64 = 10_000;
 const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 51] = [
+const SEEN: [&str; 52] = [
     "executed twice",
     "granted",
     "acquired",
@@ -78,6 +78,7 @@ const SEEN: [&str; 51] = [
     "lost its place",
     "the dead were passed over",
     "handed over",
+    "handed over in the reply",
     "handed over unheard",
     "handed over to the dead",
     "push came",

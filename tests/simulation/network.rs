@@ -187,8 +187,8 @@ impl World {
         }
         self.trace(|_| format!("server {server}, for host {host}: {:?}", sent.batch));
         let mut replies = Vec::with_capacity(sent.batch.len());
-        for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
-            let reply = self.execute(sent, op, *bound);
+        for (op, bound) in sent.ops() {
+            let reply = self.execute(sent, &op, bound);
             if !current && reply != Ok(Reply::Late) {
                 self.checks.saw("executed after a reconnect");
             }
@@ -222,7 +222,7 @@ impl World {
                 sent.batch
             )
         });
-        for (op, bound) in sent.batch.iter().zip(&sent.bounds) {
+        for (op, bound) in sent.ops() {
             let harmless = match &op.command {
                 Command::Acquire(acquire) => {
                     let holder = self.stored(&acquire.key).map(|(lease, _)| lease);
@@ -232,7 +232,7 @@ impl World {
             };
             let key = op.command.key();
             let harmless = harmless && key.is_none_or(|key| self.server_of(key) == server);
-            if harmless && self.execute(sent, op, *bound) != Ok(Reply::Late) {
+            if harmless && self.execute(sent, &op, bound) != Ok(Reply::Late) {
                 self.checks.saw("executed twice");
             }
         }
@@ -285,8 +285,8 @@ impl World {
             after,
             expires: self
                 .store_of(key)
-                .lock_value(time, key)
-                .map(|(_, expires)| expires),
+                .tenure(time, key)
+                .map(|tenure| tenure.expires),
             reply: &reply,
             kept_place: place.is_some() && place == new_place,
         };

@@ -176,13 +176,16 @@ impl Plan {
             1 => Duration::from_secs(1),
             _ => Duration::from_secs(7 * 24 * 60 * 60),
         };
-        let keeps_data = faults.flushes == 0 && random.chance(20);
-        let dense = keeps_data || sabotage == Sabotage::TokensFallBack;
+        // A deletion takes the last token along, as a loss of data does.
+        let keeps_data = faults.flushes == 0 && faults.deletions == 0;
+        let dense = keeps_data && random.chance(40) || sabotage == Sabotage::TokensFallBack;
         let forgets = retention < Duration::from_secs(60) && !dense;
-        if forgets || faults.flushes > 0 {
-            // The new primary's clock may be behind the last token only if it knows that token, and
-            // so may that of the server that a slot goes to.
+        // The new primary's clock may be behind the last token only if it knows that token, and so may
+        // that of the server that a slot goes to.
+        if forgets || faults.flushes > 0 || faults.deletions > 0 && random.chance(50) {
             (faults.failovers, faults.moves) = (0, 0);
+        } else if faults.failovers + faults.moves > 0 {
+            faults.deletions = 0;
         }
         let millis = Duration::from_millis;
         let slow = if sabotage.holds_long() { 20 } else { 1 };

@@ -171,6 +171,7 @@ impl World {
         };
         if let (Some((lease, token)), Some(expires)) = (step.granted(), step.expires)
             && step.asker() != Some(lease)
+            && !step.hands_over()
         {
             let grant = Grant { token, expires };
             tell(lease, News::Granted { grant, time });

@@ -1,7 +1,6 @@
 //! Promises that are broken on purpose at the server, to see that the checks notice.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use leasehold::Error;
 use leasehold::protocol::{
@@ -22,10 +21,10 @@ impl World {
                 let place = u32::try_from(place)
                     .ok()
                     .and_then(|place| NonZeroU32::new(place + 1));
-                let expires = None;
+                let expires = self.time_at(&acquire.key);
                 Some(Reply::Busy { expires, place })
             }
-            (Sabotage::LeavesForgotten, Command::Release(Release { key, claim })) => {
+            (Sabotage::LeavesForgotten, Command::Release(Release { key, claim, .. })) => {
                 self.checks.lines.place(key, claim.lease)?;
                 Some(Reply::Taken)
             }
@@ -76,9 +75,9 @@ impl World {
                         client: leasehold::protocol::ClientId(1),
                         owner: spec.owner.clone(),
                         counter: spec.counter,
+                        ttl: *ttl,
                         window: *ttl,
                     },
-                    ttl: *ttl,
                     waits: false,
                     reclaims: Reclaim::Never,
                 });
@@ -90,7 +89,7 @@ impl World {
                 };
             }
             (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
-            (Sabotage::LastFirst, Command::Release(Release { key, claim }))
+            (Sabotage::LastFirst, Command::Release(Release { key, claim, .. }))
                 if self
                     .stored(key)
                     .is_some_and(|(holder, _)| holder == claim.lease) =>
@@ -115,8 +114,8 @@ impl World {
         claims.pop();
         let not_after = op.not_after;
         for claim in &claims {
-            let (key, claim) = (key.clone(), claim.clone());
-            let command = Command::Release(Release { key, claim });
+            let (key, claim, token) = (key.clone(), claim.clone(), None);
+            let command = Command::Release(Release { key, claim, token });
             let _ = self.server_does(time, Op { command, not_after });
         }
         let reply = self.server_does(time, op);
@@ -124,7 +123,6 @@ impl World {
             let acquire = Acquire {
                 key: key.clone(),
                 claim,
-                ttl: Duration::from_secs(1),
                 waits: true,
                 reclaims: Reclaim::Never,
             };

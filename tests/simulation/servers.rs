@@ -98,11 +98,8 @@ impl World {
 
     /// Whose a lock is in the store.
     pub(crate) fn stored(&self, key: &LockKey) -> Stored {
-        let (value, _) = self.store_of(key).lock_value(self.time_at(key), key)?;
-        let mut fields = value.split(':');
-        let lease = fields.next().and_then(|field| field.parse().ok());
-        let token = fields.nth(1).and_then(|field| field.parse().ok());
-        lease.zip(token)
+        let tenure = self.store_of(key).tenure(self.time_at(key), key)?;
+        Some((tenure.lease, tenure.token))
     }
 
     /// How much longer locks live since failovers set clocks back, at the most.

@@ -41,10 +41,10 @@ impl World {
         if self.stored(&key) != Some(offer) {
             return;
         }
-        let value = self.store_of(&key).lock_value(self.time_at(&key), &key);
+        let tenure = self.store_of(&key).tenure(self.time_at(&key), &key);
         let due =
             self.servers[self.server_of(&key)].clock.at(since) + ttl.saturating_sub(ON_ITS_WAY);
-        let expires = value.map(|(_, expires)| expires);
+        let expires = tenure.map(|tenure| tenure.expires);
         self.checks.saw("had its whole time");
         self.checks.ensure("I4", expires >= Some(due), || {
             format!("{offer:?} was told that it has {key:?}, and it ends before its time to live")

@@ -48,7 +48,7 @@ impl Counts {
         }
         Ok(Self {
             scripts: admin.script_calls().await,
-            renewals: admin.command_calls("pexpireat").await,
+            renewals: admin.command_calls("hget").await,
             server,
             processor: processor_time(),
             at: Instant::now(),
@@ -68,7 +68,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let locker = Locker::connect(server.url()).await?;
     drop(acquire(&locker, WARM_UP, options.ttl).await?);
     eventually(Duration::from_secs(10), "the first releases", async || {
-        admin.keys("*:lock").await.is_empty().then_some(())
+        locker.list("*").next().await.is_none().then_some(())
     })
     .await;
 

@@ -88,7 +88,8 @@ impl Ring {
             let acquired = now();
             // Those who have had all their turns do not come back: in the last lap the line shrinks.
             if turn + 1 < self.turns {
-                until(&mut admin, &["ZCARD", &key], self.contenders - 1).await?;
+                // Each has two places in the set.
+                until(&mut admin, &["ZCARD", &key], 2 * (self.contenders - 1)).await?;
             }
             let scripts = if turn == 1 || turn + 2 == self.turns {
                 Some(admin.script_calls().await)
