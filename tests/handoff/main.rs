@@ -59,28 +59,45 @@ async fn served(waiter: JoinHandle<Lease>, limit: Duration) -> Lease {
     lease.expect("it is served in time").expect("no panic")
 }
 
-fn key(name: &str, what: &str) -> String {
-    format!("{{leasehold:{name}}}:{what}")
+/// The key of a lock in the default namespace.
+fn lock_key(name: &str) -> String {
+    format!("{{leasehold:{name}}}")
 }
+
+/// The key of those who wait for it.
+fn line_key(name: &str) -> String {
+    format!("{{leasehold:{name}}}:line")
+}
+
+/// Where these parts of a claim begin: three times and the lease are before the client, and the kind
+/// behind it.
+const CLAIM_CLIENT: usize = 11 + 5 + 11 + 32;
+const CLAIM_KIND: usize = CLAIM_CLIENT + 16;
 
 /// The labels of those who wait, in order, as the server has them.
 async fn line(admin: &mut Admin, name: &str) -> Vec<String> {
-    let queue = key(name, "queue");
-    let leasehold_tests::Resp::Array(claims) = admin.command(&["ZRANGE", &queue, "0", "-1"]).await
-    else {
-        panic!("ZRANGE answers with an array");
+    let claims = claims(admin, name).await;
+    let label = |claim: String| claim.get(CLAIM_KIND + 1..).map(str::to_owned);
+    claims.into_iter().filter_map(label).collect()
+}
+
+/// The claims of those who wait, in order.
+async fn claims(admin: &mut Admin, name: &str) -> Vec<String> {
+    // The arrivals, which are greater than the times until which claims count as alive.
+    let arrivals = ["ZRANGEBYSCORE", &line_key(name), "1e15", "+inf"];
+    let leasehold_tests::Resp::Array(claims) = admin.command(&arrivals).await else {
+        panic!("ZRANGEBYSCORE answers with an array");
     };
-    let label = |claim: String| claim.splitn(6, ':').last().map(str::to_owned);
     let claims = claims.iter().filter_map(leasehold_tests::Resp::as_string);
-    claims.filter_map(label).collect()
+    claims.collect()
 }
 
 /// Waits until this many are in line.
 async fn in_line(admin: &mut Admin, name: &str, count: usize) {
-    let queue = key(name, "queue");
+    let line = line_key(name);
     let what = format!("{count} to be in line");
     let count = i64::try_from(count).expect("not that many");
-    let are_in_line = async || admin.int(&["ZCARD", &queue]).await == count;
+    let are_in_line = async || admin.int(&["ZCOUNT", &line, "1e15", "+inf"]).await == count;
     eventually(LIMIT * 3, &what, are_in_line).await;
 }
 

@@ -6,7 +6,9 @@ use futures::{StreamExt, TryStreamExt};
 use leasehold::{Lease, Locker, LossReason};
 use leasehold_tests::{Admin, RedisServer, eventually, within};
 
-use crate::{LIMIT, connect, held, in_line, key, line, lock, millis, served, subscribed, waiting};
+use crate::{
+    LIMIT, connect, held, in_line, line, lock, lock_key, millis, served, subscribed, waiting,
+};
 
 /// Well before the next renewal of a lock with the default time to live of 30 s.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -192,7 +194,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     let first = next().await;
     subscribed(&mut admin, 1).await;
     // A deleted key is noticed by a renewal.
-    admin.int(&["DEL", &key("x", "lock")]).await;
+    admin.int(&["DEL", &lock_key("x")]).await;
     let second = next().await;
     assert!(second.token() > first.token());
     let lost = within(LIMIT, first.lost()).await;
@@ -250,7 +252,7 @@ async fn a_shutdown_leaves_every_line_and_hands_on_what_it_held() {
         let kind = error.map_err(|error| error.kind());
         assert_eq!(kind, Err(leasehold::ErrorKind::Shutdown));
     }
-    assert_eq!(admin.keys("*}:[qa]*").await, Vec::<String>::new());
+    assert_eq!(admin.keys("*}:line").await, Vec::<String>::new());
     let mut left = async || admin.string(&["CLIENT", "LIST", "TYPE", "pubsub"]).await;
     let one = async || left().await.unwrap_or_default().lines().count() == 1;
     eventually(LIMIT, "its connection for pushes to be closed", one).await;

@@ -49,7 +49,8 @@ impl Executed {
             _ if in_script => {}
             "evalsha" | "eval" => self.calls.push(operations(&args)),
             // The test itself sends these.
-            "info" | "zcard" | "zrange" | "exists" | "keys" | "echo" | "config" => {}
+            "info" | "zcount" | "zrangebyscore" | "hgetall" | "time" | "keys" | "echo"
+            | "config" => {}
             _ => self.others.push(line.to_owned()),
         }
     }
@@ -79,13 +80,22 @@ impl Executed {
     }
 }
 
+/// Where in the text of an operation these begin: its letter and its time to live are before all else.
+const RENEW_TOKEN: usize = 1 + 11 + 11 + 32;
+const ACQUIRE_LABEL: usize = 1 + 11 + 1 + 16 + 5 + 11 + 32 + 16 + 1;
+const RELEASE_LABEL: usize = 1 + 11 + 5 + 11 + 32 + 16 + 16 + 1;
+
 fn operations(args: &[&str]) -> Vec<Operation> {
-    let label = |claim: &str| claim.splitn(6, ':').last().unwrap_or_default().to_owned();
-    let found = args.iter().enumerate().filter_map(|(i, word)| match *word {
-        "acquire" => Some(Operation::Acquire(label(args[i + 2]))),
-        "renew" => Some(Operation::Renew(args[i + 3].to_owned())),
-        "release" => Some(Operation::Release(label(args[i + 2]))),
-        _ => None,
+    // The script, how many keys, these, and until when to act are before the operations.
+    let keys: usize = args[2].parse().expect("a number of keys");
+    let found = args[4 + keys..].iter().filter_map(|text| {
+        let from = |place: usize| text[place..].to_owned();
+        match &text[..1] {
+            "a" | "A" => Some(Operation::Acquire(from(ACQUIRE_LABEL))),
+            "r" | "R" => Some(Operation::Renew(from(RENEW_TOKEN))),
+            "d" | "D" => Some(Operation::Release(from(RELEASE_LABEL))),
+            _ => None,
+        }
     });
     found.collect()
 }

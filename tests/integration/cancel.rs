@@ -14,7 +14,7 @@ use crate::{LIMIT, connect, connect_with, lock_key, millis};
 async fn nothing_is_left(admin: &mut Admin) {
     // Far below the 30 s after which the locks would end by themselves, and the 12 s for which a
     // claim counts as alive.
-    let condition = async || admin.keys("*}:[lqa]*").await.is_empty();
+    let condition = async || admin.in_use().await.is_empty();
     eventually(LIMIT, "no lock and no place in line to be left", condition).await;
 }
 
@@ -100,7 +100,7 @@ async fn a_command_delayed_past_its_time_changes_nothing() {
     proxy.set(Direction::Up, Mode::Pass);
     let arrived = async || admin.script_calls().await > 0;
     eventually(LIMIT, "the delayed command to reach the server", arrived).await;
-    // A command that acted would have left the counter behind, even if its lock was released.
+    // A command that acted would have left the last token behind, even if its lock was released.
     assert!(
         admin.keys("*").await.is_empty(),
         "{:?}",
@@ -147,7 +147,7 @@ async fn a_delayed_command_without_a_time_takes_the_lock() {
     assert!(answer.is_err(), "no answer comes");
     proxy.set(Direction::Up, Mode::Pass);
     let mut admin = Admin::connect(&server).await;
-    let taken = async || admin.int(&["EXISTS", &lock_key("x")]).await == 1;
+    let taken = async || admin.tenure(&lock_key("x")).await.is_some();
     eventually(LIMIT, "the late command to take the lock", taken).await;
 }
 
@@ -162,7 +162,7 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
 
     proxy.discard_replies(true);
     let acquire = tokio::spawn(async move { lock.acquire().await });
-    let taken = async || admin.int(&["EXISTS", &lock_key("x")]).await == 1;
+    let taken = async || admin.tenure(&lock_key("x")).await.is_some();
     eventually(LIMIT, "the server to have granted the lock", taken).await;
     proxy.heal();
     let lease = within(LIMIT, acquire)
@@ -171,13 +171,7 @@ async fn a_reply_lost_and_the_acquire_retried_gives_the_same_token() {
         .expect("it does not panic")
         .expect("it is retried");
     assert_eq!(lease.token().get(), 1);
-    assert_eq!(
-        admin
-            .string(&["GET", &crate::token_key("x")])
-            .await
-            .as_deref(),
-        Some("1")
-    );
+    assert_eq!(admin.last_token(&lock_key("x")).await, Some(1));
     assert!(lease.is_valid());
 }
 
@@ -229,7 +223,7 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
     let shut_down = within(LIMIT * 3, locker.shutdown()).await;
     shut_down.expect("it ends");
     assert_eq!(
-        Admin::connect(&server).await.keys("*:lock").await,
+        Admin::connect(&server).await.in_use().await,
         Vec::<String>::new()
     );
     assert!(leases.iter().all(|lease| !lease.is_valid()));

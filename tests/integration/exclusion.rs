@@ -161,9 +161,9 @@ async fn the_server_too_lets_only_the_owner_release() {
             .expect_err("it is taken")
             .is_not_held()
     );
-    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
+    assert!(admin.tenure(&lock_key("x")).await.is_some());
     holder.release().await.expect("it is held");
-    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+    assert_eq!(admin.tenure(&lock_key("x")).await, None);
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ async fn every_shutdown_waits_for_the_store() {
     let given_up = tokio::time::timeout(millis(10), locker.shutdown()).await;
     assert!(given_up.is_err());
     tokio::join!(locker.shutdown(), locker.shutdown());
-    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+    assert_eq!(admin.tenure(&lock_key("x")).await, None);
     assert!(!lease.is_valid());
 }
 
@@ -326,5 +326,5 @@ async fn no_patience_is_still_one_attempt() {
         .expect("it is free");
     locker.shutdown().await;
     let mut admin = Admin::connect(&server).await;
-    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+    assert_eq!(admin.tenure(&lock_key("x")).await, None);
 }

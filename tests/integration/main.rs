@@ -57,10 +57,5 @@ async fn own_client(server: &RedisServer) -> Client {
 
 /// The key of a lock in the default namespace.
 fn lock_key(name: &str) -> String {
-    format!("{{leasehold:{name}}}:lock")
-}
-
-/// The key of a name's token counter in the default namespace.
-fn token_key(name: &str) -> String {
-    format!("{{leasehold:{name}}}:token")
+    format!("{{leasehold:{name}}}")
 }

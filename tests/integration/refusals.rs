@@ -3,7 +3,7 @@
 use leasehold::{Error, ErrorKind, Locker};
 use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
 
-use crate::{LIMIT, connect, lock_key, token_key};
+use crate::{LIMIT, connect, lock_key};
 
 async fn refused(url: &str) -> Error {
     Locker::connect(url).await.expect_err("it is refused")
@@ -149,9 +149,9 @@ async fn a_key_of_another_type_is_named() {
     admin
         .command(&["SET", &lock_key("text"), "somebody's"])
         .await;
-    admin.command(&["HSET", &token_key("hash"), "a", "b"]).await;
+    admin.command(&["HSET", &lock_key("hash"), "a", "b"]).await;
     admin
-        .command(&["SET", &token_key("words"), "not a number"])
+        .command(&["HSET", &lock_key("words"), "t", "not a number"])
         .await;
     for name in ["list", "text", "hash", "words"] {
         let error = locker

@@ -7,13 +7,13 @@ use futures::TryStreamExt;
 use leasehold::{Error, ErrorKind, FencingToken, Locker, LossReason};
 use leasehold_tests::{Admin, Proxy, RedisServer, Resp, eventually};
 
-use crate::{LIMIT, millis, token_key};
+use crate::{LIMIT, lock_key, millis};
 
 /// The documented rights of a user of the default namespace: for locks, for pushes, to list, and for a
 /// database in the URL.
-const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +get +set +del +incr +decr +pexpire \
-                     +pexpireat +pexpiretime +persist +zadd +zcard +zcount +zmscore +zrange \
-                     +zrangebyscore +zrank +zrem +zscore";
+const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire \
+                     +pexpireat +persist +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem \
+                     +zscore";
 const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const LIST: &str = "+scan";
 const DATABASE: &str = "+select";
@@ -189,13 +189,11 @@ async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     lock(0)?.acquire().await?.release().await?;
     let hour = (SystemTime::now() + Duration::from_secs(3_600)).duration_since(UNIX_EPOCH);
     let ahead = hour.expect("it is after 1970").as_micros().to_string();
-    admin
-        .ok(&["SET", &token_key("x"), &ahead, "PX", "60000"])
-        .await;
+    admin.int(&["HSET", &lock_key("x"), "t", &ahead]).await;
     lock(0)?.acquire().await?.release().await?;
     lock(0)?.dense_tokens().acquire().await?.release().await?;
     let most = FencingToken::MAX.to_string();
-    admin.ok(&["SET", &token_key("full"), &most]).await;
+    admin.int(&["HSET", &lock_key("full"), "t", &most]).await;
     let used_up = lockers[0].lock("full")?.acquire().await;
     let used_up = used_up.expect_err("there is no token left");
     if used_up.kind() != ErrorKind::Store {

@@ -126,20 +126,23 @@ async fn two_tenants_cannot_reach_each_other() {
     for (victim, hostile) in [(&red, &blue), (&blue, &red)] {
         let business = Business::start(victim, &mut admin, ["held", "contended"]).await;
         let mut attack = connection(&server, hostile.namespace).await;
-        let lock = format!("{{{}:held}}:lock", victim.namespace);
-        let queue = format!("{{{}:contended}}:queue", victim.namespace);
+        let lock = format!("{{{}:held}}", victim.namespace);
+        let line = format!("{{{}:contended}}:line", victim.namespace);
         let own = format!("leasehold:{}:*", victim.namespace);
         let channel = &channels(&mut admin, &own).await[0];
-        for line in [
+        for command in [
             // Keys, by commands and by scripts, declared or not.
-            &format!("GET {lock}"),
+            &format!("HGETALL {lock}"),
+            &format!("HSET {lock} t 1"),
+            &format!("HDEL {lock} t"),
             &format!("DEL {lock}"),
             &format!("SET {lock} x"),
             &format!("PEXPIREAT {lock} 1"),
-            &format!("ZRANGE {queue} 0 -1"),
-            &format!("ZREM {queue} x"),
+            &format!("ZRANGE {line} 0 -1"),
+            &format!("ZREM {line} x"),
             &format!("EXISTS {lock}"),
-            &format!("EVAL return(redis.call('GET',KEYS[1])) 1 {lock}"),
+            &format!("EVAL return(redis.call('HGETALL',KEYS[1])) 1 {lock}"),
+            &format!("EVAL return(redis.call('HDEL','{lock}','t')) 0"),
             &format!("EVAL return(redis.call('DEL','{lock}')) 0"),
             &format!("EVAL return(redis.call('PUBLISH','{channel}','x')) 0"),
             "EVAL return(redis.call('FLUSHALL')) 0",
@@ -193,9 +196,9 @@ async fn two_tenants_cannot_reach_each_other() {
             "SUBSCRIBE __keyspace@0__:x",
             "PUBSUB CHANNELS",
         ] {
-            let command: Vec<_> = line.split(' ').collect();
-            let answer = attack.command(&command).await;
-            assert!(is_refused(&answer), "{line}: {answer:?}");
+            let words: Vec<_> = command.split(' ').collect();
+            let answer = attack.command(&words).await;
+            assert!(is_refused(&answer), "{command}: {answer:?}");
         }
         // The library itself, with the other's namespace.
         let pretends = Locker::builder().namespace(victim.namespace);

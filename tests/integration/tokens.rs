@@ -3,7 +3,7 @@
 use leasehold::{FencingToken, Lock};
 use leasehold_tests::{Admin, RedisServer};
 
-use crate::{connect, lock_key, millis, token_key};
+use crate::{connect, lock_key, millis};
 
 async fn token_of(lock: &Lock) -> FencingToken {
     let lease = lock.acquire().await.expect("it becomes free");
@@ -42,7 +42,7 @@ async fn tokens_grow_whatever_happens_to_the_store() {
     assert_eq!(holder.map(|holder| holder.token), Some(stuck.token()));
     tokens.push(("a forced release", token_of(&lock).await));
 
-    admin.int(&["DEL", &token_key("x")]).await;
+    admin.int(&["DEL", &lock_key("x")]).await;
     tokens.push(("the counter's loss", token_of(&lock).await));
 
     admin.flushall().await;
@@ -67,7 +67,7 @@ async fn dense_tokens_count_from_one_and_fall_back_with_the_data() {
         assert_eq!(token_of(&lock).await.get(), expected);
     }
     assert_eq!(
-        admin.int(&["PTTL", &token_key("x")]).await,
+        admin.int(&["PTTL", &lock_key("x")]).await,
         -1,
         "the counter never expires"
     );
@@ -80,14 +80,15 @@ async fn a_counter_that_is_ahead_of_the_clock_still_grows() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let ahead = FencingToken::MAX.get() - 10;
-    let set = ["SET", &token_key("x"), &ahead.to_string(), "PX", "60000"];
-    admin.ok(&set).await;
+    let set = ["HSET", &lock_key("x"), "t", &ahead.to_string()];
+    admin.int(&set).await;
+    admin.int(&["PEXPIRE", &lock_key("x"), "60000"]).await;
     let locker = connect(&server).await;
     let lock = locker.lock("x").expect("a valid name");
     assert_eq!(token_of(&lock).await.get(), ahead + 1);
     assert_eq!(token_of(&lock).await.get(), ahead + 2);
     assert!(
-        admin.int(&["PTTL", &token_key("x")]).await > 60_000,
+        admin.int(&["PTTL", &lock_key("x")]).await > 60_000,
         "it is kept for a while only"
     );
 }
@@ -107,14 +108,14 @@ async fn a_dense_counter_is_kept_for_ever_whoever_counts() {
     for lock in [&clock, &clock, &dense, &clock] {
         let token = token_of(lock).await.get();
         assert!(token > last, "{token} after {last}");
-        assert_eq!(admin.int(&["PTTL", &token_key("x")]).await, -1);
+        assert_eq!(admin.int(&["PTTL", &lock_key("x")]).await, -1);
         last = token;
     }
     // The control: a counter that no dense lock has used does expire.
     admin.flushall().await;
     for _ in 0..2 {
         token_of(&clock).await;
-        assert!(admin.int(&["PTTL", &token_key("x")]).await > 0);
+        assert!(admin.int(&["PTTL", &lock_key("x")]).await > 0);
     }
 }
 
@@ -122,12 +123,11 @@ async fn a_dense_counter_is_kept_for_ever_whoever_counts() {
 async fn a_used_up_counter_is_an_error_and_no_lock() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    admin
-        .command(&["SET", &token_key("x"), &FencingToken::MAX.to_string()])
-        .await;
+    let set = ["HSET", &lock_key("x"), "t", &FencingToken::MAX.to_string()];
+    admin.int(&set).await;
     let locker = connect(&server).await;
     let error = locker.lock("x").expect("a valid name").acquire().await;
     let error = error.expect_err("there is no greater token");
     assert!(error.to_string().contains("used up"), "{error}");
-    assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 0);
+    assert_eq!(admin.tenure(&lock_key("x")).await, None);
 }

@@ -29,7 +29,7 @@ const LEAD: Duration = Duration::from_millis(50);
 /// How much earlier than the server's expiry the deadline is, for clocks that run apart: 1 in 500 of the
 /// time to live, in whole milliseconds.
 const MARGIN: Duration = Duration::from_millis(7);
-const KEY: &str = "{leasehold:x}:lock";
+const KEY: &str = "{leasehold:x}";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
@@ -139,8 +139,7 @@ impl Held {
 
 /// When the server will free the lock, by its own clock; `None` if nobody has it.
 async fn expiry(admin: &mut Admin, key: &str) -> Option<Duration> {
-    let millis = admin.int(&["PEXPIRETIME", key]).await;
-    u64::try_from(millis).ok().map(Duration::from_millis)
+    admin.tenure(key).await.map(|tenure| tenure.expires)
 }
 
 /// The wall clock of this machine, which its servers use too.

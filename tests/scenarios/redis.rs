@@ -27,7 +27,9 @@ impl World {
     }
 
     pub(crate) async fn redis(&mut self, command: &[String], expected: &Given<Value>) -> Met {
-        const READS: [&str; 7] = ["EXISTS", "GET", "KEYS", "PTTL", "PUBSUB", "TYPE", "ZRANGE"];
+        const READS: [&str; 8] = [
+            "EXISTS", "HGET", "HGETALL", "KEYS", "PTTL", "PUBSUB", "TYPE", "ZRANGE",
+        ];
         let words: Result<Vec<_>, _> = command.iter().map(|word| self.kept.fill(word)).collect();
         let words = words?;
         let again = READS.contains(&words[0].as_str());

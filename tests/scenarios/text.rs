@@ -58,16 +58,19 @@ impl Kept {
             Piece::Item("text") => return Ok((Some(text.len()), None)),
             Piece::Item(item) => *item,
         };
-        let Some(hex) = item.strip_prefix("hex ") else {
-            return Ok((literal(&self.value(item)?), None));
+        let (kind, length) = item.split_once(' ').unwrap_or((item, ""));
+        let is_digit = match kind {
+            "hex" => |digit| matches!(digit, '0'..='9' | 'a'..='f'),
+            "digits" => |digit: char| digit.is_ascii_digit(),
+            _ => return Ok((literal(&self.value(item)?), None)),
         };
-        let (length, name) = match hex.split_once(" as ") {
+        let (length, name) = match length.split_once(" as ") {
             Some((length, name)) => (length, Some(name)),
-            None => (hex, None),
+            None => (length, None),
         };
         let length: usize = length.parse().map_err(|_| format!("<{item}> is no item"))?;
         let text = text.get(..length).unwrap_or("");
-        let digits = run(text, |digit| matches!(digit, '0'..='9' | 'a'..='f'));
+        let digits = run(text, is_digit);
         Ok((digits.filter(|digits| *digits == length), name))
     }
 

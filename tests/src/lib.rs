@@ -7,6 +7,7 @@
 //!
 //! - [`RedisServer`]: a real `redis-server` that can be paused, killed and restarted
 //! - [`Admin`] and [`Monitor`]: a plain connection to look at a server and to meddle with it
+//! - [`Tenure`]: who has a lock, as its key says
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
 //! - [`FakeServer`]: answers what the test wants a server to answer
 //! - [`Child`]: a program that can be paused and killed
@@ -21,6 +22,7 @@ mod proxy;
 mod redis_server;
 mod resp;
 mod stopwatch;
+mod stored;
 mod wait;
 
 pub use child::Child;
@@ -29,4 +31,5 @@ pub use proxy::{Direction, Mode, Proxy};
 pub use redis_server::{RedisConfig, RedisServer};
 pub use resp::{Admin, Monitor, Resp};
 pub use stopwatch::{Stopwatch, stalled_between, within};
+pub use stored::Tenure;
 pub use wait::{Condition, eventually, next_event, unique_name};

@@ -64,8 +64,8 @@ export interface Owner {
 /** Who has a lock. */
 export interface HolderInfo {
   readonly token: number;
-  /** Milliseconds until the lock expires unless it is renewed; `null` if it does not expire. */
-  readonly remaining: number | null;
+  /** Milliseconds until the lock expires unless it is renewed. */
+  readonly remaining: number;
   readonly owner: Owner;
 }
 

@@ -78,7 +78,7 @@ const FAILURE = { "error?": string, "says?": list(string) };
 const OUTCOME = { "as?": string, "result?": one("held", "busy"), ...FAILURE };
 const HOLDER = {
   "holder?": nullable(
-    object({ "token?": string, "label?": string, "reclaimable?": boolean, "remaining?": nullable(range) }),
+    object({ "token?": string, "label?": string, "reclaimable?": boolean, "remaining?": range }),
   ),
 };
 const EVENT = {

@@ -31,9 +31,12 @@ export class Kept {
       if (at % 2 === 0) {
         return quoted(part);
       }
-      const hex = /^hex (\d+)(?: as (.+))?$/.exec(part);
-      names.push(hex?.[2]);
-      return `(${hex ? `[0-9a-f]{${hex[1]}}` : part === "digits" ? "\\d+" : part === "text" ? ".*" : quoted(this.#value(part))})`;
+      const [, kind, length, name] = /^(hex|digits) (\d+)(?: as (.+))?$/.exec(part) ?? [];
+      names.push(name);
+      if (kind !== undefined) {
+        return `([0-9${kind === "hex" ? "a-f" : ""}]{${length}})`;
+      }
+      return `(${part === "digits" ? "\\d+" : part === "text" ? ".*" : quoted(this.#value(part))})`;
     });
     const found = new RegExp(`^${parts.join("")}$`, "su").exec(text);
     assert.ok(found, `${JSON.stringify(text)} is not ${JSON.stringify(pattern)}`);
