@@ -71,7 +71,7 @@ async function story(lock, operator) {
 
 async function watch(locker, lock) {
   const stop = AbortSignal.timeout(Math.ceil(seconds * 1_000));
-  say(`holding ${JSON.stringify(lock.name)}; its key is {leasehold:${lock.name}}:lock`);
+  say(`holding ${JSON.stringify(lock.name)}; its key is {leasehold:${lock.name}}`);
   for await (const lease of lock.hold({ signal: stop })) {
     say(`held with token ${lease.token}`);
   }

@@ -162,9 +162,12 @@ impl Builder {
         self
     }
 
-    /// How long the store remembers the last token of a name that nobody acquires: 1 s to a year
-    /// (366 days); 7 days by default. Tokens grow even past it, because they follow the server's clock,
-    /// unless that was set back.
+    /// How long the store remembers the last token of a name that nobody acquires, at the least: 1 s to a
+    /// year (366 days); 24 hours by default. It matters only if the server's clock is set back by more
+    /// than the name was unused: else tokens grow anyway, because they follow that clock.
+    ///
+    /// Less than an hour is kept to exactly, which makes renewals somewhat dearer; from an hour on a name
+    /// may be remembered for up to 2,000 s longer.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

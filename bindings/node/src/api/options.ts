@@ -48,9 +48,12 @@ export interface LockerOptions {
    */
   readonly driftMargin?: number | undefined;
   /**
-   * Milliseconds that the store remembers the last token of an unused name: 1,000 to 31,622,400,000
-   * (366 days); 604,800,000 (7 days) by default. Tokens keep growing even after that, as long as
-   * the server's clock is not set back.
+   * Milliseconds that the store remembers the last token of an unused name, at the least: 1,000 to
+   * 31,622,400,000 (366 days); 86,400,000 (24 hours) by default. It matters only if the server's clock is
+   * set back by more than the name was unused: else tokens grow anyway, because they follow that clock.
+   *
+   * Less than an hour is kept to exactly, which makes renewals somewhat dearer; from an hour on a name may
+   * be remembered for up to 2,000 s longer.
    */
   readonly tokenRetention?: number | undefined;
 }

@@ -42,8 +42,8 @@ forEachStore(
       const command = (...args) => store.server.command(...args);
       await command("RPUSH", key("list"), "a");
       await command("SET", key("text"), "somebody's");
-      await command("HSET", key("hash", "token"), "a", "b");
-      await command("SET", key("words", "token"), "not a number");
+      await command("HSET", key("hash"), "a", "b");
+      await command("HSET", key("words"), "t", "not a number");
       const locker = await store.locker();
       for (const name of ["list", "text", "hash", "words"]) {
         for (const call of ["tryAcquire", "acquire", "using", "hold"]) {

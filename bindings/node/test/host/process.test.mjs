@@ -4,7 +4,7 @@ import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startNode } from "../support/program.mjs";
 import { startRedis } from "../support/redis.mjs";
-import { aborted, clients, collect, forEachStore, key } from "../support/stores.mjs";
+import { aborted, clients, collect, forEachStore, isHeld, key } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { awake, pause, waitFor } from "../support/wait.mjs";
 
@@ -21,7 +21,7 @@ describe("a process", { concurrency: 3 }, () => {
 
   const start = (how, what, { url = server.url, name = `name ${(names += 1)}` } = {}) =>
     Object.assign(startNode(child, how, url, what, name), { name });
-  const held = (name) => server.command("EXISTS", key(name)).then(Boolean);
+  const held = (name) => isHeld(server, key(name));
   const free = (name, limit) => waitFor(async () => !(await held(name)), limit, `${name} is free`);
 
   for (const how of ["memory", ...clients, ...ours]) {

@@ -145,7 +145,7 @@ test("a locker of a cluster: what happens is told of the server that it is of", 
     client.disconnect();
     await server.stop();
   });
-  const slotOf = (name) => calculateSlot(`{servers:${name}}:lock`);
+  const slotOf = (name) => calculateSlot(`{servers:${name}}`);
   const names = Array.from({ length: 12 }, (_, i) => `n${i}`);
   assert.ok(names.some((name) => slotOf(name) < 8_192) && names.some((name) => slotOf(name) >= 8_192));
   const told = (method) => store.log.filter(([name]) => name === method).map(([, ...rest]) => rest);

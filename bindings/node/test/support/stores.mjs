@@ -139,9 +139,17 @@ async function nodeRedis(url) {
   };
 }
 
-/** The key of a name, of its lock or its token. */
-export function key(name, part = "lock", namespace = "leasehold") {
-  return `{${namespace}:${name}}:${part}`;
+/** The key of a lock. */
+export function key(name, namespace = "leasehold") {
+  return `{${namespace}:${name}}`;
+}
+
+/** Whether somebody has the lock of this key: the value of its tenure begins with when that expires. */
+export async function isHeld(server, key) {
+  const hash = await server.command("HGETALL", key);
+  const [seconds, micros] = await server.command("TIME");
+  const now = seconds * 1_000 + Math.floor(micros / 1_000);
+  return hash.some((field, at) => at % 2 === 0 && /^[0-9a-f]{48}$/.test(field) && hash[at + 1].slice(0, 13) >= now);
 }
 
 /** The events of a reader so far, in a list that grows. */
