@@ -15,7 +15,7 @@ export function mockClient() {
         case "acquire": {
           const ttl = Number(args[at + 3]);
           reply.push("3", "held", String((last += 1)), String(nowMs + ttl));
-          at += 5;
+          at += 6;
           break;
         }
         case "release":
