@@ -62,7 +62,7 @@ pub(crate) fn factory(generated: &str) -> Result<String> {
          \x20 wasm = new WebAssembly.Instance(module, {{ \"{IMPORT_MODULE}\": imports }}).exports;\n\
          \x20 wasm.__wbindgen_start();\n\
          \x20 const discard = () => {{ wasm = undefined; }};\n\
-         \x20 return {{ {exports}, discard }};\n\
+         \x20 return {{ {exports}, memory: wasm.memory, discard }};\n\
          }}\n"
     ))
 }
@@ -91,6 +91,8 @@ pub(crate) fn factory_types(generated: &str) -> Result<String> {
          /** One instance of the engine's WebAssembly. */\n\
          export interface Glue {{\n\
          {members}\
+         \x20 /** All of it; what is read has to be found anew after it has grown. */\n\
+         \x20 readonly memory: {{ readonly buffer: ArrayBuffer }};\n\
          \x20 /** After a trap: nothing runs in this instance any more, finalizers neither. */\n\
          \x20 discard(): void;\n\
          }}\n\
@@ -197,7 +199,7 @@ export function script(): string;
             "export function instantiate(module) {",
             "  class Engine {",
             "{ __proto__: null, __wbg___wbindgen_throw_4c88, __wbg_now_1 }",
-            "return { Engine, script, discard };",
+            "return { Engine, script, memory: wasm.memory, discard };",
             "ptr => wasm?.__wbg_engine_free(ptr, 1)",
         ] {
             assert!(made.contains(part), "no {part:?} in:\n{made}");

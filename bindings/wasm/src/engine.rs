@@ -1,6 +1,5 @@
 mod batches;
 mod output;
-mod tenures;
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,10 +15,10 @@ use leasehold::{Error, ErrorKind, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
-use crate::{Thrown, json, text, thrown};
+use crate::wire::{self, Wire};
+use crate::{Thrown, json, thrown};
 use batches::Batches;
-use output::Current;
-use tenures::Tenures;
+use output::Outputs;
 
 /// One locker's engine.
 #[wasm_bindgen]
@@ -30,26 +29,34 @@ pub struct Engine {
     inner: leasehold::engine::Engine,
     hub: Hub<ReaderId>,
     locks: Table<LockId, Arc<LockSpec>>,
-    tenures: Tenures,
     batches: Batches,
     awake: Vec<ReaderId>,
-    current: Current,
+    outputs: Outputs,
     /// When it was last fed anything.
     now: Timestamp,
     /// Whether there may be several servers.
     clustered: bool,
+    /// What the host wants to have of a batch.
+    wire: Wire,
 }
 
-fn lease_id(random: [u32; 4]) -> LeaseId {
-    let bits = random.iter();
-    LeaseId(bits.fold(0, |bits, part| bits << 32 | u128::from(*part)))
+fn lease_id(words: [i32; 4]) -> LeaseId {
+    let words = words.iter().map(|word| word.cast_unsigned());
+    LeaseId(words.fold(0, |bits, word| bits << 32 | u128::from(word)))
+}
+
+/// The words that `lease_id` makes the same lease id of.
+fn words(lease: LeaseId) -> [f64; 4] {
+    #[allow(clippy::cast_possible_truncation)]
+    [96, 64, 32, 0].map(|shift| f64::from((lease.0 >> shift) as i32))
 }
 
 /// Settings, and the locks that the host defines.
 #[wasm_bindgen]
 impl Engine {
     /// An engine that is not connected yet. The client is 64 random bits; the times are in
-    /// milliseconds, the drift margin is in parts per million.
+    /// milliseconds, the drift margin is in parts per million. Of a batch the host wants to have: 0
+    /// nothing, 1 its keys and arguments as texts, 2 the command as a client sends it.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(constructor)]
@@ -62,6 +69,7 @@ impl Engine {
         drift_margin: f64,
         token_retention: f64,
         clustered: bool,
+        wire: u32,
     ) -> Result<Self, Thrown> {
         let client = ClientId(u64::from(client_high) << 32 | u64::from(client_low));
         let made = || {
@@ -87,12 +95,12 @@ impl Engine {
             inner: leasehold::engine::Engine::new(settings),
             hub: Hub::default(),
             locks: Table::default(),
-            tenures: Tenures::default(),
             batches: Batches::default(),
             awake: Vec::new(),
-            current: Current::default(),
+            outputs: Outputs::default(),
             now: Timestamp::from_nanos(0),
             clustered,
+            wire: Wire::new(wire),
         })
     }
 
@@ -174,20 +182,20 @@ impl Engine {
     pub fn acquire(
         &mut self,
         now: f64,
-        call: f64,
+        call: u32,
         lock: f64,
         wait: f64,
-        r0: u32,
-        r1: u32,
-        r2: u32,
-        r3: u32,
+        w0: i32,
+        w1: i32,
+        w2: i32,
+        w3: i32,
     ) -> Result<(), Thrown> {
         let lock = LockId(number(lock));
         let Some(spec) = self.locks.get(&lock).cloned() else {
             let message = "a lock was acquired that was not defined";
             return Err(thrown(&Error::new(ErrorKind::Config, message)));
         };
-        let (call, lease) = (CallId(number(call)), lease_id([r0, r1, r2, r3]));
+        let (call, lease) = (CallId(call.into()), lease_id([w0, w1, w2, w3]));
         let wait = match span(wait) {
             Some(wait) if wait.is_zero() => Wait::Never,
             Some(wait) => Wait::Until(timestamp(now) + wait),
@@ -206,57 +214,61 @@ impl Engine {
 
     /// A call was given up that acquires this lock, with these random bits.
     #[allow(clippy::too_many_arguments)]
-    pub fn cancel(&mut self, now: f64, call: f64, lock: f64, r0: u32, r1: u32, r2: u32, r3: u32) {
-        let call = CallId(number(call));
-        let of = Some((LockId(number(lock)), lease_id([r0, r1, r2, r3])));
+    pub fn cancel(&mut self, now: f64, call: u32, lock: f64, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let call = CallId(call.into());
+        let of = Some((LockId(number(lock)), lease_id([w0, w1, w2, w3])));
         self.handle(now, Input::Cancel { call, of });
     }
 
-    /// A call that extends a lease; by so many milliseconds from now on, if they are given.
+    /// A call that extends a tenure; by so many milliseconds from now on, if they are given.
+    #[allow(clippy::too_many_arguments)]
     pub fn renew(
         &mut self,
         now: f64,
-        call: f64,
-        tenure: f64,
+        call: u32,
+        w0: i32,
+        w1: i32,
+        w2: i32,
+        w3: i32,
         ttl: Option<f64>,
     ) -> Result<(), Thrown> {
         let ttl = ttl.map(|ttl| duration("a lease's time to live", ttl));
         let ttl = ttl.transpose().map_err(|error| thrown(&error))?;
-        let call = CallId(number(call));
-        let lease = self.tenures.lease(tenure);
+        let call = CallId(call.into());
+        let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Renew { call, lease, ttl });
         Ok(())
     }
 
-    /// A call that gives up a lease.
-    pub fn release(&mut self, now: f64, call: f64, tenure: f64) {
-        let call = Some(CallId(number(call)));
-        let lease = self.tenures.lease(tenure);
+    /// A call that gives up a lease of a tenure.
+    pub fn release(&mut self, now: f64, call: u32, w0: i32, w1: i32, w2: i32, w3: i32) {
+        let call = Some(CallId(call.into()));
+        let lease = lease_id([w0, w1, w2, w3]);
         self.handle(now, Input::Release { call, lease });
     }
 
     /// A call that asks who has a lock.
-    pub fn inspect(&mut self, now: f64, call: f64, name: &str) -> Result<(), Thrown> {
+    pub fn inspect(&mut self, now: f64, call: u32, name: &str) -> Result<(), Thrown> {
         let key = self.key(name)?;
-        let call = CallId(number(call));
+        let call = CallId(call.into());
         self.handle(now, Input::Inspect { call, key });
         Ok(())
     }
 
     /// A call that frees a lock, whoever has it.
     #[wasm_bindgen(js_name = forceRelease)]
-    pub fn force_release(&mut self, now: f64, call: f64, name: &str) -> Result<(), Thrown> {
+    pub fn force_release(&mut self, now: f64, call: u32, name: &str) -> Result<(), Thrown> {
         let key = self.key(name)?;
-        let call = CallId(number(call));
+        let call = CallId(call.into());
         self.handle(now, Input::ForceRelease { call, key });
         Ok(())
     }
 
     /// A call for one step of a walk through the locks that are held. The cursor is `0` to begin.
-    pub fn list(&mut self, now: f64, call: f64, pattern: &str, cursor: &str) -> Result<(), Thrown> {
+    pub fn list(&mut self, now: f64, call: u32, pattern: &str, cursor: &str) -> Result<(), Thrown> {
         let pattern = Pattern::new(&self.namespace, pattern).map_err(|error| thrown(&error))?;
         let input = Input::List {
-            call: CallId(number(call)),
+            call: CallId(call.into()),
             pattern,
             cursor: cursor.parse().unwrap_or(0),
         };
@@ -264,18 +276,25 @@ impl Engine {
         Ok(())
     }
 
-    /// A server's answer to a batch: its strings, each as its length in UTF-16 units, a colon and
-    /// itself, all in one.
-    pub fn reply(&mut self, now: f64, server: u32, request: f64, fields: &str) {
-        let request = RequestId(number(request));
-        let Some(batch) = self.batches.take(request) else {
-            return;
-        };
-        let result = match text::split(fields) {
-            Some(fields) => protocol::decode(&batch, &fields),
-            None => Err(error("store", "the store's answer could not be read")),
-        };
-        self.replied(now, server, request, result);
+    /// A server's reply to a batch, of the commonest form: its time alone, as a number of 16 digits.
+    pub fn reply(&mut self, now: f64, server: u32, request: f64, time: f64) {
+        self.decode(now, server, request, &[number(time).to_string().as_str()]);
+    }
+
+    /// A reply of another form: its strings, each as its length in UTF-16 units, a colon and itself, all
+    /// in one.
+    #[wasm_bindgen(js_name = replyFields)]
+    pub fn reply_fields(&mut self, now: f64, server: u32, request: f64, fields: &str) {
+        match wire::split(fields) {
+            Some(fields) => self.decode(now, server, request, &fields),
+            None => self.reply_failed(
+                now,
+                server,
+                request,
+                "store",
+                "the store's answer could not be read",
+            ),
+        }
     }
 
     /// There is no answer to a batch.
@@ -307,8 +326,8 @@ impl Engine {
     }
 
     /// A call that ends every tenure and refuses everything from now on.
-    pub fn shutdown(&mut self, now: f64, call: f64) {
-        let call = CallId(number(call));
+    pub fn shutdown(&mut self, now: f64, call: u32) {
+        let call = CallId(call.into());
         self.handle(now, Input::Shutdown { call });
     }
 
@@ -390,6 +409,13 @@ impl Engine {
     fn handle(&mut self, now: f64, input: Input) {
         self.now = timestamp(now);
         self.inner.handle(self.now, input);
+    }
+
+    fn decode(&mut self, now: f64, server: u32, request: f64, fields: &[&str]) {
+        let request = RequestId(number(request));
+        if let Some(batch) = self.batches.take(request) {
+            self.replied(now, server, request, protocol::decode(&batch, fields));
+        }
     }
 
     fn replied(

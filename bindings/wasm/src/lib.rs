@@ -1,18 +1,18 @@
 //! The lock engine for JavaScript: the core's state machine and its store in memory behind a small
 //! synchronous surface. It knows nothing of the protocol that the core does not.
 //!
-//! Numbers, strings and flat arrays cross the border. Times are milliseconds of the host's
+//! Numbers and strings cross the border; what the engine wants is read from its memory. Times are milliseconds of the host's
 //! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,
 //! its JSON, with the parts of its message; anything else that is thrown is a defect, after which the whole
 //! instance is of no use any more.
 //!
-//! The host's contract is the core's: feed an input, drain [`Engine::poll`], do what it says, and
-//! come back when it says to.
+//! The host's contract is the core's: feed inputs, take the outputs by [`Engine::drain`], do what they
+//! say, and come back when they say to.
 
 mod convert;
 mod engine;
 mod memory;
-mod text;
+mod wire;
 
 pub use engine::Engine;
 pub use memory::MemoryStore;

@@ -21,6 +21,11 @@ export interface Adapter {
    * `NOSCRIPT` if the server has not got the script. Absent if the client cannot.
    */
   evalsha?(sha: string, keys: string[], args: string[]): Promise<unknown>;
+  /**
+   * Sends a command of which the bytes are ready, and resolves to its reply; rejects as `evalsha` does.
+   * Absent if a client cannot, or has to know its keys.
+   */
+  send?(command: Uint8Array): Promise<unknown>;
   /** Runs a script by its text. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
   /** The server's `INFO` of a section; absent if it cannot be asked. */

@@ -69,12 +69,47 @@ export function ioredis(client: IoredisClient): Adapter {
       secretsOf(set?.password, set?.sentinelPassword),
     ),
     evalsha: async (sha, keys, args) => texts(await client.evalsha(sha, keys.length, ...keys, ...args)),
+    ...sender(client, clustered),
     eval: async (script, keys, args) => texts(await client.eval(script, keys.length, ...keys, ...args)),
     info: async (section) => String(await anyServer(client).info(section)),
     watch: (link) => watch(client, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
+  };
+}
+
+/** What ioredis makes of one call of a method such as `evalsha`, and writes to the socket. */
+interface IoredisCommand {
+  readonly promise: Promise<unknown>;
+  toWritable(socket: object): string | Uint8Array;
+}
+
+interface Commander {
+  readonly constructor?: {
+    readonly Command?: new (name: string, args: string[], options: { replyEncoding: "utf8" }) => IoredisCommand;
+  };
+  sendCommand?(command: IoredisCommand): Promise<unknown>;
+}
+
+/** Sends commands that are ready, if the client is of a kind and version that can; a cluster looks at the keys. */
+function sender(client: IoredisClient, clustered: boolean): Pick<Adapter, "send"> {
+  const commander = client as Commander;
+  const Command = commander.constructor?.Command;
+  if (clustered || typeof Command !== "function" || typeof commander.sendCommand !== "function") {
+    return {};
+  }
+  const { toWritable } = Command.prototype as Partial<IoredisCommand>;
+  if (typeof toWritable !== "function") {
+    return {};
+  }
+  return {
+    send: async (bytes) => {
+      // Its arguments are only for those who watch the client's commands.
+      const command = new Command("evalsha", [], { replyEncoding: "utf8" });
+      command.toWritable = () => bytes;
+      return texts(await commander.sendCommand?.(command));
+    },
   };
 }
 

@@ -47,11 +47,11 @@ export function within<T>(
 }
 
 /**
- * The list of strings that a script returned, as strings: clients may be set to return buffers, and some
+ * The string or the list of strings that a script returned, as strings: clients may be set to return buffers, and some
  * return a number for what looks like one.
  */
 export function texts(reply: unknown): unknown {
-  return Array.isArray(reply) ? reply.map(text) : reply;
+  return Array.isArray(reply) ? reply.map(text) : text(reply);
 }
 
 function text(value: unknown): unknown {

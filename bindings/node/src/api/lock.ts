@@ -34,7 +34,7 @@ export class Lock {
    * so it may be out of date. `locker.inspect(name)` asks the store who holds the lock.
    */
   get held(): boolean {
-    return [...this.#state.tenures].some(({ lost, leases }) => lost === undefined && leases > 0);
+    return this.#state.tenures.some(({ lost, leases }) => lost === undefined && leases > 0);
   }
 
   /**

@@ -148,7 +148,7 @@ export class Locker {
   async inspect(name: string): Promise<Inspection> {
     checkAttached(this, Locker, "locker.inspect");
     checkText("a lock's name", name);
-    return this.#host.call((engine, at, id) => engine.inspect(at, id, name));
+    return this.#host.ask((engine, at, id) => engine.inspect(at, id, name));
   }
 
   /**
@@ -167,7 +167,7 @@ export class Locker {
     let cursor: string | null = "0";
     while (cursor !== null) {
       const from: string = cursor;
-      const [next, names]: [string | null, string[]] = await this.#host.call((engine, at, id) =>
+      const [next, names]: [string | null, string[]] = await this.#host.ask((engine, at, id) =>
         engine.list(at, id, pattern, from),
       );
       yield* names;
@@ -185,7 +185,7 @@ export class Locker {
   async forceRelease(name: string): Promise<HolderInfo | undefined> {
     checkAttached(this, Locker, "locker.forceRelease");
     checkText("a lock's name", name);
-    const holder = await this.#host.call<HolderInfo | null>((engine, at, id) =>
+    const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
       engine.forceRelease(at, id, name),
     );
     return holder ?? undefined;

@@ -13,19 +13,25 @@ export function soon(act: () => void): void {
   void resolved.then(act);
 }
 
-/** Four random 32-bit numbers. Many are drawn at once, because each draw is a system call. */
-export function random(): readonly [number, number, number, number] {
+/** Four random words, each of 32 bits and signed. */
+export type Words = readonly [number, number, number, number];
+
+/** Many are drawn at once, because each draw is a system call. */
+export function random(): Words {
   if (drawn === pool.length) {
-    pool = crypto.getRandomValues(new Uint32Array(1_024));
+    pool = crypto.getRandomValues(new Int32Array(1_024));
     drawn = 0;
   }
-  const { [drawn]: r0 = 0, [drawn + 1]: r1 = 0, [drawn + 2]: r2 = 0, [drawn + 3]: r3 = 0 } = pool;
   drawn += 4;
-  return [r0, r1, r2, r3];
+  return [word(4), word(3), word(2), word(1)];
 }
 
-let pool = new Uint32Array(0);
+let pool = new Int32Array(0);
 let drawn = 0;
+
+function word(fromEnd: number): number {
+  return pool[drawn - fromEnd] as number;
+}
 
 /** A timer. Where the runtime allows it, `keepAlive` sets whether the process stays alive for it. */
 export type Timer = ReturnType<typeof setTimeout>;
@@ -55,11 +61,11 @@ export function keepAlive(timer: Timer | undefined, alive: boolean): void {
 /**
  * In Cloudflare's workers a timer ends with the request that started it, even if other requests need it.
  * So there each call and each lease has a timer of its own, a pulse, which does `run` again and again
- * until the returned function is called. Elsewhere this does nothing.
+ * until the returned function is called. Elsewhere this does nothing, and returns nothing.
  */
-export function startPulse(run: () => void): () => void {
+export function startPulse(run: () => void): (() => void) | undefined {
   if (!IN_WORKER) {
-    return NOTHING;
+    return undefined;
   }
   const timer = setInterval(run, PULSE);
   return () => clearInterval(timer);
@@ -68,7 +74,6 @@ export function startPulse(run: () => void): () => void {
 const IN_WORKER =
   (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === "Cloudflare-Workers";
 const PULSE = 100;
-const NOTHING = () => {};
 
 /** A reference that does not keep its object alive, where the runtime has such references. */
 export interface Weak<T> {

@@ -26,7 +26,7 @@ export function onAbort(signal: AbortSignal, act: () => void): () => void {
 }
 
 /** Whether it is aborted. A signal that is not the platform's may throw: then it counts as not aborted. */
-export function isAborted(signal: AbortSignal | undefined): boolean {
+export function isAborted(signal: AbortSignal | undefined): signal is AbortSignal {
   try {
     return signal?.aborted === true;
   } catch {

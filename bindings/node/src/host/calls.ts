@@ -1,15 +1,6 @@
 import { LeaseholdError } from "../common/errors.js";
+import { startPulse } from "../common/platform.js";
 import type { LockState, Tenure } from "./tenure.js";
-
-/** A call that waits for the engine's answer. */
-export interface Call {
-  /** The lock that it is about, if any. */
-  readonly lock: LockState | undefined;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: unknown) => void;
-  /** Undoes what the call set up. */
-  readonly clean: () => void;
-}
 
 /** The answer to a call that acquires. */
 export interface Acquired {
@@ -18,24 +9,93 @@ export interface Acquired {
   readonly waited: number;
 }
 
-/** The calls that wait for an answer, by the numbers that the engine knows them by. */
-export class Calls {
-  readonly #waiting = new Map<number, Call>();
+/** What each kind of call resolves to. */
+interface Answers {
+  /** One that acquires; nothing if somebody else held the lock for as long as the call waited. */
+  readonly acquire: Acquired | undefined;
+  /** One that is over when it is done. */
+  readonly done: undefined;
+  /** A question, answered by what JSON can say. */
+  readonly question: unknown;
+}
 
-  get size(): number {
-    return this.#waiting.size;
+export type CallKind = keyof Answers;
+
+/** A call that waits for the engine's answer. */
+export class Call<Kind extends CallKind = CallKind> {
+  readonly kind: Kind;
+  /** The lock that it is about, if any. */
+  readonly lock: LockState | undefined;
+  readonly promise: Promise<Answers[Kind]>;
+  /** The engine's number of it. */
+  id = 0;
+  resolve!: (answer: Answers[Kind]) => void;
+  reject!: (error: unknown) => void;
+  /** Stops listening for what may end it. */
+  stopListening: (() => void) | undefined;
+  stopPulse: (() => void) | undefined;
+
+  constructor(kind: Kind, lock: LockState | undefined) {
+    this.kind = kind;
+    this.lock = lock;
+    this.promise = new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+    });
+  }
+}
+
+/** A call's number has its place in the low bits, and above those how often that was used before. */
+const PLACE_BITS = 22;
+const MOST = 2 ** PLACE_BITS;
+/** In all 31 bits, which engines of JavaScript keep without a box. */
+const USES = 2 ** (31 - PLACE_BITS);
+
+/** A number that no call has. */
+export const NOBODY = 2 ** 32 - 1;
+
+/** The calls that wait for an answer, each at a place of its own. */
+export class Calls {
+  readonly #tick: () => void;
+  readonly #places: (Call | undefined)[] = [];
+  /** The next number of each place that nothing is at. */
+  readonly #free: number[] = [];
+
+  /** @param tick says that time passed */
+  constructor(tick: () => void) {
+    this.#tick = tick;
   }
 
-  add(id: number, call: Call): void {
-    this.#waiting.set(id, call);
+  get size(): number {
+    return this.#places.length - this.#free.length;
+  }
+
+  /** Adds a call; throws `overloaded` if there is no place for it. */
+  add<Kind extends CallKind>(kind: Kind, lock?: LockState): Call<Kind> {
+    const call = new Call(kind, lock);
+    call.id = this.#free.pop() ?? this.#newPlace();
+    this.#places[placeOf(call.id)] = call as unknown as Call;
+    call.stopPulse = startPulse(this.#tick);
+    if (lock !== undefined) {
+      lock.uses += 1;
+    }
+    return call;
   }
 
   /** Takes out a call, to be answered. */
   take(id: number): Call | undefined {
-    const call = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    call?.clean();
+    const call = this.#places[placeOf(id)];
+    if (call === undefined || call.id !== id) {
+      return undefined;
+    }
+    this.#remove(call);
     return call;
+  }
+
+  /** Takes out a call of a kind, the only one that is answered so. */
+  takeAs<Kind extends CallKind>(kind: Kind, id: number): Call<Kind> | undefined {
+    const call = this.take(id);
+    return call?.kind === kind ? (call as unknown as Call<Kind>) : undefined;
   }
 
   /** Rejects a call; the error names its lock. */
@@ -48,9 +108,32 @@ export class Calls {
   }
 
   takeAll(): Call[] {
-    const calls = [...this.#waiting.values()];
-    this.#waiting.clear();
-    calls.forEach((call) => call.clean());
+    const calls = this.#places.filter((call) => call !== undefined);
+    calls.forEach((call) => this.#remove(call));
     return calls;
   }
+
+  #newPlace(): number {
+    if (this.#places.length === MOST) {
+      throw new LeaseholdError("overloaded", "too many calls wait for an answer");
+    }
+    this.#places.push(undefined);
+    return this.#places.length - 1;
+  }
+
+  #remove(call: Call): void {
+    const { id, lock } = call;
+    const place = placeOf(id);
+    this.#places[place] = undefined;
+    this.#free.push((((id >>> PLACE_BITS) + 1) % USES) * MOST + place);
+    call.stopPulse?.();
+    call.stopListening?.();
+    if (lock !== undefined) {
+      lock.uses -= 1;
+    }
+  }
+}
+
+function placeOf(id: number): number {
+  return id & (MOST - 1);
 }

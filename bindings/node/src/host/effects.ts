@@ -1,18 +1,27 @@
 import type { LossReason } from "../common/errors.js";
-import type { Suspicion } from "../store/store.js";
+import type { Batch, Suspicion } from "../store/store.js";
 import type { Tenure } from "./tenure.js";
 
 /** What the engine's outputs ask for. It is done only after all outputs are taken. */
-export interface Effects {
-  /** Requests. */
-  readonly sends: number[];
-  readonly losses: [tenure: Tenure, reason: LossReason][];
-  readonly wakes: number[];
+export class Effects {
+  sends: readonly Batch[] = NONE;
+  losses: readonly (readonly [tenure: Tenure, reason: LossReason])[] = NONE;
+  /** Readers. */
+  wakes: readonly number[] = NONE;
   /** Servers whose messages are to be heard. */
-  readonly subscribes: number[];
-  readonly suspicions: Suspicion[];
+  subscribes: readonly number[] = NONE;
+  suspicions: readonly Suspicion[] = NONE;
 }
 
-export function noEffects(): Effects {
-  return { sends: [], losses: [], wakes: [], subscribes: [], suspicions: [] };
+/** Most of the time there is nothing of a kind, or one. */
+const NONE: readonly never[] = [];
+
+/** A list with one thing more. */
+export function and<T>(list: readonly T[], more: T): readonly T[] {
+  return list === NONE ? [more] : push(list as T[], more);
+}
+
+function push<T>(list: T[], more: T): T[] {
+  list.push(more);
+  return list;
 }

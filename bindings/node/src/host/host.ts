@@ -1,20 +1,24 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
-import { now, random, soon, startPulse, startTimer } from "../common/platform.js";
+import { now, random, soon, startPulse, startTimer, type Words } from "../common/platform.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";
 import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
-import type { Store, StoreHost } from "../store/store.js";
+import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
-import { type Acquired, Calls } from "./calls.js";
-import { type Effects, noEffects } from "./effects.js";
+import { type Acquired, type Call, type CallKind, Calls, NOBODY } from "./calls.js";
+import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
+import { Outputs } from "./outputs.js";
 import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
-import { Tenure, type LockState } from "./tenure.js";
+import { type LockState, Tenure, tenureOf } from "./tenure.js";
 
 export type { Acquired } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
+
+/** What a store wants to have of a batch, by the engine's numbers. */
+const WIRES: Readonly<Record<Wire, number>> = { none: 0, texts: 1, command: 2 };
 
 /** Milliseconds that a process without leases and calls still stays alive, at most. */
 const LINGER = 20;
@@ -29,14 +33,15 @@ const MOST_DELAYS = 16;
 export class Host implements StoreHost {
   readonly #settings: Settings;
   readonly #store: Store;
-  readonly #calls = new Calls();
+  readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  /** The tenures that are held, by the engine's numbers. */
-  readonly #tenures = new Map<number, Tenure>();
+  /** Those that are held. */
+  readonly #tenures = new Set<Tenure>();
   readonly #servers: Servers;
   readonly #alarm = new Alarm(() => this.tick());
   #engine: Engine;
+  #outputs: Outputs;
   #lastId = 0;
   #alive = false;
   #lingers = false;
@@ -51,14 +56,14 @@ export class Host implements StoreHost {
     this.#store = store;
     this.#settings = settings;
     this.#servers = new Servers(store.serverOf);
-    this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
+    [this.#engine, this.#outputs] = this.#newEngine();
     store.keepAlive(false);
     store.open(this);
   }
 
   /** A new lock; throws what is wrong with it. */
   newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
-    const lock = { ...options, id: 0, uses: 0, tenures: new Set<Tenure>() };
+    const lock = { ...options, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
   }
@@ -75,70 +80,48 @@ export class Host implements StoreHost {
     }
   }
 
-  /** Makes a call: `begin` feeds it to the engine; `cancel` feeds that its `signal` was aborted. */
-  call<Answer>(
-    begin: CallInput,
-    lock?: LockState,
-    signal?: AbortSignal,
-    cancel?: CallInput,
-  ): Promise<Answer> {
-    return new Promise<Answer>((resolve, reject) => {
-      const id = (this.#lastId += 1);
-      const stopListening = signal && onAbort(signal, () => this.#cancel(id, signal, cancel));
-      const stopPulse = startPulse(() => this.tick());
-      const clean = () => {
-        stopPulse();
-        stopListening?.();
-        if (lock !== undefined) {
-          lock.uses -= 1;
-        }
-      };
-      if (lock !== undefined) {
-        lock.uses += 1;
-      }
-      this.#calls.add(id, { lock, resolve: resolve as (answer: unknown) => void, reject, clean });
-      try {
-        this.#stepSoon((engine, at) => begin(engine, at, id));
-      } catch (error) {
-        this.#calls.take(id)?.reject(error);
-      }
-    });
+  /** Asks something about no lock of this host. */
+  ask<Answer>(begin: CallInput): Promise<Answer> {
+    return this.#call("question", undefined, begin).promise as Promise<Answer>;
   }
 
-  /** Acquires a lock; `undefined` if somebody else holds it for all of `wait` milliseconds. */
-  async acquire(
-    lock: LockState,
-    wait: number,
-    signal?: AbortSignal,
-  ): Promise<Acquired | undefined> {
-    if (signal !== undefined && isAborted(signal)) {
+  /** Acquires a lock; nothing if somebody else holds it for all of `wait` milliseconds. */
+  async acquire(lock: LockState, wait: number, signal?: AbortSignal): Promise<Acquired | undefined> {
+    if (isAborted(signal)) {
       throw reasonOf(signal);
     }
     this.#define(lock);
-    const [r0, r1, r2, r3] = random();
-    const begin: CallInput = (engine, at, id) =>
-      engine.acquire(at, id, lock.id, wait, r0, r1, r2, r3);
-    const cancel: CallInput = (engine, at, id) =>
-      engine.cancel(at, id, lock.id, r0, r1, r2, r3);
-    const acquired = await this.call<Acquired | undefined>(begin, lock, signal, cancel);
-    if (signal !== undefined && isAborted(signal) && acquired !== undefined) {
-      // The answer came just before the abort. Nobody will get the lease, so it is released.
-      this.release(acquired.tenure).catch(() => {});
-      throw reasonOf(signal);
+    const lease = random();
+    const call = this.#call(
+      "acquire",
+      lock,
+      (engine, at, id) => engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3]),
+      signal && ((id) => onAbort(signal, () => this.#cancel(id, signal, lock, lease))),
+    );
+    const acquired = await call.promise;
+    if (acquired !== undefined) {
+      if (isAborted(signal)) {
+        // The answer came just before the abort. Nobody will get the lease, so it is released.
+        this.release(acquired.tenure).catch(() => {});
+        throw reasonOf(signal);
+      }
+      acquired.tenure.keepTime(() => startPulse(() => this.tick()));
     }
-    acquired?.tenure.keepTime(() => startPulse(() => this.tick()));
     return acquired;
   }
 
   /** Gives up one lease of a tenure. */
   release(tenure: Tenure): Promise<void> {
     tenure.giveUp();
-    return this.call((engine, at, id) => engine.release(at, id, tenure.id), tenure.lock);
+    const { lock, lease } = tenure;
+    return this.#call("done", lock, (engine, at, id) =>
+      engine.release(at, id, lease[0], lease[1], lease[2], lease[3]),
+    ).promise;
   }
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
-  renew(tenure: Tenure, ttl: number | undefined): Promise<void> {
-    return this.call((engine, at, id) => engine.renew(at, id, tenure.id, ttl), tenure.lock);
+  renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
+    return this.#call("done", lock, (engine, at, id) => engine.renew(at, id, ...lease, ttl)).promise;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -173,7 +156,7 @@ export class Host implements StoreHost {
   /** Ends every tenure, and lets go of the store. */
   async shutdown(): Promise<void> {
     // If the engine fails at this, that ends everything, too.
-    await this.call((engine, at, id) => engine.shutdown(at, id)).catch(() => {});
+    await this.#call("done", undefined, (engine, at, id) => engine.shutdown(at, id)).promise.catch(() => {});
     this.step((engine) => engine.endReaders());
     await this.#store.close(this);
     // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
@@ -206,16 +189,22 @@ export class Host implements StoreHost {
     this.step((engine, at) => engine.push(at, text));
   }
 
-  /** A batch was answered, whose keys are in this slot of a cluster. */
-  replied(engine: Engine, request: number, slot: number, fields: string): void {
-    if (engine === this.#engine) {
-      this.#stepSoon((_, at) =>
-        engine.reply(at, this.#servers.serving(engine, at, slot), request, fields),
-      );
+  /** A batch was executed, with this reply; nothing happens if it is too late. */
+  replied(engine: Engine, { request, slot }: Batch, reply: Reply): void {
+    if (engine !== this.#engine) {
+      return;
     }
+    this.#stepSoon((_, at) => {
+      const server = this.#servers.serving(engine, at, slot);
+      if (typeof reply === "number") {
+        engine.reply(at, server, request, reply);
+      } else {
+        engine.replyFields(at, server, request, reply);
+      }
+    });
   }
 
-  replyFailed(engine: Engine, request: number, slot: number, { code, message }: LeaseholdError): void {
+  replyFailed(engine: Engine, { request, slot }: Batch, { code, message }: LeaseholdError): void {
     if (engine === this.#engine) {
       this.step((_, at) =>
         engine.replyFailed(at, this.#servers.serving(engine, at, slot), request, code, message),
@@ -230,6 +219,23 @@ export class Host implements StoreHost {
     }
     this.#feed(input);
     this.#settle();
+  }
+
+  /** Makes a call: `begin` feeds it to the engine; `listen` listens for what may end it. */
+  #call<Kind extends CallKind>(
+    kind: Kind,
+    lock: LockState | undefined,
+    begin: CallInput,
+    listen?: (id: number) => () => void,
+  ): Call<Kind> {
+    const call = this.#calls.add(kind, lock);
+    try {
+      call.stopListening = listen?.(call.id);
+      this.#stepSoon((engine, at) => begin(engine, at, call.id));
+    } catch (error) {
+      this.#calls.take(call.id)?.reject(error);
+    }
+    return call;
   }
 
   #stepEach(input: (engine: Engine, at: number, server: number) => void): void {
@@ -272,11 +278,12 @@ export class Host implements StoreHost {
   }
 
   #settle(): void {
-    const effects = noEffects();
+    const effects = new Effects();
     this.#fed = 0;
     const engine = this.#use((used) => {
-      this.#drain(used, effects);
-      this.#alarm.set(used.deadline);
+      this.#outputs.take(used);
+      this.#drain(this.#outputs, effects);
+      this.#alarm.set(this.#outputs.deadline);
     });
     if (engine !== undefined) {
       this.#do(engine, effects);
@@ -301,17 +308,17 @@ export class Host implements StoreHost {
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
   restart(cause: unknown): void {
-    const tenures = [...this.#tenures.values()];
+    const tenures = [...this.#tenures];
     const calls = this.#calls.takeAll();
     this.#forgetAll();
     for (const reader of this.#readers.values()) {
       reader.crashed(tenures);
     }
     try {
-      this.#engine = newEngine(this.#store.instance(), this.#settings, this.#store.clustered);
+      [this.#engine, this.#outputs] = this.#newEngine();
       this.#readers.forEach((reader) => this.#attach(reader));
       if (this.#isShutDown) {
-        this.step((engine, at) => engine.shutdown(at, (this.#lastId += 1)));
+        this.step((engine, at) => engine.shutdown(at, NOBODY));
       } else {
         this.#store.open(this);
       }
@@ -324,6 +331,12 @@ export class Host implements StoreHost {
     }
     this.#readers.forEach((reader) => reader.wake());
     this.#stayAlive();
+  }
+
+  #newEngine(): [Engine, Outputs] {
+    const { clustered, wire } = this.#store;
+    const glue = this.#store.instance();
+    return [newEngine(glue, this.#settings, clustered, WIRES[wire]), new Outputs(glue.memory)];
   }
 
   #forgetAll(): void {
@@ -358,44 +371,46 @@ export class Host implements StoreHost {
     }
   }
 
-  #drain(engine: Engine, effects: Effects): void {
-    for (let task = engine.poll(); task !== 0; task = engine.poll()) {
-      const id = engine.id;
+  #drain(outputs: Outputs, effects: Effects): void {
+    while (outputs.more) {
+      const task = outputs.number();
       switch (task) {
         case 1:
-          effects.sends.push(id);
+          effects.sends = and(effects.sends, outputs.batch(this.#store.wire));
           break;
         case 2:
-          this.#acquired(engine, id);
+          this.#acquired(outputs);
           break;
         case 3:
+          this.#calls.takeAs("done", outputs.number())?.resolve(undefined);
+          break;
         case 4:
-          this.#calls.take(id)?.resolve(undefined);
+          this.#calls.takeAs("acquire", outputs.number())?.resolve(undefined);
           break;
         case 5:
-          this.#calls.take(id)?.resolve(JSON.parse(engine.takeText()));
+          this.#calls.takeAs("question", outputs.number())?.resolve(JSON.parse(outputs.text()));
           break;
         case 6:
-          this.#calls.fail(id, parsed(engine.takeText()));
+          this.#calls.fail(outputs.number(), parsed(outputs.text()));
           break;
         case 7:
-          this.#renewed(id, engine.deadline);
+          this.#tenure(outputs)?.extend(outputs.number());
           break;
         case 8:
-          this.#ended(id, engine.takeText() as LossReason, effects);
+          this.#lost(this.#tenure(outputs), outputs.text() as LossReason, effects);
           break;
         case 9:
-          this.#ended(id, undefined, effects);
+          this.#ended(this.#tenure(outputs));
           break;
         case 10:
-          effects.subscribes.push(id);
+          effects.subscribes = and(effects.subscribes, outputs.number());
           break;
         case 11:
-          effects.wakes.push(id);
+          effects.wakes = and(effects.wakes, outputs.number());
           break;
         case 12:
         case 13:
-          effects.suspicions.push(task === 13 ? "demoted" : "silent");
+          effects.suspicions = and(effects.suspicions, task === 13 ? "demoted" : "silent");
           break;
       }
     }
@@ -403,9 +418,9 @@ export class Host implements StoreHost {
 
   /** Does what the outputs ask for, after all are taken: any of it may feed the engine again. */
   #do(engine: Engine, effects: Effects): void {
-    for (const request of effects.sends) {
+    for (const batch of effects.sends) {
       if (engine === this.#engine) {
-        this.#store.execute(this, engine, request);
+        this.#store.execute(this, engine, batch);
       }
     }
     for (const [tenure, reason] of effects.losses) {
@@ -435,45 +450,48 @@ export class Host implements StoreHost {
     }
   }
 
-  #acquired(engine: Engine, id: number): void {
-    const call = this.#calls.take(id);
+  #acquired(outputs: Outputs): void {
+    const call = this.#calls.takeAs("acquire", outputs.number());
+    const lease: Words = [outputs.number(), outputs.number(), outputs.number(), outputs.number()];
+    const [token, deadline, began] = [outputs.number(), outputs.number(), outputs.number()];
+    const waited = outputs.number();
     const lock = call?.lock;
     if (call === undefined || lock === undefined) {
       return;
     }
-    const number = engine.tenure;
-    let tenure = this.#tenures.get(number);
+    let tenure = tenureOf(lock, lease[0], lease[1]);
     if (tenure === undefined) {
-      tenure = new Tenure(number, lock, engine.token, engine.began, engine.deadline);
-      this.#tenures.set(number, tenure);
-      lock.tenures.add(tenure);
+      tenure = new Tenure(lock, lease, token, began, deadline);
+      this.#tenures.add(tenure);
+      lock.tenures.push(tenure);
     }
     tenure.leases += 1;
-    const acquired: Acquired = { tenure, waited: engine.waited };
-    call.resolve(acquired);
+    call.resolve({ tenure, waited });
   }
 
-  #renewed(id: number, deadline: number): void {
-    const tenure = this.#tenures.get(id);
+  /** The tenure that an output names, if it is not over. */
+  #tenure(outputs: Outputs): Tenure | undefined {
+    return tenureOf(this.#locks.get(outputs.number()), outputs.number(), outputs.number());
+  }
+
+  #lost(tenure: Tenure | undefined, reason: LossReason, effects: Effects): void {
     if (tenure !== undefined) {
-      tenure.deadline = Math.max(tenure.deadline, deadline);
+      this.#ended(tenure);
+      effects.losses = and(effects.losses, [tenure, reason] as const);
     }
   }
 
-  #ended(id: number, reason: LossReason | undefined, effects: Effects): void {
-    const tenure = this.#tenures.get(id);
+  #ended(tenure: Tenure | undefined): void {
     if (tenure !== undefined) {
-      this.#tenures.delete(id);
-      tenure.lock.tenures.delete(tenure);
-      if (reason !== undefined) {
-        effects.losses.push([tenure, reason]);
-      }
+      const { tenures } = tenure.lock;
+      tenures.splice(tenures.indexOf(tenure), 1);
+      this.#tenures.delete(tenure);
     }
   }
 
-  #cancel(id: number, signal: AbortSignal, cancel?: CallInput): void {
+  #cancel(id: number, signal: AbortSignal, lock: LockState, lease: Words): void {
     // The call is still there: an input that was fed before may bring its answer.
-    this.#feed((engine, at) => cancel?.(engine, at, id));
+    this.#feed((engine, at) => engine.cancel(at, id, lock.id, ...lease));
     this.#settle();
     this.#calls.take(id)?.reject(reasonOf(signal));
   }

@@ -17,6 +17,10 @@ export class Locks {
     this.#known.set(id, lock);
   }
 
+  get(id: number): LockState | undefined {
+    return this.#known.get(id);
+  }
+
   /** Takes some that nobody uses, if there are too many; not the newest, which is about to be used. */
   takeUnused(): number[] {
     const unused: number[] = [];
@@ -24,7 +28,7 @@ export class Locks {
       const { value: lock } = this.#round.next();
       if (lock === undefined || lock.id === this.#newest) {
         this.#round = this.#known.values();
-      } else if (lock.uses === 0 && lock.tenures.size === 0) {
+      } else if (lock.uses === 0 && lock.tenures.length === 0) {
         this.#known.delete(lock.id);
         unused.push(lock.id);
         lock.id = 0;
@@ -37,7 +41,7 @@ export class Locks {
   clear(): void {
     for (const lock of this.#known.values()) {
       lock.id = 0;
-      lock.tenures.clear();
+      lock.tenures.length = 0;
     }
     this.#known.clear();
     this.#round = this.#known.values();

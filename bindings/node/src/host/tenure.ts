@@ -1,5 +1,5 @@
 import { LeaseholdError, LeaseLostError, type LossReason } from "../common/errors.js";
-import { now } from "../common/platform.js";
+import { now, type Words } from "../common/platform.js";
 
 /** What a host knows of one lock; all acquisitions by one handle share it. */
 export interface LockState {
@@ -15,13 +15,13 @@ export interface LockState {
   /** How many calls and readers there are for it. */
   uses: number;
   /** Its tenures: one at most, unless the store forgot who held the lock. */
-  readonly tenures: Set<Tenure>;
+  readonly tenures: Tenure[];
 }
 
 /** From one acquisition to its release or loss; shared by its leases. */
 export class Tenure {
-  /** The engine's number of it. */
-  readonly id: number;
+  /** Its lease id: the engine knows it by that. */
+  readonly lease: Words;
   readonly lock: LockState;
   readonly token: number;
   readonly began: number;
@@ -30,12 +30,12 @@ export class Tenure {
   leases = 0;
   #lost: LossReason | undefined;
   #controller: AbortController | undefined;
-  #over: (() => void)[] = [];
+  #over: (() => void)[] | undefined;
   #stopPulse: (() => void) | undefined;
 
-  constructor(id: number, lock: LockState, token: number, began: number, deadline: number) {
-    this.id = id;
+  constructor(lock: LockState, lease: Words, token: number, began: number, deadline: number) {
     this.lock = lock;
+    this.lease = lease;
     this.token = token;
     this.began = began;
     this.deadline = deadline;
@@ -61,6 +61,11 @@ export class Tenure {
     return this.#controller.signal;
   }
 
+  /** It was renewed. */
+  extend(deadline: number): void {
+    this.deadline = Math.max(this.deadline, deadline);
+  }
+
   lossError(reason: LossReason): LeaseholdError {
     return new LeaseLostError(this.lock.name, this.token, reason);
   }
@@ -75,7 +80,7 @@ export class Tenure {
   }
 
   /** Starts a pulse of its own (see `startPulse`), unless it has one or is over. */
-  keepTime(startPulse: () => () => void): void {
+  keepTime(startPulse: () => (() => void) | undefined): void {
     if (this.#stopPulse === undefined && this.#lost === undefined && this.leases > 0) {
       this.#stopPulse = startPulse();
     }
@@ -94,13 +99,18 @@ export class Tenure {
     if (this.leases === 0 || this.#lost !== undefined) {
       return Promise.resolve();
     }
-    return new Promise((resolve) => this.#over.push(resolve));
+    return new Promise((resolve) => (this.#over ??= []).push(resolve));
   }
 
   #end(): void {
     this.#stopPulse?.();
-    for (const resolve of this.#over.splice(0)) {
-      resolve();
-    }
+    const over = this.#over;
+    this.#over = undefined;
+    over?.forEach((resolve) => resolve());
   }
+}
+
+/** The tenure with this lease id, of which the first two words are enough. */
+export function tenureOf(lock: LockState | undefined, w0: number, w1: number): Tenure | undefined {
+  return lock?.tenures.find(({ lease }) => lease[0] === w0 && lease[1] === w1);
 }

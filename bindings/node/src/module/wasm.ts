@@ -29,7 +29,8 @@ export interface Settings {
   readonly tokenRetention: number;
 }
 
-export function newEngine(glue: Glue, settings: Settings, clustered: boolean): Engine {
+/** @param wire what the host wants to have of a batch: a number of the engine's */
+export function newEngine(glue: Glue, settings: Settings, clustered: boolean, wire: number): Engine {
   const { namespace, commandTimeout, patience, driftMargin, tokenRetention } = settings;
   const [high, low] = random();
   try {
@@ -42,6 +43,7 @@ export function newEngine(glue: Glue, settings: Settings, clustered: boolean): E
       driftMargin,
       tokenRetention,
       clustered,
+      wire,
     );
   } catch (error) {
     throw thrown(error);
@@ -50,7 +52,7 @@ export function newEngine(glue: Glue, settings: Settings, clustered: boolean): E
 
 /** Throws what is wrong with the settings, or with the owner of a locker's locks. */
 export function checkSettings(settings: Settings, owner: string | undefined): void {
-  const engine = newEngine(stateless(), settings, false);
+  const engine = newEngine(stateless(), settings, false, 0);
   try {
     if (owner !== undefined) {
       // The lock's other options do not matter: only its owner is checked.

@@ -1,11 +1,12 @@
 import { now, weak, type Weak } from "../common/platform.js";
 import { newInstance, type Engine, type Glue, type MemoryServer } from "../module/wasm.js";
-import type { Store, StoreHost } from "./store.js";
+import type { Batch, Store, StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
 export class MemoryStore implements Store {
   readonly clustered = false;
   readonly polled = false;
+  readonly wire = "none";
   readonly #hosts = new Set<StoreHost>();
   readonly #subscribers = new Map<string, StoreHost>();
   #glue: Glue | undefined;
@@ -44,7 +45,7 @@ export class MemoryStore implements Store {
     host.connected();
   }
 
-  execute(host: StoreHost, engine: Engine, request: number): void {
+  execute(host: StoreHost, engine: Engine, { request }: Batch): void {
     host.step((own, at) => {
       if (own === engine) {
         this.#server?.execute(engine, at, request);

@@ -8,7 +8,7 @@ import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Instance } from "./instance.js";
-import type { ServerOf, Store, StoreHost, Suspicion } from "./store.js";
+import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
@@ -18,6 +18,7 @@ export class RedisStore implements Store {
   readonly clustered: boolean;
   readonly serverOf?: ServerOf | undefined;
   readonly polled: boolean;
+  readonly wire: Wire;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
   #instance: Instance | undefined;
@@ -31,6 +32,7 @@ export class RedisStore implements Store {
     this.clustered = adapter.clustered;
     this.serverOf = adapter.serverOf;
     this.polled = adapter.listen === undefined;
+    this.wire = adapter.send === undefined ? "texts" : "command";
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
@@ -56,7 +58,7 @@ export class RedisStore implements Store {
     try {
       const info = await inTime(this.#info());
       stateless().checkServer(info);
-      await inTime(this.#run([], []));
+      await inTime(this.#eval([], []));
       const policy = stateless().evictionPolicy(info);
       return policy === "" ? [] : [warned(policy)];
     } catch (error) {
@@ -65,20 +67,10 @@ export class RedisStore implements Store {
     }
   }
 
-  execute(host: StoreHost, engine: Engine, request: number): void {
-    const slot = engine.encode(request);
-    const count = engine.keys;
-    const text = engine.takeText();
-    const keys: string[] = [];
-    const args: string[] = [];
-    let begin = 0;
-    for (const end of engine.takeEnds()) {
-      (keys.length < count ? keys : args).push(text.slice(begin, end));
-      begin = end;
-    }
-    this.#run(keys, args).then(
-      (answer) => host.replied(engine, request, slot, fields(answer)),
-      (error: unknown) => host.replyFailed(engine, request, slot, this.#error(error)),
+  execute(host: StoreHost, engine: Engine, batch: Batch): void {
+    this.#run(batch).then(
+      (answer) => host.replied(engine, batch, replyOf(answer)),
+      (error: unknown) => host.replyFailed(engine, batch, this.#error(error)),
     );
   }
 
@@ -128,7 +120,21 @@ export class RedisStore implements Store {
     }
   }
 
-  async #run(keys: string[], args: string[]): Promise<unknown> {
+  #run({ command, keys, args }: Batch): Promise<unknown> {
+    const { send } = this.#adapter;
+    if (send === undefined || command === undefined) {
+      return this.#eval(keys, args);
+    }
+    return send(command).catch((error: unknown) => {
+      if (!stateless().scriptIsMissing(messageOf(error))) {
+        throw error;
+      }
+      const [, , count, ...parts] = partsOf(command);
+      return this.#adapter.eval(this.#script.text, parts.slice(0, Number(count)), parts.slice(Number(count)));
+    });
+  }
+
+  async #eval(keys: string[], args: string[]): Promise<unknown> {
     const { text, sha } = this.#script;
     const adapter = this.#adapter;
     if (adapter.evalsha === undefined) {
@@ -164,11 +170,14 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
-/**
- * A script's reply as the engine takes it: each string's length, a colon, the string. Empty for what no
- * server would reply.
- */
-function fields(answer: unknown): string {
+/** A script's reply as the engine takes it. */
+function replyOf(answer: unknown): Reply {
+  if (typeof answer === "string" && answer.length === DIGITS) {
+    const time = Number(answer);
+    if (String(time) === answer) {
+      return time;
+    }
+  }
   let text = "";
   try {
     if (Array.isArray(answer)) {
@@ -182,3 +191,23 @@ function fields(answer: unknown): string {
   }
   return text;
 }
+
+/** Of a server's time in microseconds. */
+const DIGITS = 16;
+
+/** The parts of a command that the engine made. */
+function partsOf(command: Uint8Array): string[] {
+  const line = (from: number) => command.indexOf(LINE_FEED, from) + 1;
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const parts: string[] = [];
+  for (let at = line(0); at < command.length; ) {
+    const begin = line(at);
+    // Behind a dollar sign.
+    const end = begin + Number.parseInt(decoder.decode(command.subarray(at + 1, begin)), 10);
+    parts.push(decoder.decode(command.subarray(begin, end)));
+    at = line(end);
+  }
+  return parts;
+}
+
+const LINE_FEED = 10;

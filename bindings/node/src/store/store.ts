@@ -7,19 +7,37 @@ export type ServerOf = (slot: number) => string | undefined;
 /** Why a connection may be of no use: replies stay away, or the server takes no writes any more. */
 export type Suspicion = "silent" | "demoted";
 
+/**
+ * What a store wants to have of a batch: nothing, if it is in the engine's own instance; its keys and
+ * arguments; or the command as a client sends it.
+ */
+export type Wire = "none" | "texts" | "command";
+
+/** What an engine wants to have executed in one script call. */
+export interface Batch {
+  /** The engine's number of it. */
+  readonly request: number;
+  /** The slot of a cluster that its keys are in. */
+  readonly slot: number;
+  readonly keys: string[];
+  readonly args: string[];
+  readonly command: Uint8Array | undefined;
+}
+
 /** Where a host's batches go. */
 export interface Store {
   readonly clustered: boolean;
   /** Of a cluster whose client can tell. */
   readonly serverOf?: ServerOf | undefined;
+  readonly wire: Wire;
   /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
   /** An instance of the engine's module for a host. */
   instance(): Glue;
   /** From now on the host hears of the link; at once, if it is up. */
   open(host: StoreHost): void;
-  /** Executes the batch that the host's engine keeps under this number. */
-  execute(host: StoreHost, engine: Engine, request: number): void;
+  /** Executes a batch of the host's engine. */
+  execute(host: StoreHost, engine: Engine, batch: Batch): void;
   /** From now on the host hears the pushes on its channel. */
   subscribe(host: StoreHost, channel: string): void;
   /** Whether the process is to stay alive for what is under way. */
@@ -34,6 +52,12 @@ export interface Store {
   close(host: StoreHost): Promise<void>;
 }
 
+/**
+ * A script's reply: the server's time alone, a number of 16 digits; or its strings, each as its length,
+ * a colon and itself, all in one text, which is empty for what no server would reply.
+ */
+export type Reply = number | string;
+
 /** A host as its store sees it. */
 export interface StoreHost {
   /** The link to the store is up, for the first time or again. */
@@ -46,13 +70,10 @@ export interface StoreHost {
   unsubscribed(): void;
   /** The store pushed this text. */
   pushed(text: string): void;
-  /**
-   * A batch was executed, whose keys are in this slot of a cluster, and these are the fields of its
-   * reply; nothing happens if it is too late.
-   */
-  replied(engine: Engine, request: number, slot: number, fields: string): void;
+  /** A batch was executed, with this reply; nothing happens if it is too late. */
+  replied(engine: Engine, batch: Batch, reply: Reply): void;
   /** A batch was refused, or nobody knows whether it was executed. */
-  replyFailed(engine: Engine, request: number, slot: number, error: LeaseholdError): void;
+  replyFailed(engine: Engine, batch: Batch, error: LeaseholdError): void;
   /** Feeds the engine one input, and does what it asks for. */
   step(input: (engine: Engine, at: number) => void): void;
   /** The engine is gone with its instance: everything begins anew. */

@@ -88,11 +88,11 @@ forEachStore((store) => {
       traps.next("engine_tick");
     },
     "while the outputs are taken": async ({ locker }) => {
-      traps.next("engine_poll");
+      traps.next("engine_drain");
       assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
     },
     "while an answer is read": async ({ locker }) => {
-      traps.next(survives ? "engine_reply" : "memorystore_execute");
+      traps.next(survives ? "engine_replyFields" : "memorystore_execute");
       assert.equal((await locker.inspect("x").catch((error) => error)).code, "internal");
     },
     "while an event is read": async ({ locker }) => {

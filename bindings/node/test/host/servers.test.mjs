@@ -117,9 +117,9 @@ class Told extends RedisStore {
     const { log } = this;
     const glue = newInstance();
     class Engine extends glue.Engine {}
-    for (const method of ["connected", "disconnected", "hears", "reply", "slots"]) {
+    for (const method of ["connected", "disconnected", "hears", "reply", "replyFields", "slots"]) {
       Engine.prototype[method] = function (at, ...told) {
-        log.push([method, ...told]);
+        log.push([method.replace("Fields", ""), ...told]);
         return glue.Engine.prototype[method].call(this, at, ...told);
       };
     }

@@ -35,12 +35,6 @@ impl Batches {
         }
     }
 
-    pub(super) fn get(&self, request: RequestId) -> Option<&[Op]> {
-        let mut batches = self.0.iter();
-        let sent = batches.find(|sent| sent.request == request)?;
-        Some(&sent.ops)
-    }
-
     pub(super) fn take(&mut self, request: RequestId) -> Option<Vec<Op>> {
         let place = self.0.iter().position(|sent| sent.request == request)?;
         Some(self.0.swap_remove(place).ops)
@@ -61,7 +55,7 @@ mod tests {
             batches.add(now, RequestId(number), Vec::new(), give_up);
         }
         assert_eq!(batches.0.len(), 20);
-        assert!(batches.get(RequestId(980)).is_some());
+        assert!(batches.take(RequestId(980)).is_some());
         assert!(batches.take(RequestId(979)).is_none());
     }
 }

@@ -1,161 +1,134 @@
-//! What the engine wants of its host, one thing at a time.
+//! What the engine wants of its host: numbers in one reused piece of memory, and texts in another.
 
 use leasehold::Error;
 use leasehold::LeaseEvent;
-use leasehold::engine::{Answer, CallId, Output, RequestId, Suspicion};
-use leasehold::protocol::{self, LeaseId, LockKey};
+use leasehold::engine::{Answer, LockId, Output, ReaderId, Suspicion};
+use leasehold::protocol::{LeaseId, LockKey, Op, encode};
 use leasehold::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::Engine;
-use crate::convert::{id, millis, number};
-use crate::{json, text};
+use super::{Engine, words};
+use crate::convert::{id, millis};
+use crate::json;
+use crate::wire::{self, Wire};
 
 /// What to do.
 #[wasm_bindgen]
 impl Engine {
-    /// Takes the next thing to do:
+    /// Takes all that there is to do, and returns the address of the numbers that say it. They and the
+    /// bytes stay as they are until the engine is used again. The first three are: how many numbers
+    /// there are, these among them; when to come back if nothing happens before, infinity for never;
+    /// and the address of the bytes. Then, one after another:
     ///
-    /// |  | what | fields |
+    /// |  | what | numbers after that |
     /// |---|---|---|
-    /// | 0 | nothing more: come back at the deadline, if nothing happens before | deadline |
-    /// | 1 | execute a batch, which [`encode`](Self::encode) makes keys and arguments of | id |
-    /// | 2 | a call acquired the lock | id, tenure, token, deadline, began, waited |
-    /// | 3 | a call ended | id |
-    /// | 4 | an acquisition did not get the lock | id |
-    /// | 5 | a call is answered by JSON | id, text |
-    /// | 6 | a call failed with an error in JSON | id, text |
-    /// | 7 | a tenure was extended | id, deadline |
-    /// | 8 | a tenure was lost for a reason | id, text |
-    /// | 9 | a tenure was given up | id |
-    /// | 10 | subscribe to the channel, so that a server is heard | id |
-    /// | 11 | there is something for a reader | id |
+    /// | 1 | execute a batch | request, slot, keys, parts, begin, end; of texts: the end of each part |
+    /// | 2 | a call acquired the lock | call, lease (4), token, deadline, began, waited |
+    /// | 3 | a call ended | call |
+    /// | 4 | an acquisition did not get the lock | call |
+    /// | 5 | a call is answered by JSON | call, begin, end |
+    /// | 6 | a call failed with an error in JSON | call, begin, end |
+    /// | 7 | a tenure was extended | lock, lease (2), deadline |
+    /// | 8 | a tenure was lost for a reason | lock, lease (2), begin, end |
+    /// | 9 | a tenure was given up | lock, lease (2) |
+    /// | 10 | subscribe to the channel, so that a server is heard | server |
+    /// | 11 | there is something for a reader | reader |
     /// | 12 | the connection may be half-open | |
     /// | 13 | the server is a replica by now | |
-    pub fn poll(&mut self) -> u32 {
-        if let Some(reader) = self.awake.pop() {
-            self.current.id = id(reader.0);
-            return task::WAKE;
-        }
+    ///
+    /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
+    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as [`Wire`] says;
+    /// a slot past the last one says nothing.
+    pub fn drain(&mut self) -> *const f64 {
+        self.outputs.clear();
         loop {
-            let output = self.inner.poll();
-            if let Output::Wait { until } = output {
-                self.current.deadline = until.map_or(f64::INFINITY, millis);
-                return task::NOTHING;
+            while let Some(ReaderId(reader)) = self.awake.pop() {
+                self.outputs.push(&[task::WAKE, id(reader)]);
             }
-            let task = self.task(output);
-            if task != task::NOTHING {
-                return task;
-            }
-            if !self.awake.is_empty() {
-                return self.poll();
+            match self.inner.poll() {
+                Output::Wait { until } => return self.outputs.finish(until),
+                output => self.put(output),
             }
         }
-    }
-
-    /// The call, tenure, request, server or reader that it is about.
-    #[wasm_bindgen(getter)]
-    pub fn id(&self) -> f64 {
-        self.current.id
-    }
-
-    /// The number of the tenure that a call got: the same for all calls that share it.
-    #[wasm_bindgen(getter)]
-    pub fn tenure(&self) -> f64 {
-        self.current.tenure
-    }
-
-    /// The tenure's token.
-    #[wasm_bindgen(getter)]
-    pub fn token(&self) -> f64 {
-        self.current.token
-    }
-
-    /// When the lease ends unless it is renewed, or when to come back; infinity for never.
-    #[wasm_bindgen(getter)]
-    pub fn deadline(&self) -> f64 {
-        self.current.deadline
-    }
-
-    /// When the tenure began.
-    #[wasm_bindgen(getter)]
-    pub fn began(&self) -> f64 {
-        self.current.began
-    }
-
-    /// How long the call waited.
-    #[wasm_bindgen(getter)]
-    pub fn waited(&self) -> f64 {
-        self.current.waited
-    }
-
-    /// A text; to be taken once.
-    #[wasm_bindgen(js_name = takeText)]
-    pub fn take_text(&mut self) -> String {
-        std::mem::take(&mut self.current.text)
-    }
-
-    /// Where in the text each key and argument ends, in UTF-16 units; to be taken once.
-    #[wasm_bindgen(js_name = takeEnds)]
-    pub fn take_ends(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.current.ends)
-    }
-
-    /// How many of the parts are keys.
-    #[wasm_bindgen(getter)]
-    pub fn keys(&self) -> u32 {
-        self.current.keys
-    }
-
-    /// Encodes a batch that was polled: its keys and arguments are parts of the text. Returns the
-    /// slot that they are in, of a cluster; one past the last if that says nothing.
-    pub fn encode(&mut self, request: f64) -> u16 {
-        let Some(batch) = self.batches.get(RequestId(number(request))) else {
-            return LockKey::SLOTS;
-        };
-        let call = protocol::encode(batch);
-        self.current.keys = u32::try_from(call.keys().len()).unwrap_or(u32::MAX);
-        (self.current.text, self.current.ends) = text::join(&call);
-        let first = batch.first().filter(|_| self.clustered);
-        let key = first.and_then(|op| op.command.key());
-        key.map_or(LockKey::SLOTS, LockKey::slot)
     }
 }
 
-/// The fields of the output that was polled last.
+/// What was drained last.
 #[derive(Default)]
-pub(super) struct Current {
-    id: f64,
-    tenure: f64,
-    token: f64,
-    deadline: f64,
-    began: f64,
-    waited: f64,
-    text: String,
-    ends: Vec<u32>,
-    keys: u32,
+pub(super) struct Outputs {
+    numbers: Vec<f64>,
+    bytes: Vec<u8>,
+}
+
+/// Above this capacity, memory is given back after a burst.
+const SMALL: usize = 16 * 1024;
+
+impl Outputs {
+    fn clear(&mut self) {
+        if self.numbers.capacity() > SMALL {
+            self.numbers = Vec::new();
+        }
+        if self.bytes.capacity() > SMALL * 8 {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.numbers.clear();
+        self.push(&[0.0; 3]);
+    }
+
+    fn push(&mut self, numbers: &[f64]) {
+        self.numbers.extend_from_slice(numbers);
+    }
+
+    /// How many bytes there are.
+    fn end(&self) -> f64 {
+        size(self.bytes.len())
+    }
+
+    fn push_text(&mut self, text: &str) {
+        let begin = self.end();
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.push(&[begin, self.end()]);
+    }
+
+    fn finish(&mut self, until: Option<Timestamp>) -> *const f64 {
+        let deadline = until.map_or(f64::INFINITY, millis);
+        let header = [
+            size(self.numbers.len()),
+            deadline,
+            size(self.bytes.as_ptr().addr()),
+        ];
+        if let Some(place) = self.numbers.first_chunk_mut() {
+            *place = header;
+        }
+        self.numbers.as_ptr()
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn size(bytes: usize) -> f64 {
+    bytes as f64
 }
 
 /// What there is to do; the numbers are an interface.
 mod task {
-    pub(super) const NOTHING: u32 = 0;
-    pub(super) const SEND: u32 = 1;
-    pub(super) const ACQUIRED: u32 = 2;
-    pub(super) const DONE: u32 = 3;
-    pub(super) const BUSY: u32 = 4;
-    pub(super) const ANSWER: u32 = 5;
-    pub(super) const FAILED: u32 = 6;
-    pub(super) const RENEWED: u32 = 7;
-    pub(super) const LOST: u32 = 8;
-    pub(super) const RELEASED: u32 = 9;
-    pub(super) const SUBSCRIBE: u32 = 10;
-    pub(super) const WAKE: u32 = 11;
-    pub(super) const SILENT: u32 = 12;
-    pub(super) const DEMOTED: u32 = 13;
+    pub(super) const SEND: f64 = 1.0;
+    pub(super) const ACQUIRED: f64 = 2.0;
+    pub(super) const DONE: f64 = 3.0;
+    pub(super) const BUSY: f64 = 4.0;
+    pub(super) const ANSWER: f64 = 5.0;
+    pub(super) const FAILED: f64 = 6.0;
+    pub(super) const RENEWED: f64 = 7.0;
+    pub(super) const LOST: f64 = 8.0;
+    pub(super) const RELEASED: f64 = 9.0;
+    pub(super) const SUBSCRIBE: f64 = 10.0;
+    pub(super) const WAKE: f64 = 11.0;
+    pub(super) const SILENT: f64 = 12.0;
+    pub(super) const DEMOTED: f64 = 13.0;
 }
 
 impl Engine {
-    fn task(&mut self, output: Output) -> u32 {
+    fn put(&mut self, output: Output) {
         match output {
             Output::Send {
                 request,
@@ -163,16 +136,15 @@ impl Engine {
                 give_up,
                 ..
             } => {
+                self.put_batch(id(request.0), &batch);
                 self.batches.add(self.now, request, batch, give_up);
-                self.current.id = id(request.0);
-                task::SEND
             }
             Output::Answer { call, answer } => {
-                self.current.id = id(call.0);
-                self.answer(call, answer).unwrap_or_else(|error| {
-                    self.current.text = json(&error);
-                    task::FAILED
-                })
+                let call = id(call.0);
+                if let Err(error) = self.answer(call, answer) {
+                    self.outputs.push(&[task::FAILED, call]);
+                    self.outputs.push_text(&json(&error));
+                }
             }
             Output::Event {
                 lock,
@@ -182,43 +154,72 @@ impl Engine {
             } => {
                 let woken = self.hub.publish(lock, lease, &event);
                 self.awake.extend(woken);
-                self.changed(lease, &event, deadline)
+                self.changed(lock, lease, &event, deadline);
             }
             Output::Subscribe { server } => {
-                self.current.id = f64::from(server.0);
-                task::SUBSCRIBE
+                self.outputs.push(&[task::SUBSCRIBE, f64::from(server.0)]);
             }
-            Output::Suspect { why, .. } => match why {
+            Output::Suspect { why, .. } => self.outputs.push(&[match why {
                 Suspicion::Silent => task::SILENT,
                 Suspicion::Demoted => task::DEMOTED,
-            },
+            }]),
             Output::Notice { event } => {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
-                task::NOTHING
             }
-            Output::Closed { .. } | Output::Wait { .. } => task::NOTHING,
+            Output::Closed { .. } | Output::Wait { .. } => {}
         }
     }
 
-    fn answer(&mut self, call: CallId, answer: Answer) -> Result<u32, Error> {
-        let answer = match answer {
+    fn put_batch(&mut self, request: f64, batch: &[Op]) {
+        let call = encode(batch);
+        let first = batch.first().filter(|_| self.clustered);
+        let key = first.and_then(|op| op.command.key());
+        let slot = f64::from(key.map_or(LockKey::SLOTS, LockKey::slot));
+        let (keys, parts) = (call.keys().len(), call.keys().len() + call.args().len());
+        let Outputs { numbers, bytes } = &mut self.outputs;
+        let begin = size(bytes.len());
+        let head = [task::SEND, request, slot, size(keys), size(parts), begin];
+        numbers.extend_from_slice(&head);
+        let end = numbers.len();
+        numbers.push(0.0);
+        match self.wire {
+            Wire::Resp => wire::resp(&call, bytes),
+            Wire::Texts => wire::texts(&call, bytes, numbers),
+            Wire::None => {}
+        }
+        if let Some(end) = numbers.get_mut(end) {
+            *end = size(bytes.len());
+        }
+    }
+
+    fn answer(&mut self, call: f64, answer: Answer) -> Result<(), Error> {
+        let json = match answer {
             Answer::Acquire(result) => {
                 let Some(acquired) = result? else {
-                    return Ok(task::BUSY);
+                    self.outputs.push(&[task::BUSY, call]);
+                    return Ok(());
                 };
-                let current = &mut self.current;
-                current.tenure = self.tenures.acquired(call, &acquired);
-                current.token = id(acquired.token.get());
-                current.deadline = millis(acquired.deadline);
-                current.began = millis(acquired.began);
-                current.waited = acquired.waited.as_secs_f64() * 1_000.0;
-                return Ok(task::ACQUIRED);
+                let [w0, w1, w2, w3] = words(acquired.lease);
+                self.outputs.push(&[
+                    task::ACQUIRED,
+                    call,
+                    w0,
+                    w1,
+                    w2,
+                    w3,
+                    id(acquired.token.get()),
+                    millis(acquired.deadline),
+                    millis(acquired.began),
+                    acquired.waited.as_secs_f64() * 1_000.0,
+                ]);
+                return Ok(());
             }
-            Answer::Renew(result) | Answer::Release(result) => {
-                return result.map(|()| task::DONE);
+            Answer::Renew(Ok(())) | Answer::Release(Ok(())) | Answer::Shutdown => {
+                self.outputs.push(&[task::DONE, call]);
+                return Ok(());
             }
-            Answer::Shutdown => return Ok(task::DONE),
+            Answer::Renew(Err(error)) | Answer::Release(Err(error)) => return Err(error),
             Answer::Inspect(result) => json(&result?),
             Answer::ForceRelease(result) => json(&result?),
             Answer::List(result) => {
@@ -229,27 +230,31 @@ impl Engine {
                 ))
             }
         };
-        self.current.text = answer;
-        Ok(task::ANSWER)
+        self.outputs.push(&[task::ANSWER, call]);
+        self.outputs.push_text(&json);
+        Ok(())
     }
 
-    fn changed(&mut self, lease: LeaseId, event: &LeaseEvent, deadline: Option<Timestamp>) -> u32 {
-        let (tenure, task) = match event {
+    fn changed(
+        &mut self,
+        lock: LockId,
+        lease: LeaseId,
+        event: &LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
+        let [w0, w1, ..] = words(lease);
+        let about = |task| [task, id(lock.0), w0, w1];
+        match event {
             LeaseEvent::Renewed { .. } => {
-                self.current.deadline = deadline.map_or(0.0, millis);
-                (self.tenures.number(lease), task::RENEWED)
+                self.outputs.push(&about(task::RENEWED));
+                self.outputs.push(&[deadline.map_or(0.0, millis)]);
             }
             LeaseEvent::Lost { reason, .. } => {
-                reason.code().clone_into(&mut self.current.text);
-                (self.tenures.ended(lease), task::LOST)
+                self.outputs.push(&about(task::LOST));
+                self.outputs.push_text(reason.code());
             }
-            LeaseEvent::Released { .. } => (self.tenures.ended(lease), task::RELEASED),
-            _ => (None, task::NOTHING),
-        };
-        let Some(tenure) = tenure else {
-            return task::NOTHING;
-        };
-        self.current.id = tenure;
-        task
+            LeaseEvent::Released { .. } => self.outputs.push(&about(task::RELEASED)),
+            _ => {}
+        }
     }
 }

@@ -1,0 +1,76 @@
+import type { Engine, Glue } from "../module/wasm.js";
+import type { Batch, Wire } from "../store/store.js";
+
+/**
+ * Reads what an engine wants of its host out of the engine's memory: numbers, one after another, as they
+ * are described at `drain` of the crate leasehold-wasm. They are gone when the engine is used again.
+ */
+export class Outputs {
+  readonly #memory: Glue["memory"];
+  #numbers = new Float64Array(0);
+  #bytes = new Uint8Array(0);
+  /** Where the next number is, and the end of all. */
+  #at = 0;
+  #end = 0;
+  /** Where the texts begin. */
+  #texts = 0;
+  /** When to come back. */
+  deadline = Infinity;
+
+  constructor(memory: Glue["memory"]) {
+    this.#memory = memory;
+  }
+
+  /** Takes all that there is. */
+  take(engine: Engine): void {
+    const begin = engine.drain() / Float64Array.BYTES_PER_ELEMENT;
+    // Memory that has grown is another buffer, and views of the old one are empty.
+    if (this.#numbers.length === 0) {
+      const { buffer } = this.#memory;
+      this.#numbers = new Float64Array(buffer);
+      this.#bytes = new Uint8Array(buffer);
+    }
+    this.#at = begin;
+    this.#end = begin + this.number();
+    this.deadline = this.number();
+    this.#texts = this.number();
+  }
+
+  /** Whether there is more. */
+  get more(): boolean {
+    return this.#at < this.#end;
+  }
+
+  number(): number {
+    const number = this.#numbers[this.#at] as number;
+    this.#at += 1;
+    return number;
+  }
+
+  text(): string {
+    return DECODER.decode(this.#view());
+  }
+
+  batch(wire: Wire): Batch {
+    const [request, slot, count, parts] = [this.number(), this.number(), this.number(), this.number()];
+    const bytes = this.#view();
+    const [keys, args]: [string[], string[]] = [[], []];
+    if (wire === "texts") {
+      const text = DECODER.decode(bytes);
+      for (let begin = 0, part = 0; part < parts; part += 1) {
+        const end = this.number();
+        (part < count ? keys : args).push(text.slice(begin, end));
+        begin = end;
+      }
+    }
+    // A copy, because it is sent only some time later.
+    return { request, slot, keys, args, command: wire === "command" ? bytes.slice() : undefined };
+  }
+
+  #view(): Uint8Array {
+    const [begin, end] = [this.#texts + this.number(), this.#texts + this.number()];
+    return this.#bytes.subarray(begin, end);
+  }
+}
+
+const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });

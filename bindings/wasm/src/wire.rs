@@ -1,0 +1,169 @@
+//! Batches and replies as bytes and texts that cross the border at once: once per string would cost more.
+//!
+//! JavaScript counts UTF-16 units and Rust counts bytes; for ASCII they are the same.
+
+use leasehold::protocol::{SCRIPT_SHA, ScriptCall};
+
+/// What the host wants to have of a batch.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wire {
+    /// Nothing: the store is in the same instance.
+    None,
+    /// The texts of keys and arguments, joined, and where each ends, in UTF-16 units.
+    Texts,
+    /// The whole `EVALSHA` as a Redis client sends it.
+    Resp,
+}
+
+impl Wire {
+    pub(crate) fn new(number: u32) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::Texts,
+            _ => Self::Resp,
+        }
+    }
+}
+
+/// Appends the joined texts, and where each ends.
+pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>) {
+    let mut end = 0;
+    for part in call.keys().chain(call.args()) {
+        bytes.extend_from_slice(part.as_bytes());
+        end += units(part);
+        ends.push(f64::from(end));
+    }
+}
+
+/// Appends the command.
+pub(crate) fn resp(call: &ScriptCall, bytes: &mut Vec<u8>) {
+    let keys = call.keys();
+    bytes.push(b'*');
+    line(3 + keys.len() + call.args().len(), bytes);
+    string(b"EVALSHA", bytes);
+    string(SCRIPT_SHA.as_bytes(), bytes);
+    let mut count = Vec::new();
+    digits(keys.len(), &mut count);
+    string(&count, bytes);
+    for part in keys.chain(call.args()) {
+        string(part.as_bytes(), bytes);
+    }
+}
+
+fn string(text: &[u8], bytes: &mut Vec<u8>) {
+    bytes.push(b'$');
+    line(text.len(), bytes);
+    bytes.extend_from_slice(text);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+fn line(number: usize, bytes: &mut Vec<u8>) {
+    digits(number, bytes);
+    bytes.extend_from_slice(b"\r\n");
+}
+
+fn digits(number: usize, bytes: &mut Vec<u8>) {
+    if let Some(more @ 1..) = number.checked_div(10) {
+        digits(more, bytes);
+    }
+    bytes.push(b"0123456789"[number % 10]);
+}
+
+/// Takes apart what JavaScript made of a list: each string's length, a colon, the string. `None` if
+/// it is not of that form.
+pub(crate) fn split(mut text: &str) -> Option<Vec<&str>> {
+    let mut parts = Vec::new();
+    while !text.is_empty() {
+        let (length, rest) = text.split_once(':')?;
+        let (part, rest) = rest.split_at_checked(bytes(rest, length.parse().ok()?)?)?;
+        parts.push(part);
+        text = rest;
+    }
+    Some(parts)
+}
+
+fn units(text: &str) -> u32 {
+    let units = if text.is_ascii() {
+        text.len()
+    } else {
+        text.chars().map(char::len_utf16).sum()
+    };
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+/// How many bytes the first so many UTF-16 units are.
+fn bytes(text: &str, units: usize) -> Option<usize> {
+    if text.as_bytes().get(..units)?.is_ascii() {
+        return Some(units);
+    }
+    let (mut left, mut bytes) = (units, 0);
+    for character in text.chars() {
+        if left == 0 {
+            break;
+        }
+        left = left.checked_sub(character.len_utf16())?;
+        bytes += character.len_utf8();
+    }
+    (left == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::protocol::encode;
+
+    use super::*;
+
+    /// Catches a count or length that is not that of what follows.
+    #[test]
+    fn a_command_is_as_redis_reads_it() {
+        let mut bytes = Vec::new();
+        resp(&encode(&[]), &mut bytes);
+        let expected = format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{SCRIPT_SHA}\r\n$1\r\n0\r\n");
+        assert_eq!(String::from_utf8(bytes), Ok(expected));
+        let numbers = [0, 9, 10, 99, 100, 1_234_567_890];
+        let written = numbers.map(|number| {
+            let mut bytes = Vec::new();
+            digits(number, &mut bytes);
+            String::from_utf8(bytes)
+        });
+        assert_eq!(written, numbers.map(|number| Ok(number.to_string())));
+    }
+
+    fn list(parts: &[&str]) -> String {
+        let part = |part: &&str| format!("{}:{part}", units(part));
+        parts.iter().map(part).collect()
+    }
+
+    #[test]
+    fn any_strings_come_back() {
+        let lists: [&[&str]; 6] = [
+            &[],
+            &[""],
+            &["a", "", "bc:3:d"],
+            &["\0", "é", "日本", "a\u{10348}b", "x"],
+            &["\u{fffd}", "7:"],
+            &["é7:"],
+        ];
+        for parts in lists {
+            assert_eq!(split(&list(parts)).as_deref(), Some(parts));
+        }
+    }
+
+    /// Catches a length that is trusted: an index out of bounds would end the instance.
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for text in [
+            "a",
+            ":",
+            "1:",
+            "2:é",
+            "1:\u{10348}",
+            "-1:a",
+            "99999999999999999999:a",
+            "1:ab",
+            "4294967296:a",
+        ] {
+            assert_eq!(split(text), None, "{text:?}");
+        }
+    }
+}
