@@ -80,37 +80,55 @@ export function ioredis(client: IoredisClient): Adapter {
 }
 
 /** What ioredis makes of one call of a method such as `evalsha`, and writes to the socket. */
-interface IoredisCommand {
-  readonly promise: Promise<unknown>;
-  toWritable(socket: object): string | Uint8Array;
+interface Command {
+  readonly constructor: new (name: string, args: string[], options: { replyEncoding: "utf8" }) => Command;
+  toWritable(socket?: object): string | Uint8Array;
 }
 
-interface Commander {
-  readonly constructor?: {
-    readonly Command?: new (name: string, args: string[], options: { replyEncoding: "utf8" }) => IoredisCommand;
-  };
-  sendCommand?(command: IoredisCommand): Promise<unknown>;
+interface Commander extends IoredisClient {
+  readonly options?: object;
+  readonly commandQueue?: unknown;
+  sendCommand?(command: Command): Promise<unknown>;
 }
 
-/** Sends commands that are ready, if the client is of a kind and version that can; a cluster looks at the keys. */
-function sender(client: IoredisClient, clustered: boolean): Pick<Adapter, "send"> {
-  const commander = client as Commander;
-  const Command = commander.constructor?.Command;
-  if (clustered || typeof Command !== "function" || typeof commander.sendCommand !== "function") {
-    return {};
-  }
-  const { toWritable } = Command.prototype as Partial<IoredisCommand>;
-  if (typeof toWritable !== "function") {
+/**
+ * Sends commands that are ready, if the client is of a version that can; a cluster has to know their keys.
+ * One command for a whole batch costs less than each of its arguments as a string.
+ */
+function sender(client: Commander, clustered: boolean): Pick<Adapter, "send"> {
+  const Made = clustered ? undefined : commandOf(client);
+  if (Made === undefined) {
     return {};
   }
   return {
-    send: async (bytes) => {
-      // Its arguments are only for those who watch the client's commands.
-      const command = new Command("evalsha", [], { replyEncoding: "utf8" });
+    send: (bytes) => {
+      // Without arguments, which are only for those who watch what a client does.
+      const command = new Made("evalsha", [], { replyEncoding: "utf8" });
       command.toWritable = () => bytes;
-      return texts(await commander.sendCommand?.(command));
+      return client.sendCommand?.(command) ?? Promise.reject(closed());
     },
   };
+}
+
+/** The class of a client's commands: that of one which it would have sent. */
+function commandOf(client: Commander): Command["constructor"] | undefined {
+  let made: Command | undefined;
+  try {
+    // A program that has put a method of its own in the place of this one wants that to be used.
+    const own = Object.hasOwn(client, "evalsha");
+    if (own || client.commandQueue === undefined || typeof client.sendCommand !== "function") {
+      return undefined;
+    }
+    const probe: Commander = Object.create(client, {
+      options: { value: { ...client.options, enableAutoPipelining: false } },
+      sendCommand: { value: (command: Command) => (made = command) },
+    });
+    void probe.evalsha("", 0);
+    return made?.toWritable() === "*3\r\n$7\r\nevalsha\r\n$0\r\n\r\n$1\r\n0\r\n" ? made.constructor : undefined;
+  } catch {
+    // It is made in another way.
+    return undefined;
+  }
 }
 
 function isCluster(client: IoredisClient): client is IoredisCluster {
