@@ -4,7 +4,7 @@ import { mockClient } from "./mock.mjs";
 import { processorTime, progress, spread, table } from "./stats.mjs";
 
 const PAIRS = 10_000;
-const AIM = 8;
+const AIM = 6;
 
 export async function run(_server, { rounds }) {
   const rows = [["", "µs of CPU per pair", "script calls per pair"]];
