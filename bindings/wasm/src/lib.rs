@@ -44,6 +44,12 @@ pub fn script_sha() -> String {
     protocol::SCRIPT_SHA.to_owned()
 }
 
+/// The script's only argument, without keys, for a batch of nothing: to see whether it may be run.
+#[wasm_bindgen(js_name = emptyBatch)]
+pub fn empty_batch() -> String {
+    protocol::encode(&[]).args().collect()
+}
+
 /// Whether a server's refusal says that it has not got the script.
 #[wasm_bindgen(js_name = scriptIsMissing)]
 pub fn script_is_missing(text: &str) -> bool {

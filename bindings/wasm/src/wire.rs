@@ -116,9 +116,16 @@ mod tests {
     /// Catches a count or length that is not that of what follows.
     #[test]
     fn a_command_is_as_redis_reads_it() {
-        let mut bytes = Vec::new();
-        resp(&encode(&[]), &mut bytes);
-        let expected = format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{SCRIPT_SHA}\r\n$1\r\n0\r\n");
+        let (call, mut bytes) = (encode(&[]), Vec::new());
+        resp(&call, &mut bytes);
+        let args = call
+            .args()
+            .map(|arg| format!("${}\r\n{arg}\r\n", arg.len()));
+        let expected = format!(
+            "*{}\r\n$7\r\nEVALSHA\r\n$40\r\n{SCRIPT_SHA}\r\n$1\r\n0\r\n{}",
+            3 + call.args().len(),
+            args.collect::<String>()
+        );
         assert_eq!(String::from_utf8(bytes), Ok(expected));
         let numbers = [0, 9, 10, 99, 100, 1_234_567_890];
         let written = numbers.map(|number| {

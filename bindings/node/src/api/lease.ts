@@ -132,7 +132,11 @@ export class Lease {
       return;
     }
     this.#released = true;
-    await this.#host.release(this.#tenure).catch((error: unknown) => this.#rethrow(error));
+    try {
+      await this.#host.release(this.#tenure);
+    } catch (error) {
+      this.#rethrow(error);
+    }
   }
 
   /** What logs need, and what `JSON.stringify` writes; `remaining` is in whole milliseconds. */

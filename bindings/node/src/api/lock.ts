@@ -1,6 +1,7 @@
 import { checkFunction, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
-import type { Host } from "../host/host.js";
+import { isAborted, reasonOf } from "../common/signals.js";
+import type { Acquired, Host } from "../host/host.js";
 import type { LockState } from "../host/tenure.js";
 import { checkAttached } from "./attached.js";
 import { LeaseEvents } from "./events.js";
@@ -49,12 +50,12 @@ export class Lock {
   async acquire(options?: AcquireOptions): Promise<Lease> {
     checkAttached(this, Lock, "lock.acquire");
     const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-    const lease = await this.#acquire(wait, signal);
-    if (lease === undefined) {
+    const acquired = await this.#begin(wait, signal);
+    if (acquired === undefined) {
       const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
       throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
     }
-    return lease;
+    return this.#end(acquired, signal);
   }
 
   /**
@@ -68,7 +69,8 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    return this.#acquire(0, signal);
+    const acquired = await this.#begin(0, signal);
+    return acquired && this.#end(acquired, signal);
   }
 
   /**
@@ -124,9 +126,21 @@ export class Lock {
     return printed("Lock", this, ...asked);
   }
 
-  async #acquire(wait: number, signal: AbortSignal | undefined): Promise<Lease | undefined> {
-    const acquired = await this.#host.acquire(this.#state, wait, signal);
-    return acquired === undefined ? undefined : new Lease(this.#host, acquired);
+  #begin(wait: number, signal: AbortSignal | undefined): Promise<Acquired | undefined> {
+    if (isAborted(signal)) {
+      throw reasonOf(signal);
+    }
+    return this.#host.acquire(this.#state, wait, signal);
+  }
+
+  #end(acquired: Acquired, signal: AbortSignal | undefined): Lease {
+    if (isAborted(signal)) {
+      // The answer came just before the abort. Nobody will get the lease, so it is released.
+      this.#host.release(acquired.tenure).catch(() => {});
+      throw reasonOf(signal);
+    }
+    this.#host.begun(acquired.tenure);
+    return new Lease(this.#host, acquired);
   }
 }
 

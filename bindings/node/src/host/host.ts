@@ -1,16 +1,18 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
-import { now, random, soon, startPulse, startTimer, type Words } from "../common/platform.js";
-import { isAborted, onAbort, reasonOf } from "../common/signals.js";
+import { now, random, soon, startPulse, type Words } from "../common/platform.js";
+import { onAbort, reasonOf } from "../common/signals.js";
 import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
 import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
+import { Alive } from "./alive.js";
 import { type Acquired, type Call, type CallKind, Calls, NOBODY } from "./calls.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
 import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
-import { type LockState, Tenure, tenureOf } from "./tenure.js";
+import type { LockState, Tenure } from "./tenure.js";
+import { Tenures } from "./tenures.js";
 
 export type { Acquired } from "./calls.js";
 
@@ -19,9 +21,6 @@ type CallInput = (engine: Engine, at: number, id: number) => void;
 
 /** What a store wants to have of a batch, by the engine's numbers. */
 const WIRES: Readonly<Record<Wire, number>> = { none: 0, texts: 1, command: 2 };
-
-/** Milliseconds that a process without leases and calls still stays alive, at most. */
-const LINGER = 20;
 
 /** How often at most the outputs wait because more inputs have come. */
 const MOST_DELAYS = 16;
@@ -36,15 +35,17 @@ export class Host implements StoreHost {
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  /** Those that are held. */
-  readonly #tenures = new Set<Tenure>();
+  readonly #tenures = new Tenures(this.#locks);
   readonly #servers: Servers;
   readonly #alarm = new Alarm(() => this.tick());
+  readonly #alive = new Alive(
+    () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
+    (alive) => this.#keepAlive(alive),
+  );
+  readonly #pulse = () => startPulse(() => this.tick());
   #engine: Engine;
   #outputs: Outputs;
   #lastId = 0;
-  #alive = false;
-  #lingers = false;
   /** Whether the channel can be heard; nothing before the engine asks for that. */
   #hears: boolean | undefined;
   #isShutDown = false;
@@ -85,11 +86,11 @@ export class Host implements StoreHost {
     return this.#call("question", undefined, begin).promise as Promise<Answer>;
   }
 
-  /** Acquires a lock; nothing if somebody else holds it for all of `wait` milliseconds. */
-  async acquire(lock: LockState, wait: number, signal?: AbortSignal): Promise<Acquired | undefined> {
-    if (isAborted(signal)) {
-      throw reasonOf(signal);
-    }
+  /**
+   * Acquires a lock; nothing if somebody else holds it for all of `wait` milliseconds. A `signal` must not
+   * be aborted yet.
+   */
+  acquire(lock: LockState, wait: number, signal?: AbortSignal): Promise<Acquired | undefined> {
     this.#define(lock);
     const lease = random();
     const call = this.#call(
@@ -98,25 +99,22 @@ export class Host implements StoreHost {
       (engine, at, id) => engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3]),
       signal && ((id) => onAbort(signal, () => this.#cancel(id, signal, lock, lease))),
     );
-    const acquired = await call.promise;
-    if (acquired !== undefined) {
-      if (isAborted(signal)) {
-        // The answer came just before the abort. Nobody will get the lease, so it is released.
-        this.release(acquired.tenure).catch(() => {});
-        throw reasonOf(signal);
-      }
-      acquired.tenure.keepTime(() => startPulse(() => this.tick()));
-    }
-    return acquired;
+    return call.promise;
+  }
+
+  /** Somebody has got a lease of a tenure. */
+  begun(tenure: Tenure): void {
+    tenure.keepTime(this.#pulse);
   }
 
   /** Gives up one lease of a tenure. */
   release(tenure: Tenure): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
-    return this.#call("done", lock, (engine, at, id) =>
+    const call = this.#call("done", lock, (engine, at, id) =>
       engine.release(at, id, lease[0], lease[1], lease[2], lease[3]),
-    ).promise;
+    );
+    return call.promise;
   }
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
@@ -161,7 +159,7 @@ export class Host implements StoreHost {
     await this.#store.close(this);
     // Releases that were not confirmed are tried again as long as the connection lasts; nobody waits for them.
     this.#isShutDown = true;
-    this.#stayAlive();
+    this.#alive.update();
   }
 
   connected(): void {
@@ -308,7 +306,7 @@ export class Host implements StoreHost {
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
   restart(cause: unknown): void {
-    const tenures = [...this.#tenures];
+    const tenures = this.#tenures.takeAll();
     const calls = this.#calls.takeAll();
     this.#forgetAll();
     for (const reader of this.#readers.values()) {
@@ -330,7 +328,7 @@ export class Host implements StoreHost {
       reject(new LeaseholdError("internal", "the lock engine failed and was replaced", { cause }));
     }
     this.#readers.forEach((reader) => reader.wake());
-    this.#stayAlive();
+    this.#alive.update();
   }
 
   #newEngine(): [Engine, Outputs] {
@@ -342,7 +340,6 @@ export class Host implements StoreHost {
   #forgetAll(): void {
     this.#store.unsubscribe(this);
     this.#locks.clear();
-    this.#tenures.clear();
     this.#fed = 0;
     this.#hears = undefined;
   }
@@ -394,13 +391,13 @@ export class Host implements StoreHost {
           this.#calls.fail(outputs.number(), parsed(outputs.text()));
           break;
         case 7:
-          this.#tenure(outputs)?.extend(outputs.number());
+          this.#tenures.get(outputs)?.extend(outputs.number());
           break;
         case 8:
-          this.#lost(this.#tenure(outputs), outputs.text() as LossReason, effects);
+          this.#lost(this.#tenures.take(outputs), outputs.text() as LossReason, effects);
           break;
         case 9:
-          this.#ended(this.#tenure(outputs));
+          this.#tenures.take(outputs);
           break;
         case 10:
           effects.subscribes = and(effects.subscribes, outputs.number());
@@ -437,7 +434,7 @@ export class Host implements StoreHost {
         this.#subscribe(engine, server);
       }
     }
-    this.#stayAlive();
+    this.#alive.update();
   }
 
   /** One subscription is for all servers. */
@@ -452,40 +449,14 @@ export class Host implements StoreHost {
 
   #acquired(outputs: Outputs): void {
     const call = this.#calls.takeAs("acquire", outputs.number());
-    const lease: Words = [outputs.number(), outputs.number(), outputs.number(), outputs.number()];
-    const [token, deadline, began] = [outputs.number(), outputs.number(), outputs.number()];
+    const tenure = this.#tenures.acquired(outputs, call?.lock);
     const waited = outputs.number();
-    const lock = call?.lock;
-    if (call === undefined || lock === undefined) {
-      return;
-    }
-    let tenure = tenureOf(lock, lease[0], lease[1]);
-    if (tenure === undefined) {
-      tenure = new Tenure(lock, lease, token, began, deadline);
-      this.#tenures.add(tenure);
-      lock.tenures.push(tenure);
-    }
-    tenure.leases += 1;
-    call.resolve({ tenure, waited });
-  }
-
-  /** The tenure that an output names, if it is not over. */
-  #tenure(outputs: Outputs): Tenure | undefined {
-    return tenureOf(this.#locks.get(outputs.number()), outputs.number(), outputs.number());
+    call?.resolve(tenure && { tenure, waited });
   }
 
   #lost(tenure: Tenure | undefined, reason: LossReason, effects: Effects): void {
     if (tenure !== undefined) {
-      this.#ended(tenure);
       effects.losses = and(effects.losses, [tenure, reason] as const);
-    }
-  }
-
-  #ended(tenure: Tenure | undefined): void {
-    if (tenure !== undefined) {
-      const { tenures } = tenure.lock;
-      tenures.splice(tenures.indexOf(tenure), 1);
-      this.#tenures.delete(tenure);
     }
   }
 
@@ -502,27 +473,7 @@ export class Host implements StoreHost {
     this.step((engine, at) => engine.tick(at));
   }
 
-  #stayAlive(): void {
-    if (this.#busy && !this.#alive) {
-      this.#keepAlive(true);
-    } else if (!this.#busy && this.#alive && !this.#lingers) {
-      // Often the next call comes at once, and to switch costs more than that call.
-      this.#lingers = true;
-      startTimer(() => {
-        this.#lingers = false;
-        if (!this.#busy) {
-          this.#keepAlive(false);
-        }
-      }, LINGER);
-    }
-  }
-
-  get #busy(): boolean {
-    return this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown);
-  }
-
   #keepAlive(alive: boolean): void {
-    this.#alive = alive;
     this.#alarm.keepAlive(alive);
     this.#store.keepAlive(alive);
   }

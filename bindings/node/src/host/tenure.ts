@@ -109,8 +109,3 @@ export class Tenure {
     over?.forEach((resolve) => resolve());
   }
 }
-
-/** The tenure with this lease id, of which the first two words are enough. */
-export function tenureOf(lock: LockState | undefined, w0: number, w1: number): Tenure | undefined {
-  return lock?.tenures.find(({ lease }) => lease[0] === w0 && lease[1] === w1);
-}

@@ -58,7 +58,7 @@ export class RedisStore implements Store {
     try {
       const info = await inTime(this.#info());
       stateless().checkServer(info);
-      await inTime(this.#eval([], []));
+      await inTime(this.#run([], [stateless().emptyBatch()]));
       const policy = stateless().evictionPolicy(info);
       return policy === "" ? [] : [warned(policy)];
     } catch (error) {
@@ -68,10 +68,21 @@ export class RedisStore implements Store {
   }
 
   execute(host: StoreHost, engine: Engine, batch: Batch): void {
-    this.#run(batch).then(
-      (answer) => host.replied(engine, batch, replyOf(answer)),
-      (error: unknown) => host.replyFailed(engine, batch, this.#error(error)),
-    );
+    const replied = (reply: unknown) => host.replied(engine, batch, replyOf(reply));
+    const failed = (error: unknown) => host.replyFailed(engine, batch, this.#error(error));
+    const { keys, args, command } = batch;
+    const { send } = this.#adapter;
+    if (send === undefined || command === undefined) {
+      this.#run(keys, args).then(replied, failed);
+      return;
+    }
+    send(command).then(replied, (error: unknown) => {
+      if (stateless().scriptIsMissing(messageOf(error))) {
+        this.#runText(command).then(replied, failed);
+      } else {
+        failed(error);
+      }
+    });
   }
 
   subscribe(host: StoreHost, channel: string): void {
@@ -120,21 +131,7 @@ export class RedisStore implements Store {
     }
   }
 
-  #run({ command, keys, args }: Batch): Promise<unknown> {
-    const { send } = this.#adapter;
-    if (send === undefined || command === undefined) {
-      return this.#eval(keys, args);
-    }
-    return send(command).catch((error: unknown) => {
-      if (!stateless().scriptIsMissing(messageOf(error))) {
-        throw error;
-      }
-      const [, , count, ...parts] = partsOf(command);
-      return this.#adapter.eval(this.#script.text, parts.slice(0, Number(count)), parts.slice(Number(count)));
-    });
-  }
-
-  async #eval(keys: string[], args: string[]): Promise<unknown> {
+  async #run(keys: string[], args: string[]): Promise<unknown> {
     const { text, sha } = this.#script;
     const adapter = this.#adapter;
     if (adapter.evalsha === undefined) {
@@ -148,6 +145,12 @@ export class RedisStore implements Store {
       }
       throw error;
     }
+  }
+
+  /** Does what a command should have done, with the text of the script. */
+  #runText(command: Uint8Array): Promise<unknown> {
+    const [, , count, ...parts] = partsOf(command);
+    return this.#adapter.eval(this.#script.text, parts.slice(0, Number(count)), parts.slice(Number(count)));
   }
 
   #error(error: unknown): LeaseholdError {

@@ -1,0 +1,43 @@
+import { startTimer } from "../common/platform.js";
+
+/** Milliseconds that a process without leases and calls still stays alive, at most. */
+const LINGER = 20;
+
+/** Keeps the process alive while there is something to wait for. */
+export class Alive {
+  readonly #busy: () => boolean;
+  readonly #keep: (alive: boolean) => void;
+  #alive = false;
+  #lingers = false;
+
+  /**
+   * @param busy whether there is
+   * @param keep is told what changes
+   */
+  constructor(busy: () => boolean, keep: (alive: boolean) => void) {
+    this.#busy = busy;
+    this.#keep = keep;
+  }
+
+  /** Something may have come or gone. */
+  update(): void {
+    const busy = this.#busy();
+    if (busy && !this.#alive) {
+      this.#set(true);
+    } else if (!busy && this.#alive && !this.#lingers) {
+      // Often the next call comes at once, and to switch costs more than that call.
+      this.#lingers = true;
+      startTimer(() => {
+        this.#lingers = false;
+        if (!this.#busy()) {
+          this.#set(false);
+        }
+      }, LINGER);
+    }
+  }
+
+  #set(alive: boolean): void {
+    this.#alive = alive;
+    this.#keep(alive);
+  }
+}

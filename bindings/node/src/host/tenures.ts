@@ -1,0 +1,70 @@
+import type { Locks } from "./locks.js";
+import type { Outputs } from "./outputs.js";
+import { type LockState, Tenure } from "./tenure.js";
+
+/** The tenures that are held, by what the engine says of them. */
+export class Tenures {
+  readonly #locks: Locks;
+  readonly #held = new Set<Tenure>();
+
+  constructor(locks: Locks) {
+    this.#locks = locks;
+  }
+
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** A call for a lock got a lease: of a new tenure, or of one that it shares. */
+  acquired(outputs: Outputs, lock: LockState | undefined): Tenure | undefined {
+    const w0 = outputs.number();
+    const w1 = outputs.number();
+    const w2 = outputs.number();
+    const w3 = outputs.number();
+    const token = outputs.number();
+    const deadline = outputs.number();
+    const began = outputs.number();
+    if (lock === undefined) {
+      return undefined;
+    }
+    let tenure = named(lock, w0, w1);
+    if (tenure === undefined) {
+      tenure = new Tenure(lock, [w0, w1, w2, w3], token, began, deadline);
+      this.#held.add(tenure);
+      lock.tenures.push(tenure);
+    }
+    tenure.leases += 1;
+    return tenure;
+  }
+
+  /** The one that an output names, if it is not over. */
+  get(outputs: Outputs): Tenure | undefined {
+    const lock = this.#locks.get(outputs.number());
+    const w0 = outputs.number();
+    const w1 = outputs.number();
+    return lock && named(lock, w0, w1);
+  }
+
+  /** Takes out the one that an output names. */
+  take(outputs: Outputs): Tenure | undefined {
+    const tenure = this.get(outputs);
+    if (tenure !== undefined) {
+      const { tenures } = tenure.lock;
+      tenures.splice(tenures.indexOf(tenure), 1);
+      this.#held.delete(tenure);
+    }
+    return tenure;
+  }
+
+  /** All, which nobody has any more. */
+  takeAll(): readonly Tenure[] {
+    const all = [...this.#held];
+    this.#held.clear();
+    return all;
+  }
+}
+
+/** The first two words of a lease id are enough. */
+function named({ tenures }: LockState, w0: number, w1: number): Tenure | undefined {
+  return tenures.find(({ lease }) => lease[0] === w0 && lease[1] === w1);
+}
