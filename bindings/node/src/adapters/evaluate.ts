@@ -18,7 +18,7 @@ import { nothing, textOf, texts } from "./shared.js";
  * ```
  */
 export interface Evaluator {
-  /** Runs the script by its text, and resolves to what it returned: a list of strings. */
+  /** Runs the script by its text, and resolves to what it returned: a string, or a list of strings. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
   /**
    * Runs the script by its hash. Rejects with an error whose message begins with `NOSCRIPT` if the

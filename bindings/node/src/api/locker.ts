@@ -3,8 +3,9 @@ import { attempt, checkText, config, readOptions } from "../common/check.js";
 import { defaultLabel } from "../common/platform.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
+import { wasmModuleAsync } from "../module/module.js";
 import { checkSettings, type Settings } from "../module/wasm.js";
-import { openClient } from "../store/connect.js";
+import { openClient, preload } from "../store/connect.js";
 import { memoryName } from "../store/memory-url.js";
 import { MemoryStore } from "../store/memory.js";
 import { RedisStore } from "../store/redis.js";
@@ -61,7 +62,7 @@ export class Locker {
    * `memory://name` for a store in this process, shared by all lockers that give the same name, even
    * if they are of another copy of this package (of the same version, such as its other module format).
    * It tries once: it gives up after 6 seconds without a connection, then after 3 seconds without a
-   * reply to each of the two questions that it asks first.
+   * reply to the two questions that it asks first.
    *
    * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
    * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
@@ -69,8 +70,14 @@ export class Locker {
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
-    const settings = checked(options);
+    const settings = readSettings(options);
     const name = memoryName(url);
+    const compiled = wasmModuleAsync();
+    if (name === undefined) {
+      preload();
+    }
+    await compiled;
+    checkSettings(settings, settings.owner);
     if (name !== undefined) {
       return Locker.#on(MemoryStore.named(name), settings);
     }
@@ -223,8 +230,11 @@ interface Checked extends Settings {
 
 /** The settings with their defaults, checked before anything is connected. */
 function checked(options: LockerOptions | undefined): Checked {
-  const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
-  const settings = { ...LOCKER_DEFAULTS, ...read } as Checked;
+  const settings = readSettings(options);
   checkSettings(settings, settings.owner);
   return settings;
+}
+
+function readSettings(options: LockerOptions | undefined): Checked {
+  return { ...LOCKER_DEFAULTS, ...readOptions("the options of a locker", options, LOCKER_OPTIONS) } as Checked;
 }

@@ -19,6 +19,7 @@ export function wasmModule(): WasmModule {
 
 /** The same without blocking, because browsers limit what their main thread may compile at once. */
 export async function wasmModuleAsync(): Promise<WasmModule> {
+  checkPlatform();
   return (current ??= await compileAsync());
 }
 

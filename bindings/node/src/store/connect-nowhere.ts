@@ -9,3 +9,7 @@ export async function openClient(_url: string): Promise<Adapter> {
       "@upstash/redis, and give it to Locker.from",
   );
 }
+
+export function preload(): void {
+  // There is nothing to load.
+}

@@ -53,6 +53,11 @@ export async function openClient(
   throw new LeaseholdError("config", `${why}; ${advice}`, { cause: failed?.cause });
 }
 
+/** Begins to load the package that is preferred, while something else is waited for. */
+export function preload(): void {
+  void load("ioredis").catch(() => {});
+}
+
 interface NotLoaded {
   readonly name: Package;
   readonly cause: unknown;

@@ -56,9 +56,12 @@ export class RedisStore implements Store {
     // Somebody waits for this; later on a host decides.
     this.keepAlive(true);
     try {
+      // Both are asked at once; what is wrong with the server says more than what then becomes of a script.
+      const ran = inTime(this.#run([], [stateless().emptyBatch()]));
+      ran.catch(() => {});
       const info = await inTime(this.#info());
       stateless().checkServer(info);
-      await inTime(this.#run([], [stateless().emptyBatch()]));
+      await ran;
       const policy = stateless().evictionPolicy(info);
       return policy === "" ? [] : [warned(policy)];
     } catch (error) {

@@ -115,6 +115,10 @@ for (const kind of clients) {
       await locker.shutdown();
       await end();
     });
+    if (kind === "ioredis") {
+      // One that was never served takes the first refusal as final.
+      await locker.inspect("x");
+    }
     await server.command("CONFIG", "SET", "requirepass", "s3cret");
     await server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").catch(() => {});
     const asked = () => locker.inspect("x").then(() => undefined, (error) => error);
