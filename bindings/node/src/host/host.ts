@@ -64,7 +64,9 @@ export class Host implements StoreHost {
 
   /** A new lock; throws what is wrong with it. */
   newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
-    const lock = { ...options, id: 0, uses: 0, tenures: [] };
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = options;
+    // Not by a spread, which takes as long as all the rest.
+    const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
   }
@@ -229,7 +231,7 @@ export class Host implements StoreHost {
     const call = this.#calls.add(kind, lock);
     try {
       call.stopListening = listen?.(call.id);
-      this.#stepSoon((engine, at) => begin(engine, at, call.id));
+      this.#stepSoon(begin, call.id);
     } catch (error) {
       this.#calls.take(call.id)?.reject(error);
     }
@@ -248,8 +250,8 @@ export class Host implements StoreHost {
    * Feeds the engine, and does what its outputs ask for only when everything that happens in this turn
    * was fed: operations that are asked for together then leave in one batch, which makes them cheap.
    */
-  #stepSoon(input: Input): void {
-    this.#feed(input);
+  #stepSoon(input: CallInput, id = NOBODY): void {
+    this.#feed(input, id);
     if (!this.#settling) {
       this.#settling = true;
       this.#settleSoon(MOST_DELAYS);
@@ -270,9 +272,14 @@ export class Host implements StoreHost {
     });
   }
 
-  #feed(input: Input): void {
+  #feed(input: CallInput, id = NOBODY): void {
     this.#fed += 1;
-    this.#use((engine) => input(engine, now()));
+    // As `use` does, without a function made for each input.
+    try {
+      input(this.#engine, now(), id);
+    } catch (error) {
+      this.#failed(error);
+    }
   }
 
   #settle(): void {
@@ -295,13 +302,18 @@ export class Host implements StoreHost {
       use(engine);
       return engine;
     } catch (error) {
-      const failure = thrown(error);
-      if (failure instanceof LeaseholdError) {
-        throw failure;
-      }
-      this.#store.abandon(this, error);
+      this.#failed(error);
       return undefined;
     }
+  }
+
+  /** Throws what the engine refused; an engine that failed is replaced. */
+  #failed(error: unknown): void {
+    const failure = thrown(error);
+    if (failure instanceof LeaseholdError) {
+      throw failure;
+    }
+    this.#store.abandon(this, error);
   }
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
@@ -363,7 +375,7 @@ export class Host implements StoreHost {
     // If the engine fails at this it is replaced, and the next one has to know the lock, too.
     this.#use(define) ?? this.#use(define);
     this.#locks.add(id, lock);
-    for (const unused of this.#locks.takeUnused()) {
+    for (const unused of this.#locks.takeUnused(lock)) {
       this.#use((engine) => engine.forget(unused));
     }
   }

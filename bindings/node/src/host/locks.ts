@@ -8,27 +8,37 @@ const LOOKS = 4;
 /** The locks that the engine knows. Those that nobody uses are found by looking at a few in turn. */
 export class Locks {
   readonly #known = new Map<number, LockState>();
-  #round = this.#known.values();
-  #newest = 0;
+  /** The same, in no order, and which of them is looked at next. */
+  readonly #round: LockState[] = [];
+  #next = 0;
 
   add(id: number, lock: LockState): void {
     lock.id = id;
-    this.#newest = id;
     this.#known.set(id, lock);
+    this.#round.push(lock);
   }
 
   get(id: number): LockState | undefined {
     return this.#known.get(id);
   }
 
-  /** Takes some that nobody uses, if there are too many; not the newest, which is about to be used. */
-  takeUnused(): number[] {
+  /** Takes some that nobody uses, if there are too many; not this one, which is about to be used. */
+  takeUnused(newest: LockState): readonly number[] {
+    if (this.#round.length <= MOST_UNUSED) {
+      return NONE;
+    }
     const unused: number[] = [];
-    for (let looks = this.#known.size > MOST_UNUSED ? LOOKS : 0; looks > 0; looks -= 1) {
-      const { value: lock } = this.#round.next();
-      if (lock === undefined || lock.id === this.#newest) {
-        this.#round = this.#known.values();
-      } else if (lock.uses === 0 && lock.tenures.length === 0) {
+    for (let looks = LOOKS; looks > 0; looks -= 1) {
+      const lock = this.#round[this.#next];
+      if (lock === undefined) {
+        this.#next = 0;
+      } else if (lock === newest || lock.uses > 0 || lock.tenures.length > 0) {
+        this.#next += 1;
+      } else {
+        const last = this.#round.pop() as LockState;
+        if (last !== lock) {
+          this.#round[this.#next] = last;
+        }
         this.#known.delete(lock.id);
         unused.push(lock.id);
         lock.id = 0;
@@ -39,11 +49,14 @@ export class Locks {
 
   /** The engine knows none any more, and none is held. */
   clear(): void {
-    for (const lock of this.#known.values()) {
+    for (const lock of this.#round) {
       lock.id = 0;
       lock.tenures.length = 0;
     }
     this.#known.clear();
-    this.#round = this.#known.values();
+    this.#round.length = 0;
+    this.#next = 0;
   }
 }
+
+const NONE: readonly number[] = [];
