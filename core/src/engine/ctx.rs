@@ -19,6 +19,10 @@ impl Id for Serial {
     fn number(self) -> u64 {
         self.get()
     }
+
+    fn of(number: u64) -> Self {
+        Self::new(number).unwrap_or(Self::MIN)
+    }
 }
 
 /// Whose operation it is, and which attempt of it.

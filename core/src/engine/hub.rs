@@ -26,6 +26,10 @@ impl Id for ReaderId {
     fn number(self) -> u64 {
         self.0
     }
+
+    fn of(number: u64) -> Self {
+        Self(number)
+    }
 }
 
 /// The readers of events, each with a bounded queue. `W` is what the host wakes a reader with.

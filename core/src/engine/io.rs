@@ -23,6 +23,10 @@ impl Id for LockId {
     fn number(self) -> u64 {
         self.0
     }
+
+    fn of(number: u64) -> Self {
+        Self(number)
+    }
 }
 
 /// A call of the program that waits for an answer. The host chooses it, as above.
@@ -32,6 +36,10 @@ pub struct CallId(pub u64);
 impl Id for CallId {
     fn number(self) -> u64 {
         self.0
+    }
+
+    fn of(number: u64) -> Self {
+        Self(number)
     }
 }
 

@@ -106,7 +106,7 @@ impl Queries {
     }
 
     fn calls(&self) -> Vec<CallId> {
-        self.0.keys().copied().collect()
+        self.0.keys().collect()
     }
 
     fn start(&mut self, env: &mut Env, call: CallId, goal: Goal) {

@@ -1,6 +1,6 @@
 //! A map of ids.
 
-use rustc_hash::FxHashMap;
+use std::marker::PhantomData;
 
 use crate::protocol::HalfId;
 
@@ -9,6 +9,8 @@ use crate::protocol::HalfId;
 pub trait Id: Copy {
     /// As a number.
     fn number(self) -> u64;
+    /// Of that number.
+    fn of(number: u64) -> Self;
 }
 
 /// A map of ids, for the engine and its hosts: quick, and it gives its memory back after a burst. It
@@ -25,33 +27,25 @@ pub trait Id: Copy {
 /// ```
 #[derive(Debug)]
 pub struct Table<K, V> {
-    /// Of all tables of one type, so that a browser loads its code once.
     places: Places,
-    entries: Vec<(K, V)>,
+    values: Vec<V>,
+    ids: PhantomData<K>,
 }
-
-/// Where in the entries each id is.
-type Places = FxHashMap<u64, usize>;
-
-/// Up to this capacity no memory is given back.
-const SMALL: usize = 64;
 
 impl<K: Id, V> Table<K, V> {
     /// What is under an id.
     pub fn get(&self, id: &K) -> Option<&V> {
-        let place = *self.places.get(&id.number())?;
-        self.entries.get(place).map(|(_, value)| value)
+        self.values.get(self.places.of(id.number())?)
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
-        let place = *self.places.get(&id.number())?;
-        self.entries.get_mut(place).map(|(_, value)| value)
+        self.values.get_mut(self.places.of(id.number())?)
     }
 
     /// Whether there is something under an id.
     pub fn contains_key(&self, id: &K) -> bool {
-        self.places.contains_key(&id.number())
+        self.places.of(id.number()).is_some()
     }
 
     /// Puts something under an id, in the place of what was there.
@@ -64,92 +58,208 @@ impl<K: Id, V> Table<K, V> {
 
     /// What is under an id; if that is nothing, something new is put there.
     pub fn get_or_insert_with(&mut self, id: K, new: impl FnOnce() -> V) -> &mut V {
-        if !self.contains_key(&id) {
+        let place = self.places.of(id.number()).unwrap_or_else(|| {
             self.add(id, new());
-        }
-        self.get_mut(&id)
-            .expect("it is there, or was just put there")
+            self.values.len() - 1
+        });
+        &mut self.values[place]
     }
 
     /// Takes out what is under an id.
     pub fn take(&mut self, id: &K) -> Option<V> {
-        let place = self.places.remove(&id.number())?;
-        let (_, value) = self.entries.swap_remove(place);
-        if let Some((moved, _)) = self.entries.get(place) {
-            self.places.insert(moved.number(), place);
-        }
-        let (length, capacity) = (self.entries.len(), self.entries.capacity());
-        if let Some(less) = give_back(&mut self.places, length, capacity) {
-            self.entries.shrink_to(less);
+        let place = self.places.take(id.number())?;
+        let value = self.values.swap_remove(place);
+        if let Some(less) = self.places.give_back() {
+            self.values.shrink_to(less);
         }
         Some(value)
     }
 
     /// The ids.
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.entries.iter().map(|(id, _)| id)
+    pub fn keys(&self) -> impl Iterator<Item = K> {
+        self.places.ids.iter().map(|id| K::of(*id))
     }
 
     /// What there is, each with its id.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.entries.iter().map(|(id, value)| (id, value))
+    pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        self.keys().zip(&self.values)
     }
 
     /// What there is.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.entries.iter().map(|(_, value)| value)
+        self.values.iter()
     }
 
     /// The same, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.entries.iter_mut().map(|(_, value)| value)
+        self.values.iter_mut()
     }
 
     /// How much there is.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.values.len()
     }
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.values.is_empty()
     }
 
     fn add(&mut self, id: K, value: V) {
-        self.places.insert(id.number(), self.entries.len());
-        self.entries.push((id, value));
+        self.places.add(id.number());
+        self.values.push(value);
     }
-}
-
-/// Gives memory back after a burst. Returns the capacity from now on, if it changes. Of all tables one
-/// function, as above.
-fn give_back(places: &mut Places, length: usize, capacity: usize) -> Option<usize> {
-    let less = capacity / 4;
-    let is_burst_over = capacity > SMALL && length < capacity / 8;
-    is_burst_over.then(|| {
-        places.shrink_to(less);
-        less
-    })
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
         Self {
             places: Places::default(),
-            entries: Vec::new(),
+            values: Vec::new(),
+            ids: PhantomData,
         }
     }
+}
+
+/// Where the value of each id is. Of all tables one type, so that a browser loads its code once; the
+/// standard library's map would be several times as long.
+#[derive(Debug, Default)]
+struct Places {
+    /// Of the values, in their order.
+    ids: Vec<u64>,
+    /// A power of two of them, or none: an id is in the first free slot from the one that its hash says.
+    slots: Vec<Slot>,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Slot {
+    hash: u32,
+    place: u32,
+}
+
+const FREE: Slot = Slot {
+    hash: 0,
+    place: u32::MAX,
+};
+
+/// Up to so many slots no memory is given back.
+const SMALL: usize = 64;
+const FEWEST: usize = 8;
+
+impl Places {
+    fn of(&self, id: u64) -> Option<usize> {
+        self.slot(id).map(|slot| self.slots[slot].place as usize)
+    }
+
+    /// Puts one that is not there yet behind all others.
+    fn add(&mut self, id: u64) {
+        let place = self.ids.len();
+        self.ids.push(id);
+        if self.ids.len() > self.slots.len() / 8 * 7 {
+            self.resize((self.slots.len() * 2).max(FEWEST));
+        } else {
+            self.settle(id, place);
+        }
+    }
+
+    /// Takes one out. The last takes its place.
+    fn take(&mut self, id: u64) -> Option<usize> {
+        let slot = self.slot(id)?;
+        let place = self.slots[slot].place;
+        if let Some(last) = self.ids.last().and_then(|last| self.slot(*last)) {
+            self.slots[last].place = place;
+        }
+        self.ids.swap_remove(place as usize);
+        self.free(slot);
+        Some(place as usize)
+    }
+
+    /// Gives memory back after a burst. Returns the capacity from now on, if it changes.
+    fn give_back(&mut self) -> Option<usize> {
+        let (all, used) = (self.slots.len(), self.ids.len());
+        let is_burst_over = all > SMALL && used < all / 8;
+        is_burst_over.then(|| {
+            self.resize(all / 4);
+            self.ids.shrink_to(all / 4);
+            all / 4
+        })
+    }
+
+    fn slot(&self, id: u64) -> Option<usize> {
+        let last = self.slots.len().checked_sub(1)?;
+        let hash = hash(id);
+        let mut slot = self.home(hash);
+        while self.slots[slot].place != FREE.place {
+            let Slot { hash: other, place } = self.slots[slot];
+            if other == hash && self.ids[place as usize] == id {
+                return Some(slot);
+            }
+            slot = (slot + 1) & last;
+        }
+        None
+    }
+
+    fn settle(&mut self, id: u64, place: usize) {
+        let (hash, last) = (hash(id), self.slots.len() - 1);
+        let mut slot = self.home(hash);
+        while self.slots[slot].place != FREE.place {
+            slot = (slot + 1) & last;
+        }
+        let place = u32::try_from(place).unwrap_or(FREE.place);
+        self.slots[slot] = Slot { hash, place };
+    }
+
+    /// Frees a slot. Those that follow move up, so that a search need not look behind a free one.
+    fn free(&mut self, mut free: usize) {
+        let last = self.slots.len() - 1;
+        let mut slot = (free + 1) & last;
+        while self.slots[slot].place != FREE.place {
+            let from_home = slot.wrapping_sub(self.home(self.slots[slot].hash)) & last;
+            if from_home >= slot.wrapping_sub(free) & last {
+                self.slots[free] = self.slots[slot];
+                free = slot;
+            }
+            slot = (slot + 1) & last;
+        }
+        self.slots[free] = FREE;
+    }
+
+    fn resize(&mut self, slots: usize) {
+        self.slots = vec![FREE; slots];
+        for place in 0..self.ids.len() {
+            self.settle(self.ids[place], place);
+        }
+    }
+
+    /// Where the search for a hash begins: as its first bits say.
+    fn home(&self, hash: u32) -> usize {
+        let bits = self.slots.len().trailing_zeros();
+        (hash >> (u32::BITS - bits)) as usize
+    }
+}
+
+/// Counted numbers come far apart by it (Fibonacci hashing).
+fn hash(id: u64) -> u32 {
+    (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 impl Id for u64 {
     fn number(self) -> u64 {
         self
     }
+
+    fn of(number: u64) -> Self {
+        number
+    }
 }
 
 impl Id for HalfId {
     fn number(self) -> u64 {
         self.0
+    }
+
+    fn of(number: u64) -> Self {
+        Self(number)
     }
 }
 
@@ -171,7 +281,7 @@ mod tests {
         }
         assert_eq!(table.take(&1), None);
         assert_eq!((table.len(), table.get(&0)), (1, Some(&0)));
-        let kept = table.entries.capacity().max(table.places.capacity());
+        let kept = table.values.capacity().max(table.places.slots.len());
         assert!(kept < 2 * SMALL, "{kept}");
     }
 
@@ -180,11 +290,12 @@ mod tests {
     fn it_does_what_a_map_does() {
         let (mut table, mut map) = (Table::<u64, u64>::default(), BTreeMap::new());
         let mut random = 7_u64;
-        for round in 0..20_000 {
+        for round in 0..200_000 {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let id = (random >> 33) % 50;
+            // Few ids, then many, then few again.
+            let id = (random >> 33) % if round / 50_000 == 1 { 9_000 } else { 50 };
             match (random >> 60) % 3 {
                 0 => assert_eq!(table.take(&id), map.remove(&id)),
                 1 => {
@@ -202,7 +313,7 @@ mod tests {
             );
             assert_eq!((table.len(), table.is_empty()), (map.len(), map.is_empty()));
         }
-        let all: BTreeMap<_, _> = table.iter().map(|(id, value)| (*id, *value)).collect();
+        let all: BTreeMap<_, _> = table.iter().map(|(id, value)| (id, *value)).collect();
         assert_eq!(all, map);
     }
 }

@@ -136,6 +136,6 @@ impl Contenders {
     /// Those that a condition holds for, to be gone through one by one.
     pub(super) fn those(&self, are: &dyn Fn(&Contender) -> bool) -> Vec<HalfId> {
         let those = self.all.iter().filter(|(_, contender)| are(contender));
-        those.map(|(id, _)| *id).collect()
+        those.map(|(id, _)| id).collect()
     }
 }

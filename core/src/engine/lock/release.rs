@@ -87,7 +87,7 @@ impl Releases {
     pub(super) fn of(&self, servers: impl Fn(&LockKey) -> bool) -> Vec<HalfId> {
         let all = self.all.iter();
         let of = all.filter(|(_, release)| servers(&release.key));
-        of.map(|(id, _)| *id).collect()
+        of.map(|(id, _)| id).collect()
     }
 
     /// Frees whatever a lease may have in the store, for up to so long, and emits nothing.
