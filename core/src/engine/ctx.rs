@@ -1,10 +1,10 @@
 //! What the parts of the engine share: the time, the settings, the outputs, the timers, and numbers
 //! that are used once.
 
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use super::io::{Answer, CallId, LockId, Output};
+use super::queue::Queue;
 use super::settings::Settings;
 use super::table::Id;
 use super::timers::Timers;
@@ -44,7 +44,7 @@ pub(super) struct Ctx {
     pub(super) now: Timestamp,
     pub(super) settings: Settings,
     pub(super) timers: Timers,
-    outputs: VecDeque<Output>,
+    outputs: Queue<Output>,
     last_serial: u64,
 }
 
@@ -54,7 +54,7 @@ impl Ctx {
             now: Timestamp::from_nanos(0),
             settings,
             timers: Timers::default(),
-            outputs: VecDeque::new(),
+            outputs: Queue::new(),
             last_serial: 0,
         }
     }

@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::task::Poll;
 
+use super::queue::Queue;
 use super::table::{Id, Table};
 use super::{Engine, LockId};
 use crate::event::LeaseEvent;
@@ -79,7 +79,7 @@ impl<W> Default for Hub<W> {
 #[derive(Debug)]
 struct Reader<W> {
     scope: Option<LockId>,
-    queue: VecDeque<(HalfId, LeaseEvent)>,
+    queue: Queue<(HalfId, LeaseEvent)>,
     /// The place of the queue's first event among all that were ever queued.
     first: u64,
     /// Where each lease's unread `Renewed` is, while it is the last that the lease has queued.
@@ -107,7 +107,7 @@ impl<W> Hub<W> {
         }
         let mut reader = Reader {
             scope,
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             first: 0,
             renewed: Table::default(),
             missed: 0,
@@ -244,7 +244,7 @@ impl<W> Reader<W> {
     fn lag(&mut self) {
         let queued = self.queue.len();
         self.queue
-            .retain(|(_, event)| matches!(event, LeaseEvent::Lost { .. }));
+            .retain(&|(_, event)| matches!(event, LeaseEvent::Lost { .. }));
         let most = self.most_held.max(CAPACITY / 2);
         while self.queue.len() > most {
             self.queue.pop_front();
@@ -273,10 +273,10 @@ impl<W> Reader<W> {
 
     /// Says of each lease that is held now that it is, and of all what else is not as usual.
     fn queue_state(&mut self, engine: &Engine, now: Timestamp) {
-        if self.scope.is_none() {
-            let drift = engine.clock_drift();
-            let of_none = drift.map(|event| (NO_LEASE.half(), event));
-            self.queue.extend(of_none);
+        if self.scope.is_none()
+            && let Some(event) = engine.clock_drift()
+        {
+            self.queue.push_back((NO_LEASE.half(), event));
         }
         let unread = self.queue.len();
         match self.scope {
@@ -288,7 +288,8 @@ impl<W> Reader<W> {
     }
 
     fn queue_held(&mut self, held: impl Iterator<Item = (LeaseId, LeaseEvent)>) {
-        let held = held.map(|(lease, event)| (lease.half(), event));
-        self.queue.extend(held);
+        for (lease, event) in held {
+            self.queue.push_back((lease.half(), event));
+        }
     }
 }

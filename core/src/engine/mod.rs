@@ -61,6 +61,7 @@ mod io;
 mod lock;
 mod pace;
 mod query;
+mod queue;
 mod servers;
 mod settings;
 mod table;

@@ -99,7 +99,7 @@ impl Servers {
                 let key = queued.command.key();
                 key.is_some_and(|key| self.of(key) == to)
             };
-            moved.append(&mut server.outbox.take_all(goes));
+            moved.append(&mut server.outbox.take_all(&goes));
         }
         self.servers = servers;
         for queued in moved {

@@ -1,8 +1,7 @@
 //! What waits to leave for the store.
 
-use std::collections::VecDeque;
-
 use crate::engine::ctx::{Origin, Serial};
+use crate::engine::queue;
 use crate::protocol::{Command, LockKey};
 use crate::time::Timestamp;
 
@@ -28,7 +27,7 @@ pub(super) struct Queued {
 /// In the order of attempts, so that one is quickly found; with a gap for each that was taken back.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<(Serial, Option<Queued>)>,
+    waiting: queue::Queue<(Serial, Option<Queued>)>,
     gaps: usize,
 }
 
@@ -43,9 +42,9 @@ impl Outbox {
     }
 
     /// Takes out all of which this holds.
-    pub(super) fn take_all(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        let mut taken = self.renewals.take_all(&which);
-        taken.append(&mut self.others.take_all(&which));
+    pub(super) fn take_all(&mut self, which: &dyn Fn(&Queued) -> bool) -> Vec<Queued> {
+        let mut taken = self.renewals.take_all(which);
+        taken.append(&mut self.others.take_all(which));
         taken
     }
 
@@ -90,7 +89,11 @@ impl Outbox {
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Queued> {
-        let waiting = self.renewals.waiting.iter().chain(&self.others.waiting);
+        let waiting = self
+            .renewals
+            .waiting
+            .iter()
+            .chain(self.others.waiting.iter());
         waiting.filter_map(|(_, out)| out.as_ref())
     }
 }
@@ -111,13 +114,13 @@ impl Queue {
         Some(out)
     }
 
-    fn take_all(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+    fn take_all(&mut self, which: &dyn Fn(&Queued) -> bool) -> Vec<Queued> {
         let waiting = self.waiting.iter_mut();
         let taken: Vec<_> = waiting
             .filter_map(|(_, out)| out.take_if(|out| which(out)))
             .collect();
         if !taken.is_empty() {
-            self.waiting.retain(|(_, out)| out.is_some());
+            self.waiting.retain(&|(_, out)| out.is_some());
             self.gaps = 0;
         }
         taken
@@ -139,7 +142,7 @@ impl Queue {
         let out = self.waiting[place].1.take()?;
         self.gaps += 1;
         if self.gaps > MOST_GAPS.max(self.waiting.len() / 2) {
-            self.waiting.retain(|(_, out)| out.is_some());
+            self.waiting.retain(&|(_, out)| out.is_some());
             self.gaps = 0;
         }
         Some(out)
@@ -156,8 +159,7 @@ impl Queue {
     }
 
     fn place(&self, attempt: Serial) -> Option<usize> {
-        let found = self.waiting.binary_search_by_key(&attempt, |(at, _)| *at);
-        found.ok()
+        self.waiting.binary_search_by_key(&attempt, |(at, _)| *at)
     }
 }
 

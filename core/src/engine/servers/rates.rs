@@ -7,7 +7,6 @@
 //! looks like one. So a difference is believed only if three stretches, one after the other, show it
 //! each by itself.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::engine::clock::Margin;
@@ -29,7 +28,7 @@ pub(super) struct Rates {
     /// steps: some browsers' do in steps of 16 or 100 ms, so as to tell nobody apart.
     step: Option<Duration>,
     /// The ends of the last stretches of each length.
-    scales: [VecDeque<Mark>; SCALES],
+    scales: [Vec<Mark>; SCALES],
 }
 
 /// When the server's clock said `server`, the local one was between the other two.
@@ -42,7 +41,7 @@ pub(super) struct Mark {
 
 impl Rates {
     pub(super) fn new(margin: Margin) -> Self {
-        let scales = [const { VecDeque::new() }; SCALES];
+        let scales = [const { Vec::new() }; SCALES];
         Self {
             margin,
             step: None,
@@ -58,7 +57,7 @@ impl Rates {
 
     /// Another server may answer, by another clock.
     pub(super) fn forget(&mut self) {
-        self.scales.iter_mut().for_each(VecDeque::clear);
+        self.scales.iter_mut().for_each(Vec::clear);
     }
 
     /// Takes in an answer. Returns whether the margin had to be widened. What is proven is always a
@@ -91,25 +90,25 @@ impl Rates {
 }
 
 /// Whether the answer ends a stretch. One that took too long says too little to begin or end any.
-fn take_in(marks: &mut VecDeque<Mark>, mark: Mark, length: Duration) -> bool {
+fn take_in(marks: &mut Vec<Mark>, mark: Mark, length: Duration) -> bool {
     let is_later = |last: &Mark| mark.received.since(last.received) >= length;
     let is_quick = mark.received.since(mark.sent) <= length / 16;
-    let ends = is_quick && marks.back().is_none_or(is_later);
+    let ends = is_quick && marks.last().is_none_or(is_later);
     if ends {
         if marks.len() > STRETCHES {
-            marks.pop_front();
+            marks.remove(0);
         }
-        marks.push_back(mark);
+        marks.push(mark);
     }
     ends
 }
 
 /// By how much one clock was faster than the other in every stretch, in parts per million of it.
-fn difference(marks: &VecDeque<Mark>) -> u64 {
+fn difference(marks: &[Mark]) -> u64 {
     if marks.len() <= STRETCHES {
         return 0;
     }
-    let stretches = || marks.iter().zip(marks.iter().skip(1));
+    let stretches = || marks.iter().zip(&marks[1..]);
     let fast = stretches().map(|(from, to)| {
         let longest = to.received.since(from.sent);
         excess(to.server.since(from.server), longest)
