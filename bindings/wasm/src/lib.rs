@@ -20,6 +20,10 @@ pub use memory::MemoryStore;
 use leasehold::{Error, Finding, protocol};
 use wasm_bindgen::prelude::wasm_bindgen;
 
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 /// Of errors: a string that is thrown.
 type Thrown = String;
 
