@@ -1,8 +1,5 @@
 //! When the engine has to look at what again.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::io::{CallId, ServerId};
 use crate::protocol::HalfId;
 use crate::time::Timestamp;
@@ -17,45 +14,106 @@ pub(super) enum Timed {
     Shutdown,
 }
 
-/// One timer at most for each thing; the thing remembers when its own is set for. A timer that is
-/// moved leaves an entry behind where it was, which is passed over when its turn comes.
+/// One timer at most for each thing; the thing remembers when its own is set for. It has an entry
+/// here that is no later: one that is moved to later keeps its entry until that comes to its turn.
+///
+/// A heap: each entry is no later than the two whose places are twice its own, plus one and plus two.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BinaryHeap<Reverse<(Timestamp, Timed)>>);
+pub(super) struct Timers(Vec<(Timestamp, Timed)>);
 
-/// So many entries that were left behind are kept for each timer, and then some.
-const MOST_LEFT: usize = 2;
+/// So many entries are kept for each thing, and then some: one that is moved to earlier leaves its
+/// entry behind.
+const MOST_LEFT: usize = 1;
 const FEW: usize = 64;
 
 impl Timers {
     /// Moves a timer from where the thing remembers it to where it should be.
     pub(super) fn set(&mut self, what: Timed, was: &mut Timestamp, at: Timestamp) {
-        if *was != at && at != Timestamp::NEVER {
-            self.0.push(Reverse((at, what)));
+        if at < *was {
+            self.push((at, what));
         }
         *was = at;
     }
 
     /// The earliest. It is a timer, and not what one left behind, right after [`tidy`](Self::tidy).
     pub(super) fn first(&self) -> Option<(Timestamp, Timed)> {
-        self.0.peek().map(|Reverse(first)| *first)
+        self.0.first().copied()
     }
 
-    /// Drops what is before the first timer, and everything that was left behind if that is much for
-    /// so many things. `set_for` tells what a thing remembers.
+    /// Makes the first entry a timer, and drops everything that was left behind if that is much for so
+    /// many things. `set_for` tells what a thing remembers.
     pub(super) fn tidy(&mut self, things: usize, set_for: impl Fn(Timed) -> Timestamp) {
+        let set_for: &dyn Fn(Timed) -> Timestamp = &set_for;
         if self.0.len() > things * (1 + MOST_LEFT) + FEW {
-            let (mut all, mut kept) = (std::mem::take(&mut self.0), Vec::new());
-            while let Some(Reverse((at, what))) = all.pop() {
-                let entry = Reverse((at, what));
-                // A timer that was moved to and fro has several entries, which come one after another.
-                if set_for(what) == at && kept.last() != Some(&entry) {
-                    kept.push(entry);
+            self.rebuild(set_for);
+        }
+        let mut before = None;
+        while let Some((at, what)) = self.first() {
+            let set = set_for(what);
+            if set == at {
+                break;
+            }
+            // Entries of one timer at one moment come one after another: one of them is enough.
+            let is_left = set == Timestamp::NEVER || before == Some((at, what));
+            before = Some((at, what));
+            if is_left {
+                self.pop();
+            } else {
+                self.0[0].0 = set;
+                self.sift_down(0);
+            }
+        }
+    }
+
+    fn rebuild(&mut self, set_for: &dyn Fn(Timed) -> Timestamp) {
+        for entry in &mut self.0 {
+            entry.0 = set_for(entry.1);
+        }
+        for place in (0..self.0.len() / 2).rev() {
+            self.sift_down(place);
+        }
+        // In order, which is a heap, too.
+        let mut kept = Vec::new();
+        while let Some(entry) = self.pop() {
+            if entry.0 != Timestamp::NEVER && kept.last() != Some(&entry) {
+                kept.push(entry);
+            }
+        }
+        self.0 = kept;
+    }
+
+    fn push(&mut self, entry: (Timestamp, Timed)) {
+        let mut place = self.0.len();
+        self.0.push(entry);
+        while place > 0 && entry < self.0[(place - 1) / 2] {
+            self.0.swap(place, (place - 1) / 2);
+            place = (place - 1) / 2;
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Timestamp, Timed)> {
+        let last = self.0.pop()?;
+        let Some(first) = self.0.first_mut() else {
+            return Some(last);
+        };
+        let first = std::mem::replace(first, last);
+        self.sift_down(0);
+        Some(first)
+    }
+
+    fn sift_down(&mut self, mut place: usize) {
+        loop {
+            let mut least = place;
+            for below in [2 * place + 1, 2 * place + 2] {
+                if below < self.0.len() && self.0[below] < self.0[least] {
+                    least = below;
                 }
             }
-            self.0 = kept.into();
-        }
-        while self.first().is_some_and(|(at, what)| set_for(what) != at) {
-            self.0.pop();
+            if least == place {
+                return;
+            }
+            self.0.swap(place, least);
+            place = least;
         }
     }
 }
@@ -129,5 +187,24 @@ mod tests {
         assert_eq!(things.first(), Some((1, 0)));
         things.set(0, NEVER);
         assert_eq!(things.first(), Some((2_000, 1)));
+    }
+
+    /// Catches an entry that is lost, or out of its place, when timers go off and are moved about.
+    #[test]
+    fn whatever_is_moved_the_first_is_the_earliest() {
+        let mut things = Things::default();
+        let mut random = 5_u64;
+        for _ in 0..50_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let [call, to] = [random >> 33, random >> 40].map(|bits| bits % 40);
+            let to = if to < 3 { NEVER } else { at(to) };
+            things.set(usize::try_from(call).expect("it is below 40"), to);
+            let earliest = things.1.iter().filter(|at| **at != NEVER).min();
+            let first = things.0.first();
+            assert_eq!(first.map(|(at, _)| at), earliest.copied());
+        }
+        assert!(things.0.0.len() <= 2 * 40 + FEW);
     }
 }
