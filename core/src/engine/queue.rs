@@ -12,6 +12,9 @@ pub(super) struct Queue<T> {
     first: usize,
 }
 
+/// So much room is kept by one that is empty.
+const MOST_KEPT: usize = 256;
+
 impl<T> Queue<T> {
     pub(super) const fn new() -> Self {
         Self {
@@ -41,6 +44,8 @@ impl<T> Queue<T> {
         self.first += 1;
         if self.is_empty() {
             self.items.clear();
+            // A burst's memory is given back.
+            self.items.shrink_to(MOST_KEPT);
             self.first = 0;
         }
         item

@@ -9,19 +9,26 @@ use crate::protocol::HalfId;
 #[derive(Debug, Default)]
 pub(super) struct Handles(Table<LockId, Handle>);
 
-#[derive(Debug, Default)]
+/// Small, because a large locker has one for each lease: an option of a number would take its double.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Debug)]
 pub(super) struct Handle {
-    /// How many contenders and unconfirmed releases it has.
-    uses: usize,
-    /// Of a re-entrant handle: whose tenure all its calls share.
-    pub(super) shared: Option<HalfId>,
-    /// Who has the lock, and who else believes so, because the store forgot who had it.
-    held: Option<HalfId>,
-    forgotten: Vec<HalfId>,
-    /// The release of its last tenure, while that is not confirmed.
-    pub(super) releasing: Option<HalfId>,
+    /// Who has the lock, or is to share it with all later calls.
+    contender: HalfId,
+    is_held: bool,
+    is_shared: bool,
     closed: bool,
+    is_releasing: bool,
+    /// How many contenders and unconfirmed releases it has.
+    uses: u32,
+    /// The release of its last tenure, while that is not confirmed.
+    releasing: HalfId,
+    forgotten: Option<Box<Forgotten>>,
 }
+
+/// Who else believes to have the lock, because the store forgot who had it.
+#[derive(Debug, Default)]
+struct Forgotten(Vec<HalfId>);
 
 impl Handles {
     pub(super) fn get(&self, id: LockId) -> Option<&Handle> {
@@ -30,43 +37,52 @@ impl Handles {
 
     /// Somebody contends through it.
     pub(super) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
-        let handle = self.0.get_or_insert_with(id, Handle::default);
+        let handle = self.0.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         if reentrant {
-            handle.shared = Some(contender);
+            handle.forget();
+            handle.contender = contender;
+            handle.is_shared = true;
         }
     }
 
     /// A contender has the lock from now on.
     pub(super) fn hold(&mut self, id: LockId, contender: HalfId) {
-        let handle = self.0.get_or_insert_with(id, Handle::default);
-        handle.forgotten.extend(handle.held.replace(contender));
+        let handle = self.0.get_or_insert_with(id, Handle::new);
+        handle.forget();
+        handle.contender = contender;
+        handle.is_held = true;
     }
 
     /// A contender neither wants the lock any more nor has it. The handle has to be
     /// [left](Self::leave) once all is emitted that there is to emit.
     pub(super) fn give_up(&mut self, id: LockId, contender: HalfId) {
-        if let Some(handle) = self.0.get_mut(&id) {
-            if handle.held == Some(contender) {
-                handle.held = handle.forgotten.pop();
-            } else {
-                handle.forgotten.retain(|held| *held != contender);
-            }
-            handle.shared.take_if(|shared| *shared == contender);
+        let Some(handle) = self.0.get_mut(&id) else {
+            return;
+        };
+        let forgotten = handle.forgotten.as_mut();
+        if handle.contender == contender {
+            let next = forgotten.and_then(|forgotten| forgotten.0.pop());
+            handle.is_shared = false;
+            handle.is_held = next.is_some();
+            handle.contender = next.unwrap_or(contender);
+        } else if let Some(forgotten) = forgotten {
+            forgotten.0.retain(|held| *held != contender);
         }
     }
 
     /// It waits for the release of this tenure before it can be closed.
     pub(super) fn await_release(&mut self, id: LockId, release: HalfId) {
-        let handle = self.0.get_or_insert_with(id, Handle::default);
+        let handle = self.0.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
-        handle.releasing = Some(release);
+        handle.releasing = release;
+        handle.is_releasing = true;
     }
 
     /// The release of its tenure is over, as far as it is concerned.
     pub(super) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
         if let Some(handle) = self.0.get_mut(&id) {
-            handle.releasing.take_if(|releasing| *releasing == release);
+            handle.is_releasing &= handle.releasing != release;
         }
         self.leave(cx, id);
     }
@@ -96,8 +112,43 @@ impl Handles {
 }
 
 impl Handle {
+    fn new() -> Self {
+        let nobody = HalfId(0);
+        Self {
+            contender: nobody,
+            is_held: false,
+            is_shared: false,
+            closed: false,
+            is_releasing: false,
+            uses: 0,
+            releasing: nobody,
+            forgotten: None,
+        }
+    }
+
+    /// Of a re-entrant handle: whose tenure all its calls share.
+    pub(super) fn shared(&self) -> Option<HalfId> {
+        self.is_shared.then_some(self.contender)
+    }
+
+    /// The release of its last tenure, while that is not confirmed.
+    pub(super) fn releasing(&self) -> Option<HalfId> {
+        self.is_releasing.then_some(self.releasing)
+    }
+
     /// Who has the lock, or believes so.
     pub(super) fn holders(&self) -> impl Iterator<Item = &HalfId> {
-        self.held.iter().chain(&self.forgotten)
+        let held = self.is_held.then_some(&self.contender);
+        let forgotten = self.forgotten.iter();
+        held.into_iter()
+            .chain(forgotten.flat_map(|forgotten| &forgotten.0))
+    }
+
+    /// Somebody else takes the place of who has the lock.
+    fn forget(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            let forgotten = self.forgotten.get_or_insert_default();
+            forgotten.0.push(self.contender);
+        }
     }
 }

@@ -104,7 +104,7 @@ impl Locks {
         } = wanted;
         let asked = env.cx.now;
         let caller = Caller { call, wait, asked };
-        let shared = self.0.handles.get(lock).and_then(|handle| handle.shared);
+        let shared = self.0.handles.get(lock).and_then(handle::Handle::shared);
         if let Some(contender) = shared.and_then(|id| self.0.all.get_mut(&id)) {
             let who = &contender.who;
             match &mut contender.phase {
@@ -133,7 +133,7 @@ impl Locks {
     /// A call is given up that acquires or renews by this handle and lease id.
     pub(super) fn cancel(&mut self, env: &mut Env, call: CallId, (lock, lease): (LockId, LeaseId)) {
         let own = Some(lease.half()).filter(|id| self.0.all.contains_key(id));
-        let shared = || self.0.handles.get(lock).and_then(|handle| handle.shared);
+        let shared = || self.0.handles.get(lock).and_then(handle::Handle::shared);
         if let Some(id) = own.or_else(shared) {
             self.0.step(env, id, |contender, _| contender.cancel(call));
         }

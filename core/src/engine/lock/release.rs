@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::handle::Handles;
+use super::handle::{Handle, Handles};
 use super::tenure::{Tenure, lost};
 use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
@@ -199,7 +199,7 @@ impl Releases {
         lock: LockId,
         taken: FencingToken,
     ) {
-        let Some(id) = handles.get(lock).and_then(|handle| handle.releasing) else {
+        let Some(id) = handles.get(lock).and_then(Handle::releasing) else {
             return;
         };
         self.step(env, handles, id, |release, _| match &release.tenure {
