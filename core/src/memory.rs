@@ -7,7 +7,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use crate::protocol::{self, BatchReply, ClientId, LockKey, Op, Push, Reply};
+use crate::protocol::{self, BatchReply, ClientId, LockKey, Op, Push, Reply, read_call, write_reply};
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
 use keys::{Keys, expired};
@@ -81,6 +81,31 @@ impl MemoryServer {
         let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));
         let time = (!is_timeless || !is_common).then_some(now);
         BatchReply { time, replies }
+    }
+
+    /// Executes a call of the [script](crate::protocol::SCRIPT) as a server would: takes its keys and
+    /// arguments, and returns what the script returns. `None` if [`encode`](crate::protocol::encode)
+    /// makes no such call.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock and releases it.
+    /// use leasehold::protocol::{Reply, decode, encode};
+    ///
+    /// let (batch, call) = ([release.clone()], encode(&[release]));
+    /// let returned = server.call(now, call.keys(), call.args()).unwrap();
+    /// assert_eq!(decode(&batch, &returned)?.replies, [Ok(Reply::Released)]);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn call<'a>(
+        &mut self,
+        now: ServerTime,
+        keys: impl Iterator<Item = &'a str>,
+        args: impl Iterator<Item = &'a str>,
+    ) -> Option<Vec<String>> {
+        let batch = read_call(keys, args)?;
+        let reply = self.execute(now, &batch);
+        Some(write_reply(&batch, &reply))
     }
 
     /// From now on there are pushes for a client, to be had from [`take_pushes`](Self::take_pushes).

@@ -72,6 +72,11 @@ impl LockKey {
     /// How many slots a cluster has.
     pub const SLOTS: u16 = 16_384;
 
+    /// Of the key of the lock.
+    pub(super) fn read(lock: &str) -> Self {
+        Self(lock.into())
+    }
+
     /// The key of the lock: a hash, with the last token and who has it.
     pub fn lock(&self) -> &str {
         &self.0

@@ -47,3 +47,4 @@ pub use server_error::{check_server, info_is_withheld, server_error};
 pub(crate) use server_error::{info_field, printable};
 pub(crate) use wire::is_timeless;
 pub use wire::{ScriptCall, decode, encode};
+pub(crate) use wire::{read_call, write_reply};

@@ -71,6 +71,38 @@ impl Pattern {
         })
     }
 
+    /// Of the glob of another one.
+    pub(super) fn of_glob(glob: &str) -> Option<Self> {
+        let (mut prefix, mut names) = (String::new(), Vec::new());
+        let mut characters = glob.strip_suffix(SUFFIX)?.chars();
+        while let Some(character) = characters.next() {
+            let plain = match character {
+                '\\' => characters.next()?,
+                other => other,
+            };
+            // The first colon is the one behind the namespace, which has none.
+            if !prefix.ends_with(':') {
+                prefix.push(plain);
+            } else if character == '*' {
+                names.push(WILD);
+            } else {
+                names.extend(plain.encode_utf8(&mut [0; 4]).bytes());
+            }
+        }
+        Some(Self {
+            prefix: prefix.into(),
+            names: names.into(),
+            glob: glob.into(),
+        })
+    }
+
+    /// The lock key of a name.
+    pub(super) fn key_of(&self, name: &Name) -> String {
+        let mut key = self.prefix.to_string();
+        escape(name.as_str(), false, &mut key);
+        key + SUFFIX
+    }
+
     /// The pattern of the lock keys, as `SCAN` takes it.
     pub fn glob(&self) -> &str {
         &self.glob

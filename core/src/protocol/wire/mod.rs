@@ -2,6 +2,7 @@
 
 mod call;
 mod fields;
+mod serve;
 mod text;
 
 use super::ops::{Command, Op};
@@ -12,6 +13,7 @@ use crate::time::ServerTime;
 
 pub(crate) use call::is_timeless;
 pub use call::{ScriptCall, encode};
+pub(crate) use serve::{read_call, write_reply};
 
 pub(super) use fields::{Fields, unexpected};
 pub(super) use text::Writer;

@@ -1,0 +1,394 @@
+//! From the script's keys and arguments to commands, and from replies to what the script returns: the
+//! server's side, for a store that is no Redis. A call comes from [`encode`](super::encode), in the same
+//! process.
+
+use std::time::Duration;
+
+use crate::name::Owner;
+use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
+use crate::protocol::key::LockKey;
+use crate::protocol::limits::{
+    CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+};
+use crate::protocol::ops::{
+    Acquire, Command, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release, Renew,
+};
+use crate::protocol::pattern::Pattern;
+use crate::protocol::reply::{BatchReply, Grant, Reply};
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+/// The batch of a call; `None` if it is not of the form that the script takes.
+pub(crate) fn read_call<'a>(
+    mut keys: impl Iterator<Item = &'a str>,
+    mut args: impl Iterator<Item = &'a str>,
+) -> Option<Vec<Op>> {
+    let not_after = match args.next()? {
+        // Of releases alone.
+        "" => u64::MAX,
+        not_after => not_after.parse().ok()?,
+    };
+    let not_after = ServerTime::from_micros(not_after);
+    let mut batch = Vec::new();
+    for text in args {
+        let command = read_command(&mut keys, &mut Reader(text))?;
+        for _ in 1..command.form().keys.len() {
+            keys.next()?;
+        }
+        batch.push(Op { command, not_after });
+    }
+    keys.next().is_none().then_some(batch)
+}
+
+fn read_command<'a>(
+    keys: &mut impl Iterator<Item = &'a str>,
+    text: &mut Reader<'a>,
+) -> Option<Command> {
+    let letter = text.take(1)?.to_ascii_uppercase();
+    let ttl = text.millis(TIME_LENGTH)?;
+    if letter == "L" {
+        let cursor = text.number(CURSOR_LENGTH)?;
+        let pattern = Pattern::of_glob(text.0)?;
+        return Some(Command::List(List { pattern, cursor }));
+    }
+    let key = LockKey::read(keys.next()?);
+    Some(match &*letter {
+        "A" => {
+            let waits = text.take(1)? == "1";
+            let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
+                Some(Ok(token)) => Reclaim::From(token),
+                Some(Err(_)) => Reclaim::Never,
+                None => Reclaim::Ask,
+            };
+            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+            let lease = text.lease()?;
+            let claim = text.claim(lease, (ttl, window, counter))?;
+            Command::Acquire(Acquire {
+                key,
+                claim,
+                waits,
+                reclaims,
+            })
+        }
+        "R" => Command::Renew(Renew {
+            key,
+            counter: text.counter()?,
+            lease: text.lease()?,
+            token: text.token()?,
+            ttl,
+        }),
+        "D" => {
+            let (window, counter) = (text.millis(WINDOW_LENGTH)?, text.counter()?);
+            let lease = text.lease()?;
+            // 0 for none.
+            let token = FencingToken::new(text.number(TOKEN_LENGTH)?).ok();
+            let claim = text.claim(lease, (ttl, window, counter))?;
+            Command::Release(Release { key, claim, token })
+        }
+        "F" => Command::ForceRelease(ForceRelease {
+            key,
+            token: text.token()?,
+        }),
+        "I" => Command::Inspect(Inspect { key }),
+        _ => return None,
+    })
+}
+
+/// What is still to be read of an operation's text, each part at its place.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a str> {
+        let (part, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(part)
+    }
+
+    fn number(&mut self, length: usize) -> Option<u64> {
+        self.take(length)?.parse().ok()
+    }
+
+    fn millis(&mut self, length: usize) -> Option<Duration> {
+        self.number(length).map(Duration::from_millis)
+    }
+
+    fn counter(&mut self) -> Option<Counter> {
+        let retention = self.millis(TIME_LENGTH)?;
+        Some(if retention.is_zero() {
+            Counter::Dense
+        } else {
+            Counter::ClockFloor { retention }
+        })
+    }
+
+    fn lease(&mut self) -> Option<LeaseId> {
+        self.take(LEASE_LENGTH)?.parse().ok()
+    }
+
+    fn token(&mut self) -> Option<FencingToken> {
+        FencingToken::new(self.number(TOKEN_LENGTH)?).ok()
+    }
+
+    fn claim(
+        &mut self,
+        lease: LeaseId,
+        (ttl, window, counter): (Duration, Duration, Counter),
+    ) -> Option<Claim> {
+        let client = ClientId(u64::from_str_radix(self.take(CLIENT_LENGTH)?, 16).ok()?);
+        let owner = match self.take(1)? {
+            "r" => Owner::reclaimable(self.0),
+            _ => Owner::labelled(self.0),
+        };
+        Some(Claim {
+            lease,
+            client,
+            owner: owner.ok()?,
+            counter,
+            ttl,
+            window,
+        })
+    }
+}
+
+/// What the script returns: the server's time alone, or with what is not common.
+pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchReply) -> Vec<String> {
+    let mut fields = vec![time.map_or(0, ServerTime::as_micros).to_string()];
+    if let Some(Ok(Reply::Late)) = replies.first() {
+        fields.push("late".to_owned());
+        return fields;
+    }
+    for (place, (op, reply)) in batch.iter().zip(replies).enumerate() {
+        if *reply == op.command.common_reply(*time) {
+            continue;
+        }
+        fields.push((place + 1).to_string());
+        let count = fields.len();
+        fields.push(String::new());
+        match reply {
+            Ok(reply) => write_fields(&op.command, reply, &mut fields),
+            Err(error) => {
+                let key = op.command.key().map(LockKey::lock);
+                let texts = ["error".to_owned(), error.to_string()];
+                fields.extend(texts);
+                fields.push(key.unwrap_or_default().to_owned());
+            }
+        }
+        fields[count] = (fields.len() - count - 1).to_string();
+    }
+    fields
+}
+
+fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
+    let mut push = |field: &dyn ToString| fields.push(field.to_string());
+    match reply {
+        Reply::Late => push(&"late"),
+        Reply::Held(Grant { token, expires }) => {
+            push(&"held");
+            push(token);
+            push(&expires.millis());
+        }
+        Reply::Busy { expires, place } => {
+            push(&"busy");
+            push(&expires.millis());
+            push(&place.map_or(0, std::num::NonZeroU32::get));
+        }
+        Reply::Reclaimable { token } => {
+            push(&"reclaimable");
+            push(token);
+        }
+        Reply::Full { waiting } => {
+            push(&"full");
+            push(waiting);
+        }
+        Reply::Renewed { expires } => {
+            push(&"renewed");
+            push(&expires.millis());
+        }
+        Reply::Gone => push(&"gone"),
+        Reply::Taken => push(&"taken"),
+        Reply::Released => push(&"released"),
+        Reply::HandedOver { lease, grant } => {
+            push(&"handed_over");
+            push(lease);
+            push(&grant.token);
+            push(&grant.expires.millis());
+        }
+        Reply::Inspected(inspected) => write_inspected(inspected, &mut push),
+        Reply::Listed { cursor, names } => {
+            push(&"listed");
+            push(&cursor.unwrap_or(0));
+            if let Command::List(List { pattern, .. }) = command {
+                for name in names {
+                    push(&pattern.key_of(name));
+                }
+            }
+        }
+    }
+}
+
+fn write_inspected(inspected: &Inspected, push: &mut impl FnMut(&dyn ToString)) {
+    if let Some(holder) = &inspected.holder {
+        push(&"held");
+        push(&holder.token);
+        push(&holder.expires.millis());
+        push(&holder.owner.kind());
+        push(&holder.owner.label());
+    } else {
+        push(&"free");
+        push(&inspected.last_token.map_or(0, FencingToken::get));
+    }
+    push(&inspected.waiting);
+    push(&inspected.line.len());
+    for waiter in &inspected.line {
+        push(&waiter.owner.kind());
+        push(&waiter.owner.label());
+        push(&waiter.since.as_micros());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryServer;
+    use crate::name::Name;
+    use crate::protocol::{decode, encode};
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (self.0 >> 33) % limit
+        }
+
+        fn claim(&mut self) -> Claim {
+            let lease = LeaseId(u128::from(self.below(6)) << 64 | 7);
+            let owner = match self.below(3) {
+                0 => Owner::reclaimable("a:b"),
+                1 => Owner::reclaimable("ö"),
+                _ => Owner::labelled("me"),
+            };
+            let counter = if self.below(3) == 0 {
+                Counter::Dense
+            } else {
+                let retention = Duration::from_secs(3_600 * (1 + self.below(2)));
+                Counter::ClockFloor { retention }
+            };
+            Claim {
+                lease,
+                client: ClientId(self.below(3)),
+                owner: owner.expect("a short label is valid"),
+                counter,
+                ttl: Duration::from_millis(10 + self.below(50)),
+                window: Duration::from_millis(12),
+            }
+        }
+
+        fn command(&mut self) -> Command {
+            let name = ["a", "*b}%", "ö:c"][usize::try_from(self.below(3)).expect("below 3")];
+            let name = Name::new(name).expect("a short name is valid");
+            let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
+            let (claim, below) = (self.claim(), self.below(12));
+            let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
+            match below {
+                0..5 => Command::Acquire(Acquire {
+                    key,
+                    claim,
+                    waits: below % 2 == 0,
+                    reclaims: match (self.below(3), token) {
+                        (0, Some(token)) => Reclaim::From(token),
+                        (1, _) => Reclaim::Ask,
+                        _ => Reclaim::Never,
+                    },
+                }),
+                5 => Command::Renew(Renew {
+                    key,
+                    lease: claim.lease,
+                    token: token.unwrap_or(FencingToken::MAX),
+                    counter: claim.counter,
+                    ttl: claim.ttl,
+                }),
+                6..9 => Command::Release(Release {
+                    key,
+                    claim,
+                    token: token.filter(|_| below == 6),
+                }),
+                9 => Command::ForceRelease(ForceRelease {
+                    key,
+                    token: token.unwrap_or(FencingToken::MAX),
+                }),
+                10 => Command::Inspect(Inspect { key }),
+                _ => {
+                    let patterns = ["*", r"\**", "ö*c", r"*\**"];
+                    let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];
+                    let pattern = Pattern::new("n:s*", pattern).expect("a valid pattern");
+                    Command::List(List { pattern, cursor: 0 })
+                }
+            }
+        }
+    }
+
+    /// Catches a part of a call or of a reply that is read at the wrong place, or as something else.
+    #[test]
+    fn a_call_does_what_its_batch_does() {
+        let (mut server, mut random) = (MemoryServer::new(), Random(1));
+        let mut seen = std::collections::BTreeSet::new();
+        for round in 0..20_000 {
+            let now = ServerTime::from_micros(1_600_000_000_000_000 + round * 4_000);
+            let not_after = if random.below(50) == 0 {
+                ServerTime::from_micros(5)
+            } else {
+                now + Duration::from_secs(1)
+            };
+            let op = |random: &mut Random| Op {
+                command: random.command(),
+                not_after,
+            };
+            let batch: Vec<_> = (0..random.below(4)).map(|_| op(&mut random)).collect();
+            let mut by_call = server.clone();
+            let reply = server.execute(now, &batch);
+            let call = encode(&batch);
+            let returned = by_call.call(now, call.keys(), call.args());
+            let returned = returned.expect("it is of the right form");
+            assert_eq!(decode(&batch, &returned), Ok(reply), "{batch:?}");
+            assert_eq!(server.take_pushes(), by_call.take_pushes());
+            seen.extend(returned.into_iter().filter(|field| field.len() > 3));
+        }
+        for status in [
+            "held",
+            "busy",
+            "free",
+            "gone",
+            "taken",
+            "listed",
+            "late",
+            "handed_over",
+            "reclaimable",
+        ] {
+            assert!(seen.contains(status), "never {status}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let mut server = MemoryServer::new();
+        let now = ServerTime::from_micros(1);
+        let time = "0000000000000009";
+        let cases: [(&[&str], &[&str]); 7] = [
+            (&[], &[]),
+            (&[], &["x"]),
+            (&["{n:a}"], &[time]),
+            (&["{n:a}"], &[time, "I00000000000100"]),
+            (&["{n:a}", "{n:a}:line"], &[time, "X00000000000100"]),
+            (&["{n:a}"], &[time, "R"]),
+            (&[], &[time, "L0000000000000000000000000000000x"]),
+        ];
+        for (keys, args) in cases {
+            let returned = server.call(now, keys.iter().copied(), args.iter().copied());
+            assert_eq!(returned, None, "{keys:?} {args:?}");
+        }
+    }
+}
