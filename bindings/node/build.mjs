@@ -12,6 +12,7 @@ process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 const EXTERNAL = ["ioredis", "redis", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
 const WASM = "src/generated/leasehold.wasm";
+const MEMORY_WASM = "src/generated/memory.wasm";
 /** Becomes dist/ when all of it is there. */
 const OUT = "dist-new";
 
@@ -19,7 +20,7 @@ const OUT = "dist-new";
  * Takes the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
  * that `Locker.connect` opens run only on Node and its like; elsewhere no bundler should look for them.
  */
-const resolve = (source, extension, { connects }) => ({
+const resolve = (source, extension, { connects, memory }) => ({
   name: "leasehold",
   setup({ onResolve }) {
     if (!connects) {
@@ -37,10 +38,19 @@ const resolve = (source, extension, { connects }) => ({
     }));
     onResolve({ filter: /^wasm:base64$/ }, () => ({ path: fileURLToPath(new URL(WASM, import.meta.url)) }));
     onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
+    onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: fileURLToPath(new URL(MEMORY_WASM, import.meta.url)) }));
+    onResolve({ filter: /^wasm:memory-module$/ }, () => ({ path: "./memory.wasm", external: true }));
+    if (memory !== undefined) {
+      onResolve({ filter: /\/module\/memory\.js$/ }, () => ({
+        path: fileURLToPath(new URL(`src/module/memory-${memory}.ts`, import.meta.url)),
+      }));
+    }
     // Shared, or `instanceof LeaseholdError` would be false for an error of another entry.
     onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
+    // Of the store in memory: what never needs it loads it not at all, or does not compile it.
+    onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./memory${extension}`, external: true }));
   },
 });
 
@@ -55,7 +65,7 @@ const keepClassNames = (code) =>
     code,
   );
 
-async function bundle(entries, source, extension, { connects = true } = {}) {
+async function bundle(entries, source, extension, { connects = true, memory } = {}) {
   const { outputFiles } = await build({
     entryPoints: entries,
     outdir: OUT,
@@ -69,7 +79,7 @@ async function bundle(entries, source, extension, { connects = true } = {}) {
     external: EXTERNAL,
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
-    plugins: [resolve(source, extension, { connects })],
+    plugins: [resolve(source, extension, { connects, memory })],
     // It refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
@@ -125,15 +135,17 @@ await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts" }, "inline", extension),
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
-  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false }),
-  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false }),
-  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false }),
+  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false, memory: "workerd" }),
+  bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", { connects: false, memory: "workerd" }),
+  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false, memory: "later" }),
+  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false, memory: "later" }),
   types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts" }),
 ]);
 await cp(WASM, `${OUT}/leasehold.wasm`);
+await cp(MEMORY_WASM, `${OUT}/memory.wasm`);
 await rm("dist", { recursive: true, force: true });
 await rename(OUT, "dist");
 // npm packs no file from outside the folder.

@@ -204,9 +204,12 @@ impl World {
         if black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(sent);
         }
-        let mut reply = BatchReply { time, replies };
+        let mut reply = BatchReply {
+            time: Some(time),
+            replies,
+        };
         if self.plan.sabotage == Sabotage::WrongAnchor {
-            reply.time = ServerTime::from_micros(time.as_micros() - 900_000);
+            reply.time = Some(ServerTime::from_micros(time.as_micros() - 900_000));
         }
         self.reply_at(self.now + delay, sent, Ok(reply));
     }

@@ -8,15 +8,14 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The name under which the WebAssembly module imports the glue.
-const IMPORT_MODULE: &str = "./leasehold_bg.js";
 /// Frees what JavaScript no longer refers to. After a trap it must not call into the instance.
 const FINALIZER: &str = "new FinalizationRegistry(ptr => wasm.";
 const FINALIZER_OF_LIVE: &str = "new FinalizationRegistry(ptr => wasm?.";
 const SET_WASM: &str = "__wbg_set_wasm";
 
-/// The module with `instantiate`, from the generated one (target `bundler`, its `_bg.js`).
-pub(crate) fn factory(generated: &str) -> Result<String> {
+/// The module with `instantiate`, from the generated one (target `bundler`, its `NAME_bg.js`, which the
+/// WebAssembly imports).
+pub(crate) fn factory(name: &str, generated: &str) -> Result<String> {
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut body = String::new();
     // Comments are left out: the types have the same.
@@ -59,7 +58,7 @@ pub(crate) fn factory(generated: &str) -> Result<String> {
          export function instantiate(module) {{\n\
          {body}\n\
          \x20 const imports = {{ __proto__: null, {imports} }};\n\
-         \x20 wasm = new WebAssembly.Instance(module, {{ \"{IMPORT_MODULE}\": imports }}).exports;\n\
+         \x20 wasm = new WebAssembly.Instance(module, {{ \"./{name}_bg.js\": imports }}).exports;\n\
          \x20 wasm.__wbindgen_start();\n\
          \x20 const discard = () => {{ wasm = undefined; }};\n\
          \x20 return {{ {exports}, memory: wasm.memory, discard }};\n\
@@ -88,7 +87,7 @@ pub(crate) fn factory_types(generated: &str) -> Result<String> {
     let types = types.join(", ");
     Ok(format!(
         "{body}\n\
-         /** One instance of the engine's WebAssembly. */\n\
+         /** One instance of the WebAssembly. */\n\
          export interface Glue {{\n\
          {members}\
          \x20 /** All of it; what is read has to be found anew after it has grown. */\n\
@@ -192,7 +191,7 @@ export function script(): string;
 
     #[test]
     fn the_module_becomes_the_body_of_one_function() {
-        let made = factory(GENERATED).expect("it is of the known shape");
+        let made = factory("leasehold", GENERATED).expect("it is of the known shape");
         assert_eq!(made.matches("\nexport ").count(), 1, "{made}");
         assert!(!made.contains("To be imported"), "{made}");
         for part in [
@@ -221,12 +220,18 @@ export function script(): string;
             ),
         ];
         for (more, shown) in cases {
-            let error = factory(&format!("{GENERATED}{more}")).expect_err(more);
+            let error = factory("leasehold", &format!("{GENERATED}{more}")).expect_err(more);
             assert!(error.to_string().contains(shown), "{more}: {error}");
         }
         let without = GENERATED.replace("__wbg_set_wasm", "__wbg_wasm");
-        assert!(factory(&without).is_err());
-        assert!(factory("let wasm;\nexport function __wbg_set_wasm(val) {\n}\n").is_err());
+        assert!(factory("leasehold", &without).is_err());
+        assert!(
+            factory(
+                "leasehold",
+                "let wasm;\nexport function __wbg_set_wasm(val) {\n}\n"
+            )
+            .is_err()
+        );
     }
 
     #[test]

@@ -7,16 +7,15 @@ use std::task::Poll;
 use leasehold::engine::{
     CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, ServerId, Settings, Table, Wait,
 };
-use leasehold::protocol::{
-    self, BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Pattern, Push,
-};
+use leasehold::protocol::{self, BatchReply, ClientId, Counter, LeaseId, LockKey, Pattern};
 use leasehold::time::Timestamp;
 use leasehold::{Error, ErrorKind, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
-use crate::wire::{self, Wire};
-use crate::{Thrown, json, thrown};
+use crate::server::{Thrown, json, thrown};
+use crate::text;
+use crate::wire::Wire;
 use batches::Batches;
 use output::Outputs;
 
@@ -285,7 +284,7 @@ impl Engine {
     /// in one.
     #[wasm_bindgen(js_name = replyFields)]
     pub fn reply_fields(&mut self, now: f64, server: u32, request: f64, fields: &str) {
-        match wire::split(fields) {
+        match text::split(fields) {
             Some(fields) => self.decode(now, server, request, &fields),
             None => self.reply_failed(
                 now,
@@ -308,10 +307,14 @@ impl Engine {
     /// A message came on the channel. Returns whether it is of the protocol.
     pub fn push(&mut self, now: f64, message: &str) -> bool {
         match protocol::decode_push(message.as_bytes()) {
-            Ok(push) => self.pushed(now, push),
-            Err(_) => return false,
+            Ok(push) => {
+                // The servers of a cluster pass messages on.
+                let server = (!self.clustered).then_some(ServerId::ONLY);
+                self.handle(now, Input::Push { server, push });
+                true
+            }
+            Err(_) => false,
         }
-        true
     }
 
     /// What a server sends on the channel can be heard from now on, or cannot.
@@ -376,32 +379,6 @@ impl Engine {
     pub fn end_readers(&mut self) {
         let ended = self.hub.end_all();
         self.awake.extend(ended);
-    }
-}
-
-/// For the store in memory.
-impl Engine {
-    pub(crate) fn client(&self) -> ClientId {
-        self.client
-    }
-
-    /// Has a batch executed, and takes in the reply.
-    pub(crate) fn execute(
-        &mut self,
-        now: f64,
-        request: f64,
-        execute: impl FnOnce(&[Op]) -> BatchReply,
-    ) {
-        let request = RequestId(number(request));
-        if let Some(batch) = self.batches.take(request) {
-            self.replied(now, ServerId::ONLY.0, request, Ok(execute(&batch)));
-        }
-    }
-
-    pub(crate) fn pushed(&mut self, now: f64, push: Push) {
-        // The servers of a cluster pass messages on.
-        let server = (!self.clustered).then_some(ServerId::ONLY);
-        self.handle(now, Input::Push { server, push });
     }
 }
 

@@ -1,5 +1,6 @@
-//! The lock engine for JavaScript: the core's state machine and its store in memory behind a small
-//! synchronous surface. It knows nothing of the protocol that the core does not.
+//! The lock engine for JavaScript: the core's state machine behind a small synchronous surface; and its
+//! store in memory, which is a module of its own, because few programs load it. The features `engine`
+//! and `memory` say which of them this is. It knows nothing of the protocol that the core does not.
 //!
 //! Numbers and strings cross the border; what the engine wants is read from its memory. Times are milliseconds of the host's
 //! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,
@@ -9,23 +10,28 @@
 //! The host's contract is the core's: feed inputs, take the outputs by [`Engine::drain`], do what they
 //! say, and come back when they say to.
 
+#[cfg(feature = "engine")]
 mod convert;
+#[cfg(feature = "engine")]
 mod engine;
+#[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "engine")]
+pub mod server;
+mod text;
+#[cfg(feature = "engine")]
 mod wire;
 
+#[cfg(feature = "engine")]
 pub use engine::Engine;
+#[cfg(feature = "memory")]
 pub use memory::MemoryStore;
 
-use leasehold::{Error, Finding, protocol};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 #[cfg(target_family = "wasm")]
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
-
-/// Of errors: a string that is thrown.
-type Thrown = String;
 
 /// Called by the glue once: a panic then throws its message, and not a bare `unreachable`.
 #[wasm_bindgen(start)]
@@ -34,64 +40,4 @@ pub fn start() {
     std::panic::set_hook(Box::new(|panic| {
         wasm_bindgen::throw_str(&panic.to_string());
     }));
-}
-
-/// The Lua script that executes a batch.
-#[wasm_bindgen]
-pub fn script() -> String {
-    protocol::SCRIPT.to_owned()
-}
-
-/// Its SHA-1 in hexadecimal, for `EVALSHA`.
-#[wasm_bindgen(js_name = scriptSha)]
-pub fn script_sha() -> String {
-    protocol::SCRIPT_SHA.to_owned()
-}
-
-/// The script's only argument, without keys, for a batch of nothing: to see whether it may be run.
-#[wasm_bindgen(js_name = emptyBatch)]
-pub fn empty_batch() -> String {
-    protocol::encode(&[]).args().collect()
-}
-
-/// Whether a server's refusal says that it has not got the script.
-#[wasm_bindgen(js_name = scriptIsMissing)]
-pub fn script_is_missing(text: &str) -> bool {
-    protocol::script_is_missing(text)
-}
-
-/// Whether a server's refusal of `INFO` is let pass.
-#[wasm_bindgen(js_name = infoIsWithheld)]
-pub fn info_is_withheld(text: &str) -> bool {
-    protocol::info_is_withheld(text)
-}
-
-/// What a server's refusal means, as an error in JSON.
-#[wasm_bindgen(js_name = serverError)]
-pub fn server_error(text: &str) -> String {
-    json(&protocol::server_error(text, None))
-}
-
-/// Throws if a server cannot keep locks, by what its `INFO` says.
-#[wasm_bindgen(js_name = checkServer)]
-pub fn check_server(info: &str) -> Result<(), Thrown> {
-    protocol::check_server(info).map_err(|error| thrown(&error))
-}
-
-/// The `maxmemory-policy` of a server that evicts keys, by what its `INFO` says; empty of another.
-#[wasm_bindgen(js_name = evictionPolicy)]
-pub fn eviction_policy(info: &str) -> String {
-    match Finding::all(info).pop() {
-        Some(Finding::Eviction { policy }) => policy,
-        _ => String::new(),
-    }
-}
-
-fn thrown(error: &Error) -> Thrown {
-    json(error)
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    // It does not fail: these values have string keys and finite numbers only.
-    serde_json::to_string(value).unwrap_or_default()
 }

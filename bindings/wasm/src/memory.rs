@@ -1,23 +1,20 @@
-use std::collections::VecDeque;
-
 use leasehold::MemoryServer;
 use leasehold::protocol::{ClientId, Push};
 use leasehold::time::ServerTime;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::convert::number;
-use crate::engine::Engine;
+use crate::text;
 
-/// A store in this process, for the engines of the same instance.
+/// A store in this process, for the engines of any number of other instances: it executes the calls
+/// that they make of their batches.
 #[wasm_bindgen]
 pub struct MemoryStore {
     server: MemoryServer,
     /// The wall clock's milliseconds at the origin of the host's monotonic clock.
     origin: f64,
     last: ServerTime,
-    pushes: VecDeque<(ClientId, Push)>,
-    /// Those who have subscribed, each with its channel.
-    channels: Vec<(ClientId, String)>,
+    /// The latest first.
+    pushes: Vec<(ClientId, Push)>,
 }
 
 #[wasm_bindgen]
@@ -29,54 +26,51 @@ impl MemoryStore {
             server: MemoryServer::new(),
             origin: wall - now,
             last: ServerTime::from_micros(0),
-            pushes: VecDeque::new(),
-            channels: Vec::new(),
+            pushes: Vec::new(),
         }
     }
 
-    /// Executes the batch of a request, and feeds the reply back.
-    pub fn execute(&mut self, engine: &mut Engine, now: f64, request: f64) {
-        engine.execute(now, request, |batch| {
-            let time = ServerTime::from_micros(number((self.origin + now) * 1e3));
-            self.last = self.last.max(time);
-            let reply = self.server.execute(self.last, batch);
-            self.pushes.extend(self.server.take_pushes());
-            reply
-        });
-    }
-
-    /// From now on an engine hears the pushes that concern it.
-    pub fn subscribe(&mut self, engine: &Engine) {
-        self.server.subscribe(engine.client());
-        self.channels.push((engine.client(), engine.channel()));
-    }
-
-    /// An engine hears no push any more.
-    pub fn unsubscribe(&mut self, engine: &Engine) {
-        self.server.unsubscribe(engine.client());
-        let client = engine.client();
-        self.channels.retain(|(other, _)| *other != client);
-    }
-
-    /// The channel of whom the next push is for.
-    #[wasm_bindgen(js_name = nextPush)]
-    pub fn next_push(&self) -> Option<String> {
-        let (client, _) = self.pushes.front()?;
-        let mut channels = self.channels.iter();
-        let own = channels.find(|(other, _)| other == client);
-        Some(own.map(|(_, channel)| channel.clone()).unwrap_or_default())
-    }
-
-    /// Tells the engine the next push, which has to be for it.
-    pub fn deliver(&mut self, engine: &mut Engine, now: f64) {
-        if let Some((_, push)) = self.pushes.pop_front() {
-            engine.pushed(now, push);
+    /// Executes a call, whose keys and arguments are each a string's length in UTF-16 units, a colon and
+    /// itself, all in one. Returns what the script returns in the same form, but the server's time alone
+    /// as it is; nothing if this is no call.
+    pub fn execute(&mut self, now: f64, keys: &str, args: &str) -> Option<String> {
+        // A time of the host, which is far below 2^53 microseconds.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let time = ServerTime::from_micros(((self.origin + now) * 1e3) as u64);
+        self.last = self.last.max(time);
+        let (keys, args) = (text::split(keys)?, text::split(args)?);
+        let returned = self
+            .server
+            .call(self.last, keys.into_iter(), args.into_iter())?;
+        for push in self.server.take_pushes() {
+            self.pushes.insert(0, push);
         }
+        if let [time] = &*returned {
+            return Some(time.clone());
+        }
+        let fields = returned.iter();
+        Some(fields.fold(String::new(), |list, field| text::with(list, field)))
     }
 
-    /// Drops the next push: nobody is there any more whom it is for.
-    #[wasm_bindgen(js_name = dropPush)]
-    pub fn drop_push(&mut self) {
-        self.pushes.pop_front();
+    /// From now on there are pushes for a client, whose id this is in hexadecimal.
+    pub fn subscribe(&mut self, client: &str) {
+        self.server.subscribe(client_id(client));
     }
+
+    /// There are no pushes for a client any more.
+    pub fn unsubscribe(&mut self, client: &str) {
+        self.server.unsubscribe(client_id(client));
+    }
+
+    /// Takes the next push: the id of the client that it is for, of 16 digits, and its text.
+    #[wasm_bindgen(js_name = takePush)]
+    pub fn take_push(&mut self) -> Option<String> {
+        let (client, push) = self.pushes.pop()?;
+        Some(format!("{client}{push}"))
+    }
+}
+
+/// What is no id is that of no client.
+fn client_id(client: &str) -> ClientId {
+    ClientId(u64::from_str_radix(client, 16).unwrap_or(0))
 }

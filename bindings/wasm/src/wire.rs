@@ -1,14 +1,12 @@
-//! Batches and replies as bytes and texts that cross the border at once: once per string would cost more.
-//!
-//! JavaScript counts UTF-16 units and Rust counts bytes; for ASCII they are the same.
+//! Batches as bytes and texts that cross the border at once: once per string would cost more.
 
 use leasehold::protocol::{SCRIPT_SHA, ScriptCall};
+
+use crate::text::units;
 
 /// What the host wants to have of a batch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
-    /// Nothing: the store is in the same instance.
-    None,
     /// The texts of keys and arguments, joined, and where each ends, in UTF-16 units.
     Texts,
     /// The whole `EVALSHA` as a Redis client sends it.
@@ -18,8 +16,7 @@ pub(crate) enum Wire {
 impl Wire {
     pub(crate) fn new(number: u32) -> Self {
         match number {
-            0 => Self::None,
-            1 => Self::Texts,
+            0 => Self::Texts,
             _ => Self::Resp,
         }
     }
@@ -69,44 +66,6 @@ fn digits(number: usize, bytes: &mut Vec<u8>) {
     bytes.push(b"0123456789"[number % 10]);
 }
 
-/// Takes apart what JavaScript made of a list: each string's length, a colon, the string. `None` if
-/// it is not of that form.
-pub(crate) fn split(mut text: &str) -> Option<Vec<&str>> {
-    let mut parts = Vec::new();
-    while !text.is_empty() {
-        let (length, rest) = text.split_once(':')?;
-        let (part, rest) = rest.split_at_checked(bytes(rest, length.parse().ok()?)?)?;
-        parts.push(part);
-        text = rest;
-    }
-    Some(parts)
-}
-
-fn units(text: &str) -> u32 {
-    let units = if text.is_ascii() {
-        text.len()
-    } else {
-        text.chars().map(char::len_utf16).sum()
-    };
-    u32::try_from(units).unwrap_or(u32::MAX)
-}
-
-/// How many bytes the first so many UTF-16 units are.
-fn bytes(text: &str, units: usize) -> Option<usize> {
-    if text.as_bytes().get(..units)?.is_ascii() {
-        return Some(units);
-    }
-    let (mut left, mut bytes) = (units, 0);
-    for character in text.chars() {
-        if left == 0 {
-            break;
-        }
-        left = left.checked_sub(character.len_utf16())?;
-        bytes += character.len_utf8();
-    }
-    (left == 0).then_some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use leasehold::protocol::encode;
@@ -134,43 +93,5 @@ mod tests {
             String::from_utf8(bytes)
         });
         assert_eq!(written, numbers.map(|number| Ok(number.to_string())));
-    }
-
-    fn list(parts: &[&str]) -> String {
-        let part = |part: &&str| format!("{}:{part}", units(part));
-        parts.iter().map(part).collect()
-    }
-
-    #[test]
-    fn any_strings_come_back() {
-        let lists: [&[&str]; 6] = [
-            &[],
-            &[""],
-            &["a", "", "bc:3:d"],
-            &["\0", "é", "日本", "a\u{10348}b", "x"],
-            &["\u{fffd}", "7:"],
-            &["é7:"],
-        ];
-        for parts in lists {
-            assert_eq!(split(&list(parts)).as_deref(), Some(parts));
-        }
-    }
-
-    /// Catches a length that is trusted: an index out of bounds would end the instance.
-    #[test]
-    fn what_is_no_list_is_refused() {
-        for text in [
-            "a",
-            ":",
-            "1:",
-            "2:é",
-            "1:\u{10348}",
-            "-1:a",
-            "99999999999999999999:a",
-            "1:ab",
-            "4294967296:a",
-        ] {
-            assert_eq!(split(text), None, "{text:?}");
-        }
     }
 }

@@ -20,7 +20,7 @@ type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
 
 /** What a store wants to have of a batch, by the engine's numbers. */
-const WIRES: Readonly<Record<Wire, number>> = { none: 0, texts: 1, command: 2 };
+const WIRES: Readonly<Record<Wire, number>> = { texts: 0, command: 1 };
 
 /** How often at most the outputs wait because more inputs have come. */
 const MOST_DELAYS = 16;

@@ -12,6 +12,18 @@ declare module "wasm:module" {
   export default module;
 }
 
+/** The WebAssembly of the store in memory as text. */
+declare module "wasm:memory-base64" {
+  const base64: string;
+  export default base64;
+}
+
+/** The WebAssembly of the store in memory, compiled by a bundler. */
+declare module "wasm:memory-module" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
 /** The version in package.json. */
 declare const PACKAGE_VERSION: string;
 

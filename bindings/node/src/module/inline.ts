@@ -1,23 +1,12 @@
+import { bytesOf } from "./base64.js";
 import { base64 } from "./blob.js";
 
 // For platforms that may compile at run time. The module is in the bundle, so no file has to be found.
 
 export function compile(): WebAssembly.Module {
-  return new WebAssembly.Module(bytes());
+  return new WebAssembly.Module(bytesOf(base64));
 }
 
 export function compileAsync(): Promise<WebAssembly.Module> {
-  return WebAssembly.compile(bytes());
-}
-
-function bytes(): Uint8Array<ArrayBuffer> {
-  // Where there is one it takes a tenth of the time.
-  const { Buffer } = globalThis as { Buffer?: { from(text: string, as: "base64"): Uint8Array<ArrayBuffer> } };
-  if (typeof Buffer?.from === "function") {
-    return Buffer.from(base64, "base64");
-  }
-  const binary = atob(base64);
-  const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
-  return bytes;
+  return WebAssembly.compile(bytesOf(base64));
 }

@@ -5,7 +5,6 @@ import { wasmModule } from "./module.js";
 
 export type { Glue };
 export type Engine = InstanceType<Glue["Engine"]>;
-export type MemoryServer = InstanceType<Glue["MemoryStore"]>;
 
 /** A new instance of the engine's module: nothing is shared with another one. */
 export function newInstance(): Glue {

@@ -1,13 +1,17 @@
+import { LeaseholdError } from "../common/errors.js";
 import { now, weak, type Weak } from "../common/platform.js";
-import { newInstance, type Engine, type Glue, type MemoryServer } from "../module/wasm.js";
+import { messageOf } from "../common/printable.js";
+import { loadMemory, type MemoryServer, type NewMemory } from "../module/memory.js";
+import { newInstance, type Engine, type Glue } from "../module/wasm.js";
 import type { Batch, Store, StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
 export class MemoryStore implements Store {
   readonly clustered = false;
   readonly polled = false;
-  readonly wire = "none";
+  readonly wire = "texts";
   readonly #hosts = new Set<StoreHost>();
+  /** By the ids of clients. */
   readonly #subscribers = new Map<string, StoreHost>();
   #glue: Glue | undefined;
   #server: MemoryServer | undefined;
@@ -33,37 +37,56 @@ export class MemoryStore implements Store {
     return store;
   }
 
-  /** All its hosts share one instance, because a batch cannot leave its instance. */
+  /** All its hosts share one instance, also those of other copies of this package. */
   instance(): Glue {
     this.#glue ??= newInstance();
-    this.#server ??= new this.#glue.MemoryStore(now(), Date.now());
     return this.#glue;
   }
 
   open(host: StoreHost): void {
     this.#hosts.add(host);
-    host.connected();
+    if (this.#server !== undefined) {
+      host.connected();
+      return;
+    }
+    const loaded = loadMemory();
+    if (loaded instanceof Promise) {
+      loaded.then(
+        (newMemory) => this.#loaded(host, newMemory),
+        (error: unknown) => this.#missing(host, error),
+      );
+    } else {
+      this.#loaded(host, loaded);
+    }
   }
 
-  execute(host: StoreHost, engine: Engine, { request }: Batch): void {
-    host.step((own, at) => {
-      if (own === engine) {
-        this.#server?.execute(engine, at, request);
-      }
-    });
+  execute(host: StoreHost, engine: Engine, batch: Batch): void {
+    const { keys, args } = batch;
+    let reply: string | undefined;
+    try {
+      reply = this.#server?.execute(now(), joined(keys), joined(args));
+    } catch (error) {
+      this.abandon(host, error);
+      return;
+    }
+    // The server's time alone has no colon.
+    const isTime = reply !== undefined && !reply.includes(":");
+    host.replied(engine, batch, isTime ? Number(reply) : (reply ?? ""));
     this.#deliver();
   }
 
   subscribe(host: StoreHost, channel: string): void {
-    this.#subscribers.set(channel, host);
-    host.step((engine) => this.#server?.subscribe(engine));
+    const client = clientOf(channel);
+    this.#subscribers.set(client, host);
+    this.#server?.subscribe(client);
     host.subscribed();
   }
 
   unsubscribe(host: StoreHost): void {
-    for (const [channel, subscriber] of this.#subscribers) {
+    for (const [client, subscriber] of this.#subscribers) {
       if (subscriber === host) {
-        this.#subscribers.delete(channel);
+        this.#subscribers.delete(client);
+        this.#server?.unsubscribe(client);
       }
     }
   }
@@ -87,9 +110,20 @@ export class MemoryStore implements Store {
   }
 
   async close(host: StoreHost): Promise<void> {
-    host.step((engine) => this.#server?.unsubscribe(engine));
     this.unsubscribe(host);
     this.#hosts.delete(host);
+  }
+
+  #loaded(host: StoreHost, newMemory: NewMemory): void {
+    this.#server ??= newMemory(now(), Date.now());
+    if (this.#hosts.has(host)) {
+      host.connected();
+    }
+  }
+
+  #missing(host: StoreHost, error: unknown): void {
+    const message = `the store in memory could not be loaded: ${messageOf(error)}`;
+    host.disconnected(new LeaseholdError("unavailable", message, { cause: error }));
   }
 
   /** Delivers the pushes that an operation has caused; that may cause more of them. */
@@ -99,20 +133,28 @@ export class MemoryStore implements Store {
     }
     this.#delivering = true;
     try {
-      for (let channel = this.#server?.nextPush(); channel !== undefined; ) {
-        const host = this.#subscribers.get(channel);
-        if (host === undefined) {
-          this.#server?.dropPush();
-        } else {
-          host.step((engine, at) => this.#server?.deliver(engine, at));
-        }
-        channel = this.#server?.nextPush();
+      for (let push = this.#server?.takePush(); push !== undefined; push = this.#server?.takePush()) {
+        // Nobody may be there any more whom it is for.
+        this.#subscribers.get(push.slice(0, CLIENT))?.pushed(push.slice(CLIENT));
       }
     } finally {
       this.#delivering = false;
     }
   }
 }
+
+/** Strings as the store takes them: each one's length, a colon and itself. */
+function joined(texts: string[]): string {
+  return texts.reduce((list, text) => `${list}${text.length}:${text}`, "");
+}
+
+/** The id of the client whose channel it is. */
+function clientOf(channel: string): string {
+  return channel.slice(-CLIENT);
+}
+
+/** How many digits the id of a client has. */
+const CLIENT = 16;
 
 /** The stores of `memory://` URLs that somebody uses. */
 type Registry = Map<string, Weak<MemoryStore>>;

@@ -7,11 +7,8 @@ export type ServerOf = (slot: number) => string | undefined;
 /** Why a connection may be of no use: replies stay away, or the server takes no writes any more. */
 export type Suspicion = "silent" | "demoted";
 
-/**
- * What a store wants to have of a batch: nothing, if it is in the engine's own instance; its keys and
- * arguments; or the command as a client sends it.
- */
-export type Wire = "none" | "texts" | "command";
+/** What a store wants to have of a batch: its keys and arguments, or the command as a client sends it. */
+export type Wire = "texts" | "command";
 
 /** What an engine wants to have executed in one script call. */
 export interface Batch {

@@ -210,13 +210,15 @@ async function setApart(locker) {
  */
 function trappable() {
   const { Instance } = WebAssembly;
-  let newest;
+  // By the names of exports: a store in memory is of another module.
+  const newest = new Map();
   const wherever = new Set();
   WebAssembly.Instance = function (module, imports) {
     const { exports } = new Instance(module, imports);
-    const due = (newest = new Set());
+    const due = new Set();
     const wrapped = { __proto__: null };
     for (const [name, value] of Object.entries(exports)) {
+      newest.set(name, due);
       wrapped[name] = !/^(engine|memorystore)_/.test(name)
         ? value
         : (...args) => {
@@ -226,5 +228,5 @@ function trappable() {
     }
     return { exports: wrapped };
   };
-  return { next: (name) => newest.add(name), anywhere: (name) => wherever.add(name) };
+  return { next: (name) => newest.get(name).add(name), anywhere: (name) => wherever.add(name) };
 }

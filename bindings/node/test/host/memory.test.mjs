@@ -60,7 +60,7 @@ test("a stack that is too deep traps, since all else is above it", async () => {
   await init(await WebAssembly.compile(withStackPointer(readFileSync(new URL("../../src/generated/leasehold.wasm", import.meta.url)))));
   const locker = Locker.inMemory();
   const lease = await locker.lock("x").acquire();
-  const { pointer } = memories.at(-1);
+  const { pointer } = memories.findLast((made) => made.pointer !== undefined);
   assert.equal(pointer.value, STACK);
   pointer.value = 64;
   const failed = await locker.inspect("x").catch((error) => error);

@@ -9,7 +9,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, words};
 use crate::convert::{id, millis};
-use crate::json;
+use crate::server::json;
 use crate::wire::{self, Wire};
 
 /// What to do.
@@ -186,7 +186,6 @@ impl Engine {
         match self.wire {
             Wire::Resp => wire::resp(&call, bytes),
             Wire::Texts => wire::texts(&call, bytes, numbers),
-            Wire::None => {}
         }
         if let Some(end) = numbers.get_mut(end) {
             *end = size(bytes.len());
