@@ -7,7 +7,9 @@ mod steps;
 
 use std::collections::BTreeMap;
 
-use crate::protocol::{self, BatchReply, ClientId, LockKey, Op, Push, Reply, read_call, write_reply};
+use crate::protocol::{
+    self, BatchReply, ClientId, LockKey, Op, Push, Reply, read_call, write_reply,
+};
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
 use keys::{Keys, expired};

@@ -187,7 +187,13 @@ impl World {
         }
         self.trace(|_| format!("server {server}, for host {host}: {:?}", sent.batch));
         let mut replies = Vec::with_capacity(sent.batch.len());
+        let is_timeless = sent.batch.iter().all(is_release) && !sent.batch.is_empty();
         for (op, bound) in sent.ops() {
+            // With others a release is late as they are.
+            if !is_timeless && is_release(&op) && time > op.not_after {
+                replies.push(Ok(Reply::Late));
+                continue;
+            }
             let reply = self.execute(sent, &op, bound);
             if !current && reply != Ok(Reply::Late) {
                 self.checks.saw("executed after a reconnect");
@@ -204,11 +210,12 @@ impl World {
         if black_hole > self.now || self.random.chance(lost) {
             return self.no_reply(sent);
         }
+        let tells_time = !is_timeless || replies.iter().any(|reply| reply != &Ok(Reply::Released));
         let mut reply = BatchReply {
-            time: Some(time),
+            time: tells_time.then_some(time),
             replies,
         };
-        if self.plan.sabotage == Sabotage::WrongAnchor {
+        if self.plan.sabotage == Sabotage::WrongAnchor && tells_time {
             reply.time = Some(ServerTime::from_micros(time.as_micros() - 900_000));
         }
         self.reply_at(self.now + delay, sent, Ok(reply));
@@ -396,4 +403,9 @@ fn asker(command: &Command) -> Option<LeaseId> {
         Command::Release(Release { claim, .. }) => Some(claim.lease),
         _ => None,
     }
+}
+
+/// One alone, or with its like, is never late.
+fn is_release(op: &Op) -> bool {
+    matches!(op.command, Command::Release(_))
 }
