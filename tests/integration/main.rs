@@ -3,6 +3,7 @@
 mod bad_input;
 mod cancel;
 mod connect;
+mod crowds;
 mod eviction;
 mod exclusion;
 mod faults;

@@ -36,8 +36,9 @@ pub(crate) const MAX_IN_FLIGHT: usize = 8;
 /// goes into it, one batch of any size may be under way beside the first.
 pub(crate) const NEAR: Duration = Duration::from_micros(250);
 
-/// Nothing waits for a reply that is so late, because the store may be gone.
-pub(crate) const LATE: Duration = Duration::from_millis(20);
+/// Nothing waits for a reply that is so late: the store may be gone, or the task that is to take it in
+/// does not run.
+pub(crate) const LATE: Duration = Duration::from_millis(10);
 
 /// The same where operations leave one by one.
 pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
@@ -189,7 +190,8 @@ impl Server {
         Error::with_source(ErrorKind::Unavailable, message, error)
     }
 
-    /// Its clock was asked for, and there was no answer in time; or it is to be asked for again.
+    /// Its clock was asked for, and there was no answer in time; or it is to be asked for again; or a
+    /// reply is late that others wait for, who leave now.
     pub(super) fn time(&mut self, cx: &mut Ctx) {
         self.set_timer(cx, Timestamp::NEVER);
         if matches!(self.state, State::Unanchored) {
@@ -345,7 +347,19 @@ impl Server {
             self.crowd = self.send_batch(cx, anchor);
         }
         self.crowd = self.crowd.max(1 + self.outbox.len());
+        if self.outbox.len() > 0 && !cx.settings.clustered {
+            self.time_late_reply(cx);
+        }
         None
+    }
+
+    /// What waits for a reply leaves without it once that is late.
+    fn time_late_reply(&mut self, cx: &mut Ctx) {
+        let oldest = self.requests.first();
+        let late = oldest.map_or(Timestamp::NEVER, |request| request.sent + LATE);
+        if late > cx.now && late != self.wake {
+            self.set_timer(cx, late);
+        }
     }
 
     /// How many operations have to wait for a batch of them to leave now.

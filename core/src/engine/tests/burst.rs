@@ -104,6 +104,7 @@ fn a_renewal_goes_before_what_was_asked_for_earlier() {
 #[test]
 fn a_release_that_did_not_leave_in_time_keeps_its_turn() {
     let mut host = Host::new();
+    host.back = FAR;
     let lease = host.hold(LOCK).lease;
     burst(&mut host, UNDER_WAY, Wait::Forever);
     let release = host.release(lease);
