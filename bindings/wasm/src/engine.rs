@@ -275,7 +275,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A server's reply to a batch, of the commonest form: its time alone, as a number of 16 digits.
+    /// A server's reply to a batch, of the commonest form: its time alone, as a number, or 0.
     pub fn reply(&mut self, now: f64, server: u32, request: f64, time: f64) {
         self.decode(now, server, request, &[number(time).to_string().as_str()]);
     }

@@ -178,11 +178,10 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
-  if (typeof answer === "string" && answer.length === DIGITS) {
+  if (typeof answer === "string") {
     const time = Number(answer);
-    if (String(time) === answer) {
-      return time;
-    }
+    const plain = Number.isSafeInteger(time) && time >= 0 && String(time) === answer;
+    return plain ? time : `${answer.length}:${answer}`;
   }
   let text = "";
   try {
@@ -197,9 +196,6 @@ function replyOf(answer: unknown): Reply {
   }
   return text;
 }
-
-/** Of a server's time in microseconds. */
-const DIGITS = 16;
 
 /** The parts of a command that the engine made. */
 function partsOf(command: Uint8Array): string[] {

@@ -50,8 +50,8 @@ export interface Store {
 }
 
 /**
- * A script's reply: the server's time alone, a number of 16 digits; or its strings, each as its length,
- * a colon and itself, all in one text, which is empty for what no server would reply.
+ * A script's reply: the server's time alone, or 0 in its place, as a number; or its strings, each as its
+ * length, a colon and itself, all in one text, which is empty for what no server would reply.
  */
 export type Reply = number | string;
 
