@@ -104,9 +104,9 @@ for (const kind of [...clients, "connect"]) {
       const server = await started(t);
       const [one, two] = [await from(t, server.url), await from(t, server.url)];
       const lease = await heard(server, () => one.lock("x").acquire());
-      const looks = (await server.commandStats()).pexpireat;
+      const looks = (await server.commandStats()).hget;
       await server.command("CLIENT", "KILL", "TYPE", "pubsub");
-      await waitFor(async () => (await server.commandStats()).pexpireat > looks, 10_000, "it looks");
+      await waitFor(async () => (await server.commandStats()).hget > looks, 10_000, "it looks");
       const begin = awake();
       const lost = aborted(lease.signal);
       await two.forceRelease("x");

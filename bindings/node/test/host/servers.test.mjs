@@ -165,7 +165,7 @@ test("a locker of a cluster: what happens is told of the server that it is of", 
     map[slotOf(name)] = "c:1";
     await host.release(tenure);
     assert.equal(replies().at(-1), 3, `${name} has moved`);
-    const of = (method) => store.log.findIndex(([one, ...rest]) => one === method && rest.at(-1) === 3 || rest[0] === 3);
+    const of = (method) => store.log.findIndex(([one, ...rest]) => one === method && (rest.at(-1) === 3 || rest[0] === 3));
     assert.ok(of("slots") >= 0 && of("slots") < of("reply"), "which the engine hears of first");
   }
 

@@ -99,7 +99,7 @@ class Store {
  */
 export async function heard(server, act) {
   const channels = () => server.command("PUBSUB", "CHANNELS", "*");
-  const renewals = async () => (await server.commandStats()).pexpireat ?? 0;
+  const renewals = async () => (await server.commandStats()).hget ?? 0;
   const [before, renewed] = [new Set(await channels()), await renewals()];
   const result = await act();
   const more = async () => (await channels()).some((channel) => !before.has(channel));
