@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod costs;
 mod counts;
 mod glue;
 mod npm;
@@ -28,9 +29,9 @@ enum Task {
     /// Run every check and every test, installing what they need first.
     ///
     /// Needs Node 20 or newer with npm, redis-server 7.0 or newer, PostgreSQL, MariaDB, Python's
-    /// venv, Chromium, rustfmt, clippy and the standard library for wasm32-unknown-unknown. What is
-    /// missing is installed where that is possible (apt-get as root, rustup, npm); otherwise the
-    /// command to run is printed.
+    /// venv, valgrind, Chromium, rustfmt, clippy and the standard library for
+    /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
+    /// root, rustup, npm); otherwise the command to run is printed.
     ///
     /// The last line is always `N passed, N failed, N skipped`: the tests of all steps together.
     /// A run of test steps in which no test ran has failed.
@@ -45,6 +46,11 @@ enum Task {
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
     Package,
+    /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
+    /// allocations. Fails if a figure is more than 10 % above tests/costs/baseline.json.
+    ///
+    /// Needs valgrind and redis-server.
+    Costs(costs::Options),
     /// Measure what the lock costs, on a server of its own, in release mode.
     Bench(bench::Options),
 }
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
         Task::Package => package::main(),
+        Task::Costs(options) => costs::main(&options),
         Task::Bench(options) => bench::main(&options),
     };
     match result {

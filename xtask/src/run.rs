@@ -67,6 +67,18 @@ impl<'a> Cmd<'a> {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Runs it with its errors on this terminal, and returns its standard output.
+    pub(crate) fn output(self) -> Result<String> {
+        let output = self
+            .command()
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| self.not_started())?;
+        let status = output.status;
+        ensure!(status.success(), "`{self}` failed ({status})");
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs it on this terminal and shows each line of its standard output to `on_line` too.
     pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let mut child = self

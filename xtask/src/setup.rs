@@ -26,6 +26,8 @@ pub(crate) enum Need {
     MariaDb,
     /// Python's, in which the tests install a server of the S3 protocol.
     Venv,
+    /// It counts instructions.
+    Valgrind,
     Rustfmt,
     Clippy,
     Wasm,
@@ -46,6 +48,7 @@ impl Need {
             Self::Postgres => package("postgresql", postgres_version),
             Self::MariaDb => package("mariadb-server", || printed_version("mariadbd")),
             Self::Venv => package("python3-venv", venv_version),
+            Self::Valgrind => package("valgrind", || printed_version("valgrind")),
             Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),

@@ -139,6 +139,13 @@ pub(crate) const STEPS: &[Step] = &[
         tests: false,
     },
     Step {
+        name: "costs",
+        what: "no operation costs a tenth more than what was written down",
+        cmd: Cmd::cargo(&["xtask", "costs"]),
+        needs: &[Need::Redis, Need::Valgrind],
+        tests: false,
+    },
+    Step {
         name: "package",
         what: "the npm package can be made, and is small",
         cmd: Cmd::cargo(&["xtask", "package"]),

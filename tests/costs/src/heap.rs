@@ -1,0 +1,87 @@
+//! What a locker takes of the heap: allocations of a pair, and bytes of a lease that is held.
+
+use std::alloc::System;
+use std::ops::Range;
+
+use futures::future::try_join_all;
+use leasehold::{Lease, Lock, Locker};
+use leasehold_tests::RedisServer;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use crate::{Figures, Result};
+
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const PAIRS: usize = 4_096;
+const HELD: usize = 20_000;
+
+pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(measure_all(figures))
+}
+
+async fn measure_all(figures: &mut Figures) -> Result<()> {
+    let server = RedisServer::start().await;
+    for url in [server.url(), "memory://costs".to_owned()] {
+        let locker = Locker::connect(&url).await?;
+        let store = if url == server.url() {
+            "Redis"
+        } else {
+            "memory"
+        };
+        for callers in [1, 64] {
+            pairs(&locker, callers).await?;
+            let region = Region::new(HEAP);
+            pairs(&locker, callers).await?;
+            let counted = region.change();
+            let count = (counted.allocations + counted.reallocations) as f64 / PAIRS as f64;
+            let figure = format!("heap: allocations of a pair, {callers} at once, on {store}");
+            figures.insert(figure, count);
+        }
+        locker.shutdown().await;
+    }
+    let locker = Locker::connect(server.url()).await?;
+    // Tables have their size after this.
+    for lease in hold(&locker, 0..HELD, Vec::new()).await? {
+        lease.release().await?;
+    }
+    let leases = Vec::with_capacity(HELD);
+    let region = Region::new(HEAP);
+    let leases = hold(&locker, HELD..2 * HELD, leases).await?;
+    let counted = region.change();
+    let bytes = counted.bytes_allocated as f64 - counted.bytes_deallocated as f64;
+    figures.insert(
+        "heap: bytes of a lease that is held".to_owned(),
+        bytes / HELD as f64,
+    );
+    drop(leases);
+    locker.shutdown().await;
+    Ok(())
+}
+
+/// All callers acquire, and then all release, so that it is the same at each run which operations leave
+/// together.
+async fn pairs(locker: &Locker, callers: usize) -> Result<()> {
+    let locks = (0..callers).map(|caller| locker.lock(format!("orders/{caller:06}")));
+    let locks = locks.collect::<std::result::Result<Vec<_>, _>>()?;
+    for _ in 0..PAIRS / callers {
+        let leases = try_join_all(locks.iter().map(Lock::acquire)).await?;
+        try_join_all(leases.into_iter().map(Lease::release)).await?;
+    }
+    Ok(())
+}
+
+async fn hold(locker: &Locker, range: Range<usize>, mut leases: Vec<Lease>) -> Result<Vec<Lease>> {
+    for number in range {
+        leases.push(
+            locker
+                .lock(format!("orders/{number:06}"))?
+                .acquire()
+                .await?,
+        );
+    }
+    Ok(leases)
+}

@@ -1,0 +1,145 @@
+//! What the server does for a pair of acquire and release, and for a renewal: instructions, and commands
+//! that the script calls.
+//!
+//! Instructions are relative to those of what people write themselves, `SET NX PX` and a script that
+//! compares and deletes, one command a call: so they hold for other versions of the server, too.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasehold_tests::Resp;
+
+use crate::callgrind::Counted;
+use crate::client::Client;
+use crate::host::Host;
+use crate::stores::Redis;
+use crate::{Figures, Result};
+
+const LOCKS: usize = 64;
+/// How often each lock is acquired and released, or renewed. The first time costs more.
+const ROUNDS: usize = 16;
+/// Pairs, or renewals.
+const OPERATIONS: f64 = (LOCKS * ROUNDS) as f64;
+const TTL: Duration = Duration::from_secs(3_600);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+                                  return redis.call('DEL', KEYS[1]) end return 0";
+/// Not called by the script.
+const OTHER_COMMANDS: &[&str] = &["info", "evalsha", "script|load", "ping"];
+
+pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
+    let idle = count(|_| Ok(()))?;
+    let plain = count(plain_pairs)?.without(&idle).instructions / OPERATIONS;
+    eprintln!("SET NX PX + CAD: {plain:.0} instructions of the server a pair");
+    let mut add = |what: &str, cost: &Cost| {
+        let commands = format!("server: commands of a {what} a call");
+        figures.insert(commands, cost.commands as f64 / OPERATIONS);
+        let instructions = format!("server: instructions of a {what} a call, to SET NX + CAD");
+        figures.insert(instructions, cost.instructions / OPERATIONS / plain);
+    };
+    for per_call in [1, 16, 64] {
+        let pairs = |client| Host::new(Redis::new(client)?, LOCKS, TTL, per_call)?.pairs(ROUNDS);
+        let cost = count(pairs)?.without(&idle);
+        add(&format!("pair, {per_call}"), &cost);
+    }
+    let held = count(|client| renewals(client, 0))?;
+    let renewed = count(|client| renewals(client, ROUNDS))?;
+    add(&format!("renewal, {LOCKS}"), &renewed.without(&held));
+    Ok(())
+}
+
+fn plain_pairs(mut client: Client) -> Result<()> {
+    let sha = client.command(&["SCRIPT", "LOAD", COMPARE_AND_DELETE])?;
+    let sha = sha.as_string().ok_or("SCRIPT LOAD answers with a text")?;
+    for round in 0..ROUNDS {
+        for number in 0..LOCKS {
+            let (key, value) = (format!("orders/{number:06}"), format!("{round:032}"));
+            client.command(&["SET", &key, &value, "NX", "PX", "3600000"])?;
+            let deleted = client.command(&["EVALSHA", &sha, "1", &key, &value])?;
+            if deleted != Resp::Integer(1) {
+                return Err(format!("compare-and-delete: {deleted:?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn renewals(client: Client, rounds: usize) -> Result<()> {
+    let mut host = Host::new(Redis::new(client)?, LOCKS, TTL, LOCKS)?;
+    let leases = host.acquire(0..LOCKS)?;
+    (0..rounds).try_for_each(|_| host.renew(&leases))
+}
+
+struct Cost {
+    instructions: f64,
+    commands: u64,
+}
+
+impl Cost {
+    fn without(self, other: &Self) -> Self {
+        Self {
+            instructions: self.instructions - other.instructions,
+            commands: self.commands - other.commands,
+        }
+    }
+}
+
+/// What a server of its own does for that work, and to start and end.
+fn count(work: impl FnOnce(Client) -> Result<()>) -> Result<Cost> {
+    let program = std::env::var_os("LEASEHOLD_REDIS_SERVER").unwrap_or("redis-server".into());
+    let args = [
+        ["--port", "0"],
+        ["--unixsocket", "socket"],
+        ["--save", ""],
+        ["--appendonly", "no"],
+        // Once a second, the least, because what it does at these times is not counted as work's.
+        ["--hz", "1"],
+        ["--dynamic-hz", "no"],
+    ];
+    let mut server = Counted::start(program, &args.concat(), None)?;
+    let socket = server.path("socket");
+    let mut admin = connect(&mut server, &socket)?;
+    let before = commands(&mut admin)?;
+    work(Client::connect(&socket)?)?;
+    let commands = commands(&mut admin)? - before;
+    admin.last_command(&["SHUTDOWN", "NOSAVE"])?;
+    Ok(Cost {
+        instructions: server.instructions()?.0,
+        commands,
+    })
+}
+
+fn connect(server: &mut Counted, socket: &Path) -> Result<Client> {
+    let end = Instant::now() + START_LIMIT;
+    while server.is_running()? && Instant::now() < end {
+        if let Ok(client) = Client::connect(socket) {
+            return Ok(client);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(format!(
+        "redis-server did not start under valgrind: {}",
+        server.log()
+    )
+    .into())
+}
+
+/// How many commands scripts have called.
+fn commands(admin: &mut Client) -> Result<u64> {
+    let stats = admin.command(&["INFO", "commandstats"])?;
+    let stats = stats.as_string().ok_or("INFO answers with a text")?;
+    let mut sum = 0;
+    for line in stats.lines() {
+        let Some((name, rest)) = line
+            .strip_prefix("cmdstat_")
+            .and_then(|line| line.split_once(":calls="))
+        else {
+            continue;
+        };
+        let (calls, _) = rest.split_once(',').ok_or("INFO names no calls")?;
+        if !OTHER_COMMANDS.contains(&name) {
+            sum += calls.parse::<u64>()?;
+        }
+    }
+    Ok(sum)
+}
