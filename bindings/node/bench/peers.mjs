@@ -1,6 +1,7 @@
 /**
  * The sides that are compared: each makes `pair`s of an acquisition and a release, and contends for
- * one name by `acquire`, which resolves to the release.
+ * one name by `acquire`, which resolves to the release. One that `renews` keeps what it has by itself; one
+ * that can `watch` calls back when it learns that it lost a name.
  */
 import { Redis } from "ioredis";
 import { createClient } from "redis";
@@ -35,11 +36,12 @@ export const SIDES = {
   },
   "redis-semaphore": async (port) => {
     const client = new Redis(port);
-    return side(client, async (name) => {
-      const mutex = new Mutex(client, name, { lockTimeout: TTL, acquireTimeout: 60_000 });
+    const lock = async (name, onLockLost) => {
+      const mutex = new Mutex(client, name, { lockTimeout: TTL, acquireTimeout: 60_000, onLockLost });
       await mutex.acquire();
       return () => mutex.release();
-    });
+    };
+    return { ...side(client, (name) => lock(name)), renews: true, watch: lock };
   },
   /** What people write themselves. It cannot wait. */
   "bare SET NX": async (port) => {
@@ -58,14 +60,16 @@ export const SIDES = {
 
 async function leasehold(client) {
   const locker = Locker.from(client);
-  return side(
-    client,
-    async (name) => {
-      const lease = await locker.lock(name, { ttl: TTL }).acquire();
-      return () => lease.release();
-    },
-    () => locker.shutdown(),
-  );
+  const lock = (name) => locker.lock(name, { ttl: TTL }).acquire();
+  const acquire = async (name) => {
+    const lease = await lock(name);
+    return () => lease.release();
+  };
+  const watch = async (name, onLost) => {
+    const { signal } = await lock(name);
+    signal.addEventListener("abort", onLost);
+  };
+  return { ...side(client, acquire, () => locker.shutdown()), renews: true, watch };
 }
 
 function side(client, acquire, shutdown = async () => {}) {

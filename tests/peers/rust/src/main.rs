@@ -1,0 +1,112 @@
+//! Locks in Rust: see the README of the folder above.
+
+mod side;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+use side::{Held, Side};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How many are acquired at a time when many are to be held.
+const AT_ONCE: usize = 64;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [port, side] = &args[..] else {
+        return Err("PORT SIDE".into());
+    };
+    let side = Arc::new(Side::connect(port.parse()?, side).await?);
+    println!("{}", json!({ "ready": side.version() }));
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut held = Vec::new();
+    while let Some(line) = lines.next_line().await? {
+        let words: Vec<&str> = line.split(' ').collect();
+        let done = match words[..] {
+            ["pairs", callers, millis] => pairs(&side, callers.parse()?, millis.parse()?).await?,
+            ["handoff", tasks, millis] if side.waits() => {
+                handoff(&side, tasks.parse()?, millis.parse()?).await?
+            }
+            ["hold", count] if side.renews() => {
+                held = hold(&side, count.parse()?).await?;
+                json!({ "held": held.len() })
+            }
+            ["drop"] => {
+                let releases = stream::iter(held.drain(..)).map(|lock| side.release(lock));
+                releases.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+                json!({ "held": 0 })
+            }
+            ["watch"] if side.tells() => {
+                let held = side.acquire("watched").await?;
+                tokio::spawn(async move {
+                    held.lost().await;
+                    println!("{}", json!({ "lost": true }));
+                });
+                json!({ "held": 1 })
+            }
+            _ => json!({ "cannot": "it has no such thing" }),
+        };
+        println!("{done}");
+    }
+    Ok(())
+}
+
+async fn pairs(side: &Arc<Side>, callers: usize, millis: u64) -> Result<Value> {
+    let begin = Instant::now();
+    let end = begin + Duration::from_millis(millis);
+    let counts = (0..callers).map(|caller| async move {
+        let (name, mut count) = (format!("pairs/{caller}"), 0_u64);
+        while Instant::now() < end {
+            let held = side.acquire(&name).await?;
+            side.release(held).await?;
+            count += 1;
+        }
+        Result::Ok(count)
+    });
+    // As a service has them: a task each, on both threads, if there are several.
+    let count: u64 = try_join_all(counts).await?.into_iter().sum();
+    Ok(json!({ "count": count, "millis": begin.elapsed().as_secs_f64() * 1e3 }))
+}
+
+async fn handoff(side: &Arc<Side>, tasks: usize, millis: u64) -> Result<Value> {
+    let (begin, over) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+    let tasks = (0..tasks).map(|_| {
+        let (side, over) = (side.clone(), over.clone());
+        tokio::spawn(async move {
+            let mut count = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                let held = side.acquire("handoff").await?;
+                count += u64::from(!over.load(Ordering::Relaxed));
+                side.release(held).await?;
+            }
+            Result::Ok(count)
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    over.store(true, Ordering::Relaxed);
+    let took = begin.elapsed();
+    let mut counts = Vec::new();
+    for task in tasks {
+        counts.push(task.await??);
+    }
+    Ok(json!({
+        "count": counts.iter().sum::<u64>(),
+        "millis": took.as_secs_f64() * 1e3,
+        "least": counts.iter().min(),
+        "most": counts.iter().max(),
+    }))
+}
+
+async fn hold(side: &Arc<Side>, count: usize) -> Result<Vec<Held>> {
+    let acquired = stream::iter(0..count)
+        .map(|number| async move { side.acquire(&format!("held/{number}")).await });
+    acquired.buffer_unordered(AT_ONCE).try_collect().await
+}

@@ -1,0 +1,147 @@
+//! The locks, by their names.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fred::prelude::*;
+use leasehold::{Lease, Locker};
+use redis::aio::MultiplexedConnection;
+use rslock::LockManager;
+
+use crate::Result;
+
+const TTL: Duration = Duration::from_secs(30);
+const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+                                  return redis.call('DEL', KEYS[1]) end return 0";
+
+pub enum Side {
+    Leasehold(Locker),
+    /// `SET NX PX` and a script that compares and deletes, by hand.
+    Fred(Client, String),
+    RedisRs(MultiplexedConnection, String),
+    Rslock(LockManager),
+}
+
+pub enum Held {
+    Lease(Lease),
+    Value(String, String),
+    Rslock(rslock::Lock),
+}
+
+impl Side {
+    pub async fn connect(port: u16, side: &str) -> Result<Self> {
+        let url = format!("redis://127.0.0.1:{port}");
+        Ok(match side {
+            "leasehold" => Self::Leasehold(Locker::connect(&url).await?),
+            "fred" => {
+                let client = Builder::from_config(Config::from_url(&url)?).build()?;
+                client.init().await?;
+                let sha = client.script_load(COMPARE_AND_DELETE).await?;
+                Self::Fred(client, sha)
+            }
+            "redis-rs" => {
+                let client = redis::Client::open(url)?;
+                let mut connection = client.get_multiplexed_async_connection().await?;
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(COMPARE_AND_DELETE);
+                let sha = load.query_async(&mut connection).await?;
+                Self::RedisRs(connection, sha)
+            }
+            "rslock" => Self::Rslock(LockManager::new(vec![url])),
+            "rslock-tuned" => {
+                let mut manager = LockManager::new(vec![url]);
+                manager.set_retry(1_000, Duration::from_millis(1));
+                Self::Rslock(manager)
+            }
+            other => return Err(format!("there is no side {other:?}").into()),
+        })
+    }
+
+    pub fn version(&self) -> &'static str {
+        match self {
+            Self::Leasehold(_) => "leasehold",
+            Self::Fred(..) => "fred 10.1",
+            Self::RedisRs(..) => "redis 1.8.1",
+            Self::Rslock(_) => "rslock 0.10.0",
+        }
+    }
+
+    pub fn waits(&self) -> bool {
+        matches!(self, Self::Leasehold(_) | Self::Rslock(_))
+    }
+
+    pub fn renews(&self) -> bool {
+        matches!(self, Self::Leasehold(_))
+    }
+
+    pub fn tells(&self) -> bool {
+        matches!(self, Self::Leasehold(_))
+    }
+
+    pub async fn acquire(&self, name: &str) -> Result<Held> {
+        match self {
+            Self::Leasehold(locker) => Ok(Held::Lease(locker.lock(name)?.acquire().await?)),
+            Self::Fred(client, _) => {
+                let (name, value) = (name.to_owned(), value());
+                let (expire, only) = (Some(Expiration::PX(30_000)), Some(SetOptions::NX));
+                let set: Option<String> = client.set(&name, &value, expire, only, false).await?;
+                set.ok_or("the lock is taken")?;
+                Ok(Held::Value(name, value))
+            }
+            Self::RedisRs(connection, _) => {
+                let (name, value) = (name.to_owned(), value());
+                let mut set = redis::cmd("SET");
+                set.arg(&name).arg(&value).arg("NX").arg("PX").arg(30_000);
+                let set: Option<String> = set.query_async(&mut connection.clone()).await?;
+                set.ok_or("the lock is taken")?;
+                Ok(Held::Value(name, value))
+            }
+            Self::Rslock(manager) => {
+                let lock = loop {
+                    match manager.lock(name, TTL).await {
+                        Ok(lock) => break lock,
+                        Err(rslock::LockError::Unavailable) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                };
+                Ok(Held::Rslock(lock))
+            }
+        }
+    }
+
+    pub async fn release(&self, held: Held) -> Result<()> {
+        match (self, held) {
+            (_, Held::Lease(lease)) => Ok(lease.release().await?),
+            (Self::Fred(client, sha), Held::Value(name, value)) => {
+                let deleted: i64 = client.evalsha(sha, name, value).await?;
+                (deleted == 1).then_some(()).ok_or("it was lost".into())
+            }
+            (Self::RedisRs(connection, sha), Held::Value(name, value)) => {
+                let mut delete = redis::cmd("EVALSHA");
+                delete.arg(sha).arg(1).arg(name).arg(value);
+                let deleted: i64 = delete.query_async(&mut connection.clone()).await?;
+                (deleted == 1).then_some(()).ok_or("it was lost".into())
+            }
+            (Self::Rslock(manager), Held::Rslock(lock)) => {
+                manager.unlock(&lock).await;
+                Ok(())
+            }
+            _ => Err("held by another side".into()),
+        }
+    }
+}
+
+impl Held {
+    pub async fn lost(&self) {
+        if let Self::Lease(lease) = self {
+            lease.lost().await;
+        }
+    }
+}
+
+/// Differs each time, and is as long as a random one.
+fn value() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let (process, count) = (std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+    format!("{process:016x}{count:016x}")
+}
