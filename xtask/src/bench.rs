@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 
 use crate::npm;
 use crate::package;
+use crate::peers;
+use crate::report;
 use crate::run::Cmd;
 use crate::setup::Need;
 
@@ -13,10 +15,16 @@ use crate::setup::Need;
 pub(crate) struct Options {
     /// What to measure.
     benchmark: Benchmark,
+    /// `report`: less of everything, in under ten minutes once the peers are built.
+    #[arg(long)]
+    quick: bool,
+    /// `report`: put the main table and one plot into README.md.
+    #[arg(long)]
+    readme: bool,
     /// Options of the benchmark: `--rounds N`, `--leases N`, `--ttl SECONDS`, … (`-- --help` lists
     /// them all).
-    #[arg(last = true)]
-    options: Vec<String>,
+    #[arg(last = true, value_name = "OPTIONS")]
+    rest: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -35,9 +43,10 @@ pub(crate) enum Benchmark {
     /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
     /// acquire and release, handoff, CPU, sizes.
     Node,
+    /// All of it beside its peers in Rust, Node, Java, Go and Python, whose toolchains are there: Markdown,
+    /// JSON and plots in target/bench. What the peers need is fetched from the package registries.
+    Report,
 }
-
-const NODE: &str = "bindings/node/bench";
 
 pub(crate) fn main(options: &Options) -> Result<()> {
     Need::Redis.ensure()?;
@@ -47,28 +56,56 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
         Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
         Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
-        Benchmark::Node => return node(&options.options),
+        Benchmark::Node => return node(&options.rest),
+        Benchmark::Report => {
+            let (quick, readme) = (options.quick, options.readme);
+            return report::main(report::Options { quick, readme });
+        }
     };
     if matches!(options.benchmark, Benchmark::Guards) {
-        Need::Postgres.ensure()?;
-        Need::MariaDb.ensure()?;
-        Need::Venv.ensure()?;
+        ensure_stores()?;
     }
-    let run = ["run", "--release", "--locked", "--quiet"];
-    let mut args = Vec::from(run);
-    args.extend(["-p", package, "--bin", program, "--"]);
-    args.extend(name);
-    args.extend(options.options.iter().map(String::as_str));
-    Cmd::cargo(&args).run()
+    let options = options.rest.iter().map(String::as_str);
+    let options: Vec<_> = name.into_iter().chain(options).collect();
+    Cmd::cargo(&program_of(package, program, &options)).run()
+}
+
+/// What the benchmark of guards prints.
+pub(crate) fn guards(options: &[&str]) -> Result<String> {
+    ensure_stores()?;
+    Cmd::cargo(&program_of("leasehold-guard-tests", "overhead", options)).output()
+}
+
+fn ensure_stores() -> Result<()> {
+    for need in [Need::Postgres, Need::MariaDb, Need::Venv] {
+        need.ensure()?;
+    }
+    Ok(())
+}
+
+/// The arguments of cargo that run a program in release mode.
+fn program_of<'a>(package: &'a str, program: &'a str, options: &[&'a str]) -> Vec<&'a str> {
+    let run = [
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "-p",
+        package,
+        "--bin",
+        program,
+        "--",
+    ];
+    [&run, options].concat()
 }
 
 /// Makes the package as it is shipped, and measures that.
 fn node(options: &[String]) -> Result<()> {
     if !options.iter().any(|option| option == "--help") {
         package::main()?;
-        npm::install(NODE)?;
+        npm::install(peers::NODE)?;
     }
     let mut args = vec!["main.mjs"];
     args.extend(options.iter().map(String::as_str));
-    Cmd::new("node", &args).at(NODE).run()
+    Cmd::new("node", &args).at(peers::NODE).run()
 }

@@ -7,6 +7,8 @@ mod counts;
 mod glue;
 mod npm;
 mod package;
+mod peers;
+mod report;
 mod run;
 mod setup;
 mod steps;

@@ -1,0 +1,218 @@
+//! The measurements.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use leasehold_tests::Resp;
+use serde_json::Value;
+use tokio::time::timeout_at;
+
+use crate::Result;
+use crate::peer::{Peer, Process};
+use crate::plan::Plan;
+use crate::results::{Held, Loss, Results};
+
+pub(crate) const CALLERS: [usize; 4] = [1, 16, 64, 256];
+/// Tasks in each process, and processes.
+pub(crate) const CONFIGURATIONS: [(usize, usize); 4] = [(2, 1), (16, 1), (200, 1), (16, 4)];
+/// A little more than the time to live of all sides.
+const LOSS_LIMIT: Duration = Duration::from_secs(35);
+
+/// How a configuration is called.
+pub(crate) fn configuration((tasks, processes): (usize, usize)) -> String {
+    match processes {
+        1 => format!("{tasks} tasks"),
+        _ => format!("{processes} processes of {tasks}"),
+    }
+}
+
+/// Acquire and release, each caller a name of its own.
+pub(crate) async fn pairs(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
+    for callers in CALLERS {
+        for round in 0..=plan.rounds {
+            eprintln!("pairs: {callers} callers, round {round} of {}", plan.rounds);
+            for (peer, measured) in peers.iter_mut().zip(&mut results.sides) {
+                if peer.side.waits_only {
+                    continue;
+                }
+                let millis = if round == 0 {
+                    plan.warm_up_millis
+                } else {
+                    plan.pairs_millis
+                };
+                let done = peer
+                    .process
+                    .tell(&format!("pairs {callers} {millis}"))
+                    .await?;
+                if let Some(done) = done.filter(|_| round > 0) {
+                    let rate = number(&done, "count")? / number(&done, "millis")? * 1e3;
+                    measured.pairs.entry(callers).or_default().push(rate);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All tasks of all processes acquire and release one name. Each round of a side is beside one of the side
+/// that it is compared with.
+pub(crate) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
+    for shape in CONFIGURATIONS {
+        for at in 0..peers.len() {
+            eprintln!("handoff: {}, {}", configuration(shape), peers[at].side.name);
+            let base = peers
+                .iter()
+                .position(|peer| peer.side.name == peers[at].side.base);
+            let base = base.filter(|base| *base != at);
+            let mut more = peers[at].more(shape.1 - 1).await?;
+            let mut base_more = match base {
+                Some(base) => peers[base].more(shape.1 - 1).await?,
+                None => Vec::new(),
+            };
+            for round in 0..=plan.handoff_rounds {
+                let Some(own) = turn(plan, &mut peers[at], &mut more, shape).await? else {
+                    break;
+                };
+                let other = match base {
+                    Some(base) => turn(plan, &mut peers[base], &mut base_more, shape).await?,
+                    None => Some(own),
+                };
+                // The first round warms up.
+                if let Some(other) = other.filter(|_| round > 0) {
+                    let into = results.sides[at]
+                        .handoff
+                        .entry(configuration(shape))
+                        .or_default();
+                    into.per_second.push(own.per_second);
+                    into.base_per_second.push(other.per_second);
+                    into.commands.push(own.commands);
+                    into.least_to_most.push(own.least_to_most);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Turn {
+    per_second: f64,
+    commands: f64,
+    least_to_most: f64,
+}
+
+async fn turn(
+    plan: &Plan,
+    peer: &mut Peer,
+    more: &mut [Process],
+    (tasks, _): (usize, usize),
+) -> Result<Option<Turn>> {
+    let work = format!("handoff {tasks} {}", plan.handoff_millis);
+    let before = peer.commands().await?;
+    let others = try_join_all(more.iter_mut().map(|process| process.tell(&work)));
+    let (own, others) = futures::try_join!(peer.process.tell(&work), others)?;
+    let commands = peer.commands().await? - before;
+    let Some(done) = std::iter::once(own)
+        .chain(others)
+        .collect::<Option<Vec<Value>>>()
+    else {
+        return Ok(None);
+    };
+    let all = |field: &str| {
+        done.iter()
+            .map(|done| number(done, field))
+            .collect::<Result<Vec<_>>>()
+    };
+    let count: f64 = all("count")?.iter().sum();
+    let most = all("most")?.into_iter().fold(0.0, f64::max);
+    let least = all("least")?.into_iter().fold(most, f64::min);
+    Ok(Some(Turn {
+        per_second: count / number(&done[0], "millis")? * 1e3,
+        commands: commands / count.max(1.0),
+        least_to_most: least / most.max(1.0),
+    }))
+}
+
+/// Leases that are held and renewed: all sides at once, because processor time is counted and not time.
+pub(crate) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
+    let mut holding = Vec::new();
+    for (at, peer) in peers.iter_mut().enumerate() {
+        eprintln!("held: {}", peer.side.name);
+        if peer
+            .process
+            .tell(&format!("hold {}", plan.leases))
+            .await?
+            .is_some()
+        {
+            holding.push(at);
+        }
+    }
+    let mut before = Vec::new();
+    for &at in &holding {
+        before.push((
+            Instant::now(),
+            peers[at].commands().await?,
+            peers[at].processor()?,
+        ));
+    }
+    tokio::time::sleep(plan.held()).await;
+    for (at, (begin, commands, [client, server])) in holding.into_iter().zip(before) {
+        let seconds = begin.elapsed().as_secs_f64();
+        let [client_now, server_now] = peers[at].processor()?;
+        results.sides[at].held = Some(Held {
+            leases: plan.leases,
+            seconds,
+            commands: peers[at].commands().await? - commands,
+            client_cpu: (client_now - client) / seconds * 100.0,
+            server_cpu: (server_now - server) / seconds * 100.0,
+        });
+        peers[at].process.tell("drop").await?;
+    }
+    Ok(())
+}
+
+/// From a DEL of all keys of a name that is held until its holder hears of it.
+pub(crate) async fn loss(_plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
+    let mut waiting = Vec::new();
+    for (at, peer) in peers.iter_mut().enumerate() {
+        if peer.process.tell("watch").await?.is_none() {
+            continue;
+        }
+        // So that what follows an acquisition in the background has come to its end.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut delete = peer.admin.keys("*watched*").await;
+        delete.insert(0, "DEL".to_owned());
+        let deleted = peer.admin.command(&delete).await;
+        if matches!(deleted, Resp::Error(_)) {
+            return Err(format!("{delete:?}: {deleted:?}").into());
+        }
+        waiting.push((at, Instant::now()));
+    }
+    eprintln!("loss: up to {LOSS_LIMIT:?}");
+    let mut futures = Vec::new();
+    for (at, peer) in peers.iter_mut().enumerate() {
+        if let Some((_, begin)) = waiting.iter().find(|(waits, _)| *waits == at) {
+            let begin = *begin;
+            futures.push(async move {
+                let told = timeout_at((begin + LOSS_LIMIT).into(), peer.process.read()).await;
+                (
+                    at,
+                    told.is_ok().then(|| begin.elapsed().as_secs_f64() * 1e3),
+                )
+            });
+        }
+    }
+    for (at, millis) in futures::future::join_all(futures).await {
+        let waited_millis = LOSS_LIMIT.as_secs_f64() * 1e3;
+        results.sides[at].loss = Some(Loss {
+            millis,
+            waited_millis,
+        });
+    }
+    Ok(())
+}
+
+fn number(done: &Value, field: &str) -> Result<f64> {
+    let number = done[field].as_f64();
+    Ok(number.ok_or_else(|| format!("no {field} in {done}"))?)
+}

@@ -1,0 +1,218 @@
+//! The report as Markdown, and the part of it that README shows.
+
+use std::fmt::Write;
+
+use crate::measure::{CALLERS, CONFIGURATIONS, configuration};
+use crate::plan::Plan;
+use crate::plot;
+use crate::results::{Handoff, Measured, Results};
+
+/// Where README has the plot.
+const DOCS: &str = "docs/bench";
+
+/// What README shows: how many times as fast as each peer.
+pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
+    let mut text = format!(
+        "How many times as many acquisitions as each peer, in one run on {} (`{}`; {}). **Bold: the peer is \
+         ahead.** Peers are compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
+        plan.date,
+        plan.command,
+        plan.versions.join(", ")
+    );
+    let shapes = CONFIGURATIONS.map(configuration);
+    let mut head = vec![String::new()];
+    head.extend(CALLERS.map(|callers| format!("{callers} callers")));
+    head.extend(shapes.iter().map(|shape| format!("one name, {shape}")));
+    let peers = results.sides.iter().filter(|side| !side.is_base());
+    let rows = peers.map(|side| {
+        let mut row = vec![title(side)];
+        row.extend(CALLERS.map(|callers| ahead(results.pairs_ratio(side, callers))));
+        row.extend(shapes.iter().map(|shape| {
+            let handoff = side.handoff.get(shape);
+            ahead(handoff.and_then(Handoff::ratio))
+        }));
+        row
+    });
+    table(&mut text, &head, rows);
+    skipped(&mut text, plan);
+    let _ = write!(
+        text,
+        "\n![acquire and release by 64 callers]({DOCS}/{})\n",
+        plot::MAIN
+    );
+    text
+}
+
+/// All of it.
+pub(crate) fn report(plan: &Plan, results: &Results) -> String {
+    let mut text = format!(
+        "# Leasehold beside its peers\n\n{}, by `{}`: {}.\n\nEach side is on a redis-server of its own. Figures are \
+         medians of {} rounds in which the sides take turns ({} of handoffs); ratios are the medians of the rounds' \
+         ratios, and above 1 Leasehold is ahead.\n",
+        plan.date,
+        plan.command,
+        plan.versions.join(", "),
+        plan.rounds,
+        plan.handoff_rounds
+    );
+    skipped(&mut text, plan);
+    pairs(&mut text, results);
+    handoffs(&mut text, results);
+    held(&mut text, results);
+    loss(&mut text, results);
+    if !plan.sizes.is_empty() {
+        text.push_str(
+            "\n## Sizes\n\nBytes gzipped, bundled and minified without the client of Redis.\n\n",
+        );
+        let rows = plan
+            .sizes
+            .iter()
+            .map(|(name, size)| vec![name.clone(), size.to_string()]);
+        table(&mut text, &[String::new(), "bytes".to_owned()], rows);
+    }
+    if let Some(guards) = &plan.guards {
+        let _ = write!(text, "\n## Guards\n\n```text\n{}\n```\n", guards.trim_end());
+    }
+    text
+}
+
+/// To three digits.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn pairs(text: &mut String, results: &Results) {
+    text.push_str(
+        "\n## Acquire and release, a name for each caller\n\nThousand pairs a second (ratio).\n\n",
+    );
+    let mut head = vec![String::new()];
+    head.extend(CALLERS.map(|callers| format!("{callers} callers")));
+    let measured = results.sides.iter().filter(|side| !side.pairs.is_empty());
+    let rows = measured.map(|side| {
+        let mut row = vec![title(side)];
+        row.extend(CALLERS.map(|callers| {
+            let rate = side.pairs(callers).map(|rate| rate / 1e3);
+            with_ratio(rate, results.pairs_ratio(side, callers), side)
+        }));
+        row
+    });
+    table(text, &head, rows);
+    let _ = write!(
+        text,
+        "\n![64 callers]({})\n\n![one caller](pairs-1.svg)\n",
+        plot::MAIN
+    );
+}
+
+fn handoffs(text: &mut String, results: &Results) {
+    text.push_str("\n## One name that all want\n\n");
+    text.push_str("Fair is the tenures of the task that had the fewest, per cent of those of the one with the most.\n");
+    for shape in CONFIGURATIONS.map(configuration) {
+        let _ = write!(text, "\n### {shape}\n\n");
+        let head = ["", "tenures a second (ratio)", "commands for each", "fair"].map(str::to_owned);
+        let measured = results
+            .sides
+            .iter()
+            .filter_map(|side| Some((side, side.handoff.get(&shape)?)));
+        let rows = measured.map(|(side, handoff)| {
+            let median = |values: &[f64]| crate::stats::median(values);
+            vec![
+                title(side),
+                with_ratio(handoff.per_second(), handoff.ratio(), side),
+                cell(median(&handoff.commands)),
+                cell(median(&handoff.least_to_most).map(|share| share * 100.0)),
+            ]
+        });
+        table(text, &head, rows);
+    }
+    text.push_str("\n![16 tasks](handoff-16.svg)\n");
+}
+
+fn held(text: &mut String, results: &Results) {
+    let measured: Vec<_> = results
+        .sides
+        .iter()
+        .filter_map(|side| Some((side, side.held.as_ref()?)))
+        .collect();
+    let Some((_, first)) = measured.first() else {
+        return;
+    };
+    let (leases, seconds) = (first.leases, first.seconds);
+    let _ = write!(
+        text,
+        "\n## {leases} leases, held for {seconds:.0} s\n\nPer cent of a core.\n\n"
+    );
+    let head = ["", "commands", "client", "server"].map(str::to_owned);
+    let rows = measured.iter().map(|(side, held)| {
+        let numbers = [held.client_cpu, held.server_cpu].map(number);
+        let mut row = vec![title(side), format!("{:.0}", held.commands)];
+        row.extend(numbers);
+        row
+    });
+    table(text, &head, rows);
+    text.push_str("\n![held leases](held.svg)\n");
+}
+
+fn loss(text: &mut String, results: &Results) {
+    text.push_str("\n## From a DEL of the key until its holder hears of it\n\n");
+    let rows = results
+        .sides
+        .iter()
+        .filter(|side| !side.handoff.is_empty())
+        .map(|side| {
+            let told = match &side.loss {
+                None => "it does not tell".to_owned(),
+                Some(loss) => match loss.millis {
+                    Some(millis) => format!("{} ms", number(millis)),
+                    None => format!("not in {:.0} s", loss.waited_millis / 1e3),
+                },
+            };
+            vec![title(side), told]
+        });
+    table(text, &[String::new(), "after".to_owned()], rows);
+    text.push_str("\n![loss](loss.svg)\n");
+}
+
+fn title(side: &Measured) -> String {
+    format!("{} ({}; {})", side.name, side.language, side.version)
+}
+
+fn skipped(text: &mut String, plan: &Plan) {
+    for skipped in &plan.skipped {
+        let _ = write!(text, "\n**Not measured:** {skipped}.\n");
+    }
+}
+
+fn with_ratio(value: Option<f64>, ratio: Option<f64>, side: &Measured) -> String {
+    match ratio.filter(|_| !side.is_base()) {
+        Some(ratio) => format!("{} ({ratio:.2})", cell(value)),
+        None => cell(value),
+    }
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), number)
+}
+
+/// A ratio, bold if the peer is ahead.
+fn ahead(ratio: Option<f64>) -> String {
+    match ratio {
+        Some(ratio) if ratio < 1.0 => format!("**{}**", number(ratio)),
+        ratio => cell(ratio),
+    }
+}
+
+fn table(text: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
+    let mut line = |cells: &[String]| {
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    };
+    line(head);
+    let mut rule = vec!["---".to_owned()];
+    rule.resize(head.len(), "---:".to_owned());
+    line(&rule);
+    rows.for_each(|row| line(&row));
+}
