@@ -92,7 +92,6 @@ const LANGUAGES: &[Language] = &[
         sides: &[
             side("rueidislock", "rueidislock"),
             side("rueidislock, 1 key", "rueidislock-one-key"),
-            side("rueidislock, 1 key, no loop", "rueidislock-no-loop"),
             side("redsync", "redsync"),
             waits("redsync, retry 1 ms", "redsync-tuned"),
             side("redislock", "redislock"),

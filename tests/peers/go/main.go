@@ -36,10 +36,6 @@ func main() {
 		case "pairs":
 			show(pairs(side, numbers[1], time.Duration(numbers[2])*time.Millisecond))
 		case "handoff":
-			if !side.waits {
-				show(reply{"cannot": "it is not for those who wait"})
-				continue
-			}
 			show(handoff(side, numbers[1], time.Duration(numbers[2])*time.Millisecond))
 		case "hold":
 			if !side.renews {

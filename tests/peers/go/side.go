@@ -19,7 +19,6 @@ const ttl = 30 * time.Second
 // A side is one of the locks. What acquire returns first ends with the tenure, if the side tells.
 type side struct {
 	version string
-	waits   bool
 	renews  bool
 	tells   bool
 	acquire func(name string) (context.Context, func(), error)
@@ -31,16 +30,9 @@ func connect(port, name string) (*side, error) {
 	case "rueidislock":
 		return rueidisLock(address, rueidislock.LockerOption{})
 	case "rueidislock-one-key":
-		// For one server; and the time to live of the others.
-		return rueidisLock(address, rueidislock.LockerOption{KeyMajority: 1, KeyValidity: ttl})
-	case "rueidislock-no-loop":
-		// Faster where nobody waits. Waiters in one process are woken after seconds with it.
-		options := rueidislock.LockerOption{KeyMajority: 1, KeyValidity: ttl, NoLoopTracking: true}
-		side, err := rueidisLock(address, options)
-		if err == nil {
-			side.waits = false
-		}
-		return side, err
+		// For one server. Not with NoLoopTracking, which is faster where nobody waits: with it acquisitions
+		// wait for what this very process has released until the time to live is over.
+		return rueidisLock(address, rueidislock.LockerOption{KeyMajority: 1})
 	case "redsync":
 		return redSync(address), nil
 	case "redsync-tuned":
@@ -64,7 +56,7 @@ func rueidisLock(address string, options rueidislock.LockerOption) (*side, error
 		lost, release, err := locker.WithContext(done, name)
 		return lost, release, err
 	}
-	return &side{version("github.com/redis/rueidis"), true, true, true, acquire}, nil
+	return &side{version("github.com/redis/rueidis"), true, true, acquire}, nil
 }
 
 func redSync(address string, options ...redsync.Option) *side {
@@ -80,7 +72,7 @@ func redSync(address string, options ...redsync.Option) *side {
 		}
 		return done, release, mutex.Lock()
 	}
-	return &side{version("github.com/go-redsync/redsync/v4"), true, false, false, acquire}
+	return &side{version("github.com/go-redsync/redsync/v4"), false, false, acquire}
 }
 
 func redisLock(address string, wait time.Duration) *side {
@@ -90,7 +82,7 @@ func redisLock(address string, wait time.Duration) *side {
 		lock, err := client.Obtain(done, name, ttl, options)
 		return done, func() { check(lock.Release(done)) }, err
 	}
-	return &side{version("github.com/bsm/redislock"), true, false, false, acquire}
+	return &side{version("github.com/bsm/redislock"), false, false, acquire}
 }
 
 func version(module string) string {

@@ -42,17 +42,24 @@ async fn run() -> Result<()> {
     let [plan, folder] = &args[..] else {
         return Err("report PLAN FOLDER: see `cargo xtask bench report`".into());
     };
-    let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
+    let mut plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut peers = Vec::new();
     for side in &plan.sides {
         peers.push(Peer::start(side).await?);
     }
     let mut results = Results::new(&peers);
     measure::pairs(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
     measure::handoff(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
     measure::held(&plan, &mut peers, &mut results).await?;
-    measure::loss(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
+    measure::loss(&mut peers, &mut results).await?;
 
+    for (peer, measured) in peers.iter().zip(&mut results.sides) {
+        measured.failed = !peer.failures.is_empty();
+        plan.skipped.extend(peer.failures.iter().cloned());
+    }
     let folder = Path::new(folder);
     fs::create_dir_all(folder)?;
     fs::write(
@@ -63,5 +70,12 @@ async fn run() -> Result<()> {
     fs::write(folder.join("report.md"), text::report(&plan, &results))?;
     fs::write(folder.join("readme.md"), text::readme(&plan, &results))?;
     println!("{}", text::report(&plan, &results));
+    Ok(())
+}
+
+async fn revive(peers: &mut [Peer]) -> Result<()> {
+    for peer in peers {
+        peer.revive().await?;
+    }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
 use leasehold_tests::Resp;
 use serde_json::Value;
 use tokio::time::timeout_at;
@@ -40,10 +39,7 @@ pub(crate) async fn pairs(plan: &Plan, peers: &mut [Peer], results: &mut Results
                 } else {
                     plan.pairs_millis
                 };
-                let done = peer
-                    .process
-                    .tell(&format!("pairs {callers} {millis}"))
-                    .await?;
+                let done = peer.tell(&format!("pairs {callers} {millis}")).await;
                 if let Some(done) = done.filter(|_| round > 0) {
                     let rate = number(&done, "count")? / number(&done, "millis")? * 1e3;
                     measured.pairs.entry(callers).or_default().push(rate);
@@ -109,15 +105,10 @@ async fn turn(
 ) -> Result<Option<Turn>> {
     let work = format!("handoff {tasks} {}", plan.handoff_millis);
     let before = peer.commands().await?;
-    let others = try_join_all(more.iter_mut().map(|process| process.tell(&work)));
-    let (own, others) = futures::try_join!(peer.process.tell(&work), others)?;
-    let commands = peer.commands().await? - before;
-    let Some(done) = std::iter::once(own)
-        .chain(others)
-        .collect::<Option<Vec<Value>>>()
-    else {
+    let Some(done) = peer.tell_all(more, &work).await else {
         return Ok(None);
     };
+    let commands = peer.commands().await? - before;
     let all = |field: &str| {
         done.iter()
             .map(|done| number(done, field))
@@ -138,12 +129,7 @@ pub(crate) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results)
     let mut holding = Vec::new();
     for (at, peer) in peers.iter_mut().enumerate() {
         eprintln!("held: {}", peer.side.name);
-        if peer
-            .process
-            .tell(&format!("hold {}", plan.leases))
-            .await?
-            .is_some()
-        {
+        if peer.tell(&format!("hold {}", plan.leases)).await.is_some() {
             holding.push(at);
         }
     }
@@ -166,16 +152,16 @@ pub(crate) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results)
             client_cpu: (client_now - client) / seconds * 100.0,
             server_cpu: (server_now - server) / seconds * 100.0,
         });
-        peers[at].process.tell("drop").await?;
+        peers[at].tell("drop").await;
     }
     Ok(())
 }
 
 /// From a DEL of all keys of a name that is held until its holder hears of it.
-pub(crate) async fn loss(_plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
+pub(crate) async fn loss(peers: &mut [Peer], results: &mut Results) -> Result<()> {
     let mut waiting = Vec::new();
     for (at, peer) in peers.iter_mut().enumerate() {
-        if peer.process.tell("watch").await?.is_none() {
+        if peer.tell("watch").await.is_none() {
             continue;
         }
         // So that what follows an acquisition in the background has come to its end.

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use leasehold_tests::{Admin, RedisServer};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -13,7 +14,7 @@ use crate::Result;
 use crate::plan::Side;
 
 /// Longer than a side takes for anything, its end with many waiters included.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(45);
 
 /// A side, on a server of its own.
 pub(crate) struct Peer {
@@ -21,6 +22,10 @@ pub(crate) struct Peer {
     pub(crate) version: String,
     pub(crate) admin: Admin,
     pub(crate) process: Process,
+    /// What went wrong with it.
+    pub(crate) failures: Vec<String>,
+    /// Nothing is asked of it any more.
+    given_up: bool,
     server: RedisServer,
 }
 
@@ -33,8 +38,48 @@ impl Peer {
             version,
             admin: Admin::connect(&server).await,
             process,
+            failures: Vec::new(),
+            given_up: false,
             server,
         })
+    }
+
+    /// Tells it to do something, and reads what came of it; `None` if it cannot, or has failed.
+    pub(crate) async fn tell(&mut self, work: &str) -> Option<Value> {
+        self.tell_all(&mut [], work).await?.pop()
+    }
+
+    /// The same, to more of its processes at the same time.
+    pub(crate) async fn tell_all(
+        &mut self,
+        more: &mut [Process],
+        work: &str,
+    ) -> Option<Vec<Value>> {
+        if self.given_up {
+            return None;
+        }
+        let all = std::iter::once(&mut self.process).chain(more);
+        match try_join_all(all.map(|process| process.tell(work))).await {
+            Ok(done) => done.into_iter().collect(),
+            Err(error) => {
+                eprintln!("!! NOTHING MORE IS MEASURED of {}: {error}", self.side.name);
+                // What it still does would disturb the others.
+                let _ = self.process.child.start_kill();
+                self.given_up = true;
+                let failure = format!("{}, after `{work}`: {error}", self.side.name);
+                self.failures.push(failure);
+                None
+            }
+        }
+    }
+
+    /// Starts it anew if it was given up: for the next benchmark.
+    pub(crate) async fn revive(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.given_up) {
+            self.admin.flushall().await;
+            self.process = Process::start(&self.side, self.server.port()).await?.0;
+        }
+        Ok(())
     }
 
     /// More processes of this side, on the same server.
@@ -100,7 +145,7 @@ impl Process {
     }
 
     /// Tells it to do something, and reads what came of it; `None` if it cannot.
-    pub(crate) async fn tell(&mut self, work: &str) -> Result<Option<Value>> {
+    async fn tell(&mut self, work: &str) -> Result<Option<Value>> {
         self.input.write_all(format!("{work}\n").as_bytes()).await?;
         let done = self.read().await?;
         Ok(done.get("cannot").is_none().then_some(done))

@@ -21,6 +21,8 @@ pub(crate) struct Measured {
     pub(crate) version: String,
     /// The side that it is compared with.
     pub(crate) base: String,
+    /// Whether it stopped to answer at some time.
+    pub(crate) failed: bool,
     /// Pairs a second by callers, of each round.
     pub(crate) pairs: BTreeMap<usize, Vec<f64>>,
     pub(crate) handoff: BTreeMap<String, Handoff>,
@@ -67,6 +69,7 @@ impl Results {
             language: peer.side.language.clone(),
             version: peer.version.clone(),
             base: peer.side.base.clone(),
+            failed: false,
             pairs: BTreeMap::new(),
             handoff: BTreeMap::new(),
             held: None,
@@ -101,6 +104,11 @@ impl Measured {
 impl Handoff {
     pub(crate) fn per_second(&self) -> Option<f64> {
         median(&self.per_second)
+    }
+
+    /// Whether a task had less than a tenth of the tenures of another, in the middle round.
+    pub(crate) fn starves(&self) -> bool {
+        median(&self.least_to_most).is_some_and(|share| share < 0.1)
     }
 
     /// How many times the tenures of this side its base has.

@@ -14,14 +14,16 @@ const DOCS: &str = "docs/bench";
 pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
         "How many times as many acquisitions as each peer, in one run on {} (`{}`; {}). **Bold: the peer is \
-         ahead.** Peers are compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
+         ahead.** †: of tasks that want one name and take it again as soon as they have released it, one had less \
+         than a tenth of the turns of another: the peer lets who has just released take it again, and others \
+         starve. Leasehold gives it to them in order. Peers are compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
         plan.date,
         plan.command,
         plan.versions.join(", ")
     );
     let shapes = CONFIGURATIONS.map(configuration);
     let mut head = vec![String::new()];
-    head.extend(CALLERS.map(|callers| format!("{callers} callers")));
+    head.extend(CALLERS.map(callers_text));
     head.extend(shapes.iter().map(|shape| format!("one name, {shape}")));
     let peers = results.sides.iter().filter(|side| !side.is_base());
     let rows = peers.map(|side| {
@@ -29,7 +31,8 @@ pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
         row.extend(CALLERS.map(|callers| ahead(results.pairs_ratio(side, callers))));
         row.extend(shapes.iter().map(|shape| {
             let handoff = side.handoff.get(shape);
-            ahead(handoff.and_then(Handoff::ratio))
+            let mark = handoff.is_some_and(Handoff::starves).then_some(" †");
+            ahead(handoff.and_then(Handoff::ratio)) + mark.unwrap_or_default()
         }));
         row
     });
@@ -76,6 +79,13 @@ pub(crate) fn report(plan: &Plan, results: &Results) -> String {
     text
 }
 
+fn callers_text(callers: usize) -> String {
+    match callers {
+        1 => "1 caller".to_owned(),
+        _ => format!("{callers} callers"),
+    }
+}
+
 /// To three digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
@@ -90,7 +100,7 @@ fn pairs(text: &mut String, results: &Results) {
         "\n## Acquire and release, a name for each caller\n\nThousand pairs a second (ratio).\n\n",
     );
     let mut head = vec![String::new()];
-    head.extend(CALLERS.map(|callers| format!("{callers} callers")));
+    head.extend(CALLERS.map(callers_text));
     let measured = results.sides.iter().filter(|side| !side.pairs.is_empty());
     let rows = measured.map(|side| {
         let mut row = vec![title(side)];
@@ -165,6 +175,7 @@ fn loss(text: &mut String, results: &Results) {
         .filter(|side| !side.handoff.is_empty())
         .map(|side| {
             let told = match &side.loss {
+                None if side.failed => "-".to_owned(),
                 None => "it does not tell".to_owned(),
                 Some(loss) => match loss.millis {
                     Some(millis) => format!("{} ms", number(millis)),

@@ -57,13 +57,21 @@ impl Side {
         })
     }
 
-    pub fn version(&self) -> &'static str {
-        match self {
+    pub fn version(&self) -> String {
+        let package = match self {
             Self::Leasehold(_) => "leasehold",
-            Self::Fred(..) => "fred 10.1",
-            Self::RedisRs(..) => "redis 1.8.1",
-            Self::Rslock(_) => "rslock 0.10.0",
-        }
+            Self::Fred(..) => "fred",
+            Self::RedisRs(..) => "redis",
+            Self::Rslock(_) => "rslock",
+        };
+        let mut lines = include_str!("../Cargo.lock").lines();
+        let name = format!("name = \"{package}\"");
+        let version = lines.find(|line| *line == name).and_then(|_| lines.next());
+        let version = version.and_then(|line| line.strip_prefix("version = "));
+        format!(
+            "{package} {}",
+            version.unwrap_or_default().trim_matches('"')
+        )
     }
 
     pub fn waits(&self) -> bool {
