@@ -216,7 +216,13 @@ fn text(path: &std::path::Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::LANGUAGES;
+    use super::{LANGUAGES, present};
+
+    #[test]
+    fn a_missing_toolchain_is_named() {
+        let error = present("no-such-program", "version").expect_err("there is none");
+        assert_eq!(error.to_string(), "no-such-program is missing");
+    }
 
     /// A misspelt base would leave its ratios out.
     #[test]

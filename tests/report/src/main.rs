@@ -45,7 +45,13 @@ async fn run() -> Result<()> {
     let mut plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut peers = Vec::new();
     for side in &plan.sides {
-        peers.push(Peer::start(side).await?);
+        match Peer::start(side).await {
+            Ok(peer) => peers.push(peer),
+            Err(error) => {
+                eprintln!("!! NOT MEASURED: {}: {error}", side.name);
+                plan.skipped.push(format!("{}, because {error}", side.name));
+            }
+        }
     }
     let mut results = Results::new(&peers);
     measure::pairs(&plan, &mut peers, &mut results).await?;

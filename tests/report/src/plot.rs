@@ -83,7 +83,7 @@ fn bars(file: &Path, title: &str, results: &Results, figure: Figure<'_>) -> Resu
         let middle = top + BAR / 2 - 2;
         #[allow(clippy::cast_possible_truncation)]
         let end = LEFT + (value / most * room).round() as i32;
-        let color = if side.is_base() { OWN } else { OTHER };
+        let color = if side.is_own() { OWN } else { OTHER };
         let corners = [(LEFT, top), (end.max(LEFT + 1), top + BAR - 5)];
         area.draw(&Rectangle::new(corners, color.filled()))?;
         let name = format!("{} ({})", side.name, side.language);

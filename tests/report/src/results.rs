@@ -96,6 +96,11 @@ impl Measured {
         self.name == self.base
     }
 
+    /// Whether it is Leasehold, on whatever client.
+    pub(crate) fn is_own(&self) -> bool {
+        self.name.starts_with("leasehold")
+    }
+
     pub(crate) fn pairs(&self, callers: usize) -> Option<f64> {
         median(self.pairs.get(&callers)?)
     }

@@ -25,7 +25,7 @@ pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
     let mut head = vec![String::new()];
     head.extend(CALLERS.map(callers_text));
     head.extend(shapes.iter().map(|shape| format!("one name, {shape}")));
-    let peers = results.sides.iter().filter(|side| !side.is_base());
+    let peers = results.sides.iter().filter(|side| !side.is_own());
     let rows = peers.map(|side| {
         let mut row = vec![title(side)];
         row.extend(CALLERS.map(|callers| ahead(results.pairs_ratio(side, callers))));
