@@ -1,11 +1,12 @@
-//! What a locker takes of the heap: allocations of a pair, and bytes of a lease that is held.
+//! What a locker takes of the heap: allocations of a pair, and bytes of a lease that is held. And how many
+//! operations it puts into a call.
 
 use std::alloc::System;
 use std::ops::Range;
 
 use futures::future::try_join_all;
 use leasehold::{Lease, Lock, Locker};
-use leasehold_tests::RedisServer;
+use leasehold_tests::{Admin, RedisServer};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::{Figures, Result};
@@ -25,21 +26,26 @@ pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
 
 async fn measure_all(figures: &mut Figures) -> Result<()> {
     let server = RedisServer::start().await;
-    for url in [server.url(), "memory://costs".to_owned()] {
+    let mut admin = Admin::connect(&server).await;
+    for (store, url) in [
+        ("Redis", server.url()),
+        ("memory", "memory://costs".to_owned()),
+    ] {
         let locker = Locker::connect(&url).await?;
-        let store = if url == server.url() {
-            "Redis"
-        } else {
-            "memory"
-        };
         for callers in [1, 64] {
             pairs(&locker, callers).await?;
+            let before = admin.script_calls().await;
             let region = Region::new(HEAP);
             pairs(&locker, callers).await?;
             let counted = region.change();
             let count = (counted.allocations + counted.reallocations) as f64 / PAIRS as f64;
             let figure = format!("heap: allocations of a pair, {callers} at once, on {store}");
             figures.insert(figure, count);
+            let calls = admin.script_calls().await - before;
+            if calls > 0 {
+                let figure = format!("host: script calls of a pair, {callers} at once");
+                figures.insert(figure, calls as f64 / PAIRS as f64);
+            }
         }
         locker.shutdown().await;
     }
