@@ -53,6 +53,7 @@ impl World {
         if self.is_cluster() && self.random.chance(faults.moves) {
             self.move_slot();
         }
+        self.change_nothing();
         self.audit();
         let next = self.now + TROUBLE;
         self.schedule(next, Happening::Trouble);
@@ -220,6 +221,7 @@ impl World {
         link.last_reply = now;
         let server = self.name_of(server);
         self.input(host, Input::Connected { server });
+        self.begin_watch(host, server);
         if self.is_cluster() {
             self.cluster_found(host);
         }
@@ -261,6 +263,7 @@ impl World {
         self.checks.disturb(&keys[which], stored);
         let server = self.server_of(&keys[which]);
         self.servers[server].store.delete(&keys[which]);
+        self.changed(&keys[which]);
         self.checks.saw("deleted");
     }
 
@@ -271,6 +274,7 @@ impl World {
                 let stored = self.stored(&key);
                 self.checks.disturb(&key, stored);
                 self.checks.lines.forget(&key);
+                self.changed(&key);
             }
         }
         self.servers[server].store.flush();

@@ -1,10 +1,10 @@
 //! One host: an engine, a clock, a connection, and a program that uses it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use leasehold::engine::{Engine, Input, RequestId, ServerId};
-use leasehold::protocol::{ClientId, Op};
+use leasehold::protocol::{ClientId, LockKey, Op};
 use leasehold::time::Timestamp;
 
 use crate::book::{Book, Look};
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     /// Whether it has ever been connected to a server of its cluster.
     pub(crate) found: bool,
     pub(crate) ear: Ear,
+    /// The keys that it has read, and hears of when they change.
+    pub(crate) watched: BTreeSet<LockKey>,
     pub(crate) readers: Readers,
     /// How many inputs it was given.
     pub(crate) fed: u64,
@@ -114,6 +116,7 @@ impl Host {
             routes: Routes::default(),
             found: false,
             ear: Ear::default(),
+            watched: BTreeSet::new(),
             fed: 0,
             lateness: plan.lateness(random),
             paused: false,
@@ -131,6 +134,7 @@ impl Host {
         self.readers = new.readers;
         self.book = new.book;
         self.ear = new.ear;
+        self.watched = new.watched;
         (self.routes, self.found) = (new.routes, new.found);
         for link in &mut self.links {
             link.up = false;

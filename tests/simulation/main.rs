@@ -33,6 +33,7 @@ mod servers;
 mod slewing;
 mod taken;
 mod told;
+mod watch;
 mod world;
 
 use std::num::NonZero;
@@ -49,7 +50,7 @@ const SEEDS: u64 = 10_000;
 const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 52] = [
+const SEEN: [&str; 55] = [
     "executed twice",
     "granted",
     "acquired",
@@ -102,6 +103,9 @@ const SEEN: [&str; 52] = [
     "a slot moved",
     "a lock moved with its slot",
     "sent on to another server",
+    "keys were read",
+    "heard of a change at once",
+    "heard of a change in vain",
 ];
 
 #[test]

@@ -151,6 +151,8 @@ pub(crate) struct Plan {
     /// The server says of everything that it lasts longer than it does: nobody may count on more than
     /// was asked for.
     pub(crate) boasts: bool,
+    /// How often a host hears, in per cent, that a lock may have changed; if ever, also when it has.
+    pub(crate) changes: u64,
     /// Whether those who wait at the end are served before everything is given up.
     pub(crate) drains: bool,
     /// How long a slow push is under way at the least and at the most, in milliseconds.
@@ -222,6 +224,7 @@ impl Plan {
                 _ => Pushes::Come,
             }),
             boasts: random.chance(20),
+            changes: random.pick(&[0, 2, 30]).unwrap_or(0),
             slow_push: if slow > 1 { (900, 1_200) } else { (100, 5_000) },
             drains: calm || random.chance(40),
             chaos: random.between(1_500, 4_500)

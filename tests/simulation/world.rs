@@ -358,6 +358,7 @@ impl World {
                 Output::Closed { lock } => book.closed(&mut self.checks, lock),
                 Output::Subscribe { server } => self.subscribe(id, server),
                 Output::Suspect { .. } => {}
+                Output::Watch { keys, .. } => self.watch(id, keys),
                 Output::Wait { until } => {
                     self.hosts[id].wake_at = until;
                     break;

@@ -330,7 +330,7 @@ impl Driver {
                 effects.deliveries.extend(delivery);
             }
             Output::Suspect { why, .. } => effects.suspicions.push(why),
-            Output::Wait { .. } => {}
+            Output::Wait { .. } | Output::Watch { .. } => {}
             Output::Event {
                 lock,
                 lease,

@@ -3,11 +3,13 @@
 use super::ctx::Ctx;
 use super::servers::Servers;
 use super::settings::Settings;
+use super::watch::Watch;
 
 #[derive(Debug)]
 pub(super) struct Env {
     pub(super) cx: Ctx,
     pub(super) servers: Servers,
+    pub(super) watch: Watch,
 }
 
 impl Env {
@@ -15,6 +17,7 @@ impl Env {
         Self {
             servers: Servers::new(&settings),
             cx: Ctx::new(settings),
+            watch: Watch::default(),
         }
     }
 }

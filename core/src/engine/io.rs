@@ -226,6 +226,19 @@ pub enum Input {
         /// Whose messages cannot be heard.
         server: ServerId,
     },
+    /// The server says from now on when a key is changed that [`Output::Watch`] names after this:
+    /// for the first time, or anew after the connection was replaced. A host that cannot have that
+    /// never feeds it: holders then learn of such a change at their next renewal.
+    Watching {
+        /// Which one.
+        server: ServerId,
+    },
+    /// Somebody else may have changed the lock: whoever holds it looks. It does no harm if nobody
+    /// has.
+    Changed {
+        /// Which one; `None` if it may be any.
+        key: Option<LockKey>,
+    },
     /// End every tenure and refuse everything from now on. Answered by [`Answer::Shutdown`].
     Shutdown {
         /// The call to answer.
@@ -256,6 +269,15 @@ pub enum Output {
     Subscribe {
         /// Where.
         server: ServerId,
+    },
+    /// Read these keys so that the server says when they change, and feed that as
+    /// [`Input::Changed`]; also each of them if not all are there. Said only after
+    /// [`Input::Watching`].
+    Watch {
+        /// Where.
+        server: ServerId,
+        /// Which locks, at most 128.
+        keys: Vec<LockKey>,
     },
     /// The connection may be of no use any more. A host that owns it replaces it, unless one is
     /// being made already; an answer to a question of the host's own, such as `PING`, proves a

@@ -68,6 +68,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod watch;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
@@ -216,6 +217,11 @@ impl Engine {
                     locks.unsubscribed(env, server);
                 }
             }
+            Input::Watching { server } => {
+                env.watch.begin(server);
+                locks.watch_all(env, server);
+            }
+            Input::Changed { key } => locks.changed(env, key.as_ref()),
             Input::Tick => {}
             Input::Acquire {
                 call,
@@ -372,6 +378,7 @@ impl Engine {
                 Timed::Contender(id) => locks.contender_time(env, id),
                 Timed::Release(id) => locks.release_time(env, id),
                 Timed::Query(call) => queries.time(env, call),
+                Timed::Watch => locks.read_due(env),
                 Timed::Shutdown => self.end_shutdown(),
             }
             self.tidy_timers();
@@ -386,13 +393,14 @@ impl Engine {
             queries,
             shutdown,
         } = self;
-        let Env { cx, servers } = env;
+        let Env { cx, servers, watch } = env;
         let things = locks.len() + queries.len() + servers.len();
         let set_for = |what| match what {
             Timed::Server(server) => servers.wake(server),
             Timed::Contender(id) => locks.contender_wake(id),
             Timed::Release(id) => locks.release_wake(id),
             Timed::Query(call) => queries.wake(call),
+            Timed::Watch => Some(watch.wake),
             Timed::Shutdown => shutdown.as_ref().map(|shutdown| shutdown.wake),
         };
         let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);

@@ -29,3 +29,4 @@ mod shutdown;
 mod tenure;
 mod unreachable;
 mod view;
+mod watch;

@@ -11,6 +11,7 @@ pub(super) enum Timed {
     Contender(HalfId),
     Release(HalfId),
     Query(CallId),
+    Watch,
     Shutdown,
 }
 

@@ -72,9 +72,19 @@ impl LockKey {
     /// How many slots a cluster has.
     pub const SLOTS: u16 = 16_384;
 
-    /// Of the key of the lock.
-    pub(super) fn read(lock: &str) -> Self {
-        Self(lock.into())
+    /// Whose lock's key that is, if it may be one. It comes from a server, and need not be of a name.
+    ///
+    /// ```
+    /// use leasehold::{protocol::LockKey, Name};
+    ///
+    /// let key = LockKey::new("app", &Name::new("orders/42")?)?;
+    /// assert_eq!(LockKey::of_lock(key.lock()), Some(key));
+    /// assert_eq!(LockKey::of_lock("app:orders"), None);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn of_lock(key: &str) -> Option<Self> {
+        let may_be = key.starts_with('{') && key.ends_with('}');
+        may_be.then(|| Self(key.into()))
     }
 
     /// The key of the lock: a hash, with the last token and who has it.

@@ -167,7 +167,8 @@ impl Engine {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
             }
-            Output::Closed { .. } | Output::Wait { .. } => {}
+            // No host says yet that its server tells of changes.
+            Output::Watch { .. } | Output::Closed { .. } | Output::Wait { .. } => {}
         }
     }
 

@@ -6,7 +6,6 @@ use super::handle::Handles;
 use super::release::Releases;
 use super::tenure::{Tenure, lost};
 use super::who::Who;
-use crate::engine::ctx::Ctx;
 use crate::engine::env::Env;
 use crate::engine::table::Table;
 use crate::event::{LeaseEvent, LossReason};
@@ -78,6 +77,8 @@ impl Contenders {
             tenure.doubt_push(env.cx.now);
         } else if tenure.unconfirmed {
             tenure.renew(env, who);
+        } else {
+            tenure.watch(env, who);
         }
         contender.phase = Phase::Held(tenure);
         match taken_away {
@@ -88,7 +89,7 @@ impl Contenders {
 
     /// A tenure ends without a release by its holder.
     fn lose(&mut self, env: &mut Env, id: HalfId, reason: LossReason) {
-        let Some((who, Phase::Held(mut tenure))) = self.take(&mut env.cx, id) else {
+        let Some((who, Phase::Held(mut tenure))) = self.take(env, id) else {
             return;
         };
         let event = LeaseEvent::Lost {
@@ -107,7 +108,7 @@ impl Contenders {
     /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
     /// its place in line is given up.
     fn leave(&mut self, env: &mut Env, id: HalfId) {
-        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(&mut env.cx, id) else {
+        let Some((who, Phase::Acquiring(mut acquiring))) = self.take(env, id) else {
             return;
         };
         let doubt = acquiring.attempt.abandon(&mut env.servers);
@@ -126,9 +127,12 @@ impl Contenders {
     }
 
     /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
-    pub(super) fn take(&mut self, cx: &mut Ctx, id: HalfId) -> Option<(Who, Phase)> {
+    pub(super) fn take(&mut self, env: &mut Env, id: HalfId) -> Option<(Who, Phase)> {
         let mut contender = *self.all.take(&id)?;
-        contender.set_timer(cx, Timestamp::NEVER);
+        contender.set_timer(&mut env.cx, Timestamp::NEVER);
+        if let Some((who, tenure)) = contender.tenure() {
+            tenure.watched.end(env, who);
+        }
         self.handles.give_up(contender.who.lock, id);
         Some((contender.who, contender.phase))
     }

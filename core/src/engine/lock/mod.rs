@@ -8,6 +8,7 @@ mod handle;
 mod line;
 mod release;
 mod tenure;
+mod watched;
 mod who;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
 use super::servers::Servers;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{HalfId, LeaseId, News, Push, Reply};
+use crate::protocol::{HalfId, LeaseId, LockKey, News, Push, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 use acquiring::{Acquiring, Granted, Next};
@@ -172,7 +173,7 @@ impl Locks {
             return answer(&mut env.cx, Ok(()));
         }
         let id = lease.half();
-        let Some((who, Phase::Held(mut tenure))) = self.0.take(&mut env.cx, id) else {
+        let Some((who, Phase::Held(mut tenure))) = self.0.take(env, id) else {
             return;
         };
         let message = "the lease is not held: it was released";
@@ -317,6 +318,42 @@ impl Locks {
                 }
                 Phase::Acquiring(_) | Phase::Held(_) => Next::Stay,
             });
+    }
+
+    /// The server says from now on when a key is changed that is read.
+    pub(super) fn watch_all(&mut self, env: &mut Env, server: ServerId) {
+        let held = |contender: &Contender| !contender.is_acquiring();
+        for id in self.contenders_of(&env.servers, server, &held) {
+            if let Some((who, tenure)) = self.0.all.get_mut(&id).and_then(|held| held.tenure()) {
+                tenure.watch(env, who);
+            }
+        }
+    }
+
+    /// The time has come to read keys.
+    pub(super) fn read_due(&mut self, env: &mut Env) {
+        for id in env.watch.take_due(&mut env.cx) {
+            if let Some((who, tenure)) = self.0.all.get_mut(&id).and_then(|held| held.tenure()) {
+                tenure.read(env, who);
+            }
+        }
+        env.watch.flush(&mut env.cx);
+    }
+
+    /// Somebody else may have changed this lock, or any.
+    pub(super) fn changed(&mut self, env: &mut Env, key: Option<&LockKey>) {
+        let those = match key {
+            Some(key) => env.watch.changed(key).into_iter().collect(),
+            None => env.watch.all_changed(),
+        };
+        for id in those {
+            self.0.step(env, id, |contender, env| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.changed(env, who);
+                }
+                Next::Stay
+            });
+        }
     }
 
     fn taken_away(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::watched::Watched;
 use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::clock::Margin;
@@ -37,6 +38,7 @@ pub(super) struct Tenure {
     /// once more.
     looks: bool,
     looks_again: bool,
+    pub(super) watched: Watched,
     rare: Option<Box<Rare>>,
 }
 
@@ -75,6 +77,7 @@ impl Tenure {
             unconfirmed: false,
             looks: false,
             looks_again: false,
+            watched: Watched::new(),
             rare: None,
         }
     }
@@ -135,8 +138,12 @@ impl Tenure {
     /// What the store is asked for now. A shorter time to live than before, or a wider margin, must
     /// not cut short what the holder was promised: the store may act on it while the holder still
     /// counts on the rest.
-    fn ask(&mut self, spec: &LockSpec, now: Timestamp, margin: Margin) -> Duration {
-        let wanted = self.wanted_ttl(spec);
+    fn ask(
+        &mut self,
+        spec: &LockSpec,
+        now: Timestamp,
+        (margin, wanted): (Margin, Duration),
+    ) -> Duration {
         let asked = margin.covering(self.deadline.since(now), wanted);
         if asked != spec.ttl || self.rare.is_some() {
             let rare = self.rare.get_or_insert_default();
@@ -243,6 +250,26 @@ impl Tenure {
     }
 }
 
+/// What others may do to its key.
+impl Tenure {
+    /// From now on it is heard at once, if it is worth it.
+    pub(super) fn watch(&mut self, env: &mut Env, who: &Who) {
+        let ttl = self.ttl(&who.spec);
+        self.watched.begin(env, who, ttl);
+    }
+
+    pub(super) fn read(&mut self, env: &mut Env, who: &Who) {
+        let is_written = self.attempt.is_under_way();
+        self.watched.read(env, who, is_written);
+    }
+
+    /// Somebody else may have changed its key.
+    pub(super) fn changed(&mut self, env: &mut Env, who: &Who) {
+        self.watched.changed();
+        self.look_again(env, who);
+    }
+}
+
 /// Renewals.
 impl Tenure {
     /// Time passed. Returns why the tenure is over, if it is.
@@ -273,7 +300,10 @@ impl Tenure {
         let rare = self.rare.get_or_insert_default();
         rare.wanted = ttl.or(rare.wanted);
         match ttl {
-            Some(_) if under_way => rare.later.push(call),
+            // What is under way asks for another time to live, or only for the one that is left.
+            _ if under_way && (ttl.is_some() || who.spec.fixed && self.looks) => {
+                rare.later.push(call);
+            }
             _ => rare.renewals.push(call),
         }
         if !under_way {
@@ -287,15 +317,33 @@ impl Tenure {
         if who.spec.fixed {
             return;
         }
+        self.look_for(env, who, self.wanted_ttl(&who.spec));
+    }
+
+    /// As [`look`](Self::look), also if it is fixed: it asks for no more time than it has.
+    fn look_again(&mut self, env: &mut Env, who: &Who) {
+        let wanted = if who.spec.fixed {
+            Duration::ZERO
+        } else {
+            self.wanted_ttl(&who.spec)
+        };
+        self.look_for(env, who, wanted);
+    }
+
+    fn look_for(&mut self, env: &mut Env, who: &Who, ttl: Duration) {
         if self.attempt.is_under_way() {
             self.looks_again = true;
         } else {
-            self.renew(env, who);
+            self.renew_for(env, who, ttl);
             self.looks = true;
         }
     }
 
     pub(super) fn renew(&mut self, env: &mut Env, who: &Who) {
+        self.renew_for(env, who, self.wanted_ttl(&who.spec));
+    }
+
+    fn renew_for(&mut self, env: &mut Env, who: &Who, ttl: Duration) {
         let spec = &who.spec;
         let margin = env.servers.margin(env.servers.of(&spec.key));
         let command = Command::Renew(Renew {
@@ -303,7 +351,7 @@ impl Tenure {
             lease: who.lease,
             token: self.token,
             counter: spec.counter,
-            ttl: self.ask(spec, env.cx.now, margin),
+            ttl: self.ask(spec, env.cx.now, (margin, ttl)),
         });
         (self.looks, self.looks_again) = (false, false);
         let third = self.ttl(spec) / 3;
@@ -356,8 +404,9 @@ impl Tenure {
             self.extended(env, who, flight, expiry);
         }
         if looks_again {
-            self.look(env, who);
+            self.look_again(env, who);
         }
+        self.watch(env, who);
     }
 
     fn extended(
@@ -374,6 +423,7 @@ impl Tenure {
             .deadline(flight.server, flight.sent, time, expiry);
         self.deadline = deadline.max(self.deadline);
         self.unconfirmed = false;
+        self.watched.renewed();
         let ttl = self.wanted_ttl(spec);
         if let Some(rare) = &mut self.rare
             && rare.later.is_empty()

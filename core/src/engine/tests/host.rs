@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, ClientId, Counter, LeaseId, Op, Push};
+use crate::protocol::{BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Push};
 use crate::time::Timestamp;
 
 pub(super) const LOCK: LockId = LockId(1);
@@ -111,6 +111,15 @@ impl Input {
         server: ServerId::ONLY,
     };
 
+    pub(super) const WATCHING: Self = Self::Watching {
+        server: ServerId::ONLY,
+    };
+
+    pub(super) fn changed(lock: LockId) -> Self {
+        let key = Some(key(lock));
+        Self::Changed { key }
+    }
+
     pub(super) fn disconnected(error: Error) -> Self {
         let server = ServerId::ONLY;
         Self::Disconnected { server, error }
@@ -159,6 +168,8 @@ pub(super) struct Host {
     /// Which connections the engine suspects.
     pub(super) suspected: Vec<Suspicion>,
     pub(super) lost: Vec<(Timestamp, RequestId)>,
+    /// Which keys were to be read, and when.
+    pub(super) reads: Vec<(Timestamp, Vec<LockKey>)>,
     last_id: u64,
 }
 
@@ -200,6 +211,7 @@ impl Host {
             notices: Vec::new(),
             suspected: Vec::new(),
             lost: Vec::new(),
+            reads: Vec::new(),
             last_id: 0,
         }
     }

@@ -53,6 +53,7 @@ impl Host {
                 Output::Notice { event } => self.notices.push(event),
                 Output::Closed { lock } => self.closed.push(lock),
                 Output::Suspect { why, .. } => self.suspected.push(why),
+                Output::Watch { keys, .. } => self.reads.push((self.now, keys)),
                 Output::Wait { .. } => unreachable!("it is not drained"),
                 Output::Subscribe { .. } => {
                     self.asked_to_subscribe += 1;

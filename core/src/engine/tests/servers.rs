@@ -97,6 +97,7 @@ impl Cluster {
                     ..
                 } => self.acquired.push(acquired.lease),
                 Output::Subscribe { server } => self.subscribed.push(server),
+                Output::Watch { .. } => unreachable!("no server says what changes"),
                 Output::Suspect { server, why } => self.suspected.push((server, why)),
                 _ => {}
             }

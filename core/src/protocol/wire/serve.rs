@@ -51,7 +51,7 @@ fn read_command<'a>(
         let pattern = Pattern::of_glob(text.0)?;
         return Some(Command::List(List { pattern, cursor }));
     }
-    let key = LockKey::read(keys.next()?);
+    let key = LockKey::of_lock(keys.next()?)?;
     Some(match &*letter {
         "A" => {
             let waits = text.take(1)? == "1";
