@@ -30,6 +30,13 @@ pub enum Finding {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
+    /// The server does not say at once that somebody else has changed a lock, by `DEL` or `FLUSHALL` for
+    /// example: its holder learns of that at the next renewal. Found in the background, after the first
+    /// acquisition. Permit what is missing, or turn off [`tracking`](crate::Builder::tracking).
+    Untracked {
+        /// What the server says, or what is in the way.
+        reason: String,
+    },
 }
 
 impl Finding {
@@ -51,6 +58,11 @@ impl fmt::Display for Finding {
                 f,
                 "a server that is full gives held locks away (maxmemory-policy is {policy}); set \
                  maxmemory-policy to noeviction"
+            ),
+            Self::Untracked { reason } => write!(
+                f,
+                "the server does not say at once that a lock was deleted or overwritten, and its holder \
+                 learns of it at the next renewal: {reason}"
             ),
         }
     }

@@ -103,12 +103,6 @@ async fn in_line(admin: &mut Admin, name: &str, count: usize) {
 
 /// Waits until this many lockers have subscribed, and have checked that they are.
 async fn subscribed(admin: &mut Admin, count: usize) {
-    let are_subscribed = async || {
-        let list = ["CLIENT", "LIST", "TYPE", "pubsub"];
-        let clients = admin.string(&list).await.unwrap_or_default();
-        // The last command of that check, or of a later one.
-        let proved = |client: &&str| client.contains("cmd=ping") || client.contains("cmd=pubsub");
-        clients.lines().filter(proved).count() == count
-    };
+    let are_subscribed = async || admin.hearing_lockers().await == count;
     eventually(LIMIT, "all lockers to be subscribed", are_subscribed).await;
 }

@@ -18,6 +18,7 @@ mod round_trips;
 mod runtimes;
 mod tenants;
 mod tokens;
+mod tracking;
 mod wakes;
 
 use std::time::Duration;

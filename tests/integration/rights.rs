@@ -123,7 +123,8 @@ async fn connecting_asks_for_nothing_that_was_refused_before() {
     );
     locker.shutdown().await;
     // Whoever does not want them in the log may permit these commands.
-    user(&server, &mut admin, "readme", &["+info", "+client|id"]).await;
+    let permitted = ["+info", "+client|id", "+client|tracking", "+client|caching"];
+    user(&server, &mut admin, "readme", &permitted).await;
     admin.ok(&["ACL", "LOG", "RESET"]).await;
     let locker = Locker::connect(&url).await.expect("the rights are enough");
     subscribed(&locker).await;
@@ -254,7 +255,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
 }
 
 /// How often a command was called, or `rejected_calls` of it.
-async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u64 {
+pub(crate) async fn statistic(admin: &mut Admin, command: &str, what: &str) -> u64 {
     let stats = admin
         .info("commandstats", &format!("cmdstat_{command}"))
         .await;

@@ -47,11 +47,7 @@ async fn subscribed(server: &RedisServer, admin: &mut Admin) -> Locker {
     let locker = connect(server).await;
     let first = lock(&locker, "first").acquire().await.expect("it is free");
     first.release().await.expect("it is held");
-    let proved = async || {
-        let list = ["CLIENT", "LIST", "TYPE", "pubsub"];
-        let clients = admin.string(&list).await.unwrap_or_default();
-        clients.contains("cmd=ping") || clients.contains("cmd=pubsub")
-    };
+    let proved = async || admin.hearing_lockers().await == 1;
     eventually(LIMIT, "the subscription to be proved", proved).await;
     assert_eq!(admin.command_calls("subscribe").await, 1);
     admin.reset_stats().await;

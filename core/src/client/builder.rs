@@ -33,6 +33,7 @@ pub struct Builder {
     command_timeout: Duration,
     patience: Duration,
     drift_margin: u32,
+    tracking: bool,
     token_retention: Duration,
 }
 
@@ -45,6 +46,7 @@ impl Builder {
             command_timeout: settings.command_timeout,
             patience: settings.patience,
             drift_margin: settings.drift_margin,
+            tracking: true,
             token_retention: const { limits::time("tokenRetention") },
         }
     }
@@ -159,6 +161,27 @@ impl Builder {
     #[must_use]
     pub fn drift_margin(mut self, parts_per_million: u32) -> Self {
         self.drift_margin = parts_per_million;
+        self
+    }
+
+    /// Whether a holder hears at once, and not at its next renewal, that somebody else has deleted or
+    /// overwritten its lock, flushed the database, or let the server evict keys: `true` by default. It
+    /// costs one read of each lock that lives for a second or more, after it was held for some
+    /// milliseconds and after each renewal, by [`CLIENT TRACKING`](https://redis.io/commands/client-tracking/)
+    /// on the connection for commands. A fred client of the program's whose connection speaks RESP3 or
+    /// tracks keys already is left alone. What is in the way is
+    /// [found](crate::Finding::Untracked), and no error.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let locker = Locker::builder().tracking(false).connect("memory://").await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn tracking(mut self, tracking: bool) -> Self {
+        self.tracking = tracking;
         self
     }
 
@@ -288,7 +311,7 @@ impl Builder {
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
         let channel = channel(&self.namespace, client);
-        let (driver, clock) = Driver::start(store, settings, channel);
+        let (driver, clock) = Driver::start(store, settings, (channel, self.tracking));
         let Self {
             namespace,
             token_retention,

@@ -124,7 +124,8 @@ impl Locker {
 
     /// What is wrong with the store, though it works, and endangers leases: for example that the server
     /// evicts keys. It is looked at once, when connecting, and each finding is also traced as a warning.
-    /// Nothing is found in memory, or if this user may not run `INFO`.
+    /// Nothing is found in memory, or if this user may not run `INFO`. After the first acquisition
+    /// [`Untracked`](Finding::Untracked) may follow.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -18,11 +18,12 @@ use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::clock::Clock;
+use super::tracking::Tracking;
 use super::{Driver, Input, ServerId, listener};
 use crate::engine::Suspicion;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, Op, server_error};
+use crate::protocol::{self, BatchReply, LockKey, Op, server_error};
 use crate::rt;
 use crate::time::Timestamp;
 
@@ -46,13 +47,13 @@ const CONNECTED: Input = Input::Connected {
 pub(crate) struct FredStore {
     client: Client,
     secrets: Secrets,
-    findings: Vec<Finding>,
     /// If this crate made the client and so decides over its connection.
     task: Option<OwnTask>,
     /// Whether the connection is being looked at or replaced already.
     suspected: Arc<AtomicBool>,
     watcher: OnceLock<AbortHandle>,
     listener: OnceLock<AbortHandle>,
+    tracking: Arc<Tracking>,
 }
 
 impl FredStore {
@@ -90,51 +91,26 @@ impl FredStore {
     }
 
     async fn checked(client: Client, task: Option<OwnTask>) -> Result<Self, Error> {
-        let mut store = Self {
-            secrets: Secrets::of(&client),
-            findings: Vec::new(),
+        let secrets = Secrets::of(&client);
+        let found = check_server(&client, &secrets).await.map_err(unanswered)?;
+        let store = Self {
+            secrets,
+            tracking: Arc::new(Tracking::new(client.clone(), task.is_some(), found)),
             client,
             task,
             suspected: Arc::default(),
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
         };
-        store.findings = store.check_server().await.map_err(unanswered)?;
         // Loads the script, and finds out whether this user may run it.
         let probe = store.execute(&[], rt::now() + CONNECT_TIMEOUT).await;
         probe.map_err(unanswered)?;
         Ok(store)
     }
 
-    /// What connecting found.
+    /// What connecting found, and what was found later.
     pub(super) fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    async fn check_server(&self) -> Result<Vec<Finding>, Error> {
-        let info: String = match self.info().await {
-            Some(Ok(info)) => info,
-            Some(Err(error)) if !protocol::info_is_withheld(error.details()) => {
-                return Err(self.secrets.convert(&error));
-            }
-            None | Some(Err(_)) => {
-                tracing::warn!("the server's version could not be checked");
-                return Ok(Vec::new());
-            }
-        };
-        protocol::check_server(&info)?;
-        let findings = Finding::all(&info);
-        for finding in &findings {
-            tracing::warn!("{finding}");
-        }
-        Ok(findings)
-    }
-
-    async fn info(&self) -> Option<Result<String, FredError>> {
-        // fred asks for the version whenever it connects: who may not look is not refused once more.
-        self.client.server_version()?;
-        let options = options(CONNECT_TIMEOUT);
-        Some(self.client.with_options(&options).info(None).await)
+        self.tracking.findings()
     }
 
     pub(super) async fn execute(
@@ -199,11 +175,21 @@ impl FredStore {
     /// Listens, in the background, to what the server tells this client.
     pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
         let channel = driver.channel.clone();
-        let listening = listener::listen(self.client.clone(), channel, Arc::downgrade(driver));
+        let tracking = driver.tracking.then(|| self.tracking.clone());
+        let commands = self.client.clone();
+        let listening = listener::listen(commands, tracking, channel, Arc::downgrade(driver));
         let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener
             .set(listener)
             .expect("the engine asks for a subscription once");
+    }
+
+    /// Reads these keys, so that the server says when others change them.
+    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>) {
+        let (tracking, weak) = (self.tracking.clone(), Arc::downgrade(driver));
+        driver.runtime.spawn(async move {
+            tracking.read(keys, &weak).await;
+        });
     }
 
     pub(super) async fn close(&self) {
@@ -238,6 +224,32 @@ impl FredStore {
             suspected.store(false, Ordering::Release);
         });
     }
+}
+
+async fn check_server(client: &Client, secrets: &Secrets) -> Result<Vec<Finding>, Error> {
+    let info: String = match info(client).await {
+        Some(Ok(info)) => info,
+        Some(Err(error)) if !protocol::info_is_withheld(error.details()) => {
+            return Err(secrets.convert(&error));
+        }
+        None | Some(Err(_)) => {
+            tracing::warn!("the server's version could not be checked");
+            return Ok(Vec::new());
+        }
+    };
+    protocol::check_server(&info)?;
+    let findings = Finding::all(&info);
+    for finding in &findings {
+        tracing::warn!("{finding}");
+    }
+    Ok(findings)
+}
+
+async fn info(client: &Client) -> Option<Result<String, FredError>> {
+    // fred asks for the version whenever it connects: who may not look is not refused once more.
+    client.server_version()?;
+    let options = options(CONNECT_TIMEOUT);
+    Some(client.with_options(&options).info(None).await)
 }
 
 /// The task of a client that this crate made, which drives its connection. Both end with this.

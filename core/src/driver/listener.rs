@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind};
-use ::fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use ::fred::types::config::{PerformanceConfig, ReconnectPolicy};
+use ::fred::interfaces::{
+    ClientInterface, ClientLike, EventInterface, PubsubInterface, TrackingInterface,
+};
+use ::fred::types::client::Invalidation;
+use ::fred::types::config::{PerformanceConfig, ReconnectPolicy, Server};
 use ::fred::types::{Builder, Message, RespVersion};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::clock::Clock;
-use super::fred::{OwnTask, is_answer};
+use super::fred::OwnTask;
+use super::tracking::{self, Tracking};
 use super::{Driver, Input, ServerId};
 use crate::protocol;
 
@@ -25,6 +30,9 @@ const CHECK_IF_DOWN: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const SLOWEST_RETRY: Duration = Duration::from_secs(30);
 
+/// Before each look whether the server has a subscription by now.
+const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
+
 const SUBSCRIBED: Input = Input::Subscribed {
     server: ServerId::ONLY,
 };
@@ -32,13 +40,30 @@ const UNSUBSCRIBED: Input = Input::Unsubscribed {
     server: ServerId::ONLY,
 };
 
+/// What this client says to itself on its channel, to learn whether it still hears.
+const ECHO: &str = "echo";
+
 /// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
 /// more often.
-pub(super) async fn listen(client: Client, channel: String, driver: Weak<Driver>) {
+pub(super) async fn listen(
+    commands: Client,
+    tracking: Option<Arc<Tracking>>,
+    channel: String,
+    driver: Weak<Driver>,
+) {
     let mut pause = FIRST_RETRY;
     while driver.strong_count() > 0 {
-        let heard = match connect(&client) {
-            Ok(client) => Listener { client }.hear(&channel, &driver).await.err(),
+        let heard = match connect(&commands) {
+            Ok(client) => {
+                let listener = Listener {
+                    client,
+                    commands: &commands,
+                    tracking: tracking.as_ref(),
+                    channel: &channel,
+                    driver: &driver,
+                };
+                listener.hear().await.err()
+            }
             Err(error) => Some((false, error)),
         };
         let Some((subscribed, error)) = heard else {
@@ -63,8 +88,8 @@ pub(super) async fn listen(client: Client, channel: String, driver: Weak<Driver>
 /// A connection like the one that commands use.
 fn connect(client: &Client) -> Result<Client, FredError> {
     let mut config = client.client_config();
-    // So that the connection answers commands while it is subscribed.
-    config.version = RespVersion::RESP3;
+    // By RESP3 fred does not say that everything may have changed.
+    config.version = RespVersion::RESP2;
     // An error of the first connection is returned, and tried again after a pause.
     config.fail_fast = true;
     let performance = PerformanceConfig {
@@ -83,96 +108,187 @@ fn connect(client: &Client) -> Result<Client, FredError> {
 enum Change {
     /// The connection may only seem to be there.
     None,
+    /// What was heard was fed.
+    News,
+    /// It hears what it says to itself.
+    Echo,
     Missed,
     Up,
     Down,
+    Over,
 }
 
-struct Listener {
+/// What comes by itself.
+struct Heard {
+    messages: Receiver<Message>,
+    changes: Receiver<Invalidation>,
+    errors: Receiver<(FredError, Option<Server>)>,
+    /// Of the connection for commands.
+    links: Receiver<Server>,
+}
+
+impl Heard {
+    fn of(listener: &Listener<'_>) -> Self {
+        Self {
+            messages: listener.client.message_rx(),
+            changes: listener.client.invalidation_rx(),
+            errors: listener.client.error_rx(),
+            links: listener.commands.reconnect_rx(),
+        }
+    }
+
+    async fn next(&mut self, listener: &Listener<'_>) -> Change {
+        let missed = |error| match error {
+            RecvError::Lagged(_) => Change::Missed,
+            RecvError::Closed => Change::Over,
+        };
+        tokio::select! {
+            biased;
+            message = self.messages.recv() => message.map_or_else(missed, |message| {
+                if message.value.as_bytes() == Some(ECHO.as_bytes()) {
+                    return Change::Echo;
+                }
+                push(listener.driver, &message);
+                Change::News
+            }),
+            change = self.changes.recv() => change.map_or_else(missed, |change| {
+                tracking::changed(listener.driver, &change);
+                Change::News
+            }),
+            link = self.links.recv() => match link {
+                Err(RecvError::Closed) => Change::Over,
+                Ok(_) | Err(RecvError::Lagged(_)) => {
+                    listener.track();
+                    Change::News
+                }
+            },
+            _ = self.errors.recv() => Change::Down,
+        }
+    }
+}
+
+struct Listener<'a> {
     client: Client,
+    /// The connection for commands: this one takes none while it is subscribed.
+    commands: &'a Client,
+    tracking: Option<&'a Arc<Tracking>>,
+    channel: &'a str,
+    driver: &'a Weak<Driver>,
 }
 
-impl Listener {
+impl Listener<'_> {
     /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
-    async fn hear(&self, channel: &str, driver: &Weak<Driver>) -> Result<(), (bool, FredError)> {
-        let client = &self.client;
-        let (mut messages, mut errors) = (client.message_rx(), client.error_rx());
-        let _connection = OwnTask::connect(client)
+    async fn hear(&self) -> Result<(), (bool, FredError)> {
+        let mut news = Heard::of(self);
+        let _connection = OwnTask::connect(&self.client)
             .await
             .map_err(|error| (false, error))?;
         // Made after the first connection, so it tells of later ones only.
-        let mut reconnects = client.reconnect_rx();
-        self.subscribe(channel)
-            .await
-            .map_err(|error| (false, error))?;
-        feed(driver, SUBSCRIBED);
-        let (mut hears, mut check) = (true, Box::pin(Clock::Machine.sleep(CHECK)));
-        while driver.strong_count() > 0 {
-            let news = tokio::select! {
+        let mut reconnects = self.client.reconnect_rx();
+        self.subscribe().await.map_err(|error| (false, error))?;
+        let (mut hears, mut asked) = (true, false);
+        let mut check = Box::pin(Clock::Machine.sleep(CHECK));
+        while self.driver.strong_count() > 0 {
+            let change = tokio::select! {
                 biased;
-                message = messages.recv() => match message {
-                    Ok(message) => {
-                        push(driver, &message);
-                        continue;
-                    }
-                    Err(RecvError::Lagged(_)) => Change::Missed,
-                    Err(RecvError::Closed) => break,
-                },
-                _ = errors.recv() => Change::Down,
+                change = news.next(self) => change,
                 _ = reconnects.recv() => Change::Up,
-                () = check.as_mut() => match client.is_connected() {
+                () = check.as_mut() => match self.client.is_connected() {
                     true if hears => Change::None,
                     // Not every error that fred reports ends the connection.
                     true => Change::Up,
                     false => Change::Down,
                 },
             };
-            match news {
-                Change::None => self.check(channel).await.map_err(|error| (true, error))?,
-                Change::Missed => feed(driver, SUBSCRIBED),
+            match change {
+                Change::News => continue,
+                Change::Echo => asked = false,
+                Change::Over => break,
+                Change::None if asked => return Err((true, unheard())),
+                Change::None => asked = self.check().await.map_err(|error| (true, error))?,
+                Change::Missed => feed(self.driver, SUBSCRIBED),
                 Change::Up => {
-                    self.subscribe(channel)
-                        .await
-                        .map_err(|error| (true, error))?;
-                    feed(driver, SUBSCRIBED);
-                    hears = true;
+                    self.subscribe().await.map_err(|error| (true, error))?;
+                    (hears, asked) = (true, false);
                 }
                 Change::Down => {
                     if std::mem::take(&mut hears) {
-                        feed(driver, UNSUBSCRIBED);
+                        feed(self.driver, UNSUBSCRIBED);
                     }
                 }
             }
-            let pause = if hears { CHECK } else { CHECK_IF_DOWN };
+            let pause = match (hears, asked) {
+                (true, true) => COMMAND_TIMEOUT,
+                (true, false) => CHECK,
+                (false, _) => CHECK_IF_DOWN,
+            };
             check.set(Clock::Machine.sleep(pause));
         }
         Ok(())
     }
 
-    async fn subscribe(&self, channel: &str) -> Result<(), FredError> {
-        self.client.subscribe(channel).await?;
-        // `subscribe` returns before the server has it, and even if it refuses; what is answered
-        // after it proves it.
-        self.hears(channel).await
+    async fn subscribe(&self) -> Result<(), FredError> {
+        self.client.subscribe(self.channel).await?;
+        // `subscribe` returns before the server has it, and even if it refuses.
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let pause = pauses.next().ok_or_else(refused)?;
+            Clock::Machine.sleep(Duration::from_millis(pause)).await;
+            if self.is_heard().await? {
+                break;
+            }
+        }
+        feed(self.driver, SUBSCRIBED);
+        self.track();
+        Ok(())
     }
 
-    /// Asks nothing that a user who may subscribe may not ask. Whatever is answered proves the
-    /// link.
-    async fn check(&self, channel: &str) -> Result<(), FredError> {
-        match self.hears(channel).await {
-            Err(error) if is_answer(&error) => Ok(()),
-            checked => checked,
+    /// Returns whether it should hear an echo soon. Who may not publish gets none; a connection that is
+    /// silent stays then.
+    async fn check(&self) -> Result<bool, FredError> {
+        if self.tracking.is_some_and(|tracking| !tracking.is_settled()) {
+            self.track();
         }
+        if let Ok(false) = self.is_heard().await {
+            return Err(refused());
+        }
+        let echo = self.commands.publish::<u64, _, _>(self.channel, ECHO);
+        Ok(in_time(echo).await.is_ok())
     }
 
-    async fn hears(&self, channel: &str) -> Result<(), FredError> {
-        let (_, heard): (String, u64) = self.client.pubsub_numsub(channel).await?;
-        if heard > 0 {
-            return Ok(());
-        }
-        let message = "the server did not accept the subscription";
-        Err(FredError::new(ErrorKind::Auth, message))
+    async fn is_heard(&self) -> Result<bool, FredError> {
+        let counted = self.commands.pubsub_numsub(self.channel);
+        let (_, heard): (String, u64) = in_time(counted).await?;
+        Ok(heard > 0)
     }
+
+    /// Has the server say what others change, in the background.
+    fn track(&self) {
+        let Some(tracking) = self.tracking.cloned() else {
+            return;
+        };
+        let listener = self.client.connection_ids().into_values().next();
+        let driver = self.driver.clone();
+        tokio::spawn(async move { tracking.turn_on(listener, &driver).await });
+    }
+}
+
+async fn in_time<T>(command: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
+    let late = |_| FredError::new(ErrorKind::Timeout, "no reply");
+    tokio::time::timeout(COMMAND_TIMEOUT, command)
+        .await
+        .map_err(late)?
+}
+
+fn unheard() -> FredError {
+    FredError::new(ErrorKind::Timeout, "nothing is heard")
+}
+
+fn refused() -> FredError {
+    FredError::new(
+        ErrorKind::Auth,
+        "the server did not accept the subscription",
+    )
 }
 
 fn push(driver: &Weak<Driver>, message: &Message) {

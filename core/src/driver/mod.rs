@@ -13,6 +13,7 @@ mod memory;
 mod store;
 mod tenure;
 mod trace;
+mod tracking;
 mod url;
 
 use std::future::Future;
@@ -36,7 +37,7 @@ use crate::engine::{
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, Op};
+use crate::protocol::{ClientId, LockKey, Op};
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
@@ -54,6 +55,8 @@ pub(crate) struct Driver {
     clock: Clock,
     /// Where the store tells this client something.
     channel: String,
+    /// Whether the store is to say what others change.
+    tracking: bool,
     store: Store,
     runtime: Handle,
     rearm: Notify,
@@ -106,6 +109,7 @@ struct Effects {
     traces: Vec<LeaseEvent>,
     over: Vec<Arc<Tenure>>,
     suspicions: Vec<Suspicion>,
+    watches: Vec<Vec<LockKey>>,
     subscribes: bool,
 }
 
@@ -115,7 +119,7 @@ impl Driver {
     pub(crate) fn start(
         store: Store,
         settings: Settings,
-        channel: String,
+        (channel, tracking): (String, bool),
     ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
@@ -123,6 +127,7 @@ impl Driver {
         let driver = Arc::new(Self {
             client,
             channel,
+            tracking,
             patience,
             state: Mutex::new(State {
                 engine: Engine::new(settings),
@@ -295,6 +300,9 @@ impl Driver {
         if effects.subscribes {
             self.store.subscribe(self);
         }
+        for keys in effects.watches {
+            self.store.watch(keys, self);
+        }
         for why in effects.suspicions {
             self.store.suspect(why, &self.runtime);
         }
@@ -330,7 +338,7 @@ impl Driver {
                 effects.deliveries.extend(delivery);
             }
             Output::Suspect { why, .. } => effects.suspicions.push(why),
-            Output::Wait { .. } | Output::Watch { .. } => {}
+            Output::Wait { .. } => {}
             Output::Event {
                 lock,
                 lease,
@@ -349,6 +357,7 @@ impl Driver {
                 effects.wakers.extend(state.hub.notify(&event));
             }
             Output::Subscribe { .. } => effects.subscribes = true,
+            Output::Watch { keys, .. } => effects.watches.push(keys),
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
         }
     }
@@ -407,6 +416,7 @@ impl State {
             effects.sends.clear();
             effects.subscribes = false;
             effects.suspicions.clear();
+            effects.watches.clear();
             effects.deliveries.extend(self.calls.fail_all(error));
         }
     }

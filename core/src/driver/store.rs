@@ -11,7 +11,7 @@ use super::memory::MemoryStore;
 use crate::engine::Suspicion;
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::protocol::{BatchReply, ClientId, Op};
+use crate::protocol::{BatchReply, ClientId, LockKey, Op};
 use crate::time::Timestamp;
 
 /// A store that executes the protocol.
@@ -87,6 +87,15 @@ impl Store {
         match self {
             Self::Fred(store) => store.subscribe(driver),
             Self::Memory(store) => store.subscribe(driver),
+        }
+    }
+
+    /// Reads these keys, so that the store says when others change them.
+    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>) {
+        match self {
+            Self::Fred(store) => store.watch(keys, driver),
+            // Nobody else can get at it.
+            Self::Memory(_) => {}
         }
     }
 

@@ -176,6 +176,23 @@ impl Admin {
         sum
     }
 
+    /// How many lockers hear pushes, and have checked that they do: once they have, they have the server
+    /// say changes on that connection, too.
+    pub async fn hearing_lockers(&mut self) -> usize {
+        let mut list = async |kind| {
+            let list = ["CLIENT", "LIST", "TYPE", kind];
+            self.string(&list).await.unwrap_or_default()
+        };
+        let fields = |list: &str, name: &str| -> Vec<String> {
+            let words = list.split_whitespace();
+            let values = words.filter_map(|word| word.strip_prefix(name));
+            values.map(str::to_owned).collect()
+        };
+        let ears = fields(&list("pubsub").await, "id=");
+        let to = fields(&list("normal").await, "redir=");
+        to.iter().filter(|ear| ears.contains(ear)).count()
+    }
+
     /// Sets all statistics to zero (CONFIG RESETSTAT).
     pub async fn reset_stats(&mut self) {
         self.ok(&["CONFIG", "RESETSTAT"]).await;

@@ -1,0 +1,361 @@
+//! A holder hears at once that somebody else has changed its lock.
+
+use std::time::Duration;
+
+use fred::interfaces::{ClientInterface, ClientLike};
+use fred::types::RespVersion;
+use fred::types::config::Config;
+use leasehold::{Finding, Lease, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, within};
+
+use crate::rights::{named_for, statistic, user};
+use crate::{LIMIT, connect, connect_with, lock_key, millis, own_client};
+
+/// On a machine that does nothing else it takes a few milliseconds; the next renewal is 8 s away.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// A lock of 30 s by the defaults, once the server says what is changed.
+async fn tracked(server: &RedisServer, locker: &Locker) -> Lease {
+    let lease = locker.lock("x").expect("valid").acquire().await;
+    let mut admin = Admin::connect(server).await;
+    let read = async || keys(&mut admin).await == 1;
+    eventually(LIMIT, "the key to be read", read).await;
+    lease.expect("it is free")
+}
+
+/// How many keys the server remembers to say it of.
+async fn keys(admin: &mut Admin) -> u64 {
+    let keys = admin.info("stats", "tracking_total_keys").await;
+    keys.and_then(|keys| keys.parse().ok())
+        .expect("the server counts them")
+}
+
+/// How often a key was read for that.
+async fn reads(admin: &mut Admin) -> u64 {
+    statistic(admin, "client|caching", "calls").await
+}
+
+async fn lost_at_once(lease: &Lease, reason: LossReason, what: &str) {
+    let begin = Stopwatch::start();
+    assert_eq!(within(AT_ONCE, lease.lost()).await, Some(reason), "{what}");
+    println!("{what}: lost after {:.1?}", begin.elapsed());
+}
+
+/// Catches a loss that waits for the next renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_takes_a_lock_away_is_heard_at_once() {
+    let key = &lock_key("x");
+    let ways: [(&[&str], LossReason); 7] = [
+        (&["DEL", key], LossReason::Deleted),
+        (&["UNLINK", key], LossReason::Deleted),
+        (&["FLUSHALL"], LossReason::Deleted),
+        (&["FLUSHDB", "ASYNC"], LossReason::Deleted),
+        (&["PEXPIREAT", key, "1"], LossReason::Deleted),
+        (&["RENAME", key, "elsewhere"], LossReason::Deleted),
+        (&["LPUSH", key, "mine"], LossReason::Superseded),
+    ];
+    for (command, reason) in ways {
+        let server = RedisServer::start().await;
+        let mut admin = Admin::connect(&server).await;
+        let lease = tracked(&server, &connect(&server).await).await;
+        if command[0] == "LPUSH" {
+            // In one step, or it would be found gone.
+            let (delete, push) = (["DEL", key], command);
+            admin.ok(&["MULTI"]).await;
+            admin.command(&delete).await;
+            admin.command(push).await;
+            admin.command(&["EXEC"]).await;
+        } else {
+            admin.command(command).await;
+        }
+        lost_at_once(&lease, reason, command[0]).await;
+    }
+}
+
+/// Catches a holder that believes in a lock which the server gives to others, or the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_to_expire_soon_is_kept_or_lost() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let lease = tracked(&server, &connect(&server).await).await;
+    admin.int(&["PEXPIRE", &lock_key("x"), "200"]).await;
+    tokio::time::sleep(millis(200) + AT_ONCE).await;
+    let is_there = admin.int(&["EXISTS", &lock_key("x")]).await == 1;
+    assert_eq!(lease.is_valid(), is_there);
+}
+
+/// The negative control: whoever does not ask for it learns at the next renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_tracking_a_loss_waits_for_the_next_renewal() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect_with(Locker::builder().tracking(false), &server.url()).await;
+    let lock = locker.lock("x").expect("valid").ttl(millis(6_000));
+    let lease = lock.acquire().await.expect("it is free");
+    tokio::time::sleep(millis(200)).await;
+    admin.command(&["DEL", &lock_key("x")]).await;
+    assert_eq!(within(AT_ONCE, lease.lost()).await, None);
+    let reason = within(LIMIT, lease.lost()).await;
+    assert_eq!(reason, Some(LossReason::Deleted));
+    assert_eq!((reads(&mut admin).await, keys(&mut admin).await), (0, 0));
+    assert_eq!(locker.findings(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_eviction_is_heard_at_once() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let lease = tracked(&server, &connect(&server).await).await;
+    let used = admin.info("memory", "used_memory").await;
+    let used: u64 = used.and_then(|used| used.parse().ok()).expect("a number");
+    let most = (used + 1_000_000).to_string();
+    admin
+        .ok(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    admin.ok(&["CONFIG", "SET", "maxmemory", &most]).await;
+    let value = "v".repeat(20_000);
+    for number in 0.. {
+        admin.ok(&["SET", &format!("other{number}"), &value]).await;
+        if admin.int(&["EXISTS", &lock_key("x")]).await == 0 {
+            break;
+        }
+        assert!(number < 10_000, "it is never evicted");
+    }
+    lost_at_once(&lease, LossReason::Deleted, "evicted").await;
+}
+
+/// Catches a connection that was replaced, of either kind, on which nothing is said any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_new_connection_it_is_heard_again() {
+    for kind in ["normal", "pubsub"] {
+        let server = RedisServer::start().await;
+        let mut admin = Admin::connect(&server).await;
+        let locker = connect(&server).await;
+        let lease = tracked(&server, &locker).await;
+        let turned_on = statistic(&mut admin, "client|tracking", "calls").await;
+        admin
+            .command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
+            .await;
+        let anew = async || statistic(&mut admin, "client|tracking", "calls").await > turned_on;
+        eventually(LIMIT, "it to be turned on again", anew).await;
+        let before = reads(&mut admin).await;
+        let read = async || reads(&mut admin).await > before && keys(&mut admin).await == 1;
+        eventually(LIMIT, "the key to be read again", read).await;
+        admin.command(&["DEL", &lock_key("x")]).await;
+        lost_at_once(&lease, LossReason::Deleted, kind).await;
+        assert_eq!(locker.findings(), []);
+    }
+}
+
+/// Catches a read that is paid for by those who have no use for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_leases_and_short_tenures_read_nothing() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = connect(&server).await;
+    tracked(&server, &locker)
+        .await
+        .release()
+        .await
+        .expect("held");
+    let before = reads(&mut admin).await;
+    let short = locker.lock("short").expect("valid").ttl(millis(900));
+    let lease = short.acquire().await.expect("it is free");
+    let lock = locker.lock("x").expect("valid");
+    for _ in 0..200 {
+        let lease = lock.acquire().await.expect("it is free");
+        lease.release().await.expect("it is held");
+    }
+    tokio::time::sleep(millis(1_000)).await;
+    assert!(lease.is_valid(), "it was renewed");
+    // A tenure may be on just when others are read.
+    let since = reads(&mut admin).await - before;
+    assert!(since < 10, "{since} reads");
+}
+
+/// Who waits writes, too, and so does an operator who only looks after the expiry.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_takes_nothing_ends_nothing() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let lease = tracked(&server, &connect(&server).await).await;
+    for _ in 0..50 {
+        let hour = ["PEXPIRE", &lock_key("x"), "3600000"];
+        assert_eq!(admin.int(&hour).await, 1);
+        tokio::time::sleep(millis(5)).await;
+    }
+    assert!(lease.is_valid());
+    let calls = admin.command_calls("evalsha").await;
+    assert!(calls < 15, "{calls} calls: it looks for every change");
+    lease.release().await.expect("it is held");
+    eventually(LIMIT, "the key to be forgotten", async || {
+        keys(&mut admin).await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_the_programs_hears_as_well() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = Locker::with_fred(own_client(&server).await).await;
+    let lease = tracked(&server, &locker.expect("it is connected")).await;
+    admin.command(&["FLUSHALL"]).await;
+    lost_at_once(&lease, LossReason::Deleted, "FLUSHALL").await;
+}
+
+/// Catches a client whose own use of tracking is changed, or whose replies are mixed up by pushes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_tracks_or_speaks_resp3_is_left_alone() {
+    let server = RedisServer::start().await;
+    for (version, why) in [
+        (RespVersion::RESP2, "tracks keys itself"),
+        (RespVersion::RESP3, "speaks RESP3"),
+    ] {
+        let mut config = Config::from_url(&server.url()).expect("a valid URL");
+        config.version = version.clone();
+        let client = fred::types::Builder::from_config(config)
+            .build()
+            .expect("valid settings");
+        client.init().await.expect("it is there");
+        if version == RespVersion::RESP2 {
+            let id: i64 = client.client_id().await.expect("an id");
+            let on = client.client_tracking::<(), _, _>(
+                fred::types::client::Toggle::On,
+                Some(id),
+                Vec::<String>::new(),
+                true,
+                false,
+                false,
+                false,
+            );
+            on.await.expect("it may be turned on");
+        }
+        let locker = Locker::with_fred(client).await.expect("it is connected");
+        let _lease = locker.lock("x").expect("valid").acquire().await;
+        let reason = untracked(&locker).await;
+        assert!(reason.contains(why), "{reason}");
+    }
+}
+
+async fn untracked(locker: &Locker) -> String {
+    let found = async || {
+        let findings = locker.findings().iter();
+        let mut reasons = findings.filter_map(|finding| match finding {
+            Finding::Untracked { reason } => Some(reason.clone()),
+            _ => None,
+        });
+        reasons.next()
+    };
+    eventually(LIMIT, "the finding", found).await
+}
+
+/// The documented rights of a user whose locker hears of changes at once.
+const TRACKING: [&str; 3] = ["+client|id", "+client|tracking", "+client|caching"];
+
+/// Catches a right that is needed and not documented, and an error where one is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_right_to_it_all_goes_on_and_it_is_found() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for missing in [None].into_iter().chain(TRACKING.map(Some)) {
+        let mut rights = named_for("leasehold");
+        let others = TRACKING.into_iter().filter(|right| Some(*right) != missing);
+        rights.extend(others.map(str::to_owned));
+        let rights: Vec<_> = rights.iter().map(String::as_str).collect();
+        let name = format!(
+            "without{}",
+            missing.unwrap_or_default().replace(['+', '|'], "-")
+        );
+        let url = user(&server, &mut admin, &name, &rights).await;
+        let locker = connect_with(Locker::builder(), &url).await;
+        let Some(missing) = missing else {
+            let lease = tracked(&server, &locker).await;
+            admin.command(&["DEL", &lock_key("x")]).await;
+            lost_at_once(&lease, LossReason::Deleted, "all rights").await;
+            assert_eq!(locker.findings(), []);
+            continue;
+        };
+        let lease = locker.lock("x").expect("valid").acquire().await;
+        let reason = untracked(&locker).await;
+        let right = missing.trim_start_matches('+');
+        assert!(reason.contains(right), "{missing}: {reason}");
+        lease.expect("it is free").release().await.expect("held");
+    }
+    let text = include_str!("../../README.md").replace("\\|", "|");
+    assert!(text.contains(&TRACKING.join(" ")), "README names them");
+}
+
+/// What all of this rests on, as the server does it.
+#[tokio::test]
+async fn a_server_says_what_others_change_of_what_was_read() {
+    let server = RedisServer::start().await;
+    let mut ear = Admin::connect(&server).await;
+    let mut reader = Admin::connect(&server).await;
+    let mut other = Admin::connect(&server).await;
+    let id = ear.int(&["CLIENT", "ID"]).await.to_string();
+    ear.command(&["SUBSCRIBE", "any"]).await;
+    let on = [
+        "CLIENT", "TRACKING", "ON", "REDIRECT", &id, "OPTIN", "NOLOOP",
+    ];
+    reader.ok(&on).await;
+    let mut said = async || {
+        let said = tokio::time::timeout(millis(100), ear.next_value()).await;
+        said.ok().map(|said| said.expect("it is connected"))
+    };
+    let script = "redis.call('GET', KEYS[1]) redis.call('SET', KEYS[2], 1)";
+    let cases: [(&str, &[&str], &[&str], bool); 9] = [
+        ("read", &["EXISTS", "k"], &["DEL", "k"], true),
+        ("set anew", &["EXISTS", "k"], &["SET", "k", "2"], true),
+        (
+            "of others",
+            &["EXISTS", "k"],
+            &["PEXPIRE", "k", "9999"],
+            true,
+        ),
+        ("all", &["EXISTS", "k"], &["FLUSHALL"], true),
+        (
+            "not there",
+            &["EXISTS", "none"],
+            &["SET", "none", "1"],
+            true,
+        ),
+        (
+            "read-only",
+            &["EVAL_RO", "return redis.call('GET', KEYS[1])", "1", "k"],
+            &["DEL", "k"],
+            true,
+        ),
+        (
+            "only read by a script",
+            &["EVAL", script, "2", "k", "l"],
+            &["DEL", "k"],
+            true,
+        ),
+        (
+            "written by a script",
+            &["EVAL", script, "2", "k", "k"],
+            &["DEL", "k"],
+            false,
+        ),
+        ("something else", &["EXISTS", "l"], &["DEL", "k"], false),
+    ];
+    for (what, read, change, is_said) in cases {
+        other.ok(&["SET", "k", "1"]).await;
+        reader.ok(&["CLIENT", "CACHING", "YES"]).await;
+        reader.command(read).await;
+        other.command(change).await;
+        assert_eq!(said().await.is_some(), is_said, "{what}");
+        other.command(&["SET", "k", "3"]).await;
+        assert_eq!(said().await, None, "{what}: it is said once");
+    }
+    // An own write ends it, and what is read without asking for it never begins.
+    reader.ok(&["CLIENT", "CACHING", "YES"]).await;
+    reader.command(&["EXISTS", "k"]).await;
+    reader.ok(&["SET", "k", "4"]).await;
+    other.command(&["DEL", "k"]).await;
+    assert_eq!(said().await, None);
+    assert_eq!(reader.command(&["EXISTS", "k"]).await, Resp::Integer(0));
+    other.ok(&["SET", "k", "5"]).await;
+    assert_eq!(said().await, None);
+}
