@@ -83,6 +83,7 @@ pub(crate) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Resul
                     into.base_per_second.push(other.per_second);
                     into.commands.push(own.commands);
                     into.least_to_most.push(own.least_to_most);
+                    into.most.push(own.most);
                 }
             }
         }
@@ -95,6 +96,7 @@ struct Turn {
     per_second: f64,
     commands: f64,
     least_to_most: f64,
+    most: f64,
 }
 
 async fn turn(
@@ -121,6 +123,7 @@ async fn turn(
         per_second: count / number(&done[0], "millis")? * 1e3,
         commands: commands / count.max(1.0),
         least_to_most: least / most.max(1.0),
+        most,
     }))
 }
 

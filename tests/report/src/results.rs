@@ -42,6 +42,8 @@ pub(crate) struct Handoff {
     pub(crate) commands: Vec<f64>,
     /// Tenures of the task that had the fewest, as a share of those of the one with the most.
     pub(crate) least_to_most: Vec<f64>,
+    /// Tenures of the latter.
+    pub(crate) most: Vec<f64>,
 }
 
 /// Of leases that are held.
@@ -111,9 +113,11 @@ impl Handoff {
         median(&self.per_second)
     }
 
-    /// Whether a task had less than a tenth of the tenures of another, in the middle round.
+    /// Whether a task had less than a tenth of the tenures of another, which had ten or more: of fewer,
+    /// nothing can be said.
     pub(crate) fn starves(&self) -> bool {
-        median(&self.least_to_most).is_some_and(|share| share < 0.1)
+        let is_told = median(&self.most).is_some_and(|most| most >= 10.0);
+        is_told && median(&self.least_to_most).is_some_and(|share| share < 0.1)
     }
 
     /// How many times the tenures of this side its base has.
