@@ -328,6 +328,21 @@ impl Engine {
         self.handle(now, input);
     }
 
+    /// A server says from now on when a key changes that is read.
+    pub fn watching(&mut self, now: f64, server: u32) {
+        let server = ServerId(server);
+        self.handle(now, Input::Watching { server });
+    }
+
+    /// Somebody else may have changed this key; without one, any.
+    #[wasm_bindgen(js_name = changed)]
+    pub fn others_changed(&mut self, now: f64, key: &str) {
+        let lock = LockKey::of_lock(key);
+        if key.is_empty() || lock.is_some() {
+            self.handle(now, Input::Changed { key: lock });
+        }
+    }
+
     /// A call that ends every tenure and refuses everything from now on.
     pub fn shutdown(&mut self, now: f64, call: u32) {
         let call = CallId(call.into());

@@ -41,6 +41,8 @@ export interface Adapter {
    * again by itself for as long as it takes, with growing pauses. Absent if the client cannot subscribe.
    */
   listen?(channel: string, hearing: Hearing): () => void;
+  /** Has the server say what others change. Absent if the client has no one connection for that. */
+  readonly tracking?: Tracking;
   /**
    * Several commands in a row had no reply: the connection may be half-open. An adapter that made the
    * connection itself checks it and replaces it; another one does nothing. A server that was `demoted` to
@@ -53,6 +55,17 @@ export interface Adapter {
   close(): Promise<void>;
 }
 
+/** By `CLIENT TRACKING`, of what is read by this alone. */
+export interface Tracking {
+  /**
+   * From now on the connection with this id, of one that listens, hears of changes. For each new connection
+   * of either kind it is to be turned on anew. Rejects if that is refused, or if the program uses it.
+   */
+  turnOn(id: number): Promise<void>;
+  /** Reads these keys; resolves to how many of them there are. */
+  read(keys: readonly string[]): Promise<number>;
+}
+
 /** What hears of the connection for commands. */
 export interface Link {
   /** It is there, for the first time or again, perhaps to another server: what was sent before is lost. */
@@ -63,8 +76,13 @@ export interface Link {
 
 /** What hears a channel. */
 export interface Hearing {
-  /** From now on nothing is missed: the server has confirmed the subscription, for the first time or again. */
-  subscribed(): void;
+  /**
+   * From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
+   * With `changed`, `id` is that of the connection, if it could be asked.
+   */
+  subscribed(id?: number): void;
+  /** Somebody else may have changed this key; an empty one stands for all. Absent to be told nothing of it. */
+  changed?(key: string): void;
   /** The channel cannot be heard for now. */
   unsubscribed(error: unknown): void;
   /** A message on the channel. */

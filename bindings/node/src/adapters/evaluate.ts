@@ -80,11 +80,11 @@ function openEar(client: Evaluator, channel: string, onMessage: (text: string) =
     }
     return unsubscribe;
   };
-  const ready = subscribe();
+  const subscribed = subscribe();
   return {
-    ready,
+    ready: subscribed.then(() => undefined),
     check: async () => {},
     keepAlive: nothing,
-    close: () => void ready.then((unsubscribe) => unsubscribe()).catch(nothing),
+    close: () => void subscribed.then((unsubscribe) => unsubscribe()).catch(nothing),
   };
 }

@@ -4,19 +4,20 @@ import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } 
 
 /** A connection of ours that hears one channel. When it breaks a new one takes its place. */
 export interface Ear {
-  /** Resolves once the server has confirmed the subscription. */
-  readonly ready: Promise<unknown>;
+  /** Resolves once the server has confirmed the subscription; to the connection's id, if it was asked. */
+  readonly ready: Promise<number | undefined>;
   /** Asks the server anything; a refusal is a reply, too. */
   check(): Promise<unknown>;
   keepAlive(alive: boolean): void;
   close(): void;
 }
 
-/** Makes a new connection; `onEnd` is called when that ends. */
+/** Makes a new connection; `onEnd` is called when that ends. Without `onChange` its id is not asked. */
 export type OpenEar = (
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
+  onChange?: (key: string) => void,
 ) => Ear;
 
 const OPEN_LIMIT = 10_000;
@@ -103,17 +104,18 @@ class Listener {
     const current = () => this.#ear === ear;
     const onMessage = (text: string) => current() && this.#hearing.message(text);
     const onEnd = (error: unknown) => current() && this.#broke(error);
-    const ear = this.#open(this.#channel, onMessage, onEnd);
+    const onChange = (key: string) => current() && this.#hearing.changed?.(key);
+    const ear = this.#open(this.#channel, onMessage, onEnd, this.#hearing.changed && onChange);
     this.#ear = ear;
     ear.keepAlive(this.#alive);
     const ready = within(OPEN_LIMIT, ear.ready, "the server confirmed no subscription");
-    ready.then(() => current() && this.#subscribed(), onEnd);
+    ready.then((id) => current() && this.#subscribed(id), onEnd);
   }
 
-  #subscribed(): void {
+  #subscribed(id: number | undefined): void {
     this.#since = now();
     this.#checkLater();
-    this.#hearing.subscribed();
+    this.#hearing.subscribed(id);
   }
 
   #checkLater(): void {

@@ -1,8 +1,9 @@
 import { LeaseholdError } from "../common/errors.js";
-import type { Adapter, Hearing, Link } from "./adapter.js";
+import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
 import { address, closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
+import { CHANGES, idBy, turnOnBy } from "./tracking.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -19,6 +20,8 @@ export interface IoredisConnection extends IoredisClient {
   duplicate(options?: object): IoredisConnection;
   subscribe(channel: string): Promise<unknown>;
   ping(): Promise<unknown>;
+  call(...command: string[]): Promise<unknown>;
+  pipeline(commands: string[][]): { exec(): Promise<[error: unknown, reply: unknown][] | null> };
   info(section: string): Promise<unknown>;
   disconnect(reconnect?: boolean): void;
 }
@@ -47,7 +50,7 @@ export function isIoredis(client: object): client is IoredisClient {
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
-export function ioredis(client: IoredisClient): Adapter {
+export function ioredis(client: IoredisClient, own = false): Adapter {
   const options = ((client as { options?: Options }).options ?? {}) as Options;
   const clustered = isCluster(client);
   if (hasPrefix(options)) {
@@ -58,8 +61,8 @@ export function ioredis(client: IoredisClient): Adapter {
         "and set leasehold's own namespace option instead",
     );
   }
-  const listeners = new Listeners((channel, onMessage, onEnd) =>
-    openEar(() => anyServer(client), channel, onMessage, onEnd),
+  const listeners = new Listeners((channel, onMessage, onEnd, onChange) =>
+    openEar(() => anyServer(client), channel, onMessage, onEnd, onChange),
   );
   return {
     client: clustered ? "ioredis (Cluster)" : "ioredis",
@@ -74,6 +77,7 @@ export function ioredis(client: IoredisClient): Adapter {
     info: async (section) => String(await anyServer(client).info(section)),
     watch: (link) => watch(client, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    ...(!clustered && { tracking: tracking(client as IoredisConnection, own) }),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
   };
@@ -129,6 +133,21 @@ function commandOf(client: Commander): Command["constructor"] | undefined {
     // It is made in another way.
     return undefined;
   }
+}
+
+function tracking(client: IoredisConnection, own: boolean): Tracking {
+  return {
+    turnOn: turnOnBy((...command) => client.call(...command), own),
+    read: async (keys) => {
+      // One after the other, with nothing between them.
+      const commands = [["call", "CLIENT", "CACHING", "YES"], ["exists", ...keys]];
+      const [error, there] = (await client.pipeline(commands).exec())?.[1] ?? [closed()];
+      if (error) {
+        throw error;
+      }
+      return Number(there);
+    },
+  };
 }
 
 function isCluster(client: IoredisClient): client is IoredisCluster {
@@ -200,6 +219,9 @@ const FOR_AN_EAR = {
   maxRetriesPerRequest: 0,
   monitor: false,
   keyPrefix: "",
+  // By which changes come as messages.
+  protocol: 2,
+  replyMapping: undefined,
   // Its timer would keep the process alive after a connection has ended.
   disconnectTimeout: 0,
   failoverDetector: false,
@@ -218,6 +240,7 @@ function openEar(
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
+  onChange: ((key: string) => void) | undefined,
 ): Ear {
   let own: IoredisConnection;
   try {
@@ -234,11 +257,15 @@ function openEar(
   });
   const stopHearing = hearEvents(own, {
     connect: keep,
-    message: (_channel, text) => onMessage(String(text)),
+    message: (from, text) => (from === CHANGES ? onChange?.(String(text)) : onMessage(String(text))),
     end: () => onEnd(first ?? closed()),
   });
   const ready = own.connect().then(
-    () => own.subscribe(channel),
+    async () => {
+      const id = onChange && (await idBy((...command) => own.call(...command)));
+      await own.subscribe(channel);
+      return id;
+    },
     (error) => Promise.reject(first ?? errorOf(error)),
   );
   return {

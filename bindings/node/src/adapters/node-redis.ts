@@ -1,5 +1,5 @@
 import { LeaseholdError } from "../common/errors.js";
-import type { Adapter, Hearing, Link } from "./adapter.js";
+import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
 import {
@@ -14,6 +14,7 @@ import {
   texts,
   type Timer,
 } from "./shared.js";
+import { CHANGES, idBy, turnOnBy } from "./tracking.js";
 
 /**
  * A client of the package `redis` (node-redis) from version 4 on: made by `createClient`,
@@ -78,12 +79,12 @@ export function isNodeRedis(client: object): client is NodeRedisClient {
 }
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
-export function nodeRedis(client: NodeRedisClient): Adapter {
+export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
   checkOptions(client, options);
-  const listeners = new Listeners((channel, onMessage, onEnd) =>
-    openEar(() => duplicateOf(client, kind), channel, onMessage, onEnd),
+  const listeners = new Listeners((channel, onMessage, onEnd, onChange) =>
+    openEar(() => duplicateOf(client, kind), channel, onMessage, onEnd, onChange),
   );
   return {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
@@ -98,8 +99,20 @@ export function nodeRedis(client: NodeRedisClient): Adapter {
     watch: (link) =>
       kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    ...(kind === "client" && { tracking: tracking(client as NodeRedisConnection, own) }),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
+  };
+}
+
+function tracking(client: NodeRedisConnection, own: boolean): Tracking {
+  return {
+    turnOn: turnOnBy((...command) => client.sendCommand(command), own),
+    read: async (keys) => {
+      // One after the other, with nothing between them.
+      client.sendCommand(["CLIENT", "CACHING", "YES"]).catch(nothing);
+      return Number(await client.sendCommand(["EXISTS", ...keys]));
+    },
   };
 }
 
@@ -174,6 +187,10 @@ function duplicateOf(client: NodeRedisClient, kind: Kind): Promise<NodeRedisConn
       commandOptions: undefined,
       pingInterval: undefined,
       readonly: false,
+      // By which changes come as messages.
+      RESP: 2,
+      emitInvalidate: undefined,
+      maintNotifications: undefined,
     }),
   );
 }
@@ -261,6 +278,7 @@ function openEar(
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
+  onChange: ((key: string) => void) | undefined,
 ): Ear {
   let own: NodeRedisConnection | undefined;
   let alive = false;
@@ -279,7 +297,7 @@ function openEar(
   const open = async () => {
     own = await duplicate();
     if (shut) {
-      return;
+      return undefined;
     }
     let first: unknown;
     const ended = () => own?.isOpen === false && onEnd(first ?? closed());
@@ -293,7 +311,11 @@ function openEar(
     await connecting.catch((error) => Promise.reject(first ?? errorOf(error)));
     // It may have changed while it was connecting.
     keepSocket(own, alive);
+    const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));
     await own.subscribe(channel, (message) => onMessage(String(message)));
+    // The client passes on only what it has subscribed to itself, which the server may refuse.
+    const changes = id && onChange && own.subscribe(CHANGES, (keys: unknown) => changed(keys, onChange));
+    return changes && changes.then(() => id, nothing as () => undefined);
   };
   return {
     ready: open(),
@@ -307,6 +329,13 @@ function openEar(
     },
     close: () => void close(),
   };
+}
+
+/** The client makes a list of the keys, or nothing if all may have changed. */
+function changed(keys: unknown, onChange: (key: string) => void): void {
+  for (const key of Array.isArray(keys) ? keys : [""]) {
+    onChange(String(key));
+  }
 }
 
 /** Sets whether a connection keeps the process alive; later sockets of it follow. */

@@ -29,7 +29,7 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
   client.on("error", (error) => {
     first ??= error;
   });
-  const adapter = ioredis(client);
+  const adapter = ioredis(client, true);
   const own = { ...adapter, ...owned(client, adapter) };
   const open = async () => {
     await client.connect();

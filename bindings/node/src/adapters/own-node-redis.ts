@@ -33,7 +33,7 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
   });
   // Never removed, because an error without a listener would end the process.
   client.on("error", nothing);
-  const adapter = nodeRedis(client);
+  const adapter = nodeRedis(client, true);
   const open = async () => {
     await client.connect();
     await admitted(client.sendCommand(["PING"]));

@@ -56,6 +56,15 @@ export interface LockerOptions {
    * be remembered for up to 2,000 s longer.
    */
   readonly tokenRetention?: number | undefined;
+  /**
+   * Whether a holder hears at once, and not at its next renewal, that somebody else has deleted or
+   * overwritten its lock, flushed the database, or let the server evict keys: `true` by default. It costs
+   * one read of each lock that lives for a second or more, after it was held for some milliseconds and
+   * after each renewal, by `CLIENT TRACKING` on the connection for commands. Not with clusters, sentinels
+   * and pools of node-redis, with Upstash and objects with `eval`, without the rights, or with a client
+   * that tracks keys itself: those learn of it at the next renewal.
+   */
+  readonly tracking?: boolean | undefined;
 }
 
 /** What a lock is; read as {@link LockerOptions} are. */
@@ -107,6 +116,7 @@ export const LOCKER_DEFAULTS = {
   patience,
   driftMargin,
   tokenRetention,
+  tracking: true,
 } as const;
 
 export const DEFAULT_TTL = timeToLive;
@@ -118,6 +128,7 @@ export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   patience: "number",
   driftMargin: "parts",
   tokenRetention: "number",
+  tracking: "boolean",
 };
 
 export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {

@@ -11,6 +11,8 @@ export class Effects {
   /** Servers whose messages are to be heard. */
   subscribes: readonly number[] = NONE;
   suspicions: readonly Suspicion[] = NONE;
+  /** Keys of which changes are to be heard. */
+  watches: readonly (readonly string[])[] = NONE;
 }
 
 /** Most of the time there is nothing of a kind, or one. */

@@ -180,6 +180,14 @@ export class Host implements StoreHost {
     this.#hear(false);
   }
 
+  watching(): void {
+    this.#stepEach((engine, at, server) => engine.watching(at, server));
+  }
+
+  changed(key: string): void {
+    this.step((engine, at) => engine.changed(at, key));
+  }
+
   #hear(hears: boolean): void {
     this.#hears = hears;
     this.#stepEach((engine, at, server) => engine.hears(at, server, hears));
@@ -421,6 +429,9 @@ export class Host implements StoreHost {
         case 13:
           effects.suspicions = and(effects.suspicions, task === 13 ? "demoted" : "silent");
           break;
+        case 14:
+          effects.watches = and(effects.watches, outputs.texts());
+          break;
       }
     }
   }
@@ -441,6 +452,9 @@ export class Host implements StoreHost {
     for (const why of effects.suspicions) {
       this.#store.suspect(why);
     }
+    for (const keys of effects.watches) {
+      this.#store.watch(this, keys);
+    }
     for (const server of effects.subscribes) {
       if (engine === this.#engine) {
         this.#subscribe(engine, server);
@@ -453,7 +467,7 @@ export class Host implements StoreHost {
   #subscribe(engine: Engine, server: number): void {
     if (this.#hears === undefined) {
       this.#hears = false;
-      this.#store.subscribe(this, engine.channel());
+      this.#store.subscribe(this, engine.channel(), this.#settings.tracking);
     } else if (this.#hears) {
       this.step((own, at) => own.hears(at, server, true));
     }

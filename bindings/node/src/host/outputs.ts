@@ -51,6 +51,10 @@ export class Outputs {
     return DECODER.decode(this.#view());
   }
 
+  texts(): string[] {
+    return Array.from({ length: this.number() }, () => this.text());
+  }
+
   batch(wire: Wire): Batch {
     const [request, slot, count, parts] = [this.number(), this.number(), this.number(), this.number()];
     const bytes = this.#view();

@@ -26,6 +26,8 @@ export interface Settings {
   readonly patience: number;
   readonly driftMargin: number;
   readonly tokenRetention: number;
+  /** Of the host alone. */
+  readonly tracking: boolean;
 }
 
 /** @param wire what the host wants to have of a batch: a number of the engine's */

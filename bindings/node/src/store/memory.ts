@@ -82,6 +82,9 @@ export class MemoryStore implements Store {
     host.subscribed();
   }
 
+  /** Nobody else can get at it. */
+  watch(): void {}
+
   unsubscribe(host: StoreHost): void {
     for (const [client, subscriber] of this.#subscribers) {
       if (subscriber === host) {

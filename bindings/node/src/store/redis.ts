@@ -26,6 +26,8 @@ export class RedisStore implements Store {
   #alone = false;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
+  /** The id of the connection that hears of changes. */
+  #ear: number | undefined;
 
   constructor(adapter: Adapter) {
     this.#adapter = adapter;
@@ -45,7 +47,10 @@ export class RedisStore implements Store {
     this.#instance?.add(host);
     this.#unwatch?.();
     const link = {
-      up: () => host.connected(),
+      up: () => {
+        host.connected();
+        this.#track(host);
+      },
       down: (error: unknown) => host.disconnected(this.#error(error)),
     };
     this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
@@ -88,17 +93,46 @@ export class RedisStore implements Store {
     });
   }
 
-  subscribe(host: StoreHost, channel: string): void {
+  subscribe(host: StoreHost, channel: string, tracks: boolean): void {
+    const tracked = tracks && this.#adapter.tracking !== undefined;
     this.#unlisten = this.#adapter.listen?.(channel, {
-      subscribed: () => host.subscribed(),
-      unsubscribed: () => host.unsubscribed(),
+      subscribed: (id) => {
+        this.#ear = id;
+        host.subscribed();
+        this.#track(host);
+      },
+      unsubscribed: () => {
+        this.#ear = undefined;
+        host.unsubscribed();
+      },
       message: (text) => host.pushed(text),
+      ...(tracked && { changed: (key: string) => host.changed(key) }),
     });
   }
 
   unsubscribe(): void {
+    this.#ear = undefined;
     this.#unlisten?.();
     this.#unlisten = undefined;
+  }
+
+  /** To be called for each new connection. Where it is refused all goes on without. */
+  #track(host: StoreHost): void {
+    const ear = this.#ear;
+    if (ear !== undefined) {
+      this.#adapter.tracking?.turnOn(ear).then(
+        () => this.#ear === ear && host.watching(),
+        () => {},
+      );
+    }
+  }
+
+  watch(host: StoreHost, keys: readonly string[]): void {
+    this.#adapter.tracking?.read(keys).then(
+      // One that is not there any more was deleted before it was read.
+      (there) => there < keys.length && keys.forEach((key) => host.changed(key)),
+      () => {},
+    );
   }
 
   keepAlive(alive: boolean): void {

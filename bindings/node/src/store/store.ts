@@ -36,7 +36,9 @@ export interface Store {
   /** Executes a batch of the host's engine. */
   execute(host: StoreHost, engine: Engine, batch: Batch): void;
   /** From now on the host hears the pushes on its channel. */
-  subscribe(host: StoreHost, channel: string): void;
+  subscribe(host: StoreHost, channel: string, tracks: boolean): void;
+  /** Reads these keys, so that the host hears when others change them. */
+  watch(host: StoreHost, keys: readonly string[]): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
   /** The connection may be of no use. */
@@ -65,6 +67,10 @@ export interface StoreHost {
   subscribed(): void;
   /** Pushes may be missed. */
   unsubscribed(): void;
+  /** The store says from now on when others change what it is given to watch. */
+  watching(): void;
+  /** Others may have changed this key; an empty one stands for all. */
+  changed(key: string): void;
   /** The store pushed this text. */
   pushed(text: string): void;
   /** A batch was executed, with this reply; nothing happens if it is too late. */
