@@ -29,13 +29,18 @@ try {
     conditions: ["workerd", "worker", "browser"],
     external: ["*.wasm"],
   });
-  const engine = await readFile(createRequire(import.meta.url).resolve("leasehold/leasehold.wasm"));
+  const { resolve } = createRequire(import.meta.url);
+  const [engine, memory] = await Promise.all(
+    ["leasehold", "memory"].map((name) => readFile(resolve(`leasehold/${name}.wasm`))),
+  );
   const bindings = args.url && { UPSTASH_REDIS_REST_URL: args.url, UPSTASH_REDIS_REST_TOKEN: args.token };
   const workerd = new Miniflare({
     compatibilityDate: "2025-09-01",
     modules: [
       { type: "ESModule", path: "worker.mjs", contents: outputFiles[0].text },
       { type: "CompiledWasm", path: "leasehold.wasm", contents: engine },
+      // Of `memory://`, which is all that there is without a Redis.
+      { type: "CompiledWasm", path: "memory.wasm", contents: memory },
     ],
     bindings: bindings ?? {},
   });

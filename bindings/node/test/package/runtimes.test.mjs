@@ -14,6 +14,7 @@ const config :Workerd.Config = (services = [(name = "main", worker = (
   modules = [
     (name = "worker", esModule = embed "worker.js"),
     (name = "leasehold.wasm", wasm = embed "leasehold.wasm"),
+    (name = "memory.wasm", wasm = embed "memory.wasm"),
   ],
 ))]);
 `;
@@ -68,7 +69,8 @@ async function worker(folder, conditions) {
     logLevel: "error",
   });
   // That of the control imports none.
-  const wasm = "node_modules/leasehold/dist/leasehold.wasm";
-  await run("cp", [`${folder}/${wasm}`, `${out}/leasehold.wasm`], out);
+  for (const wasm of ["leasehold.wasm", "memory.wasm"]) {
+    await run("cp", [`${folder}/node_modules/leasehold/dist/${wasm}`, `${out}/${wasm}`], out);
+  }
   return out;
 }
