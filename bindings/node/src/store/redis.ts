@@ -213,9 +213,7 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
   if (typeof answer === "string") {
-    const time = Number(answer);
-    const plain = Number.isSafeInteger(time) && time >= 0 && String(time) === answer;
-    return plain ? time : `${answer.length}:${answer}`;
+    return TIME.test(answer) ? Number(answer) : "";
   }
   let text = "";
   try {
@@ -230,6 +228,9 @@ function replyOf(answer: unknown): Reply {
   }
   return text;
 }
+
+/** A server's time in microseconds, or what stands for none. */
+const TIME = /^(?:0|[1-9]\d{15})$/;
 
 /** The parts of a command that the engine made. */
 function partsOf(command: Uint8Array): string[] {
