@@ -80,7 +80,7 @@ pub use table::{Id, Table};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{BatchReply, LeaseId};
+use crate::protocol::{BatchReply, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
 use attempt::Outcome;
 use ctx::{Origin, Whose};
@@ -283,15 +283,12 @@ impl Engine {
             .env
             .servers
             .replied(&mut self.env.cx, server, request, result);
-        let Some(Replied {
+        let Replied {
             origins,
             sent,
             result,
             drifted,
-        }) = replied
-        else {
-            return;
-        };
+        } = replied;
         match result {
             Ok(BatchReply { time, replies }) => {
                 // It is only left out where nothing depends on it.
@@ -306,6 +303,13 @@ impl Engine {
                         result: reply.map(|reply| (reply, time)),
                     };
                     self.deliver(origin.whose, outcome);
+                }
+                // Who asked for these waits no more, but who was next in line does.
+                for reply in in_turn {
+                    if let Ok(Reply::HandedOver { lease, grant }) = reply {
+                        let Self { env, locks, .. } = self;
+                        locks.handed_over(env, server, (lease, grant, time));
+                    }
                 }
             }
             Err(error) => self.fail(server, origins, &error),

@@ -21,8 +21,8 @@ use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
 use super::servers::Servers;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{HalfId, LeaseId, LockKey, News, Push, Reply};
-use crate::time::Timestamp;
+use crate::protocol::{Grant, HalfId, LeaseId, LockKey, News, Push, Reply};
+use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 use acquiring::{Acquiring, Granted, Next};
 use callers::Caller;
@@ -302,6 +302,17 @@ impl Locks {
             }
             None => {}
         }
+    }
+
+    /// A server says so too late for whoever released the lock.
+    pub(super) fn handed_over(
+        &mut self,
+        env: &mut Env,
+        server: ServerId,
+        (lease, grant, time): (LeaseId, Grant, ServerTime),
+    ) {
+        let asked = None;
+        self.granted(env, lease, Granted { server, grant, time, asked });
     }
 
     /// The lock was handed to this lease.

@@ -153,14 +153,14 @@ impl Servers {
         self.at(id, &cx.settings).disconnected(cx, error)
     }
 
-    /// Takes in the answer to a request; nothing if nobody waits for it.
+    /// Takes in the answer to a request. Nobody may wait for it any more.
     pub(super) fn replied(
         &mut self,
         cx: &mut Ctx,
         id: ServerId,
         request: RequestId,
         result: Result<BatchReply, Error>,
-    ) -> Option<Replied> {
+    ) -> Replied {
         let asked = self
             .servers
             .iter_mut()

@@ -270,7 +270,7 @@ impl Server {
         cx: &mut Ctx,
         request: Option<Request>,
         result: Result<BatchReply, Error>,
-    ) -> Option<Replied> {
+    ) -> Replied {
         match &result {
             Err(error) if error.is_timeout() && request.is_some() => self.timed_out(cx, 1),
             Err(error) if error.is_timeout() => {}
@@ -284,7 +284,15 @@ impl Server {
                 }
             }
         }
-        let Request { sent, origins, .. } = request?;
+        let Some(Request { sent, origins, .. }) = request else {
+            // It may still hand a lock over.
+            return Replied {
+                origins: Vec::new(),
+                sent: cx.now,
+                result,
+                drifted: false,
+            };
+        };
         let drifted = match &result {
             Ok(BatchReply {
                 time: Some(time), ..
@@ -296,12 +304,12 @@ impl Server {
             }
             Err(_) => false,
         };
-        Some(Replied {
+        Replied {
             origins,
             sent,
             result,
             drifted,
-        })
+        }
     }
 
     /// Its clock said so. Returns whether the drift margin had to be widened.

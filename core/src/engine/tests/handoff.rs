@@ -410,3 +410,20 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     host.answer_next();
     assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);
 }
+
+/// The release was given up by then, and its request forgotten; who is next in line learns of it all
+/// the same, and asks, because nobody knows when the request left.
+#[test]
+fn a_handover_that_comes_late_is_taken_up() {
+    let mut host = Host::new();
+    let first = host.hold(LOCK);
+    let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
+    host.net = Net::Hold;
+    host.release(first.lease);
+    let release = host.take();
+    host.net = Net::Up;
+    host.advance(TIMEOUT + ms(1));
+    let handed = host.execute(&release);
+    host.reply(&release, Ok(handed));
+    assert!(host.grant(other).token > first.token);
+}
