@@ -312,7 +312,16 @@ impl Locks {
         (lease, grant, time): (LeaseId, Grant, ServerTime),
     ) {
         let asked = None;
-        self.granted(env, lease, Granted { server, grant, time, asked });
+        self.granted(
+            env,
+            lease,
+            Granted {
+                server,
+                grant,
+                time,
+                asked,
+            },
+        );
     }
 
     /// The lock was handed to this lease.
