@@ -75,9 +75,12 @@ impl MemoryServer {
         self.sweep(now);
         let is_timeless = protocol::is_timeless(batch);
         let is_late = !is_timeless && batch.iter().any(|op| now > op.not_after);
-        let execute = |op: &Op| match is_late {
-            true => Ok(Reply::Late),
-            false => self.apply(now, &op.command),
+        let execute = |op: &Op| {
+            if is_late {
+                Ok(Reply::Late)
+            } else {
+                self.apply(now, &op.command)
+            }
         };
         let replies: Vec<_> = batch.iter().map(execute).collect();
         let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));

@@ -128,7 +128,7 @@ mod tests {
         let ids = (found.lease.clone(), found.client.clone());
         assert_eq!(ids, (lease.clone(), client.clone()));
         assert_eq!((found.token, &*found.label), (7, "job:7"));
-        assert_eq!(found.expires, Duration::from_millis(9_000_000_000_000));
+        assert_eq!(found.expires, Duration::from_secs(9_000_000_000));
         assert_eq!((last, in_use), (Some(7), vec![key.to_owned()]));
         // One that is over is nobody's.
         assert_eq!(put("1000000000000").await, (None, Some(7), Vec::new()));

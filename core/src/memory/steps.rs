@@ -25,17 +25,14 @@ impl MemoryServer {
         let hash = self.hash(now, key);
         let last = hash.map_or(0, |hash| hash.last);
         let token = next_token(now, last, claim.counter)?;
-        let kept = hash.map(|hash| hash.expires);
-        let is_kept = hash.is_some_and(|hash| {
-            !hash.is_brief && (step_began(now)..now.as_micros()).contains(&last)
-        });
-        let is_brief = is_brief(claim.counter);
-        let is_plain = is_plain(claim.counter, time);
-        let key_expires = if is_kept && is_plain {
-            kept.unwrap_or_default()
-        } else {
-            keep(now, kept, claim.counter, time)
+        let kept = kept_until(now, claim.counter, time);
+        let is_set = (step_began(now)..now.as_micros()).contains(&last);
+        let key_expires = match hash {
+            None => kept,
+            Some(hash) if is_set && !hash.is_brief && is_plain(claim.counter, time) => hash.expires,
+            Some(hash) => longer(hash.expires, kept),
         };
+        let is_brief = is_brief(claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
             lease: claim.lease,
@@ -72,13 +69,12 @@ impl MemoryServer {
         if until > tenure.expires {
             let same_step = step_of(tenure.expires) == step_of(until);
             tenure.expires = until;
-            if is_common && counter == Counter::Dense {
-                let longer = expiry(now, Duration::from_millis(KEPT_LONGER_MS));
-                hash.expires = kept.map(|kept| if same_step { kept } else { kept.max(longer) });
-            } else if counter != Counter::Dense
-                && !(is_common && same_step && is_plain(counter, ttl))
-            {
-                hash.expires = keep(now, Some(kept), counter, ttl);
+            let is_set = is_common && same_step;
+            if counter == Counter::Dense && is_common && !is_set {
+                let least = expiry(now, Duration::from_millis(KEPT_LONGER_MS));
+                hash.expires = longer(kept, Some(least));
+            } else if counter != Counter::Dense && !(is_set && is_plain(counter, ttl)) {
+                hash.expires = longer(kept, kept_until(now, counter, ttl));
             }
         }
         tenure.expires
@@ -171,13 +167,8 @@ fn next_token(now: ServerTime, last: u64, counter: Counter) -> Result<FencingTok
     FencingToken::new(next).map_err(used_up)
 }
 
-/// When the key expires from now on; `kept` is when it would, if it is there.
-fn keep(
-    now: ServerTime,
-    kept: Option<Option<ServerTime>>,
-    counter: Counter,
-    time: Duration,
-) -> Option<ServerTime> {
+/// Until when the key of a tenure that begins now is kept; nothing for ever.
+fn kept_until(now: ServerTime, counter: Counter, time: Duration) -> Option<ServerTime> {
     let Counter::ClockFloor { retention } = counter else {
         return None;
     };
@@ -186,11 +177,11 @@ fn keep(
     } else {
         Duration::from_millis(KEPT_LONGER_MS)
     };
-    let expires = expiry(now, whole(retention) + whole(longer));
-    match kept {
-        None => Some(expires),
-        Some(kept) => kept.map(|kept| kept.max(expires)),
-    }
+    Some(expiry(now, whole(retention) + whole(longer)))
+}
+
+fn longer(one: Option<ServerTime>, other: Option<ServerTime>) -> Option<ServerTime> {
+    one.zip(other).map(|(one, other)| one.max(other))
 }
 
 fn is_brief(counter: Counter) -> bool {

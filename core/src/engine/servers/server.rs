@@ -297,12 +297,11 @@ impl Server {
             Ok(BatchReply {
                 time: Some(time), ..
             }) => self.clock_told(cx, *time, sent),
-            Ok(BatchReply { time: None, .. }) => false,
             Err(error) if origins.is_empty() => {
                 self.probe_failed(cx, error.clone());
                 false
             }
-            Err(_) => false,
+            Ok(BatchReply { time: None, .. }) | Err(_) => false,
         };
         Replied {
             origins,
