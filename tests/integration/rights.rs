@@ -12,7 +12,7 @@ use crate::{LIMIT, lock_key, millis};
 /// The documented rights of a user of the default namespace: for locks, for pushes, to list, and for a
 /// database in the URL.
 const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire \
-                     +pexpireat +persist +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem \
+                     +pexpireat +persist +zadd +zcount +zmscore +zrange +zrangebyscore +zrem \
                      +zscore";
 const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const LIST: &str = "+scan";

@@ -73,7 +73,7 @@ async fn a_call_that_moves_to_another_task_is_answered_there() {
             biased;
             _ = &mut waiting => panic!("it is held"),
             () = eventually(LIMIT, "a waiter", async || {
-                admin.keys("*:queue").await.len() == 1
+                admin.keys("*:line").await.len() == 1
             }) => {}
         }
     });

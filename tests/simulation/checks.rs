@@ -82,6 +82,8 @@ pub(crate) struct Checks {
     pub(crate) listeners: BTreeSet<(usize, ClientId)>,
     /// The server's clock is slewed by more than anybody was told.
     pub(crate) slewed: bool,
+    /// And still gets faster.
+    pub(crate) slews_faster: bool,
 }
 
 impl Checks {

@@ -10,7 +10,7 @@ import { adapters, given, opened, useKind } from "./kinds.mjs";
 
 const LOCKS =
   "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist " +
-  "+zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zscore";
+  "+zadd +zcount +zmscore +zrange +zrangebyscore +zrem +zscore";
 const PUSHES = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const RIGHTS = `${LOCKS} ${PUSHES}`.split(" ");
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");

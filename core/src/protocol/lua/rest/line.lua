@@ -65,8 +65,7 @@ function line.grant(k, state, member, client)
   if is_own then
     milliseconds = tonumber(sub(member, 1, CLAIM_WINDOW - 1))
   end
-  -- Each has two places in the set.
-  local others = call('ZCARD', queue) > 2
+  local others = call('ZCOUNT', queue, 'LEAST_ARRIVAL', '+inf') > 1
   local token, expires = lock.take(key, state, member, milliseconds, others)
   line.leave(queue, member)
   if is_own then
