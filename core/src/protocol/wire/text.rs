@@ -45,7 +45,8 @@ impl Writer<'_> {
     }
 
     fn ascii(&mut self, bytes: &[u8]) {
-        self.0.extend(bytes.iter().map(|byte| char::from(*byte)));
+        // Of digits alone, so it is text.
+        self.0.push_str(str::from_utf8(bytes).unwrap_or_default());
     }
 
     /// Whole milliseconds.
