@@ -8,12 +8,13 @@ const ADAPTERS = `
   export { LeaseholdError } from "./src/common/errors.ts";
   export { Locker } from "./src/api/locker.ts";`;
 
-/** The engine explains what a server answers; the build, too, puts it in the place of this name. */
+/** The engine explains what a server answers; the build, too, puts the modules in the place of these names. */
 const wasm = {
   name: "wasm",
   setup({ onResolve }) {
-    const path = fileURLToPath(new URL("../../src/generated/leasehold.wasm", import.meta.url));
-    onResolve({ filter: /^wasm:base64$/ }, () => ({ path }));
+    const generated = (file) => fileURLToPath(new URL(`../../src/generated/${file}`, import.meta.url));
+    onResolve({ filter: /^wasm:base64$/ }, () => ({ path: generated("leasehold.wasm") }));
+    onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: generated("memory.wasm") }));
   },
 };
 
