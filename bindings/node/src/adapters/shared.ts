@@ -47,14 +47,15 @@ export function within<T>(
 }
 
 /**
- * The string or the list of strings that a script returned, as strings: clients may be set to return buffers, and some
- * return a number for what looks like one.
+ * The list of strings that a script returned, as strings: clients may be set to return buffers, and some
+ * return a number for what looks like one. What is no list stays as it is.
  */
 export function texts(reply: unknown): unknown {
-  return Array.isArray(reply) ? reply.map(text) : text(reply);
+  return Array.isArray(reply) ? reply.map(text) : reply;
 }
 
-function text(value: unknown): unknown {
+/** The same of one string. */
+export function text(value: unknown): unknown {
   if (typeof value === "string") {
     return value;
   }

@@ -10,6 +10,9 @@ export class Reader {
   /** The losses by an engine that failed, which the next engine does not know of. */
   readonly #crashes: LeaseEvent[] = [];
   #ended = false;
+  /** Whether the engine is being asked, and was woken meanwhile. */
+  #asking = false;
+  #woken = false;
 
   constructor(host: ReaderHost, id: number, lock: LockState | undefined) {
     this.#host = host;
@@ -18,7 +21,7 @@ export class Reader {
   }
 
   next(owner: object): Promise<Result> {
-    const result = this.#waiting.length === 0 ? this.#poll() : undefined;
+    const result = this.#waiting.length === 0 ? this.#ask() : undefined;
     if (result !== undefined) {
       return Promise.resolve(result);
     }
@@ -27,8 +30,13 @@ export class Reader {
 
   /** There is an event to read. */
   wake(): void {
+    this.#woken = true;
+    // To ask makes the engine go on, and a store in memory replies at once: so this may come in between.
+    if (this.#asking) {
+      return;
+    }
     while (this.#waiting.length > 0) {
-      const result = this.#poll();
+      const result = this.#ask();
       if (result === undefined) {
         break;
       }
@@ -50,6 +58,20 @@ export class Reader {
     this.#host.removeReader(this);
     for (const { resolve } of this.#waiting.splice(0)) {
       resolve(DONE);
+    }
+  }
+
+  #ask(): Result | undefined {
+    this.#asking = true;
+    try {
+      let result: Result | undefined;
+      do {
+        this.#woken = false;
+        result = this.#poll();
+      } while (result === undefined && this.#woken);
+      return result;
+    } finally {
+      this.#asking = false;
     }
   }
 

@@ -1,6 +1,6 @@
 import type { Adapter } from "../adapters/index.js";
 import { failure } from "../adapters/failure.js";
-import { within } from "../adapters/shared.js";
+import { text, within } from "../adapters/shared.js";
 import { attempt } from "../common/check.js";
 import type { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
@@ -212,21 +212,20 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
-  if (typeof answer === "string") {
-    return TIME.test(answer) ? Number(answer) : "";
+  if (!Array.isArray(answer)) {
+    const time = text(answer);
+    return typeof time === "string" && TIME.test(time) ? Number(time) : "";
   }
-  let text = "";
+  let fields = "";
   try {
-    if (Array.isArray(answer)) {
-      for (const field of answer as unknown[]) {
-        const part = typeof field === "string" ? field : String(field);
-        text += `${part.length}:${part}`;
-      }
+    for (const field of answer as unknown[]) {
+      const part = typeof field === "string" ? field : String(field);
+      fields += `${part.length}:${part}`;
     }
   } catch {
     return "";
   }
-  return text;
+  return fields;
 }
 
 /** A server's time in microseconds, or what stands for none. */
