@@ -17,14 +17,19 @@ pub struct MemoryStore {
     pushes: Vec<(ClientId, Push)>,
 }
 
+/// From then on a clock in microseconds has 16 digits.
+const LEAST_WALL: f64 = 1e12;
+
 #[wasm_bindgen]
 impl MemoryStore {
-    /// An empty store. Its clock starts at the wall's and then counts as the host's monotonic one.
+    /// An empty store. Its clock starts at the wall's and then counts as the host's monotonic one. A wall
+    /// clock before September 2001, which is faked, is taken for that: tokens have as many digits as the
+    /// clock, and a time of 0 is none.
     #[wasm_bindgen(constructor)]
     pub fn new(now: f64, wall: f64) -> Self {
         Self {
             server: MemoryServer::new(),
-            origin: wall - now,
+            origin: wall.max(LEAST_WALL) - now,
             last: ServerTime::from_micros(0),
             pushes: Vec::new(),
         }

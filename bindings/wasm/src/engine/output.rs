@@ -35,6 +35,7 @@ impl Engine {
     /// | 11 | there is something for a reader | reader |
     /// | 12 | the connection may be half-open | |
     /// | 13 | the server is a replica by now | |
+    /// | 14 | keys of which changes are to be heard | count, and of each begin, end |
     ///
     /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
     /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as [`Wire`] says;
@@ -125,6 +126,7 @@ mod task {
     pub(super) const WAKE: f64 = 11.0;
     pub(super) const SILENT: f64 = 12.0;
     pub(super) const DEMOTED: f64 = 13.0;
+    pub(super) const WATCH: f64 = 14.0;
 }
 
 impl Engine {
@@ -167,8 +169,13 @@ impl Engine {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
             }
-            // No host says yet that its server tells of changes.
-            Output::Watch { .. } | Output::Closed { .. } | Output::Wait { .. } => {}
+            Output::Watch { keys, .. } => {
+                self.outputs.push(&[task::WATCH, size(keys.len())]);
+                for key in keys {
+                    self.outputs.push_text(key.lock());
+                }
+            }
+            Output::Closed { .. } | Output::Wait { .. } => {}
         }
     }
 
