@@ -38,7 +38,7 @@ impl Engine {
     /// | 14 | keys of which changes are to be heard | count, and of each begin, end |
     ///
     /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
-    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as [`Wire`] says;
+    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as `Wire` says;
     /// a slot past the last one says nothing.
     pub fn drain(&mut self) -> *const f64 {
         self.outputs.clear();
