@@ -308,7 +308,8 @@ impl Engine {
                 for reply in in_turn {
                     if let Ok(Reply::HandedOver { lease, grant }) = reply {
                         let Self { env, locks, .. } = self;
-                        locks.handed_over(env, server, (lease, grant, time));
+                        // Nobody knows any more when it left.
+                        locks.handed_over(env, (server, None), (lease, grant, time));
                     }
                 }
             }

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "f2e9990c15ac52dd247f5f6b9fa1ac815cb1f9fc";
+pub const SCRIPT_SHA: &str = "515cbcdfce78c19cd8c4919064375b9e88d25191";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

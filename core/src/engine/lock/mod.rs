@@ -230,30 +230,14 @@ impl Locks {
     }
 
     pub(super) fn release_landed(&mut self, env: &mut Env, landed: (HalfId, Outcome)) {
-        let Outcome {
-            server,
-            left,
-            result,
-            ..
-        } = &landed.1;
-        let next = match result {
-            Ok((Reply::HandedOver { lease, grant }, time)) => {
-                let (server, grant, time, asked) = (*server, *grant, *time, *left);
-                Some((
-                    *lease,
-                    Granted {
-                        server,
-                        grant,
-                        time,
-                        asked,
-                    },
-                ))
-            }
+        let (server, asked) = (landed.1.server, landed.1.left);
+        let next = match &landed.1.result {
+            Ok((Reply::HandedOver { lease, grant }, time)) => Some((*lease, *grant, *time)),
             _ => None,
         };
         self.0.releases.landed(env, &mut self.0.handles, landed);
-        if let Some((lease, granted)) = next {
-            self.granted(env, lease, granted);
+        if let Some(next) = next {
+            self.handed_over(env, (server, asked), next);
         }
     }
 
@@ -282,17 +266,7 @@ impl Locks {
         // What does not open was made by a stranger: anybody may publish.
         match push.open(lease) {
             Some(News::Granted { grant, time }) => {
-                let asked = None;
-                self.granted(
-                    env,
-                    lease,
-                    Granted {
-                        server,
-                        grant,
-                        time,
-                        asked,
-                    },
-                );
+                self.handed_over(env, (server, None), (lease, grant, time));
             }
             Some(News::Revoked { token }) => {
                 self.taken_away(env, id, (token, LossReason::Revoked));
@@ -304,28 +278,19 @@ impl Locks {
         }
     }
 
-    /// A server says so too late for whoever released the lock.
+    /// The lock was handed to this lease, as a push says, or the reply to a request of that moment.
     pub(super) fn handed_over(
         &mut self,
         env: &mut Env,
-        server: ServerId,
+        (server, asked): (ServerId, Option<Timestamp>),
         (lease, grant, time): (LeaseId, Grant, ServerTime),
     ) {
-        let asked = None;
-        self.granted(
-            env,
-            lease,
-            Granted {
-                server,
-                grant,
-                time,
-                asked,
-            },
-        );
-    }
-
-    /// The lock was handed to this lease.
-    fn granted(&mut self, env: &mut Env, lease: LeaseId, granted: Granted) {
+        let granted = Granted {
+            server,
+            grant,
+            time,
+            asked,
+        };
         let id = lease.half();
         if !self.0.all.contains_key(&id) {
             // It was cancelled, and a late attempt of it was handed the lock.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 use super::line::in_line;
-use crate::engine::{CallId, Input, LockId, Wait};
+use crate::engine::{Acquired, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
 
 /// What a claim with [`TTL`] has to take the lock up.
@@ -377,15 +377,20 @@ fn a_release_hands_over_to_the_next_of_the_same_locker_by_its_reply() {
     assert!(host.held_until(LockId(2)) <= host.now + TTL);
 }
 
-/// A stale reply hands over nothing: the server said later that somebody else has the lock.
-#[test]
-fn a_handover_that_is_old_news_is_not_believed() {
-    let mut host = Host::new();
+/// Who had the lock, who is next in line for it, and the release, which has not arrived yet.
+fn released_with_one_in_line(host: &mut Host) -> (Acquired, CallId, Sent) {
     let first = host.hold(LOCK);
     let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
     host.net = Net::Hold;
     host.release(first.lease);
-    let release = host.take();
+    (first, other, host.take())
+}
+
+/// A stale reply hands over nothing: the server said later that somebody else has the lock.
+#[test]
+fn a_handover_that_is_old_news_is_not_believed() {
+    let mut host = Host::new();
+    let (_, other, release) = released_with_one_in_line(&mut host);
     let handed = host.execute(&release);
     // Somebody frees it by force, and a stranger takes it, before the reply is here.
     host.stranger_force_releases(LOCK);
@@ -416,11 +421,7 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
 #[test]
 fn a_handover_that_comes_late_is_taken_up() {
     let mut host = Host::new();
-    let first = host.hold(LOCK);
-    let other = host.acquire_as(LockId(2), LOCK, Wait::Forever);
-    host.net = Net::Hold;
-    host.release(first.lease);
-    let release = host.take();
+    let (first, other, release) = released_with_one_in_line(&mut host);
     host.net = Net::Up;
     host.advance(TIMEOUT + ms(1));
     let handed = host.execute(&release);

@@ -6,10 +6,8 @@
 local function list(_, op)
   local cursor = string.match(sub(op, OP_REST, OP_REST + CURSOR_LENGTH - 1), '^0*(%d+)$')
   local pattern = sub(op, OP_REST + CURSOR_LENGTH)
-  local step = run('SCAN', cursor, 'MATCH', pattern, 'COUNT', 'MOST_SCANNED', 'TYPE', 'hash')
-  if step.err then
-    fail(step.err, '')
-  end
+  local scan = run('SCAN', cursor, 'MATCH', pattern, 'COUNT', 'MOST_SCANNED', 'TYPE', 'hash')
+  local step = checked(scan, '')
   local fields = { 'listed', step[1] }
   for _, key in ipairs(step[2]) do
     -- Most are only remembered; and some may be no locks.

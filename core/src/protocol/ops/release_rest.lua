@@ -1,9 +1,7 @@
 -- What release.lua leaves to here: somebody may wait, or the lock is not this tenure's.
 local function release(k, op, deleted)
   local key = KEYS[k]
-  if type(deleted) == 'table' then
-    fail(deleted.err, key)
-  end
+  checked(deleted, key)
   local state = lock.read(key)
   -- Three are the tenure, and the two that say that somebody waits.
   if deleted == 3 or lock.lease(state) == sub(op, RELEASE_FIELD, RELEASE_TOKEN - 1) then

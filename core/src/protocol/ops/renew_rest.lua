@@ -2,9 +2,7 @@
 -- common.
 local function renew(k, op, seen)
   local key = KEYS[k]
-  if type(seen) == 'table' then
-    fail(seen.err, key)
-  end
+  checked(seen, key)
   local state = lock.read(key)
   if not state.is_held then
     return { 'gone' }

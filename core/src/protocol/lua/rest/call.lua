@@ -12,10 +12,14 @@ local function fail(text, key)
   error({ text = text, key = key })
 end
 
-local function call(command, key, ...)
-  local result = run(command, key, ...)
+-- What a command on this key returned, unless that is an error.
+local function checked(result, key)
   if type(result) == 'table' and result.err then
     fail(result.err, key)
   end
   return result
+end
+
+local function call(command, key, ...)
+  return checked(run(command, key, ...), key)
 end
