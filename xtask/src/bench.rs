@@ -8,7 +8,7 @@ use crate::npm;
 use crate::package;
 use crate::peers;
 use crate::report;
-use crate::run::Cmd;
+use crate::run::{Cmd, in_release};
 use crate::setup::Need;
 
 #[derive(Args)]
@@ -85,18 +85,11 @@ fn ensure_stores() -> Result<()> {
 
 /// The arguments of cargo that run a program in release mode.
 fn program_of<'a>(package: &'a str, program: &'a str, options: &[&'a str]) -> Vec<&'a str> {
-    let run = [
+    in_release(
         "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
         package,
-        "--bin",
-        program,
-        "--",
-    ];
-    [&run, options].concat()
+        &[&["--bin", program, "--"], options].concat(),
+    )
 }
 
 /// Makes the package as it is shipped, and measures that.

@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::run::{Cmd, root};
+use crate::run::{Cmd, in_release, root};
 use crate::setup::Need;
 
 /// The figures that were written down, seen from the root of the repository.
@@ -56,25 +56,11 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
+const PROGRAM: &str = "leasehold-costs";
+
 fn measure() -> Result<Figures> {
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-costs",
-    ];
-    Cmd::cargo(&build).run()?;
-    let run = [
-        "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-costs",
-    ];
-    let printed = Cmd::cargo(&run).output()?;
+    Cmd::cargo(&in_release("build", PROGRAM, &[])).run()?;
+    let printed = Cmd::cargo(&in_release("run", PROGRAM, &[])).output()?;
     serde_json::from_str(&printed).context("the figures are not JSON")
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::peers;
-use crate::run::{Cmd, root, target};
+use crate::run::{Cmd, in_release, root, target};
 
 /// Between these README has what `report` writes.
 const BEGIN: &str = "<!-- bench report: begin -->";
@@ -42,16 +42,8 @@ pub(crate) fn main(options: Options) -> Result<()> {
     let file = folder.join("plan.json");
     fs::write(&file, serde_json::to_string_pretty(&plan)?)?;
     let (file, to) = (file.to_string_lossy(), folder.to_string_lossy());
-    let run = [
-        "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "-p",
-        "leasehold-report",
-        "--",
-    ];
-    Cmd::cargo(&[&run[..], &[&*file, &*to]].concat()).run()?;
+    let run = in_release("run", "leasehold-report", &["--", &*file, &*to]);
+    Cmd::cargo(&run).run()?;
     println!("== report: {to}: report.md, report.json, readme.md, *.svg");
     if options.readme {
         write_readme(&folder)?;

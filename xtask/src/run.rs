@@ -209,6 +209,12 @@ fn copy_lines(
     }
 }
 
+/// The arguments of cargo for a package in release mode.
+pub(crate) fn in_release<'a>(verb: &'a str, package: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let first = [verb, "--release", "--locked", "--quiet", "-p", package];
+    [&first, more].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::sync_channel;
