@@ -1,7 +1,7 @@
 //! Calls that wait for the engine's answer.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 
 use super::tenure::Share;
-use super::{Batches, CallId, Deliveries, Driver, Gathering, Input, LockId};
+use super::{Batches, CallId, Deliveries, Driver, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
@@ -79,7 +79,7 @@ impl Driver {
         let slot = Arc::new(Slot::default());
         let call = CallId(self.next_id());
         let input = input(call);
-        let (sends, gathering) = self.step_gathering(|state| {
+        let sends = self.step_with(|state| {
             T::waiting(&mut state.calls).insert(call, slot.clone());
             input
         });
@@ -87,7 +87,6 @@ impl Driver {
             driver: self.clone(),
             of,
             call,
-            gathering,
             own: self.send(sends),
             slot: Some(slot),
         }
@@ -112,9 +111,6 @@ pub(crate) struct Pending<T: Kind> {
     /// What it acquires or renews.
     of: Option<(LockId, LeaseId)>,
     call: CallId,
-    /// While what this call asks for waits for what others ask for at the same time. Each of them ends
-    /// that, in case that one is not polled again.
-    gathering: Option<Gathering>,
     /// The batch that this call's own task sends.
     own: Option<Execution>,
     /// `None` once the answer was taken.
@@ -125,25 +121,9 @@ impl<T: Kind> Future for Pending<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self {
-            driver,
-            gathering,
-            own,
-            slot,
-            ..
-        } = &mut *self;
+        let Self { own, slot, .. } = &mut *self;
         // What this very poll brings need not wake this task: it is looked for below.
         drop(slot.as_ref().and_then(|slot| slot.waker.take()));
-        if let Some(begun) = gathering {
-            if begun.paused {
-                *own = driver.send(driver.end_gathering(begun));
-                *gathering = None;
-            } else {
-                begun.paused = true;
-                // It needs to be polled only once to have this task woken behind all others.
-                let _ = pin!(tokio::task::yield_now()).poll(context);
-            }
-        }
         if own
             .as_mut()
             .is_some_and(|own| own.as_mut().poll(context).is_ready())

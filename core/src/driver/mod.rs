@@ -61,8 +61,6 @@ pub(crate) struct Driver {
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
-    /// How often what waited was sent.
-    sendings: AtomicU64,
     /// How long what is under way may take once the program is done.
     patience: Duration,
 }
@@ -72,6 +70,8 @@ struct State {
     calls: Calls,
     tenures: Tenures,
     hub: Hub<Waker>,
+    /// Whether what waits is sent by a task that lets others run first.
+    gathers: bool,
     /// When the engine is to be fed the time, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
@@ -92,14 +92,6 @@ struct Batch {
 type Batches = SmallVec<[Batch; 1]>;
 type Deliveries = SmallVec<[Delivery; 1]>;
 
-/// A pause before something is sent, in which more may come to leave with it.
-struct Gathering {
-    /// How often something was sent before: whoever sends next ends it.
-    sendings: u64,
-    /// Whether the others could run already.
-    paused: bool,
-}
-
 /// What has to happen once the state is unlocked.
 #[derive(Default)]
 struct Effects {
@@ -111,6 +103,8 @@ struct Effects {
     suspicions: Vec<Suspicion>,
     watches: Vec<Vec<LockKey>>,
     subscribes: bool,
+    /// What waits is to be sent once others could run.
+    gathers: bool,
 }
 
 impl Driver {
@@ -134,6 +128,7 @@ impl Driver {
                 calls: Calls::default(),
                 tenures: Tenures::new(),
                 hub: Hub::default(),
+                gathers: false,
                 wake: Timestamp::NEVER,
                 armed: Timestamp::NEVER,
                 closing: None,
@@ -144,7 +139,6 @@ impl Driver {
             runtime: Handle::current(),
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
-            sendings: AtomicU64::new(0),
         });
         let sends = driver.step(Input::Connected {
             server: ServerId::ONLY,
@@ -237,40 +231,15 @@ impl Driver {
     }
 
     fn step_with(self: &Arc<Self>, input: impl FnOnce(&mut State) -> Input) -> Batches {
-        self.do_step(input, false).0
-    }
-
-    /// As above, but if more is likely to be asked for at once nothing is to be sent yet: the caller has
-    /// to let others run, and then to [end](Self::end_gathering) this.
-    fn step_gathering(
-        self: &Arc<Self>,
-        input: impl FnOnce(&mut State) -> Input,
-    ) -> (Batches, Option<Gathering>) {
-        self.do_step(input, self.store.is_remote())
-    }
-
-    /// What is to be sent, unless somebody else has sent it meanwhile.
-    fn end_gathering(self: &Arc<Self>, gathering: &Gathering) -> Batches {
-        if self.sendings.load(Ordering::Acquire) != gathering.sendings {
-            return Batches::new();
-        }
-        self.step(Input::Tick)
-    }
-
-    fn do_step(
-        self: &Arc<Self>,
-        input: impl FnOnce(&mut State) -> Input,
-        may_gather: bool,
-    ) -> (Batches, Option<Gathering>) {
         let mut effects = Effects::default();
-        let (rearm, gathering) = {
+        let rearm = {
             let state = &mut *self.state();
             let input = input(state);
+            let gathers = self.store.is_remote() && !matches!(input, Input::Tick);
             state.engine.handle(self.now(), input);
-            let gathers = may_gather && state.engine.expects_more();
-            let sendings = self
-                .sendings
-                .fetch_add(u64::from(!gathers), Ordering::AcqRel);
+            let gathers = gathers && state.engine.expects_more();
+            effects.gathers = gathers && !state.gathers;
+            state.gathers |= gathers;
             state.wake = loop {
                 let output = if gathers {
                     state.engine.poll_unsent()
@@ -284,11 +253,7 @@ impl Driver {
             };
             state.refuse_if_dead(&mut effects);
             let closes = state.closing.is_some() && state.engine.is_idle();
-            let gathering = gathers.then_some(Gathering {
-                sendings,
-                paused: false,
-            });
-            (state.wake < state.armed || closes, gathering)
+            state.wake < state.armed || closes
         };
         if rearm {
             self.rearm.notify_one();
@@ -306,7 +271,11 @@ impl Driver {
         for why in effects.suspicions {
             self.store.suspect(why, &self.runtime);
         }
-        (effects.sends, gathering)
+        if effects.gathers {
+            // Not here: this may be a caller's own task, and what waits may be of others.
+            self.runtime.spawn(self.clone().gather());
+        }
+        effects.sends
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, output: Output, effects: &mut Effects) {
@@ -378,9 +347,12 @@ impl Driver {
     }
 
     /// Sends what waits once those have run that were just answered.
-    async fn gather(self: Arc<Self>, gathering: Gathering) {
+    async fn gather(self: Arc<Self>) {
         tokio::task::yield_now().await;
-        let sends = self.end_gathering(&gathering);
+        let sends = self.step_with(|state| {
+            state.gathers = false;
+            Input::Tick
+        });
         self.spawn_all(sends);
     }
 
@@ -392,16 +364,12 @@ impl Driver {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let result = driver.store.execute(&batch.ops, batch.give_up).await;
-                let (mut sends, gathering) = driver.step_gathering(|_| Input::Reply {
+                let mut sends = driver.step(Input::Reply {
                     server: ServerId::ONLY,
                     request: batch.request,
                     result,
                 });
                 driver.store.deliver_pushes();
-                if let Some(gathering) = gathering {
-                    // Not here: this may be a caller's own task, and what waits is of others.
-                    driver.runtime.spawn(driver.clone().gather(gathering));
-                }
                 next = sends.pop();
                 driver.spawn_all(sends);
             }

@@ -1,6 +1,7 @@
 //! The servers of the store: which one an operation goes to, and what each is known to answer, to
 //! hear, and to say of its clock. The only place that knows how many there are.
 
+mod crowd;
 mod outbox;
 mod rates;
 mod server;
@@ -20,7 +21,7 @@ pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
 pub(super) use server::{
-    LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
+    FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
 };
 
 /// An operation that waits to leave, or waits for its answer.
@@ -103,7 +104,7 @@ impl Servers {
         }
         self.servers = servers;
         for queued in moved {
-            self.at(to, &cx.settings).outbox.push(queued);
+            self.at(to, &cx.settings).queue(queued);
         }
     }
 
@@ -227,7 +228,7 @@ impl Servers {
         give_up: Timestamp,
     ) -> ServerId {
         let id = command.key().map_or(ServerId::ONLY, |key| self.of(key));
-        self.at(id, &cx.settings).outbox.push(Queued {
+        self.at(id, &cx.settings).queue(Queued {
             origin,
             command,
             give_up,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::crowd::Crowd;
 use super::outbox::{Outbox, Queued};
 use super::rates::{Mark, Rates};
 use crate::engine::clock::{Anchor, Margin};
@@ -21,13 +22,13 @@ pub(crate) const MAX_BATCH: usize = 128;
 /// About how many bytes of keys and arguments leave in one script call.
 pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 
-/// So many operations leave although a batch is under way, so that the store works on one while the host
-/// takes in the other. Fewer wait for its reply, because every script call costs the client a write and
-/// the server a call. With none under way nothing waits.
+/// So many operations leave at the latest although batches are under way, so that the store works on one
+/// while the host takes in the other. Of a small crowd the half leaves. Fewer wait for a reply, because
+/// every script call costs the client a write and the server a call. With none under way nothing waits.
 pub(crate) const MANY: usize = 16;
 
 /// With so many batches under way only full ones leave.
-const FEW_IN_FLIGHT: usize = 2;
+pub(crate) const FEW_IN_FLIGHT: usize = 4;
 
 /// How many batches may be under way at the most.
 pub(crate) const MAX_IN_FLIGHT: usize = 8;
@@ -61,8 +62,7 @@ pub(crate) struct Server {
     pub(super) outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
-    /// How many operations left together, or waited behind what left, when last something did.
-    crowd: usize,
+    crowd: Crowd,
     /// The shortest round trip on this link.
     round_trip: Duration,
     /// How many requests in a row had no answer in time.
@@ -112,7 +112,7 @@ impl Server {
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
             requests: Vec::new(),
-            crowd: 0,
+            crowd: Crowd::default(),
             round_trip: Duration::MAX,
             timeouts: 0,
             hears: false,
@@ -143,6 +143,12 @@ impl Server {
                 "the store cannot be reached: it has not answered yet",
             ),
         }
+    }
+
+    /// Takes in what is to leave.
+    pub(super) fn queue(&mut self, out: Queued) {
+        self.crowd.asked();
+        self.outbox.push(out);
     }
 
     /// Whose operations wait to leave. They stay there: what was never sent is in no doubt.
@@ -293,6 +299,7 @@ impl Server {
                 drifted: false,
             };
         };
+        self.crowd.answered(origins.len());
         let drifted = match &result {
             Ok(BatchReply {
                 time: Some(time), ..
@@ -351,11 +358,13 @@ impl Server {
             return self.flush_unanchored(cx);
         };
         while self.outbox.len() >= self.least_to_leave(cx) {
-            self.crowd = self.send_batch(cx, anchor);
+            self.send_batch(cx, anchor);
         }
-        self.crowd = self.crowd.max(1 + self.outbox.len());
         if self.outbox.len() > 0 && !cx.settings.clustered {
             self.time_late_reply(cx);
+        }
+        if self.requests.is_empty() {
+            self.crowd.idles();
         }
         None
     }
@@ -380,7 +389,7 @@ impl Server {
         match under_way {
             _ if under_way >= most => usize::MAX,
             _ if under_way < any_size => 1,
-            _ if under_way < FEW_IN_FLIGHT => MANY,
+            _ if under_way < FEW_IN_FLIGHT => self.crowd.half(MANY),
             _ => MAX_BATCH,
         }
     }
@@ -400,11 +409,9 @@ impl Server {
     /// Whether what waits is likely to become more at once: those who were answered together ask
     /// together again.
     pub(super) fn expects_more(&self, settings: &Settings) -> bool {
-        let few = 1..MANY;
-        self.crowd > 1
-            && !settings.clustered
+        !settings.clustered
             && self.requests.is_empty()
-            && few.contains(&self.outbox.len())
+            && self.crowd.is_more_than(self.outbox.len(), MANY)
     }
 
     fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {
@@ -420,8 +427,10 @@ impl Server {
         refused
     }
 
-    /// Returns how many operations left.
-    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) -> usize {
+    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) {
+        let under_way = self.requests.iter().map(|request| request.origins.len());
+        self.crowd
+            .leaves(under_way.sum::<usize>() + self.outbox.len());
         let margin = self.margin();
         // The keys of one call have to be in one slot of a cluster.
         let most = if cx.settings.clustered { 1 } else { MAX_BATCH };
@@ -445,9 +454,7 @@ impl Server {
                 not_after: anchor.not_after(queued.give_up, margin),
             });
         }
-        let sent = batch.len();
         self.request(cx, batch, give_up, origins);
-        sent
     }
 
     fn request(&mut self, cx: &mut Ctx, batch: Vec<Op>, give_up: Timestamp, origins: Vec<Origin>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::host::{Host, Net, lease_of};
-use crate::engine::servers::{LATE, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR};
+use crate::engine::servers::{FEW_IN_FLIGHT, LATE, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR};
 use crate::engine::{Input, LockId, Output, Wait};
 
 /// How many operations each batch has that is under way.
@@ -32,42 +32,57 @@ fn ask(host: &mut Host, count: usize) {
 
 /// Catches a call of the script for every operation, and a store that stands idle while much waits.
 #[test]
-fn while_a_batch_is_under_way_operations_leave_when_they_are_many() {
+fn while_batches_are_under_way_operations_leave_when_they_are_half_of_all() {
     let mut host = at(NEAR / 2);
+    ask(&mut host, 3);
+    assert_eq!(sizes(&host), [1, 1, 1], "so few wait for nothing");
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1], "the first waits for nothing");
-    ask(&mut host, MANY - 1);
-    assert_eq!(sizes(&host), [1]);
+    assert_eq!(sizes(&host), [1, 1, 1]);
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1, MANY]);
+    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    assert_eq!(host.pending.len(), FEW_IN_FLIGHT);
     ask(&mut host, MAX_BATCH - 1);
-    assert_eq!(sizes(&host), [1, MANY]);
+    assert_eq!(sizes(&host), [1, 1, 1, 2]);
     ask(&mut host, 1);
-    assert_eq!(sizes(&host), [1, MANY, MAX_BATCH]);
+    assert_eq!(sizes(&host), [1, 1, 1, 2, MAX_BATCH]);
+}
+
+/// Catches a crowd of which each half leaves so late that the store waits for it.
+#[test]
+fn of_a_large_crowd_many_are_enough_to_leave() {
+    let mut host = at(NEAR / 2);
+    ask(&mut host, 5 + 2 * MAX_BATCH);
+    while host.pending.len() > 1 {
+        host.answer_next();
+    }
+    ask(&mut host, MANY - 1);
+    assert_eq!(sizes(&host), [MAX_BATCH]);
+    ask(&mut host, 1);
+    assert_eq!(sizes(&host), [MAX_BATCH, MANY]);
 }
 
 #[test]
 fn only_so_many_batches_are_under_way() {
     let mut host = at(NEAR / 2);
-    ask(&mut host, 1 + MANY + MAX_IN_FLIGHT * MAX_BATCH + 40);
+    ask(&mut host, 5 + MAX_IN_FLIGHT * MAX_BATCH + 40);
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
-    for _ in 0..2 {
+    for _ in 0..FEW_IN_FLIGHT {
         host.answer_next();
         assert_eq!(sizes(&host).last(), Some(&MAX_BATCH));
         assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
     }
-    for left in (1..MAX_IN_FLIGHT).rev() {
-        assert!(!sizes(&host).contains(&40));
+    for left in (FEW_IN_FLIGHT..MAX_IN_FLIGHT).rev() {
         host.answer_next();
-        assert_eq!(host.pending.len(), left.max(2), "full ones left");
+        assert_eq!(sizes(&host), vec![MAX_BATCH; left], "only full ones left");
     }
-    assert_eq!(sizes(&host), [MAX_BATCH, 40]);
+    host.answer_next();
+    assert_eq!(sizes(&host), [MAX_BATCH, MAX_BATCH, MAX_BATCH, 40]);
 }
 
 /// Catches callers who wait for the replies to others for as long as for their own, where that is long.
 #[test]
 fn on_a_long_way_nothing_waits_for_a_reply() {
-    for (times, at_once) in [(0, 1), (1, 2), (2, 3), (6, 7), (7, 8), (60, 8)] {
+    for (times, at_once) in [(3, 4), (6, 7), (7, 8), (60, 8)] {
         let mut host = at(NEAR * times);
         ask(&mut host, MANY - 1);
         assert_eq!(sizes(&host), vec![1; at_once], "{times}");
@@ -82,8 +97,9 @@ fn the_length_of_the_way_is_measured_anew_on_each_link() {
         host.input(Input::CONNECTED);
         host.sleep(then);
         host.answer_next();
-        ask(&mut host, 3);
-        assert_eq!(host.pending.len(), if then < NEAR { 1 } else { 3 });
+        ask(&mut host, 8);
+        let at_once = if then < NEAR { FEW_IN_FLIGHT } else { 8 };
+        assert_eq!(host.pending.len(), at_once);
     }
 }
 
@@ -92,11 +108,11 @@ fn the_length_of_the_way_is_measured_anew_on_each_link() {
 #[test]
 fn nothing_waits_for_a_reply_that_is_late() {
     let mut host = at(NEAR / 2);
-    ask(&mut host, 2);
+    ask(&mut host, 6);
     host.advance(LATE.saturating_sub(Duration::from_nanos(1)));
-    assert_eq!(sizes(&host), [1]);
+    assert_eq!(sizes(&host), [1, 1, 1, 2]);
     host.advance(Duration::from_nanos(1));
-    assert_eq!(sizes(&host), [1, 1], "without a further input");
+    assert_eq!(sizes(&host), [1, 1, 1, 2, 1], "without a further input");
     ask(&mut host, MANY);
     assert_eq!(host.pending.len(), MAX_IN_FLIGHT);
 }
@@ -124,30 +140,35 @@ fn more_is_expected_after_several_left_together() {
         host.drain();
         host.answer_next();
     }
-    assert!(!begins(&mut host, 11));
-    host.drain();
-    assert!(!begins(&mut host, 12), "it cannot leave yet");
-    host.drain();
-    assert_eq!(sizes(&host), [1]);
-    let (first, now) = (host.pending.pop_front(), host.now);
-    let first = first.expect("it is under way");
-    let reply = host.execute(&first);
-    host.engine
-        .handle(now, Input::reply(first.request, Ok(reply)));
-    assert!(host.engine.expects_more(), "of who was answered");
-    while !matches!(host.engine.poll_unsent(), Output::Wait { .. }) {}
-    assert!(begins(&mut host, 13));
-    host.drain();
-    assert_eq!(sizes(&host), [2]);
-    host.answer_next();
-    for lock in 14..14 + MANY as u64 - 1 {
-        assert!(begins(&mut host, lock), "{lock}");
+    for lock in 11..16 {
+        assert!(
+            !begins(&mut host, lock),
+            "it leaves at once, or cannot leave yet"
+        );
+        host.drain();
     }
-    assert!(!begins(&mut host, 99), "these are many already");
+    assert_eq!(sizes(&host), [1, 1, 1, 2]);
+    for left in (0..4).rev() {
+        let (first, now) = (host.pending.pop_front(), host.now);
+        let first = first.expect("it is under way");
+        let reply = host.execute(&first);
+        host.engine
+            .handle(now, Input::reply(first.request, Ok(reply)));
+        assert_eq!(host.engine.expects_more(), left == 0, "of who was answered");
+        while !matches!(host.engine.poll_unsent(), Output::Wait { .. }) {}
+    }
+    assert!(begins(&mut host, 21) && begins(&mut host, 22));
+    assert!(!begins(&mut host, 23), "the half is there");
     host.drain();
+    assert_eq!(sizes(&host), [3]);
     host.answer_next();
-    assert!(begins(&mut host, 100));
-    host.drain();
-    host.answer_next();
-    assert!(!begins(&mut host, 101), "the last was alone");
+    let expects = |lock| {
+        let expects = begins(&mut host, lock);
+        host.drain();
+        host.answer_next();
+        expects
+    };
+    let waits: Vec<_> = (31..50).map(expects).collect();
+    assert!(waits[0], "others may come as before");
+    assert!(!waits[18], "the last were alone");
 }

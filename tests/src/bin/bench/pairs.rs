@@ -11,6 +11,7 @@ use std::time::Instant;
 use fred::prelude::*;
 use leasehold::Locker;
 use leasehold_tests::{Admin, RedisServer};
+use tokio::task::JoinSet;
 
 use crate::options::Options;
 use crate::plain::Plain;
@@ -79,26 +80,30 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 
 impl Bench {
     async fn round(&self, callers: usize, rounds: &mut Rounds) -> Result<()> {
-        let Self { client, locker, .. } = self;
-        let calls = thousand_per_second(callers, async |caller| {
-            for _ in 0..2 {
-                let key = format!("bench-{caller}");
-                client
-                    .evalsha::<(), _, _, _>(&self.nothing, key, "a")
-                    .await?;
+        let (client, script) = (self.client.clone(), self.nothing.clone());
+        let calls = thousand_per_second(callers, move |caller| {
+            let (client, script) = (client.clone(), script.clone());
+            async move {
+                for _ in 0..2 {
+                    let key = format!("bench-{caller}");
+                    client.evalsha::<(), _, _, _>(&script, key, "a").await?;
+                }
+                Ok(())
             }
-            Ok(())
         });
         rounds.nothing.push(calls.await?);
 
-        let sets = thousand_per_second(callers, async |caller| {
-            let key = format!("plain-{caller}");
-            let (expire, only) = (Some(Expiration::PX(30_000)), Some(SetOptions::NX));
-            client
-                .set::<(), _, _>(&key, "id", expire, only, false)
-                .await?;
-            let script = &self.compare_and_delete;
-            Ok(client.evalsha::<(), _, _, _>(script, key, "id").await?)
+        let (client, script) = (self.client.clone(), self.compare_and_delete.clone());
+        let sets = thousand_per_second(callers, move |caller| {
+            let (client, script) = (client.clone(), script.clone());
+            async move {
+                let key = format!("plain-{caller}");
+                let (expire, only) = (Some(Expiration::PX(30_000)), Some(SetOptions::NX));
+                client
+                    .set::<(), _, _>(&key, "id", expire, only, false)
+                    .await?;
+                Ok(client.evalsha::<(), _, _, _>(script, key, "id").await?)
+            }
         });
         rounds.sets.push(sets.await?);
 
@@ -108,9 +113,10 @@ impl Bench {
 
         let mut admin = Admin::connect(&self.server).await;
         let before = admin.script_calls().await;
-        let leases = thousand_per_second(callers, async |caller| {
-            let lock = locker.lock(format!("bench-{caller}"))?;
-            Ok(lock.acquire().await?.release().await?)
+        let locker = self.locker.clone();
+        let leases = thousand_per_second(callers, move |caller| {
+            let lock = locker.lock(format!("bench-{caller}"));
+            async move { Ok(lock?.acquire().await?.release().await?) }
         });
         rounds.leases.push(leases.await?);
         let scripts = admin.script_calls().await - before;
@@ -146,20 +152,26 @@ impl Rounds {
 }
 
 /// Lets `callers` tasks do the work `PAIRS` times in all; returns how many thousand times a second that was.
-async fn thousand_per_second(
+async fn thousand_per_second<Pair>(
     callers: usize,
-    work: impl AsyncFn(usize) -> Result<()>,
-) -> Result<f64> {
+    work: impl Fn(usize) -> Pair + Clone + Send + 'static,
+) -> Result<f64>
+where
+    Pair: Future<Output = Result<()>> + Send,
+{
     let begin = Instant::now();
-    let tasks = (0..callers).map(|caller| {
-        let work = &work;
-        async move {
+    let mut tasks = JoinSet::new();
+    for caller in 0..callers {
+        let work = work.clone();
+        tasks.spawn(async move {
             for _ in 0..PAIRS / callers {
                 work(caller).await?;
             }
             Result::Ok(())
-        }
-    });
-    futures::future::try_join_all(tasks).await?;
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
     Ok((PAIRS / callers * callers) as f64 / begin.elapsed().as_secs_f64() / 1e3)
 }
