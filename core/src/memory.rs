@@ -4,6 +4,8 @@ mod keys;
 mod line;
 mod ops;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Which ways through the script the sequences took.
 
 mod line;
+mod raise;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use leasehold::protocol::{
     Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply,
 };
 use leasehold::time::ServerTime;
-use leasehold::{Error, StoredTenure};
+use leasehold::{Error, FencingToken, StoredTenure};
 
 use crate::model::Model;
 use line::Change;
@@ -91,7 +92,7 @@ pub(crate) struct Coverage {
 struct Lock {
     lease: String,
     client: String,
-    token: String,
+    token: FencingToken,
     kind: String,
     label: String,
     expires: u64,
@@ -99,7 +100,7 @@ struct Lock {
 
 fn every() -> impl Iterator<Item = &'static str> {
     let line = line::BRANCHES.into_iter().chain(line::LISTS);
-    BRANCHES.into_iter().chain(line)
+    BRANCHES.into_iter().chain(line).chain(raise::BRANCHES)
 }
 
 /// What an operation meets.
@@ -160,7 +161,11 @@ impl Coverage {
                 token_outlived: outlived.contains(key.lock()),
                 waiting: line.iter().any(|place| !place.is_dead(now)),
             };
-            for branch in branches(&op.command, reply, &before) {
+            let usual = branches(&op.command, reply, &before);
+            for branch in usual
+                .into_iter()
+                .chain(raise::branches(&op.command, reply, &before))
+            {
                 self.hit(branch);
             }
             if matches!(reply, Ok(Reply::Late)) {
@@ -231,7 +236,7 @@ impl Lock {
         Self {
             lease: tenure.lease.to_string(),
             client: tenure.client.to_string(),
-            token: tenure.token.to_string(),
+            token: tenure.token,
             kind: kind.to_owned(),
             label: tenure.owner.label().to_owned(),
             expires: tenure.expires.millis(),
@@ -353,7 +358,7 @@ fn acquired(acquire: &Acquire, reply: &Result<Reply, Error>, before: &Before) ->
     match (&before.lock, reply) {
         (None, Ok(Reply::Held(held))) => {
             let mut hits = counted(acquire, before);
-            if held.token == leasehold::FencingToken::MAX {
+            if held.token == FencingToken::MAX {
                 hits.push("acquire: free, the greatest token");
             }
             if before.lock_outlived {

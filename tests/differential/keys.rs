@@ -8,7 +8,8 @@ use leasehold_tests::{Admin, Monitor, RedisServer, Resp};
 
 use crate::real::Real;
 use crate::samples::{
-    FLOOR, acquire, batch, every_operation, force_release, inspect, key, list, release, renew, wait,
+    FLOOR, acquire, batch, every_operation, force_release, inspect, key, list, raise, release,
+    renew, token, wait,
 };
 
 /// Names for which a wrong hash tag or a missing escape would show.
@@ -84,6 +85,7 @@ async fn a_call_touches_its_declared_keys_only() {
     commands.extend([
         Command::Acquire(dense),
         renew(&key, 3),
+        raise(&key, 3, token(7)),
         release(&key, 2),
         inspect(&key),
     ]);

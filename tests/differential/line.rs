@@ -9,13 +9,13 @@ use leasehold::protocol::{
     Claim, ClientId, Command, Counter, Inspected, LeaseId, List, LockKey, News, Op, Pattern, Reply,
 };
 use leasehold::time::ServerTime;
-use leasehold::{Error, ErrorKind, FencingToken, MemoryServer, Name};
+use leasehold::{Error, ErrorKind, MemoryServer, Name};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::real::{Listener, Real};
 use crate::samples::{
-    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release_of, inspect, key, list, release, renew,
-    told, wait,
+    FLOOR, NAMESPACE, WINDOW, acquire, batch, force_release_of, inspect, key, list, raise, release,
+    renew, token, told, wait,
 };
 
 const MOST_WAITERS: u32 = 65_536;
@@ -393,13 +393,13 @@ async fn a_lock_is_handed_on_when_memory_is_full() {
     let replies = run(&mut real, [wait(&key, 4)]).await;
     assert_eq!(place(&replies[0]), Some(3));
     run(&mut real, [renew(&key, 1)]).await;
+    run(&mut real, [raise(&key, 1, token(7))]).await;
     let replies = run(&mut real, [release(&key, 1)]).await;
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(2));
     let pushes = listener.pushes().await.expect("they are messages");
     assert_eq!(pushes.len(), 1, "it is told: {pushes:?}");
-    let token = FencingToken::new(2).expect("a valid token");
-    let replies = run(&mut real, [force_release_of(&key, token)]).await;
+    let replies = run(&mut real, [force_release_of(&key, token(8))]).await;
     assert_eq!(replies, [Reply::Released]);
     assert_eq!(holder(&mut real, &key).await, Some(3));
     // Its holder is gone: who is first takes it.

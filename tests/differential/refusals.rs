@@ -10,7 +10,7 @@ use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};
 use crate::samples::{
-    FLOOR, acquire, batch, every_operation, inspect, key, release, renew, told, wait,
+    FLOOR, acquire, batch, every_operation, inspect, key, raise, release, renew, told, wait,
 };
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -147,6 +147,7 @@ async fn what_is_not_a_token_is_left_alone() {
             brief.clone(),
             floor,
             renew(&key, 1),
+            raise(&key, 1, FencingToken::MAX),
             inspect(&key),
         ];
         for reply in &run_amid_others(&mut real, commands).await {

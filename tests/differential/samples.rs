@@ -60,7 +60,11 @@ pub(crate) fn wait(key: &LockKey, lease: u32) -> Command {
 }
 
 pub(crate) fn first_token() -> FencingToken {
-    FencingToken::new(1).expect("a valid token")
+    token(1)
+}
+
+pub(crate) fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).expect("a valid token")
 }
 
 /// Of the first tenure that a dense counter numbers.
@@ -71,7 +75,17 @@ pub(crate) fn renew(key: &LockKey, lease: u32) -> Command {
         token: first_token(),
         counter: Counter::Dense,
         ttl: Duration::from_secs(700),
+        floor: None,
     })
+}
+
+/// The same with a floor.
+pub(crate) fn raise(key: &LockKey, lease: u32, floor: FencingToken) -> Command {
+    let Command::Renew(renew) = renew(key, lease) else {
+        unreachable!("it is a renewal");
+    };
+    let floor = Some(floor);
+    Command::Renew(Renew { floor, ..renew })
 }
 
 /// Ends what [`acquire`] with a dense counter or [`wait`] began.

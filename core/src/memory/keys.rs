@@ -20,7 +20,8 @@ pub(super) struct Keys {
 #[derive(Clone, Debug)]
 pub(super) struct Hash {
     pub(super) last: u64,
-    /// Whether it may expire before long.
+    /// Whether the last token does not tell when the key's expiry was set: it may expire before long,
+    /// or the token was ahead of the clock, or a renewal raised it.
     pub(super) is_brief: bool,
     /// It stays when it is over, until somebody needs its place.
     pub(super) tenure: Option<Box<StoredTenure>>,

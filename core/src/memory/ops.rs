@@ -86,9 +86,15 @@ impl MemoryServer {
             Some(tenure) if tenure.lease != renew.lease || tenure.token != renew.token => {
                 Reply::Taken
             }
-            Some(_) => Reply::Renewed {
-                expires: self.extend(now, &renew.key, (renew.counter, renew.ttl), true),
-            },
+            Some(_) => {
+                let Renew { key, floor, .. } = renew;
+                if let Some(floor) = floor {
+                    self.raise(key, *floor);
+                }
+                let (kept, is_common) = ((renew.counter, renew.ttl), floor.is_none());
+                let expires = self.extend(now, key, kept, is_common);
+                Reply::Renewed { expires }
+            }
         }
     }
 

@@ -32,7 +32,8 @@ impl MemoryServer {
             Some(hash) if is_set && !hash.is_brief && is_plain(claim.counter, time) => hash.expires,
             Some(hash) => longer(hash.expires, kept),
         };
-        let is_brief = is_brief(claim.counter);
+        let is_ahead = claim.counter != Counter::Dense && last >= now.as_micros();
+        let is_brief = is_ahead || is_brief(claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
             lease: claim.lease,
@@ -78,6 +79,16 @@ impl MemoryServer {
             }
         }
         tenure.expires
+    }
+
+    /// Lifts the last token to a floor, and leaves that of the tenure as it is.
+    pub(super) fn raise(&mut self, key: &LockKey, floor: FencingToken) {
+        if let Some(hash) = self.hash_mut(key)
+            && hash.last < floor.get()
+        {
+            hash.last = floor.get();
+            hash.is_brief = true;
+        }
     }
 
     pub(super) fn publish(&mut self, client: ClientId, lease: LeaseId, news: News) -> bool {

@@ -75,8 +75,9 @@ limits! {
     ACQUIRE_LEASE: usize = ACQUIRE_RETENTION + TIME_LENGTH;
     ACQUIRE_CLIENT: usize = ACQUIRE_LEASE + LEASE_LENGTH;
     ACQUIRE_OWNER: usize = ACQUIRE_CLIENT + CLIENT_LENGTH;
-    /// Of a renewal: the retention, and the tenure's field.
+    /// Of a renewal: the retention, the tenure's field, and a floor, if it has one.
     RENEW_FIELD: usize = OP_REST + TIME_LENGTH;
+    RENEW_FLOOR: usize = RENEW_FIELD + FIELD_LENGTH;
     /// Of a release: the claim, with the token behind its lease.
     RELEASE_FIELD: usize = OP_REST + WINDOW_LENGTH + TIME_LENGTH;
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;

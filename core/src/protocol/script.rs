@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "515cbcdfce78c19cd8c4919064375b9e88d25191";
+pub const SCRIPT_SHA: &str = "257061db868eb0bb75c01eaf3f2b3f6fbbb93ea4";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

@@ -19,6 +19,8 @@ pub(crate) enum Flaw {
     Nothing,
     /// A renewal of a free lock takes it.
     RenewalTakesGone,
+    /// A renewal raises the last token though the lock is not its lease's.
+    RaisesForStrangers,
     /// Tokens just count.
     NoClockFloor,
     /// `not_after` is not looked at.
@@ -72,8 +74,9 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 26] = [
+    pub(crate) const ALL: [Flaw; 27] = [
         Flaw::RenewalTakesGone,
+        Flaw::RaisesForStrangers,
         Flaw::NoClockFloor,
         Flaw::ActsLate,
         Flaw::ReleasesForOthers,
@@ -211,6 +214,7 @@ impl Model {
                     self.revive(now, &key, claim(&place.member));
                 }
             }
+            (Command::Renew(renew), Flaw::RaisesForStrangers) => self.raise(now, renew.clone()),
             (Command::List(List { pattern, .. }), Flaw::ListsEverything) => {
                 *pattern = Pattern::new(NAMESPACE, "*").expect("a valid pattern");
             }
@@ -299,6 +303,15 @@ impl Model {
         match self.one(now, Op { command, not_after })? {
             Reply::Held(Grant { expires, .. }) => Ok(Reply::Renewed { expires }),
             other => Ok(other),
+        }
+    }
+
+    /// In the name of whoever has the lock.
+    fn raise(&mut self, now: ServerTime, mut renew: Renew) {
+        if let Some(tenure) = self.tenure(now, &renew.key) {
+            (renew.lease, renew.token, renew.ttl) = (tenure.lease, tenure.token, Duration::ZERO);
+            self.memory
+                .execute(now, &samples::batch([Command::Renew(renew)]));
         }
     }
 

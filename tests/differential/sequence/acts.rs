@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::Owner;
 use leasehold::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
     Pattern, Reclaim, Release, Renew,
 };
 use leasehold::time::ServerTime;
+use leasehold::{FencingToken, Owner};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -44,6 +44,7 @@ enum Act {
         who: Who,
         current: bool,
         ttl: Duration,
+        floor: Option<Floor>,
     },
     /// With the token of the tenure that the lock has, or without one.
     Release {
@@ -68,6 +69,19 @@ enum Which {
     /// The first that a dense counter numbers.
     First,
     None,
+}
+
+/// What a renewal raises the last token to.
+#[derive(Copy, Clone, Debug)]
+enum Floor {
+    /// So much more than the last token.
+    Above(u64),
+    /// So many microseconds before the last look at the clock.
+    Behind(u64),
+    /// So many after it.
+    Ahead(u64),
+    /// The greatest token but so much.
+    NearEnd(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -124,7 +138,13 @@ impl Planned {
                 key,
                 waits: *waits,
             }),
-            Act::Renew { who, current, ttl } => Command::Renew(Renew {
+            Act::Renew {
+                who,
+                current,
+                ttl,
+                floor,
+            } => Command::Renew(Renew {
+                floor: floor.map(|floor| floor.token(now, model.last_token(now, &key))),
                 token: token(*current),
                 lease: claim(who).lease,
                 counter: claim(who).counter,
@@ -153,6 +173,18 @@ impl Planned {
             NotAfter::Never => ServerTime::from_micros(u64::MAX),
         };
         Op { command, not_after }
+    }
+}
+
+impl Floor {
+    fn token(self, now: ServerTime, last: Option<u64>) -> FencingToken {
+        let number = match self {
+            Self::Above(more) => last.unwrap_or(1) + more,
+            Self::Behind(micros) => now.as_micros() - micros,
+            Self::Ahead(micros) => now.as_micros() + micros,
+            Self::NearEnd(left) => FencingToken::MAX.get() - left,
+        };
+        FencingToken::new(number).unwrap_or(FencingToken::MAX)
     }
 }
 
@@ -265,16 +297,35 @@ fn acts() -> impl Strategy<Value = Act> {
             waits,
             reclaims,
         }),
-        4 => (who(), 0..8_u8, times()).prop_map(|(who, stale, ttl)| Act::Renew {
-            who,
-            current: stale > 0,
-            ttl,
-        }),
+        4 => renewals(who(), prop::option::weighted(0.4, floors())),
+        3 => renewals(Just(Who::Holder), floors().prop_map(Some)),
         3 => any::<bool>().prop_map(|named| Act::Release { who: Who::Holder, named }),
         4 => (who(), any::<bool>()).prop_map(|(who, named)| Act::Release { who, named }),
         3 => (0..6_u8).prop_map(|stale| Act::ForceRelease { current: stale > 0 }),
         4 => Just(Act::Inspect),
         2 => select(&PATTERNS[..]).prop_map(Act::List),
+    ]
+}
+
+fn renewals(
+    who: impl Strategy<Value = Who>,
+    floor: impl Strategy<Value = Option<Floor>>,
+) -> impl Strategy<Value = Act> {
+    let renewal = (who, 0..8_u8, times(), floor);
+    renewal.prop_map(|(who, stale, ttl, floor)| Act::Renew {
+        who,
+        current: stale > 0,
+        ttl,
+        floor,
+    })
+}
+
+fn floors() -> impl Strategy<Value = Floor> {
+    prop_oneof![
+        4 => (0..=3_u64).prop_map(Floor::Above),
+        4 => (0..=3_000_u64).prop_map(Floor::Behind),
+        3 => (1..=4_000_000_000_u64).prop_map(Floor::Ahead),
+        1 => (0..=2_u64).prop_map(Floor::NearEnd),
     ]
 }
 

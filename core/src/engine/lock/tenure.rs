@@ -352,6 +352,7 @@ impl Tenure {
             token: self.token,
             counter: spec.counter,
             ttl: self.ask(spec, env.cx.now, (margin, ttl)),
+            floor: None,
         });
         (self.looks, self.looks_again) = (false, false);
         let third = self.ttl(spec) / 3;

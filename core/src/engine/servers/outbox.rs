@@ -187,6 +187,7 @@ mod tests {
                 token: FencingToken::MAX,
                 counter: Counter::Dense,
                 ttl: std::time::Duration::from_secs(1),
+                floor: None,
             })
         } else {
             Command::Inspect(Inspect { key })

@@ -14,11 +14,12 @@
 --
 -- What the two keys of a name hold:
 --
--- lock   a hash. t: the last token, with a + behind it if the key may expire before long. While the
---        lock is held, or was until it expired: under lease and token, when that tenure expires, its
---        client, its kind and its label. The kind is r if the label is an owner, who may reclaim the
---        lock, and l if it is only there to be read by people. w and x: there if somebody may wait,
---        and two, so that a count of what was deleted tells them from a tenure
+-- lock   a hash. t: the last token, with a + behind it if it does not tell when the key's expiry was
+--        set: the key may expire before long, or it was ahead of the clock, or a renewal raised it.
+--        While the lock is held, or was until it expired: under lease and token, when that tenure
+--        expires, its client, its kind and its label. The kind is r if the label is an owner, who may
+--        reclaim the lock, and l if it is only there to be read by people. w and x: there if somebody
+--        may wait, and two, so that a count of what was deleted tells them from a tenure
 -- line   a sorted set: the claims that wait by when each arrived, in microseconds; and each with an
 --        a before it by the millisecond until which it counts as alive, which is less
 --

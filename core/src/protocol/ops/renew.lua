@@ -2,8 +2,8 @@
 -- otherwise. It never shortens: an older command may come again after one that asked for longer.
 --
 -- keys   lock
--- text   retention, lease, token
--- common it lasts for the time to live that it asked for
+-- text   retention, lease, token; the floor of later tokens, if there is one
+-- common it lasts for the time to live that it asked for; there is no floor
 -- reply  renewed, expiry (ms)
 --        gone
 --        taken

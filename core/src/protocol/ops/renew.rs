@@ -24,6 +24,9 @@ pub struct Renew {
     pub counter: Counter,
     /// The new time to live, from now.
     pub ttl: Duration,
+    /// What the last token of the name is raised to, unless it is as high; the tenure keeps its own.
+    /// Nothing is raised if the lock is not this lease's any more.
+    pub floor: Option<FencingToken>,
 }
 
 impl Operation for Renew {
@@ -42,7 +45,7 @@ impl Operation for Renew {
     }
 
     fn is_common(&self) -> bool {
-        self.counter.is_common(self.ttl)
+        self.floor.is_none() && self.counter.is_common(self.ttl)
     }
 
     fn ttl(&self) -> Duration {
@@ -53,6 +56,9 @@ impl Operation for Renew {
         text.retention(self.counter);
         text.lease(self.lease);
         text.token(Some(self.token));
+        if self.floor.is_some() {
+            text.token(self.floor);
+        }
     }
 
     fn common_reply(&self, time: Option<ServerTime>) -> Result<Reply, Error> {

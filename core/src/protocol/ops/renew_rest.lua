@@ -1,13 +1,20 @@
--- What renew.lua leaves to here: the tenure is over, lasts longer anyway, or its key is not kept as is
--- common.
+-- What renew.lua leaves to here: the tenure is over, lasts longer anyway, its key is not kept as is
+-- common, or there is a floor.
 local function renew(k, op, seen)
   local key = KEYS[k]
   checked(seen, key)
   local state = lock.read(key)
   if not state.is_held then
     return { 'gone' }
-  elseif state.field ~= sub(op, RENEW_FIELD) then
+  elseif state.field ~= sub(op, RENEW_FIELD, RENEW_FLOOR - 1) then
     return { 'taken' }
+  end
+  local floor = sub(op, RENEW_FLOOR)
+  if floor ~= '' and tonumber(floor) > (state.last or 0) then
+    -- By the mark whoever takes the lock next sets the key's expiry. The deletion is for when memory is
+    -- full: see `lock.clear`.
+    call('HDEL', key, '')
+    call('HSET', key, 't', floor .. '+')
   end
   local retention = tonumber(sub(op, OP_REST, RENEW_FIELD - 1))
   return { 'renewed', lock.extend(key, state, tonumber(sub(op, OP_TTL, OP_REST - 1)), retention) }

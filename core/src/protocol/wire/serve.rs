@@ -75,6 +75,10 @@ fn read_command<'a>(
             counter: text.counter()?,
             lease: text.lease()?,
             token: text.token()?,
+            floor: match text.0 {
+                "" => None,
+                _ => Some(text.token()?),
+            },
             ttl,
         }),
         "D" => {
@@ -310,6 +314,7 @@ mod tests {
                     token: token.unwrap_or(FencingToken::MAX),
                     counter: claim.counter,
                     ttl: claim.ttl,
+                    floor: token.filter(|_| self.below(2) == 0),
                 }),
                 6..9 => Command::Release(Release {
                     key,

@@ -98,7 +98,7 @@ function lock.take(key, state, member, milliseconds, waiting)
   if state.field then
     lock.clear(key, state)
   end
-  local is_brief = retention ~= 0 and retention < LEAST_PLAIN_RETENTION_MS
+  local is_brief = retention ~= 0 and (last >= now or retention < LEAST_PLAIN_RETENTION_MS)
   local remembered = is_brief and token .. '+' or token
   local field, expires = sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1) .. token, tostring(now_ms + milliseconds)
   local value = expires .. sub(member, CLAIM_CLIENT)

@@ -1,0 +1,169 @@
+//! Floors, of which a call by the script's texts is to do the same; what else it does is compared with
+//! the script in `tests/differential`.
+
+use std::time::Duration;
+
+use super::MemoryServer;
+use crate::name::{Name, Owner};
+use crate::protocol::{
+    Acquire, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, Op, Reclaim, Release,
+    Renew, Reply, decode, encode,
+};
+use crate::time::ServerTime;
+use crate::token::FencingToken;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const TTL: Duration = Duration::from_secs(30);
+const PLAIN: Counter = Counter::ClockFloor { retention: HOUR };
+const BEGIN: ServerTime = ServerTime::from_micros(1_600_000_000_000_000);
+
+struct Store {
+    server: MemoryServer,
+    key: LockKey,
+    now: ServerTime,
+    counter: Counter,
+    ttl: Duration,
+}
+
+impl Store {
+    fn new(counter: Counter) -> Self {
+        let name = Name::new("n").expect("a short name is valid");
+        Self {
+            server: MemoryServer::new(),
+            key: LockKey::new("ns", &name).expect("a short namespace is valid"),
+            now: BEGIN,
+            counter,
+            ttl: TTL,
+        }
+    }
+
+    /// By a call, so through both encodings.
+    fn run(&mut self, command: Command) -> Reply {
+        let not_after = self.now + TTL;
+        let batch = [Op { command, not_after }];
+        let call = encode(&batch);
+        let returned = self.server.call(self.now, call.keys(), call.args());
+        let reply = decode(&batch, &returned.expect("it is of the right form"));
+        let mut replies = reply.expect("it is well-formed").replies;
+        replies.remove(0).expect("it is not refused")
+    }
+
+    fn claim(&self, lease: u128) -> Claim {
+        Claim {
+            lease: LeaseId(lease),
+            client: ClientId(1),
+            owner: Owner::labelled("me").expect("a short label is valid"),
+            counter: self.counter,
+            ttl: self.ttl,
+            window: TTL,
+        }
+    }
+
+    fn acquire(&mut self, lease: u128) -> Reply {
+        let (key, claim) = (self.key.clone(), self.claim(lease));
+        let (waits, reclaims) = (true, Reclaim::Never);
+        self.run(Command::Acquire(Acquire {
+            key,
+            claim,
+            waits,
+            reclaims,
+        }))
+    }
+
+    fn take(&mut self, lease: u128) -> FencingToken {
+        match self.acquire(lease) {
+            Reply::Held(Grant { token, .. }) => token,
+            reply => panic!("it is free: {reply:?}"),
+        }
+    }
+
+    fn raise(&mut self, lease: u128, token: FencingToken, floor: u64) -> Reply {
+        let floor = Some(FencingToken::new(floor).expect("a valid token"));
+        self.run(Command::Renew(Renew {
+            key: self.key.clone(),
+            lease: LeaseId(lease),
+            token,
+            counter: self.counter,
+            ttl: self.ttl,
+            floor,
+        }))
+    }
+
+    fn release(&mut self, lease: u128) -> Reply {
+        let (key, claim) = (self.key.clone(), self.claim(lease));
+        let token = None;
+        self.run(Command::Release(Release { key, claim, token }))
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.server.last_token(self.now, &self.key)
+    }
+}
+
+fn is_renewed(reply: &Reply) -> bool {
+    matches!(reply, Reply::Renewed { .. })
+}
+
+#[test]
+fn a_floor_raises_the_next_token_and_not_that_of_the_tenure() {
+    for counter in [PLAIN, Counter::Dense] {
+        let mut store = Store::new(counter);
+        let own = store.take(1);
+        let floor = own.get() + 1_000_000;
+        assert!(is_renewed(&store.raise(1, own, floor)));
+        assert_eq!(store.last(), Some(floor));
+        assert_eq!(store.take(1), own, "a retry has its own");
+        assert!(is_renewed(&store.raise(1, own, floor - 1)));
+        assert_eq!(store.last(), Some(floor), "it is never lowered");
+        assert!(matches!(store.acquire(2), Reply::Busy { .. }));
+        let handed = store.release(1);
+        let Reply::HandedOver { lease, grant } = handed else {
+            panic!("{handed:?}");
+        };
+        assert_eq!(
+            (lease, grant.token.get()),
+            (LeaseId(2), floor + 1),
+            "{counter:?}"
+        );
+        assert_eq!(store.release(2), Reply::Released);
+    }
+}
+
+/// Catches a raise by one that lost the lock: quorums count on the floor having been raised while the
+/// lease was there.
+#[test]
+fn who_has_not_got_the_lock_raises_nothing() {
+    let mut store = Store::new(PLAIN);
+    let former = store.take(1);
+    let floor = BEGIN.as_micros() * 2;
+    store.now = store.now + TTL * 2;
+    assert_eq!(store.raise(1, former, floor), Reply::Gone, "it expired");
+    let own = store.take(2);
+    assert_eq!(store.raise(1, former, floor), Reply::Taken);
+    assert_eq!(store.raise(2, former, floor), Reply::Taken);
+    assert_eq!(store.last(), Some(own.get()));
+    store.release(2);
+    assert_eq!(store.raise(2, own, floor), Reply::Gone);
+    assert_eq!(store.last(), Some(own.get()));
+}
+
+/// Catches a key whose expiry is taken to have been set when the clock said what the token says.
+#[test]
+fn a_key_outlives_its_lease_though_the_token_was_ahead_of_the_clock() {
+    let mut store = Store::new(PLAIN);
+    let own = store.take(1);
+    let ahead = HOUR * 3 / 2;
+    store.raise(1, own, (BEGIN + ahead).as_micros());
+    store.release(1);
+    let next = store.take(2);
+    assert!(next.get() > (BEGIN + ahead).as_micros());
+    store.release(2);
+    store.now = BEGIN + ahead + Duration::from_secs(1);
+    store.ttl = HOUR;
+    store.take(3);
+    let (_, expires) = store
+        .server
+        .lock_value(store.now, &store.key)
+        .expect("it is held");
+    assert!(expires > Some(store.now + store.ttl), "{expires:?}");
+}
