@@ -181,7 +181,13 @@ impl World {
         let longest = u64::try_from(self.plan.longest_ttl().as_millis()).unwrap_or(100);
         let ttl = Duration::from_millis(self.random.between(100, longest));
         let ttl = self.random.chance(40).then_some(ttl);
-        self.input(host, Input::Renew { call, lease, ttl });
+        let renew = Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor: None,
+        };
+        self.input(host, renew);
     }
 
     fn release_one(&mut self, host: usize) {

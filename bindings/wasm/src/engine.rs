@@ -235,7 +235,13 @@ impl Engine {
         let ttl = ttl.transpose().map_err(|error| thrown(&error))?;
         let call = CallId(call.into());
         let lease = lease_id([w0, w1, w2, w3]);
-        self.handle(now, Input::Renew { call, lease, ttl });
+        let renew = Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor: None,
+        };
+        self.handle(now, renew);
         Ok(())
     }
 

@@ -39,7 +39,12 @@ impl Driver {
         ttl: Option<Duration>,
     ) -> Pending<()> {
         let lease = of.1;
-        self.call(Some(of), |call| Input::Renew { call, lease, ttl })
+        self.call(Some(of), |call| Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor: None,
+        })
     }
 
     pub(super) fn release(self: &Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {

@@ -159,6 +159,9 @@ pub enum Input {
         /// Its time to live from now on, if that changes. What is left of the lease is never cut
         /// short.
         ttl: Option<Duration>,
+        /// What the last token of the name is raised to at the store, unless it is as high. Later
+        /// renewals repeat it until one that had it succeeded, and the call waits for one that has it.
+        floor: Option<FencingToken>,
     },
     /// One of the tenure's leases is given up; the last one frees the lock. Answered by
     /// [`Answer::Release`].

@@ -239,7 +239,12 @@ impl Engine {
                     wait,
                 },
             ),
-            Input::Renew { call, lease, ttl } => locks.renew(env, lease, (call, ttl)),
+            Input::Renew {
+                call,
+                lease,
+                ttl,
+                floor,
+            } => locks.renew(env, lease, (call, ttl, floor)),
             Input::Release { call, lease } => locks.release(env, call, lease),
             Input::Close { lock } => locks.close(&mut env.cx, lock),
             Input::Inspect { call, key } => queries.inspect(env, call, key),

@@ -10,6 +10,7 @@ mod cluster;
 mod deadline;
 mod drift;
 mod exclusive;
+mod floor;
 mod grant;
 mod handoff;
 mod host;

@@ -120,6 +120,7 @@ impl<S: Store> Host<S> {
                 call,
                 lease,
                 ttl: None,
+                floor: None,
             });
         }
         self.settle()

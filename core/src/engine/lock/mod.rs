@@ -144,7 +144,7 @@ impl Locks {
         &mut self,
         env: &mut Env,
         lease: LeaseId,
-        (call, ttl): (CallId, Option<Duration>),
+        (call, ttl, floor): (CallId, Option<Duration>, Option<FencingToken>),
     ) {
         if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
             return env.cx.answer(call, Answer::Renew(Err(error)));
@@ -153,7 +153,7 @@ impl Locks {
             return env.cx.answer(call, Answer::Renew(Err(not_held())));
         };
         if let Some((who, tenure)) = contender.tenure() {
-            tenure.renew_by_hand(env, who, (call, ttl));
+            tenure.renew_by_hand(env, who, (call, ttl, floor));
         }
         contender.settle(&mut env.cx);
     }

@@ -50,7 +50,7 @@ struct Rare {
     doubt: Option<Doubt>,
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
-    /// Calls that wait for the one after it, because they changed the time to live meanwhile.
+    /// Calls that wait for the one after it, because it does not ask for what they do.
     later: Vec<CallId>,
     /// The time to live that the program asked for by hand, and the one that it has got.
     wanted: Option<Duration>,
@@ -58,6 +58,9 @@ struct Rare {
     /// What the store was asked for last, and the longest that it ever was.
     asked: Option<Duration>,
     longest: Duration,
+    /// The highest floor that no renewal has confirmed yet, and the one that the last had.
+    floor: Option<FencingToken>,
+    carried: Option<FencingToken>,
 }
 
 impl Tenure {
@@ -151,6 +154,22 @@ impl Tenure {
             rare.longest = rare.longest.max(asked);
         }
         asked
+    }
+
+    /// The floor that a renewal has which leaves now.
+    fn carry_floor(&mut self) -> Option<FencingToken> {
+        let rare = self.rare.as_mut()?;
+        rare.carried = rare.floor;
+        rare.floor
+    }
+
+    /// What the last renewal had is done.
+    fn confirm_floor(&mut self) {
+        if let Some(rare) = &mut self.rare
+            && rare.floor == rare.carried
+        {
+            rare.floor = None;
+        }
     }
 
     /// What the store was asked for last.
@@ -294,17 +313,19 @@ impl Tenure {
         &mut self,
         env: &mut Env,
         who: &Who,
-        (call, ttl): (CallId, Option<Duration>),
+        (call, ttl, floor): (CallId, Option<Duration>, Option<FencingToken>),
     ) {
         let under_way = self.attempt.is_under_way();
         let rare = self.rare.get_or_insert_default();
         rare.wanted = ttl.or(rare.wanted);
-        match ttl {
-            // What is under way asks for another time to live, or only for the one that is left.
-            _ if under_way && (ttl.is_some() || who.spec.fixed && self.looks) => {
-                rare.later.push(call);
-            }
-            _ => rare.renewals.push(call),
+        rare.floor = floor.max(rare.floor);
+        // What is under way asks for another time to live, or only for the one that is left, or has
+        // not got the floor.
+        let asks_less = ttl.is_some() || who.spec.fixed && self.looks || floor > rare.carried;
+        if under_way && asks_less {
+            rare.later.push(call);
+        } else {
+            rare.renewals.push(call);
         }
         if !under_way {
             self.renew(env, who);
@@ -352,7 +373,7 @@ impl Tenure {
             token: self.token,
             counter: spec.counter,
             ttl: self.ask(spec, env.cx.now, (margin, ttl)),
-            floor: None,
+            floor: self.carry_floor(),
         });
         (self.looks, self.looks_again) = (false, false);
         let third = self.ttl(spec) / 3;
@@ -400,6 +421,7 @@ impl Tenure {
         flight: Flight,
         expiry: (ServerTime, ServerTime),
     ) {
+        self.confirm_floor();
         let looks_again = self.looks_again;
         if !self.looks || self.unconfirmed || self.is_asked() {
             self.extended(env, who, flight, expiry);

@@ -15,6 +15,7 @@ use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
 use crate::protocol::{BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Push};
 use crate::time::Timestamp;
+use crate::token::FencingToken;
 
 pub(super) const LOCK: LockId = LockId(1);
 pub(super) const CLIENT: ClientId = ClientId(7);
@@ -306,16 +307,29 @@ impl Host {
     }
 
     pub(super) fn renew(&mut self, lease: LeaseId) -> CallId {
-        self.renew_with(lease, None)
+        self.renew_with(lease, (None, None))
     }
 
     pub(super) fn renew_for(&mut self, lease: LeaseId, ttl: Duration) -> CallId {
-        self.renew_with(lease, Some(ttl))
+        self.renew_with(lease, (Some(ttl), None))
     }
 
-    fn renew_with(&mut self, lease: LeaseId, ttl: Option<Duration>) -> CallId {
+    pub(super) fn raise(&mut self, lease: LeaseId, floor: FencingToken) -> CallId {
+        self.renew_with(lease, (None, Some(floor)))
+    }
+
+    fn renew_with(
+        &mut self,
+        lease: LeaseId,
+        (ttl, floor): (Option<Duration>, Option<FencingToken>),
+    ) -> CallId {
         let call = self.next_call();
-        self.input(Input::Renew { call, lease, ttl });
+        self.input(Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor,
+        });
         call
     }
 

@@ -1,0 +1,135 @@
+//! Renewals that raise the last token of the name.
+
+use super::host::{Done, Host, LOCK, Net, TTL, ms};
+use super::view::key;
+use crate::engine::Input;
+use crate::error::ErrorKind;
+use crate::protocol::{Command, LeaseId, Op, Renew};
+use crate::token::FencingToken;
+
+/// Greater than any token by the clock of the tests' server, at least by this.
+fn floor(more: u64) -> FencingToken {
+    FencingToken::new(FencingToken::MAX.get() / 2 + more).expect("a valid token")
+}
+
+impl Host {
+    fn last_token(&self) -> Option<u64> {
+        self.server.last_token(self.server_now(), &key(LOCK))
+    }
+
+    /// What the renewals had that were sent.
+    fn floors(&self) -> Vec<Option<FencingToken>> {
+        let ops = self.log.iter().flat_map(|sent| &sent.batch);
+        let floor = |op: &Op| match &op.command {
+            Command::Renew(Renew { floor, .. }) => Some(*floor),
+            _ => None,
+        };
+        ops.filter_map(floor).collect()
+    }
+}
+
+#[test]
+fn the_next_token_is_greater_and_the_tenures_own_stays() {
+    let mut host = Host::new();
+    let own = host.hold(LOCK);
+    let call = host.raise(own.lease, floor(1));
+    assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    assert_eq!(host.last_token(), Some(floor(1).get()));
+    assert_eq!(host.token_of(LOCK), Some(own.token));
+    host.advance(TTL);
+    assert!(host.is_held(LOCK));
+    let floors = host.floors();
+    assert_eq!(floors[0], Some(floor(1)));
+    assert!(
+        floors.len() > 2 && floors[1..].iter().all(Option::is_none),
+        "once is enough: {floors:?}"
+    );
+    host.release(own.lease);
+    assert_eq!(host.hold(LOCK).token, floor(2));
+}
+
+/// Catches a floor that is forgotten with the call, and one that is taken for raised because the
+/// store may have heard of it.
+#[test]
+fn every_renewal_has_it_until_one_succeeds() {
+    for net in [Net::LoseRequests, Net::LoseReplies] {
+        let mut host = Host::new();
+        let lease = host.hold(LOCK).lease;
+        host.net = net;
+        let call = host.raise(lease, floor(2));
+        host.advance(ms(2_100));
+        assert_eq!(host.error(call), ErrorKind::Timeout);
+        let lower = host.raise(lease, floor(1));
+        host.advance(ms(2_100));
+        assert_eq!(host.error(lower), ErrorKind::Timeout);
+        host.net = Net::Up;
+        host.forget();
+        host.advance(TTL);
+        let floors = host.floors();
+        assert_eq!(floors[..2], [Some(floor(2)), None], "the highest, once");
+        assert_eq!(host.last_token(), Some(floor(2).get()));
+    }
+}
+
+/// Catches an answer to a renewal that had a lower floor, or none, that is taken for one to this.
+#[test]
+fn a_call_waits_for_a_renewal_that_has_its_floor() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.net = Net::Hold;
+    let calls = [
+        host.renew(lease),
+        host.raise(lease, floor(2)),
+        host.raise(lease, floor(1)),
+    ];
+    let answered = |host: &Host| calls.map(|call| !host.is_open(call));
+    host.answer_next();
+    assert_eq!(answered(&host), [true, false, false]);
+    let joins = [host.raise(lease, floor(2)), host.renew(lease)];
+    let higher = host.raise(lease, floor(3));
+    host.answer_next();
+    assert_eq!(answered(&host), [true; 3]);
+    for call in joins {
+        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+    }
+    assert!(host.is_open(higher));
+    host.answer_next();
+    assert_eq!(host.outcome(higher), &Ok(Done::Renewed));
+    assert_eq!(host.floors(), [None, Some(floor(2)), Some(floor(3))]);
+    assert!(host.pending.is_empty());
+    assert_eq!(host.last_token(), Some(floor(3).get()));
+}
+
+/// What only looks whether the lock is still there has it too, but may have left before.
+#[test]
+fn a_call_does_not_take_a_look_for_its_renewal() {
+    for fixed in [false, true] {
+        let mut host = Host::new();
+        host.fixed = fixed;
+        host.input(Input::WATCHING);
+        let lease = host.hold(LOCK).lease;
+        host.advance(ms(50));
+        host.net = Net::Hold;
+        host.input(Input::changed(LOCK));
+        let call = host.raise(lease, floor(1));
+        host.answer_next();
+        assert!(host.is_open(call));
+        host.answer_next();
+        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.floors(), [None, Some(floor(1))]);
+    }
+}
+
+#[test]
+fn a_tenure_that_is_over_raises_nothing() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.server.delete(&key(LOCK));
+    host.stranger_acquires(LOCK, TTL);
+    let token = host.token_of(LOCK).map(FencingToken::get);
+    let call = host.raise(lease, floor(1));
+    assert_eq!(host.error(call), ErrorKind::NotHeld);
+    assert_eq!(host.last_token(), token);
+    let wrong = host.raise(LeaseId(lease.0 + 1), floor(1));
+    assert_eq!(host.error(wrong), ErrorKind::NotHeld);
+}
