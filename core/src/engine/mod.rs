@@ -62,6 +62,7 @@ mod lock;
 mod pace;
 mod query;
 mod queue;
+mod quorum;
 mod servers;
 mod settings;
 mod table;
@@ -75,6 +76,7 @@ pub use io::{
     Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockSpec, Output,
     RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
+pub use quorum::Quorum;
 pub use settings::Settings;
 pub use table::{Id, Table};
 

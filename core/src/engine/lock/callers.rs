@@ -9,22 +9,22 @@ use crate::time::Timestamp;
 const MAX_CALLERS: usize = 65_536;
 
 #[derive(Debug)]
-pub(super) struct Caller {
-    pub(super) call: CallId,
-    pub(super) wait: Wait,
-    pub(super) asked: Timestamp,
+pub(in crate::engine) struct Caller {
+    pub(in crate::engine) call: CallId,
+    pub(in crate::engine) wait: Wait,
+    pub(in crate::engine) asked: Timestamp,
 }
 
 #[derive(Debug)]
-pub(super) struct Callers {
+pub(in crate::engine) struct Callers {
     all: Vec<Caller>,
     /// The first and the last moment at which one of them stops waiting.
-    pub(super) soonest: Timestamp,
-    pub(super) latest: Timestamp,
+    pub(in crate::engine) soonest: Timestamp,
+    pub(in crate::engine) latest: Timestamp,
 }
 
 impl Caller {
-    pub(super) fn until(&self) -> Timestamp {
+    pub(in crate::engine) fn until(&self) -> Timestamp {
         match self.wait {
             Wait::Until(until) => until,
             Wait::Never | Wait::Forever => Timestamp::NEVER,
@@ -32,7 +32,7 @@ impl Caller {
     }
 
     /// Whether its time is over already; it is answered then.
-    pub(super) fn is_too_late(&self, cx: &mut Ctx) -> bool {
+    pub(in crate::engine) fn is_too_late(&self, cx: &mut Ctx) -> bool {
         let over = self.until() <= cx.now;
         if over {
             let message = "there was no time left to ask the store";
@@ -41,12 +41,12 @@ impl Caller {
         over
     }
 
-    pub(super) fn fail(&self, cx: &mut Ctx, error: Error) {
+    pub(in crate::engine) fn fail(&self, cx: &mut Ctx, error: Error) {
         cx.answer(self.call, Answer::Acquire(Err(error)));
     }
 
     /// It has the lock.
-    pub(super) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
+    pub(in crate::engine) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
         let waited = cx.now.since(self.asked);
         let acquired = Acquired { waited, ..acquired };
         cx.answer(self.call, Answer::Acquire(Ok(Some(acquired))));
@@ -54,7 +54,7 @@ impl Caller {
 }
 
 impl Callers {
-    pub(super) fn of(caller: Caller) -> Self {
+    pub(in crate::engine) fn of(caller: Caller) -> Self {
         let mut callers = Self {
             all: Vec::new(),
             soonest: Timestamp::NEVER,
@@ -64,23 +64,23 @@ impl Callers {
         callers
     }
 
-    pub(super) fn is_full(&self) -> Option<Error> {
+    pub(in crate::engine) fn is_full(&self) -> Option<Error> {
         (self.all.len() >= MAX_CALLERS).then(|| {
             let message = format!("{MAX_CALLERS} calls wait for this lock already");
             Error::new(ErrorKind::Overloaded, message)
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether anybody wants a place in line.
-    pub(super) fn wait(&self) -> bool {
+    pub(in crate::engine) fn wait(&self) -> bool {
         self.all.iter().any(|caller| caller.wait != Wait::Never)
     }
 
-    pub(super) fn add(&mut self, caller: Caller) {
+    pub(in crate::engine) fn add(&mut self, caller: Caller) {
         let until = caller.until();
         self.soonest = self.soonest.min(until);
         self.latest = self.latest.max(until);
@@ -88,7 +88,7 @@ impl Callers {
     }
 
     /// Takes out those that a condition holds for.
-    pub(super) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
+    pub(in crate::engine) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
         let removed: Vec<_> = self
             .all
             .extract_if(.., |caller| condition(caller))
@@ -101,12 +101,12 @@ impl Callers {
         removed
     }
 
-    pub(super) fn take(&mut self) -> Vec<Caller> {
+    pub(in crate::engine) fn take(&mut self) -> Vec<Caller> {
         std::mem::take(&mut self.all)
     }
 
     /// Ends the waiting for all.
-    pub(super) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
+    pub(in crate::engine) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
         for caller in self.take() {
             caller.fail(cx, error.clone());
         }

@@ -7,12 +7,12 @@ use crate::protocol::HalfId;
 
 /// Those that somebody contends through, or whose last release is not confirmed.
 #[derive(Debug, Default)]
-pub(super) struct Handles(Table<LockId, Handle>);
+pub(in crate::engine) struct Handles(Table<LockId, Handle>);
 
 /// Small, because a large locker has one for each lease: an option of a number would take its double.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(in crate::engine) struct Handle {
     /// Who has the lock, or is to share it with all later calls.
     contender: HalfId,
     is_held: bool,
@@ -31,12 +31,12 @@ pub(super) struct Handle {
 struct Forgotten(Vec<HalfId>);
 
 impl Handles {
-    pub(super) fn get(&self, id: LockId) -> Option<&Handle> {
+    pub(in crate::engine) fn get(&self, id: LockId) -> Option<&Handle> {
         self.0.get(&id)
     }
 
     /// Somebody contends through it.
-    pub(super) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
+    pub(in crate::engine) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
         let handle = self.0.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         if reentrant {
@@ -47,7 +47,7 @@ impl Handles {
     }
 
     /// A contender has the lock from now on.
-    pub(super) fn hold(&mut self, id: LockId, contender: HalfId) {
+    pub(in crate::engine) fn hold(&mut self, id: LockId, contender: HalfId) {
         let handle = self.0.get_or_insert_with(id, Handle::new);
         handle.forget();
         handle.contender = contender;
@@ -56,7 +56,7 @@ impl Handles {
 
     /// A contender neither wants the lock any more nor has it. The handle has to be
     /// [left](Self::leave) once all is emitted that there is to emit.
-    pub(super) fn give_up(&mut self, id: LockId, contender: HalfId) {
+    pub(in crate::engine) fn give_up(&mut self, id: LockId, contender: HalfId) {
         let Some(handle) = self.0.get_mut(&id) else {
             return;
         };
@@ -72,7 +72,7 @@ impl Handles {
     }
 
     /// It waits for the release of this tenure before it can be closed.
-    pub(super) fn await_release(&mut self, id: LockId, release: HalfId) {
+    pub(in crate::engine) fn await_release(&mut self, id: LockId, release: HalfId) {
         let handle = self.0.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         handle.releasing = release;
@@ -80,7 +80,7 @@ impl Handles {
     }
 
     /// The release of its tenure is over, as far as it is concerned.
-    pub(super) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
+    pub(in crate::engine) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
         if let Some(handle) = self.0.get_mut(&id) {
             handle.is_releasing &= handle.releasing != release;
         }
@@ -88,7 +88,7 @@ impl Handles {
     }
 
     /// A contender of it, or the release of its tenure, is at its end.
-    pub(super) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
+    pub(in crate::engine) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
         let Some(handle) = self.0.get_mut(&id) else {
             return;
         };
@@ -103,7 +103,7 @@ impl Handles {
     }
 
     /// The program has dropped it.
-    pub(super) fn close(&mut self, cx: &mut Ctx, id: LockId) {
+    pub(in crate::engine) fn close(&mut self, cx: &mut Ctx, id: LockId) {
         match self.0.get_mut(&id) {
             Some(handle) => handle.closed = true,
             None => cx.push(Output::Closed { lock: id }),
@@ -127,17 +127,17 @@ impl Handle {
     }
 
     /// Of a re-entrant handle: whose tenure all its calls share.
-    pub(super) fn shared(&self) -> Option<HalfId> {
+    pub(in crate::engine) fn shared(&self) -> Option<HalfId> {
         self.is_shared.then_some(self.contender)
     }
 
     /// The release of its last tenure, while that is not confirmed.
-    pub(super) fn releasing(&self) -> Option<HalfId> {
+    pub(in crate::engine) fn releasing(&self) -> Option<HalfId> {
         self.is_releasing.then_some(self.releasing)
     }
 
     /// Who has the lock, or believes so.
-    pub(super) fn holders(&self) -> impl Iterator<Item = &HalfId> {
+    pub(in crate::engine) fn holders(&self) -> impl Iterator<Item = &HalfId> {
         let held = self.is_held.then_some(&self.contender);
         let forgotten = self.forgotten.iter();
         held.into_iter()

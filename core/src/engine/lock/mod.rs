@@ -1,15 +1,15 @@
 //! Locks: who wants one, who has one, and who gives one back.
 
 mod acquiring;
-mod callers;
+pub(super) mod callers;
 mod contender;
 mod contenders;
-mod handle;
+pub(super) mod handle;
 mod line;
 mod release;
-mod tenure;
+pub(super) mod tenure;
 mod watched;
-mod who;
+pub(super) mod who;
 
 use std::sync::Arc;
 use std::time::Duration;

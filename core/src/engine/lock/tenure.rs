@@ -515,14 +515,14 @@ fn next_renewal(ttl: Duration, lease: LeaseId, sent: Timestamp) -> Timestamp {
     Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
 }
 
-pub(super) fn not_held() -> Error {
+pub(in crate::engine) fn not_held() -> Error {
     Error::new(
         ErrorKind::NotHeld,
         "the lease is not held: it was lost or released before",
     )
 }
 
-pub(super) fn lost(reason: LossReason) -> Error {
+pub(in crate::engine) fn lost(reason: LossReason) -> Error {
     Error::new(
         ErrorKind::NotHeld,
         format!("the lease is not held: {reason}"),

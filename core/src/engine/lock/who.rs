@@ -10,18 +10,23 @@ use crate::time::Timestamp;
 
 /// What does not change of a contender.
 #[derive(Debug)]
-pub(super) struct Who {
-    pub(super) lease: LeaseId,
-    pub(super) lock: LockId,
-    pub(super) spec: Arc<LockSpec>,
+pub(in crate::engine) struct Who {
+    pub(in crate::engine) lease: LeaseId,
+    pub(in crate::engine) lock: LockId,
+    pub(in crate::engine) spec: Arc<LockSpec>,
 }
 
 impl Who {
-    pub(super) fn id(&self) -> HalfId {
+    pub(in crate::engine) fn id(&self) -> HalfId {
         self.lease.half()
     }
 
-    pub(super) fn emit(&self, cx: &mut Ctx, event: LeaseEvent, deadline: Option<Timestamp>) {
+    pub(in crate::engine) fn emit(
+        &self,
+        cx: &mut Ctx,
+        event: LeaseEvent,
+        deadline: Option<Timestamp>,
+    ) {
         cx.emit((self.lock, self.lease), event, deadline);
     }
 }

@@ -21,7 +21,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 fn used(line: &str, part: &str) -> Option<String> {
     let path = line.trim_start().trim_start_matches("pub(super) ");
     let path = path.strip_prefix("use ")?;
-    let is_folder = !part.contains('/') && ["lock", "servers"].contains(&part);
+    let is_folder = !part.contains('/') && ["lock", "quorum", "servers"].contains(&part);
     let room = part.split_once('/').map(|(room, _)| room);
     let (room, rest) = match path.strip_prefix("crate::engine::") {
         Some(rest) => (None, rest),

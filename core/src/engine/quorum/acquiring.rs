@@ -1,0 +1,263 @@
+//! From wanting a lock to having it at a majority, or not.
+
+use std::time::Duration;
+
+use super::calls::Asked;
+use super::env::Env;
+use super::leased::{Leased, Next};
+use super::votes::Vote;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Answer, CallId, Wait};
+use crate::engine::lock::callers::{Caller, Callers};
+use crate::engine::pace::{Pace, RETRY};
+use crate::error::Error;
+use crate::time::Timestamp;
+
+/// Members that are a little later than the majority are waited for at least so long, before counters
+/// are raised.
+const LEAST_GRACE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Acquiring {
+    pub(super) callers: Callers,
+    stage: Stage,
+    /// When it is tried anew, while it rests.
+    pace: Pace,
+    /// When the members were asked.
+    asked: Timestamp,
+    /// When the counters are raised, if the members that are still asked make that no needless one.
+    raise_at: Timestamp,
+    /// Since when no majority has answered, and why.
+    silence: Option<(Timestamp, Error)>,
+    /// Somebody else has the lock, as a majority last said.
+    refused: bool,
+}
+
+/// How it is tried.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    /// All members are asked, none of them for a place in line.
+    Together,
+    /// It stands in line at this member, and asks the others when it has its turn.
+    InLine(usize),
+    /// It tries again in a while.
+    Resting,
+}
+
+/// What the program says.
+impl Acquiring {
+    pub(super) fn new(now: Timestamp, caller: Caller) -> Self {
+        Self {
+            callers: Callers::of(caller),
+            stage: Stage::Resting,
+            pace: Pace::due_at(now),
+            asked: now,
+            raise_at: Timestamp::NEVER,
+            silence: None,
+            refused: false,
+        }
+    }
+
+    /// A further call through a re-entrant handle.
+    pub(super) fn join(&mut self, cx: &mut Ctx, caller: Caller) {
+        if caller.is_too_late(cx) {
+            return;
+        }
+        match self.callers.is_full() {
+            Some(full) => caller.fail(cx, full),
+            None => self.callers.add(caller),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, call: CallId) -> Next {
+        self.callers.remove(|caller| caller.call == call);
+        self.unless_nobody_wants_it()
+    }
+
+    /// The place in line is that at this member.
+    pub(super) fn is_in_line_at(&self, at: usize) -> bool {
+        self.stage == Stage::InLine(at)
+    }
+
+    pub(super) fn is_in_line(&self) -> bool {
+        matches!(self.stage, Stage::InLine(_))
+    }
+
+    pub(super) fn wake_at(&self) -> Timestamp {
+        let own = match self.stage {
+            Stage::Together => self.raise_at,
+            Stage::InLine(_) => Timestamp::NEVER,
+            Stage::Resting => self.pace.next,
+        };
+        own.min(self.callers.soonest)
+    }
+
+    pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        let now = env.cx.now;
+        let over = self.callers.remove(|caller| caller.until() <= now);
+        for caller in over {
+            let answer = match &self.silence {
+                Some((_, error)) => Err(error.clone()),
+                None if self.refused => Ok(None),
+                None => Err(Error::no_answer()),
+            };
+            env.cx.answer(caller.call, Answer::Acquire(answer));
+        }
+        if self.callers.is_empty() {
+            return Next::Leave;
+        }
+        if self.stage == Stage::Resting && self.pace.next <= now {
+            self.ask_all(env, lease);
+        }
+        self.judge(env, lease)
+    }
+
+    fn unless_nobody_wants_it(&self) -> Next {
+        if self.callers.is_empty() {
+            Next::Leave
+        } else {
+            Next::Stay
+        }
+    }
+}
+
+/// Asking, and what the members say.
+impl Acquiring {
+    pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
+        self.stage = Stage::Together;
+        self.asked = env.cx.now;
+        self.raise_at = Timestamp::NEVER;
+        for at in 0..env.members.len() {
+            lease.ask(env, at, Wait::Never);
+        }
+    }
+
+    /// What follows from the votes.
+    pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        match self.stage {
+            Stage::Together => self.judge_together(env, lease),
+            Stage::InLine(desk) => self.judge_line(env, lease, desk),
+            Stage::Resting => Next::Stay,
+        }
+    }
+
+    fn judge_together(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        let majority = env.members.majority();
+        let (has, asked) = (lease.has(), lease.asked());
+        // Who waits has its turn at the desk, so that nobody overtakes those who stand in line there.
+        let desk = self.desk(env, lease);
+        let turn = match desk.map(|desk| lease.votes.get(desk)) {
+            None | Some(Vote::Has(_)) => true,
+            Some(Vote::Asked(_)) => return Next::Stay,
+            Some(Vote::None | Vote::Busy | Vote::Failed(_)) => false,
+        };
+        if !turn || has + asked < majority {
+            return self.fall_short(env, lease, desk);
+        }
+        let Some(token) = lease.votes.token(majority) else {
+            return Next::Stay;
+        };
+        if lease.votes.at_least(token) >= majority {
+            return Next::Hold(token);
+        }
+        let now = env.cx.now;
+        if self.raise_at == Timestamp::NEVER {
+            self.raise_at = now + now.since(self.asked).max(LEAST_GRACE);
+        }
+        if asked == 0 || self.raise_at <= now {
+            self.raise_at = Timestamp::NEVER;
+            for at in lease.votes.below(token) {
+                let (id, what) = (lease.who.lease, Asked::Raise(lease.who.id()));
+                env.members
+                    .renew(&env.cx, at, (what, id), (None, Some(token)));
+                if let Some(has) = lease.votes.has_mut(at) {
+                    has.raising = Some(token);
+                }
+            }
+        }
+        Next::Stay
+    }
+
+    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased, desk: usize) -> Next {
+        match lease.votes.get(desk) {
+            Vote::Asked(_) if env.members.is_able(desk) => Next::Stay,
+            Vote::Has(_) => {
+                self.ask_all(env, lease);
+                self.judge_together(env, lease)
+            }
+            _ => {
+                lease.give_back(env, desk);
+                self.rest(env, lease);
+                Next::Stay
+            }
+        }
+    }
+
+    /// The member at which those who wait stand in line; none if nobody waits.
+    fn desk(&self, env: &Env, lease: &Leased) -> Option<usize> {
+        let failed = |at| matches!(lease.votes.get(at), Vote::Failed(_));
+        env.members.desk(failed).filter(|_| self.callers.wait())
+    }
+
+    /// No majority can be had now. What was got is given back, but for a place at the desk that all
+    /// others go to first: there nobody can wait for another in a circle.
+    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, desk: Option<usize>) -> Next {
+        let error = lease.unavailable(env);
+        let desk_is_busy = desk.is_some_and(|desk| matches!(lease.votes.get(desk), Vote::Busy));
+        let keeps = desk == Some(0) && matches!(lease.votes.get(0), Vote::Has(_));
+        lease.give_back_all(env, keeps.then_some(0));
+        let is_open = error.is_none();
+        self.answer_impatient(&mut env.cx, error);
+        if self.callers.is_empty() {
+            return Next::Leave;
+        }
+        match desk.filter(|_| is_open && desk_is_busy) {
+            Some(desk) => {
+                self.stage = Stage::InLine(desk);
+                self.pace.failures = 0;
+                let latest = self.callers.latest;
+                let wait = if latest == Timestamp::NEVER {
+                    Wait::Forever
+                } else {
+                    Wait::Until(latest)
+                };
+                lease.ask(env, desk, wait);
+            }
+            None => self.rest(env, lease),
+        }
+        Next::Stay
+    }
+
+    fn rest(&mut self, env: &Env, lease: &Leased) {
+        self.stage = Stage::Resting;
+        self.pace.back_off(env.cx.now, RETRY, lease.who.lease);
+    }
+
+    /// Those who do not wait have their answer; those who do have patience for as long as the locker has.
+    fn answer_impatient(&mut self, cx: &mut Ctx, error: Option<Error>) {
+        let (now, patience) = (cx.now, cx.settings.patience);
+        let Some(error) = error else {
+            (self.refused, self.silence) = (true, None);
+            for caller in self.callers.remove(|caller| caller.wait == Wait::Never) {
+                cx.answer(caller.call, Answer::Acquire(Ok(None)));
+            }
+            return;
+        };
+        if !error.is_transient() {
+            return self.callers.fail(cx, &error);
+        }
+        let since = self
+            .silence
+            .as_ref()
+            .map_or(self.asked, |(since, _)| *since);
+        self.silence = Some((since, error.clone()));
+        let impatient = self.callers.remove(|caller| match caller.wait {
+            Wait::Never => true,
+            Wait::Forever => now.since(since.max(caller.asked)) >= patience,
+            Wait::Until(_) => false,
+        });
+        for caller in impatient {
+            caller.fail(cx, error.clone());
+        }
+    }
+}

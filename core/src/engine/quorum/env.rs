@@ -1,0 +1,10 @@
+//! What the parts of a quorum work with.
+
+use super::members::Members;
+use crate::engine::ctx::Ctx;
+
+#[derive(Debug)]
+pub(super) struct Env {
+    pub(super) cx: Ctx,
+    pub(super) members: Members,
+}

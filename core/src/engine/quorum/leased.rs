@@ -1,0 +1,100 @@
+//! A lease at the members of a quorum: what they say of it, and how it is asked for and given back.
+
+use std::sync::Arc;
+
+use super::env::Env;
+use super::members::too_few;
+use super::votes::{Vote, Votes};
+use crate::engine::io::{LockSpec, Wait};
+use crate::engine::lock::who::Who;
+use crate::error::Error;
+use crate::event::LossReason;
+use crate::token::FencingToken;
+
+/// What becomes of who contends for it.
+#[derive(Debug)]
+pub(super) enum Next {
+    Stay,
+    /// It has the lock, with this token.
+    Hold(FencingToken),
+    /// Nobody wants it any more.
+    Leave,
+    Lose(LossReason),
+}
+
+/// A lease at the members.
+#[derive(Debug)]
+pub(super) struct Leased {
+    pub(super) who: Who,
+    /// What the members are asked for: the quorum itself shares what is re-entrant.
+    spec: Arc<LockSpec>,
+    pub(super) votes: Votes,
+}
+
+impl Leased {
+    pub(super) fn new(who: Who, members: usize) -> Self {
+        let spec = if who.spec.reentrant {
+            Arc::new(LockSpec {
+                reentrant: false,
+                ..(*who.spec).clone()
+            })
+        } else {
+            who.spec.clone()
+        };
+        Self {
+            who,
+            spec,
+            votes: Votes::new(members),
+        }
+    }
+
+    /// Asks this member for it, unless that was done.
+    pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
+        if let Vote::Asked(_) | Vote::Has(_) = self.votes.get(at) {
+            return;
+        }
+        let of = (self.who.lock, self.who.lease, &self.spec);
+        let call = env.members.acquire(&env.cx, at, of, wait);
+        self.votes.set(at, Vote::Asked(call));
+    }
+
+    /// Gives back what this member gave, or may have given.
+    pub(super) fn give_back(&mut self, env: &mut Env, at: usize) {
+        let (lock, lease) = (self.who.lock, self.who.lease);
+        match self.votes.get(at) {
+            Vote::Asked(call) => env.members.cancel(&env.cx, at, *call, (lock, lease)),
+            Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
+            Vote::None | Vote::Busy | Vote::Failed(_) => return,
+        }
+        self.votes.set(at, Vote::None);
+    }
+
+    pub(super) fn give_back_all(&mut self, env: &mut Env, but: Option<usize>) {
+        for at in (0..env.members.len()).filter(|at| Some(*at) != but) {
+            self.give_back(env, at);
+        }
+    }
+
+    pub(super) fn has(&self) -> usize {
+        self.votes.count(|vote| matches!(vote, Vote::Has(_)))
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.votes.count(|vote| matches!(vote, Vote::Asked(_)))
+    }
+
+    /// If so many failed that the others are not enough: why.
+    pub(super) fn unavailable(&self, env: &Env) -> Option<Error> {
+        let (needed, of) = (env.members.majority(), env.members.len());
+        let failures = || self.votes.failures();
+        let refusal = || failures().find(|(_, error)| !error.is_transient());
+        (failures().count() > of - needed).then(|| {
+            let error = too_few((needed, of), failures());
+            match refusal() {
+                // Trying again would not help.
+                Some((_, refusal)) => Error::new(refusal.kind(), error.to_string()),
+                None => error,
+            }
+        })
+    }
+}

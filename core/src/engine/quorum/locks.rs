@@ -1,0 +1,396 @@
+//! All locks of a quorum: who wants one, who has one, and who gives one back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquiring::Acquiring;
+use super::contender::{Contender, Phase};
+use super::env::Env;
+use super::leased::{Leased, Next};
+use super::release::Release;
+use super::tenure::Tenure;
+use super::votes::{Has, Vote};
+use crate::engine::io::{Acquired, Answer, CallId, LockId, LockSpec, Wait};
+use crate::engine::lock::callers::Caller;
+use crate::engine::lock::handle::{Handle, Handles};
+use crate::engine::lock::tenure::{lost, not_held};
+use crate::engine::lock::who::Who;
+use crate::engine::table::Table;
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{HalfId, LeaseId};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    contenders: Table<HalfId, Box<Contender>>,
+    releases: Table<HalfId, Box<Release>>,
+    handles: Handles,
+}
+
+impl Locks {
+    pub(super) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let contenders = self.contenders.values();
+        contenders.filter_map(move |contender| contender.held(now))
+    }
+
+    pub(super) fn held(
+        &self,
+        now: Timestamp,
+        lock: LockId,
+    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let handle = self.handles.get(lock).into_iter();
+        let holders = handle.flat_map(Handle::holders);
+        let contenders = holders.filter_map(|id| self.contenders.get(id));
+        contenders.filter_map(move |contender| contender.held(now))
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.contenders.is_empty() && self.releases.is_empty()
+    }
+
+    /// How many things have a timer.
+    pub(super) fn len(&self) -> usize {
+        self.contenders.len()
+    }
+
+    pub(super) fn wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.contenders.get(&id).map(|contender| contender.wake)
+    }
+
+    pub(super) fn time(&mut self, env: &mut Env, id: HalfId) {
+        self.step(env, id, Contender::time);
+    }
+}
+
+/// What the program says.
+impl Locks {
+    pub(super) fn acquire(
+        &mut self,
+        env: &mut Env,
+        (call, wait): (CallId, Wait),
+        (lock, lease, spec): (LockId, LeaseId, Arc<LockSpec>),
+    ) {
+        let asked = env.cx.now;
+        let caller = Caller { call, wait, asked };
+        let shared = self.handles.get(lock).and_then(Handle::shared);
+        if let Some(contender) = shared.and_then(|id| self.contenders.get_mut(&id)) {
+            match &mut contender.phase {
+                Phase::Held(tenure) => tenure.join(&mut env.cx, &contender.lease, call),
+                Phase::Acquiring(acquiring) => acquiring.join(&mut env.cx, caller),
+            }
+            return contender.settle(&mut env.cx);
+        }
+        if caller.is_too_late(&mut env.cx) {
+            return;
+        }
+        let id = lease.half();
+        if self.contenders.contains_key(&id) || self.releases.contains_key(&id) {
+            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            return caller.fail(&mut env.cx, error);
+        }
+        self.handles.enter(lock, id, spec.reentrant);
+        let mut lease = Leased::new(Who { lease, lock, spec }, env.members.len());
+        let mut acquiring = Acquiring::new(env.cx.now, caller);
+        acquiring.ask_all(env, &mut lease);
+        let phase = Phase::Acquiring(acquiring);
+        let wake = Timestamp::NEVER;
+        let mut contender = Contender { lease, phase, wake };
+        contender.settle(&mut env.cx);
+        self.contenders.insert(id, Box::new(contender));
+    }
+
+    pub(super) fn cancel(&mut self, env: &mut Env, call: CallId, (lock, lease): (LockId, LeaseId)) {
+        let own = Some(lease.half()).filter(|id| self.contenders.contains_key(id));
+        let shared = || self.handles.get(lock).and_then(Handle::shared);
+        if let Some(id) = own.or_else(shared) {
+            self.step(env, id, |contender, _| match &mut contender.phase {
+                Phase::Acquiring(acquiring) => acquiring.cancel(call),
+                Phase::Held(tenure) => {
+                    tenure.cancel_renewal(call);
+                    Next::Stay
+                }
+            });
+        }
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        env: &mut Env,
+        lease: LeaseId,
+        (call, ttl): (CallId, Option<Duration>),
+    ) {
+        if let Some(Err(error)) = ttl.map(LockSpec::check_ttl) {
+            return env.cx.answer(call, Answer::Renew(Err(error)));
+        }
+        match self.holder(lease) {
+            Some((leased, tenure)) => tenure.renew(env, leased, (call, ttl)),
+            None => env.cx.answer(call, Answer::Renew(Err(not_held()))),
+        }
+    }
+
+    pub(super) fn release(&mut self, env: &mut Env, call: Option<CallId>, lease: LeaseId) {
+        let answer = |env: &mut Env, result| {
+            if let Some(call) = call {
+                env.cx.answer(call, Answer::Release(result));
+            }
+        };
+        let Some((_, tenure)) = self.holder(lease) else {
+            return answer(env, Err(not_held()));
+        };
+        tenure.leases = tenure.leases.saturating_sub(1);
+        if tenure.leases > 0 {
+            return answer(env, Ok(()));
+        }
+        let id = lease.half();
+        if let Some((lease, Phase::Held(mut tenure))) = self.take(env, id) {
+            let message = "the lease is not held: it was released";
+            let released = || Error::new(ErrorKind::NotHeld, message);
+            tenure.refuse_renewals(&mut env.cx, released);
+            let lock = lease.who.lock;
+            self.handles.await_release(lock, id);
+            let release = Release::new(env, lease, &tenure, call);
+            self.releases.insert(id, Box::new(release));
+            self.handles.leave(&mut env.cx, lock);
+            self.end_release(env, id);
+        }
+    }
+
+    pub(super) fn close(&mut self, env: &mut Env, lock: LockId) {
+        self.handles.close(&mut env.cx, lock);
+    }
+
+    /// Ends everything.
+    pub(super) fn shut_down(&mut self, env: &mut Env) {
+        for id in self.those(&|_| true) {
+            self.step(env, id, |contender, env| match &mut contender.phase {
+                Phase::Acquiring(acquiring) => {
+                    acquiring.callers.fail(&mut env.cx, &Error::shutdown());
+                    Next::Leave
+                }
+                Phase::Held(_) => Next::Lose(LossReason::Shutdown),
+            });
+        }
+    }
+
+    /// The tenure that this lease is of.
+    fn holder(&mut self, lease: LeaseId) -> Option<(&Leased, &mut Tenure)> {
+        let contender = self.contenders.get_mut(&lease.half())?;
+        let Contender {
+            lease: leased,
+            phase,
+            ..
+        } = &mut **contender;
+        match phase {
+            Phase::Held(tenure) if leased.who.lease == lease => Some((leased, tenure)),
+            Phase::Held(_) | Phase::Acquiring(_) => None,
+        }
+    }
+}
+
+/// What a member says.
+impl Locks {
+    pub(super) fn acquired(
+        &mut self,
+        env: &mut Env,
+        (id, at): (HalfId, usize),
+        result: Result<Option<Acquired>, Error>,
+    ) {
+        let vote = match result {
+            Ok(Some(acquired)) => Vote::Has(Has::new(&acquired)),
+            Ok(None) => Vote::Busy,
+            Err(error) => Vote::Failed(error),
+        };
+        self.step(env, id, |contender, env| {
+            contender.lease.votes.set(at, vote);
+            contender.judge(env, LossReason::Expired)
+        });
+    }
+
+    pub(super) fn raised(
+        &mut self,
+        env: &mut Env,
+        (id, at): (HalfId, usize),
+        result: Result<(), Error>,
+    ) {
+        self.step(env, id, |contender, env| {
+            let Some(has) = contender.lease.votes.has_mut(at) else {
+                return Next::Stay;
+            };
+            let token = has.raising.take();
+            match result {
+                Ok(()) => has.floor = token.unwrap_or(has.floor).max(has.floor),
+                Err(error) => {
+                    contender.lease.give_back(env, at);
+                    contender.lease.votes.set(at, Vote::Failed(error));
+                }
+            }
+            contender.judge(env, LossReason::Expired)
+        });
+    }
+
+    pub(super) fn renewed(
+        &mut self,
+        env: &mut Env,
+        (id, call): (HalfId, CallId),
+        result: Result<(), Error>,
+    ) {
+        let contender = self.contenders.get_mut(&id);
+        if let Some(Contender {
+            lease,
+            phase: Phase::Held(tenure),
+            ..
+        }) = contender.map(|held| &mut **held)
+        {
+            tenure.renewed(env, lease, call, result);
+        }
+    }
+
+    pub(super) fn released(&mut self, env: &mut Env, id: HalfId, result: Result<(), Error>) {
+        if let Some(release) = self.releases.get_mut(&id) {
+            release.landed(result);
+            self.end_release(env, id);
+        }
+    }
+
+    /// Something happened to a lease there.
+    pub(super) fn happened(
+        &mut self,
+        env: &mut Env,
+        (id, at): (HalfId, usize),
+        (event, deadline): (LeaseEvent, Option<Timestamp>),
+    ) {
+        self.step(env, id, |contender, env| {
+            let votes = &mut contender.lease.votes;
+            let mut reason = LossReason::Expired;
+            match (event, votes.has_mut(at)) {
+                (LeaseEvent::Renewed { .. }, Some(has)) => {
+                    has.deadline = deadline.unwrap_or(has.deadline);
+                    has.trouble = None;
+                }
+                (LeaseEvent::AtRisk { error, .. }, Some(has)) => has.trouble = Some(error),
+                (LeaseEvent::Lost { reason: why, .. }, Some(_)) => {
+                    votes.set(at, Vote::Failed(lost(why)));
+                    reason = why;
+                }
+                (waiting @ LeaseEvent::Waiting { .. }, _) => {
+                    if let Phase::Acquiring(acquiring) = &contender.phase
+                        && acquiring.is_in_line_at(at)
+                    {
+                        contender.lease.who.emit(&mut env.cx, waiting, None);
+                    }
+                    return Next::Stay;
+                }
+                _ => return Next::Stay,
+            }
+            contender.judge(env, reason)
+        });
+    }
+
+    /// It does not answer: who stands in line there goes to another, and who is served first elsewhere
+    /// need not wait for it.
+    pub(super) fn leave_desk(&mut self, env: &mut Env, at: usize) {
+        let waits = |contender: &Contender| match &contender.phase {
+            Phase::Acquiring(acquiring) => acquiring.is_in_line_at(at) || !acquiring.is_in_line(),
+            Phase::Held(_) => false,
+        };
+        for id in self.those(&waits) {
+            self.step(env, id, |contender, env| {
+                contender.judge(env, LossReason::Expired)
+            });
+        }
+    }
+}
+
+/// What becomes of contenders.
+impl Locks {
+    fn step(
+        &mut self,
+        env: &mut Env,
+        id: HalfId,
+        act: impl FnOnce(&mut Contender, &mut Env) -> Next,
+    ) {
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        match act(contender, env) {
+            Next::Stay => contender.settle(&mut env.cx),
+            Next::Hold(token) => self.hold(env, id, token),
+            Next::Leave => self.leave(env, id),
+            Next::Lose(reason) => self.lose(env, id, reason),
+        }
+    }
+
+    fn hold(&mut self, env: &mut Env, id: HalfId, token: FencingToken) {
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        let Contender { lease, phase, .. } = &mut **contender;
+        let Phase::Acquiring(acquiring) = phase else {
+            return;
+        };
+        let Some(mut tenure) = Tenure::new(env, lease, token) else {
+            return contender.settle(&mut env.cx);
+        };
+        let callers = acquiring.callers.take();
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        let event = tenure.acquired(lease, env.cx.now);
+        lease.who.emit(&mut env.cx, event, Some(tenure.deadline));
+        for caller in callers {
+            caller.succeed(&mut env.cx, tenure.lease(lease));
+        }
+        self.handles.hold(lease.who.lock, id);
+        tenure.tell_risk(env, lease, tenure.deadline);
+        *phase = Phase::Held(tenure);
+        contender.settle(&mut env.cx);
+    }
+
+    fn leave(&mut self, env: &mut Env, id: HalfId) {
+        if let Some((mut lease, _)) = self.take(env, id) {
+            lease.give_back_all(env, None);
+            self.handles.leave(&mut env.cx, lease.who.lock);
+        }
+    }
+
+    fn lose(&mut self, env: &mut Env, id: HalfId, reason: LossReason) {
+        let Some((mut lease, Phase::Held(mut tenure))) = self.take(env, id) else {
+            return;
+        };
+        let event = LeaseEvent::Lost {
+            name: lease.who.spec.name.clone(),
+            token: tenure.token,
+            reason,
+        };
+        lease.who.emit(&mut env.cx, event, None);
+        tenure.refuse_renewals(&mut env.cx, || lost(reason));
+        lease.give_back_all(env, None);
+        self.handles.leave(&mut env.cx, lease.who.lock);
+    }
+
+    /// Takes one out. Its handle has to be left.
+    fn take(&mut self, env: &mut Env, id: HalfId) -> Option<(Leased, Phase)> {
+        let mut contender = *self.contenders.take(&id)?;
+        contender.set_timer(&mut env.cx, Timestamp::NEVER);
+        self.handles.give_up(contender.lease.who.lock, id);
+        Some((contender.lease, contender.phase))
+    }
+
+    fn end_release(&mut self, env: &mut Env, id: HalfId) {
+        let release = self.releases.get_mut(&id);
+        if release.is_some_and(|release| release.ends(env))
+            && let Some(release) = self.releases.take(&id)
+        {
+            self.handles.released(&mut env.cx, release.who.lock, id);
+        }
+    }
+
+    /// Those that a condition holds for, to be gone through one by one.
+    fn those(&self, are: &dyn Fn(&Contender) -> bool) -> Vec<HalfId> {
+        let those = self
+            .contenders
+            .iter()
+            .filter(|(_, contender)| are(contender));
+        those.map(|(id, _)| id).collect()
+    }
+}

@@ -1,0 +1,375 @@
+//! The servers of a quorum, each with an engine of its own, and what is asked of them.
+
+use std::sync::Arc;
+
+use super::calls::{Asked, Calls};
+use crate::engine::Engine;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{
+    Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
+};
+use crate::engine::settings::Settings;
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::protocol::{BatchReply, LeaseId};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// All of them. A member is named by its place.
+#[derive(Debug)]
+pub(super) struct Members {
+    all: Vec<Member>,
+    calls: Calls,
+}
+
+#[derive(Debug)]
+struct Member {
+    engine: Engine,
+    /// When its engine is to be told the time.
+    wake: Timestamp,
+    /// It was fed something since its outputs were last taken.
+    fed: bool,
+    /// Why it cannot be reached, or why nothing is expected of it for now.
+    down: Option<Error>,
+    silent: bool,
+}
+
+/// What a member's engine says.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The answer to a call of the quorum's.
+    Answer(Asked, Answer),
+    Event {
+        lease: LeaseId,
+        event: LeaseEvent,
+        deadline: Option<Timestamp>,
+    },
+    /// It does not answer any more.
+    Silent,
+}
+
+impl Members {
+    pub(super) fn new(settings: &Settings, members: usize) -> Self {
+        let member = || Member {
+            engine: Engine::new(settings.clone()),
+            wake: Timestamp::NEVER,
+            fed: false,
+            down: None,
+            silent: false,
+        };
+        Self {
+            all: std::iter::repeat_with(member).take(members).collect(),
+            calls: Calls::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// More than half of them.
+    pub(super) fn majority(&self) -> usize {
+        self.all.len() / 2 + 1
+    }
+
+    /// Where those who wait stand in line: the first that can be reached, but for those that were tried.
+    pub(super) fn desk(&self, tried: impl Fn(usize) -> bool) -> Option<usize> {
+        (0..self.all.len()).find(|at| self.is_able(*at) && !tried(*at))
+    }
+
+    /// Whether it is likely to answer.
+    pub(super) fn is_able(&self, at: usize) -> bool {
+        let member = &self.all[at];
+        member.down.is_none() && !member.silent
+    }
+
+    pub(super) fn able(&self) -> usize {
+        (0..self.all.len()).filter(|at| self.is_able(*at)).count()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.all.iter().all(|member| member.engine.is_idle())
+    }
+
+    pub(super) fn expect_more(&self) -> bool {
+        self.all.iter().any(|member| member.engine.expects_more())
+    }
+
+    pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
+        self.all
+            .iter()
+            .find_map(|member| member.engine.clock_drift())
+    }
+
+    pub(super) fn wake_at(&self) -> Timestamp {
+        let wakes = self.all.iter().map(|member| member.wake);
+        wakes.min().unwrap_or(Timestamp::NEVER)
+    }
+}
+
+/// What goes in.
+impl Members {
+    /// What concerns one server alone.
+    pub(super) fn input(&mut self, now: Timestamp, server: ServerId, input: Input) {
+        let at = super::place_of(server);
+        let Some(member) = self.all.get_mut(at) else {
+            return;
+        };
+        match &input {
+            Input::Connected { .. } => (member.down, member.silent) = (None, false),
+            Input::Disconnected { error, .. } => member.down = Some(error.clone()),
+            Input::Reply {
+                result: Ok(BatchReply { .. }),
+                ..
+            } => member.silent = false,
+            _ => {}
+        }
+        member.feed(now, input);
+    }
+
+    /// What may concern any of them.
+    pub(super) fn input_to_all(&mut self, now: Timestamp, input: &Input) {
+        for member in &mut self.all {
+            member.feed(now, input.clone());
+        }
+    }
+
+    /// Those whose time has come.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        for member in self.all.iter_mut().filter(|member| member.wake <= now) {
+            member.feed(now, Input::Tick);
+        }
+    }
+
+    /// Asks for the lock at one of them. Returns the call, to cancel it by.
+    pub(super) fn acquire(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
+        wait: Wait,
+    ) -> CallId {
+        self.call(cx, at, Asked::Acquire(lease.half()), |call| {
+            Input::Acquire {
+                call,
+                lock,
+                spec: spec.clone(),
+                lease,
+                wait,
+            }
+        })
+    }
+
+    /// Nobody wants it there any more; whether it was got by then does not matter.
+    pub(super) fn cancel(&mut self, cx: &Ctx, at: usize, call: CallId, of: (LockId, LeaseId)) {
+        self.calls.forget(call);
+        let of = Some(of);
+        self.all[at].feed(cx.now, Input::Cancel { call, of });
+    }
+
+    /// Renews a lease there. The counter of its tokens is raised to the floor by that.
+    pub(super) fn renew(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (asked, lease): (Asked, LeaseId),
+        (ttl, floor): (Option<std::time::Duration>, Option<FencingToken>),
+    ) {
+        self.call(cx, at, asked, |call| Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor,
+        });
+    }
+
+    /// Gives a lease back; somebody may wait for that.
+    pub(super) fn release(&mut self, cx: &Ctx, at: usize, asked: Option<Asked>, lease: LeaseId) {
+        match asked {
+            Some(asked) => {
+                self.call(cx, at, asked, |call| Input::Release {
+                    call: Some(call),
+                    lease,
+                });
+            }
+            None => self.all[at].feed(cx.now, Input::Release { call: None, lease }),
+        }
+    }
+
+    /// Asks one of them what concerns no lease.
+    pub(super) fn ask(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        asked: Asked,
+        input: impl FnOnce(CallId) -> Input,
+    ) {
+        self.call(cx, at, asked, input);
+    }
+
+    fn call(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        asked: Asked,
+        input: impl FnOnce(CallId) -> Input,
+    ) -> CallId {
+        let call = self.calls.begin(asked);
+        self.all[at].feed(cx.now, input(call));
+        call
+    }
+}
+
+/// What comes out.
+impl Members {
+    /// The next that one of them says. What is for the host goes to it.
+    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+        self.take(cx, Engine::poll_unsent)
+    }
+
+    /// The same, once all is to be sent that waits.
+    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+        self.take(cx, Engine::poll)
+    }
+
+    /// Whether some of what waits may leave.
+    pub(super) fn mark_all(&mut self) {
+        self.all.iter_mut().for_each(|member| member.fed = true);
+    }
+
+    fn take(
+        &mut self,
+        cx: &mut Ctx,
+        poll: impl Fn(&mut Engine) -> Output,
+    ) -> Option<(usize, News)> {
+        for (at, member) in self.all.iter_mut().enumerate() {
+            while member.fed {
+                let output = poll(&mut member.engine);
+                if let Some(news) = member.hear(cx, (at, &mut self.calls), output) {
+                    return Some((at, news));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Member {
+    fn feed(&mut self, now: Timestamp, input: Input) {
+        self.engine.handle(now, input.to_one());
+        self.fed = true;
+    }
+
+    fn hear(
+        &mut self,
+        cx: &mut Ctx,
+        (at, calls): (usize, &mut Calls),
+        output: Output,
+    ) -> Option<News> {
+        let server = ServerId(u32::try_from(at).unwrap_or(u32::MAX));
+        match output {
+            Output::Wait { until } => {
+                self.wake = until.unwrap_or(Timestamp::NEVER);
+                self.fed = false;
+            }
+            Output::Answer { call, answer } => {
+                self.silent |= answer.error().is_some_and(Error::is_timeout);
+                return calls.end(call).map(|asked| News::Answer(asked, answer));
+            }
+            Output::Event {
+                lease,
+                event,
+                deadline,
+                ..
+            } => {
+                return Some(News::Event {
+                    lease,
+                    event,
+                    deadline,
+                });
+            }
+            Output::Suspect { why, .. } => {
+                cx.push(Output::Suspect { server, why });
+                if matches!(why, Suspicion::Silent) {
+                    self.silent = true;
+                    return Some(News::Silent);
+                }
+            }
+            Output::Send {
+                request,
+                batch,
+                give_up,
+                ..
+            } => {
+                cx.push(Output::Send {
+                    server,
+                    request,
+                    batch,
+                    give_up,
+                });
+            }
+            Output::Subscribe { .. } => cx.push(Output::Subscribe { server }),
+            Output::Watch { keys, .. } => cx.push(Output::Watch { server, keys }),
+            notice @ Output::Notice { .. } => cx.push(notice),
+            // Handles are the quorum's.
+            Output::Closed { .. } => {}
+        }
+        None
+    }
+}
+
+impl Input {
+    /// The same for an engine that knows one server alone.
+    fn to_one(self) -> Self {
+        let only = ServerId::ONLY;
+        match self {
+            Self::Connected { .. } => Self::Connected { server: only },
+            Self::Disconnected { error, .. } => Self::Disconnected {
+                server: only,
+                error,
+            },
+            Self::Reply {
+                request, result, ..
+            } => Self::Reply {
+                server: only,
+                request,
+                result,
+            },
+            Self::Push { push, .. } => Self::Push {
+                server: Some(only),
+                push,
+            },
+            Self::Subscribed { .. } => Self::Subscribed { server: only },
+            Self::Unsubscribed { .. } => Self::Unsubscribed { server: only },
+            Self::Watching { .. } => Self::Watching { server: only },
+            input => input,
+        }
+    }
+}
+
+impl Answer {
+    /// Why there is no answer.
+    pub(super) fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Acquire(result) => result.as_ref().err(),
+            Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
+            Self::Inspect(result) => result.as_ref().err(),
+            Self::List(result) => result.as_ref().err(),
+            Self::ForceRelease(result) => result.as_ref().err(),
+            Self::Shutdown => None,
+        }
+    }
+}
+
+/// Too few answered: why each of the others did not.
+pub(super) fn too_few<E: std::fmt::Display>(
+    (needed, of): (usize, usize),
+    why: impl Iterator<Item = (usize, E)>,
+) -> Error {
+    let why: Vec<_> = why
+        .map(|(at, error)| format!("server {}: {error}", at + 1))
+        .collect();
+    let (missing, why) = (why.len(), why.join("; "));
+    let message = format!("{missing} of {of} servers are missing, and {needed} are needed: {why}");
+    Error::new(ErrorKind::Unavailable, message)
+}

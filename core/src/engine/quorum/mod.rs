@@ -1,0 +1,340 @@
+//! A lock at several independent servers, of which a majority decides.
+//!
+//! Each server has an [`Engine`](super::Engine) of its own, which does all that concerns one server: asking,
+//! renewing, hearing, giving back, and keeping to its clock. The quorum looks at none of that. It asks the
+//! engines, and puts together what they answer: a lease is held while a majority of them has it.
+//!
+//! It exists for stores that must outlive the loss of some of their servers; see
+//! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), which gives no tokens.
+
+mod acquiring;
+mod calls;
+mod contender;
+mod env;
+mod leased;
+mod locks;
+mod members;
+mod query;
+mod release;
+mod tenure;
+#[cfg(test)]
+mod tests;
+mod votes;
+
+use super::ctx::Ctx;
+use super::io::{Answer, CallId, Input, LockId, Output, ServerId};
+use super::settings::Settings;
+use super::timers::Timed;
+use crate::error::Error;
+use crate::event::LeaseEvent;
+use crate::protocol::LeaseId;
+use crate::time::Timestamp;
+use calls::Asked;
+use env::Env;
+use locks::Locks;
+use members::{Members, News};
+use query::Queries;
+
+/// The state of one locker on several servers: as [`Engine`](super::Engine), to be driven in the same
+/// way, with a [`ServerId`] for each of them from 0 on.
+///
+/// ```
+/// use leasehold::engine::{Input, Output, Quorum, ServerId, Settings};
+/// use leasehold::protocol::ClientId;
+/// use leasehold::time::Timestamp;
+///
+/// let mut quorum = Quorum::new(Settings::new(ClientId(1)), 3)?;
+/// quorum.handle(Timestamp::from_nanos(0), Input::Connected { server: ServerId(2) });
+/// assert!(matches!(quorum.poll(), Output::Send { server: ServerId(2), .. }));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Quorum {
+    env: Env,
+    locks: Locks,
+    queries: Queries,
+    shutdown: Option<Shutdown>,
+}
+
+#[derive(Debug)]
+struct Shutdown {
+    /// Who waits for its end.
+    calls: Vec<CallId>,
+    /// How many members are not at their end.
+    pending: usize,
+}
+
+/// Inputs and outputs.
+impl Quorum {
+    /// One that is not connected yet. [`ErrorKind::Config`] if there is no number of members of which a
+    /// majority outlives the loss of one: 3, 5 or 7 are right.
+    pub fn new(settings: Settings, members: usize) -> Result<Self, Error> {
+        if ![3, 5, 7].contains(&members) {
+            let rule = format!("has 3, 5 or 7 servers, not {members}");
+            return Err(Error::bad_option("quorum", rule));
+        }
+        let members = Members::new(&settings, members);
+        Ok(Self {
+            env: Env {
+                cx: Ctx::new(settings),
+                members,
+            },
+            locks: Locks::default(),
+            queries: Queries::default(),
+            shutdown: None,
+        })
+    }
+
+    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
+    pub fn handle(&mut self, now: Timestamp, input: Input) {
+        self.env.cx.now = self.env.cx.now.max(now);
+        self.env.members.tick(self.env.cx.now);
+        self.hear_all();
+        self.run_due();
+        self.take_in(input);
+        self.hear_all();
+        self.tidy_timers();
+    }
+
+    /// The next thing for the host to do; [`Output::Wait`] if there is none.
+    pub fn poll(&mut self) -> Output {
+        if !self.env.cx.has_outputs() {
+            self.env.members.mark_all();
+            while let Some((at, news)) = self.env.members.next_news_of_sending(&mut self.env.cx) {
+                self.hear(at, news);
+            }
+            self.tidy_timers();
+        }
+        self.poll_unsent()
+    }
+
+    /// As [`poll`](Self::poll), but what is to be sent waits for that.
+    pub fn poll_unsent(&mut self) -> Output {
+        let timer = self
+            .env
+            .cx
+            .timers
+            .first()
+            .map_or(Timestamp::NEVER, |(at, _)| at);
+        let at = timer.min(self.env.members.wake_at());
+        let until = (at != Timestamp::NEVER).then_some(at);
+        self.env.cx.next_output().unwrap_or(Output::Wait { until })
+    }
+
+    /// As [`Engine::expects_more`](super::Engine::expects_more).
+    pub fn expects_more(&self) -> bool {
+        self.env.members.expect_more()
+    }
+
+    /// Whether nothing is held, under way or waiting for an answer.
+    pub fn is_idle(&self) -> bool {
+        self.locks.is_idle() && self.queries.len() == 0 && self.env.members.is_idle()
+    }
+}
+
+/// What there is to know of it, for readers that begin or that missed something.
+impl Quorum {
+    /// The leases that are held now, in no order, each with an `Acquired` event that says so.
+    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        self.locks.all_held(now)
+    }
+
+    /// As [`all_held`](Self::all_held), of one handle.
+    pub fn held(
+        &self,
+        now: Timestamp,
+        lock: LockId,
+    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        self.locks.held(now, lock)
+    }
+
+    /// The drift margin of a server, if it had to be widened: an event for readers of all locks.
+    pub fn clock_drift(&self) -> Option<LeaseEvent> {
+        self.env.members.clock_drift()
+    }
+}
+
+/// What the host says.
+impl Quorum {
+    fn take_in(&mut self, input: Input) {
+        let refused = self.shutdown.as_ref().and_then(|_| input.refused());
+        if let Some((call, answer)) = refused {
+            return self.env.cx.answer(call, answer);
+        }
+        let Self {
+            env,
+            locks,
+            queries,
+            ..
+        } = self;
+        match input {
+            Input::Tick | Input::Slots { .. } => {}
+            Input::Acquire {
+                call,
+                lock,
+                spec,
+                lease,
+                wait,
+            } => {
+                locks.acquire(env, (call, wait), (lock, lease, spec));
+            }
+            Input::Renew {
+                call, lease, ttl, ..
+            } => locks.renew(env, lease, (call, ttl)),
+            Input::Release { call, lease } => locks.release(env, call, lease),
+            Input::Close { lock } => locks.close(env, lock),
+            Input::Cancel { call, of: None } => queries.cancel(env, call),
+            Input::Cancel { call, of: Some(of) } => locks.cancel(env, call, of),
+            Input::Inspect { call, key } => queries.inspect(env, call, &key),
+            Input::ForceRelease { call, key } => queries.force_release(env, call, &key),
+            Input::List {
+                call,
+                pattern,
+                cursor,
+            } => queries.list(env, call, (pattern, cursor)),
+            Input::Shutdown { call } => self.shut_down(call),
+            changed @ Input::Changed { .. } => env.members.input_to_all(env.cx.now, &changed),
+            input => {
+                let down = matches!(input, Input::Disconnected { .. });
+                if let Some(server) = input.server() {
+                    env.members.input(env.cx.now, server, input);
+                    if down {
+                        locks.leave_desk(env, place_of(server));
+                    }
+                }
+            }
+        }
+    }
+
+    fn shut_down(&mut self, call: CallId) {
+        if let Some(shutdown) = &mut self.shutdown {
+            match shutdown.pending {
+                0 => self.env.cx.answer(call, Answer::Shutdown),
+                _ => shutdown.calls.push(call),
+            }
+            return;
+        }
+        let pending = self.env.members.len();
+        self.shutdown = Some(Shutdown {
+            calls: vec![call],
+            pending,
+        });
+        self.locks.shut_down(&mut self.env);
+        self.queries.fail_all(&mut self.env, &Error::shutdown());
+        for at in 0..pending {
+            let ask = |call| Input::Shutdown { call };
+            self.env.members.ask(&self.env.cx, at, Asked::Shutdown, ask);
+        }
+    }
+
+    fn is_shut_down(&mut self) {
+        if let Some(shutdown) = &mut self.shutdown {
+            shutdown.pending = shutdown.pending.saturating_sub(1);
+            if shutdown.pending == 0 {
+                for call in std::mem::take(&mut shutdown.calls) {
+                    self.env.cx.answer(call, Answer::Shutdown);
+                }
+            }
+        }
+    }
+}
+
+/// What the members say.
+impl Quorum {
+    fn hear_all(&mut self) {
+        while let Some((at, news)) = self.env.members.next_news(&mut self.env.cx) {
+            self.hear(at, news);
+        }
+    }
+
+    fn hear(&mut self, at: usize, news: News) {
+        let Self { env, locks, .. } = self;
+        match news {
+            News::Answer(asked, answer) => self.answered(at, asked, answer),
+            News::Event {
+                lease,
+                event,
+                deadline,
+            } => {
+                locks.happened(env, (lease.half(), at), (event, deadline));
+            }
+            News::Silent => locks.leave_desk(env, at),
+        }
+    }
+
+    fn answered(&mut self, at: usize, asked: Asked, answer: Answer) {
+        let Self {
+            env,
+            locks,
+            queries,
+            ..
+        } = self;
+        match (asked, answer) {
+            (Asked::Acquire(id), Answer::Acquire(result)) => locks.acquired(env, (id, at), result),
+            (Asked::Raise(id), Answer::Renew(result)) => locks.raised(env, (id, at), result),
+            (Asked::Renew(id, call), Answer::Renew(result)) => {
+                locks.renewed(env, (id, call), result);
+            }
+            (Asked::Release(id), Answer::Release(result)) => locks.released(env, id, result),
+            (Asked::Query(call), answer) => queries.landed(env, (call, at), answer),
+            (Asked::Shutdown, _) => self.is_shut_down(),
+            _ => {}
+        }
+    }
+
+    fn run_due(&mut self) {
+        while let Some((_, what)) = self
+            .env
+            .cx
+            .timers
+            .first()
+            .filter(|(at, _)| *at <= self.env.cx.now)
+        {
+            match what {
+                Timed::Contender(id) => self.locks.time(&mut self.env, id),
+                Timed::Query(call) => self.queries.time(&mut self.env, call),
+                Timed::Server(_) | Timed::Release(_) | Timed::Watch | Timed::Shutdown => {}
+            }
+            self.hear_all();
+            self.tidy_timers();
+        }
+    }
+
+    /// So that the first timer is one that is set.
+    fn tidy_timers(&mut self) {
+        let Self {
+            env,
+            locks,
+            queries,
+            ..
+        } = self;
+        let set_for = |what| match what {
+            Timed::Contender(id) => locks.wake(id),
+            Timed::Query(call) => queries.wake(call),
+            Timed::Server(_) | Timed::Release(_) | Timed::Watch | Timed::Shutdown => None,
+        };
+        let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
+        env.cx.timers.tidy(locks.len() + queries.len(), set_for);
+    }
+}
+
+impl Input {
+    /// The one server that it is about.
+    fn server(&self) -> Option<ServerId> {
+        match self {
+            Self::Connected { server }
+            | Self::Disconnected { server, .. }
+            | Self::Reply { server, .. }
+            | Self::Subscribed { server }
+            | Self::Unsubscribed { server }
+            | Self::Watching { server } => Some(*server),
+            Self::Push { server, .. } => *server,
+            _ => None,
+        }
+    }
+}
+
+/// The place of a member among all.
+fn place_of(server: ServerId) -> usize {
+    usize::try_from(server.0).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,241 @@
+//! A lock that a majority has given.
+
+use std::time::Duration;
+
+use super::calls::Asked;
+use super::env::Env;
+use super::leased::{Leased, Next};
+use super::members::too_few;
+use super::votes::Vote;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Acquired, Answer, CallId, Wait};
+use crate::engine::pace::{Pace, RETRY};
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+#[derive(Debug)]
+pub(super) struct Tenure {
+    pub(super) token: FencingToken,
+    pub(super) began: Timestamp,
+    /// How many leases of the program share it.
+    pub(super) leases: u32,
+    /// What the holder was last told.
+    pub(super) deadline: Timestamp,
+    /// How many members have no trouble with it, as far as the holder was told.
+    sound: usize,
+    /// Of asking those that do not have it.
+    pace: Pace,
+    renewals: Vec<Renewal>,
+}
+
+/// A renewal that the program waits for.
+#[derive(Debug)]
+struct Renewal {
+    call: CallId,
+    renewed: usize,
+    pending: usize,
+    error: Option<Error>,
+}
+
+impl Tenure {
+    /// One that a majority has, and that nobody shares yet.
+    pub(super) fn new(env: &Env, lease: &Leased, token: FencingToken) -> Option<Self> {
+        let majority = env.members.majority();
+        let deadline = lease.votes.deadline(majority)?;
+        let began = lease.votes.began(majority)?;
+        (deadline > env.cx.now).then(|| Self {
+            token,
+            began,
+            leases: 0,
+            deadline,
+            sound: env.members.len(),
+            pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
+            renewals: Vec::new(),
+        })
+    }
+
+    /// A lease of it.
+    pub(super) fn lease(&self, lease: &Leased) -> Acquired {
+        Acquired {
+            lock: lease.who.lock,
+            lease: lease.who.lease,
+            token: self.token,
+            deadline: self.deadline,
+            began: self.began,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// The event of its beginning, as of now.
+    pub(super) fn acquired(&self, lease: &Leased, now: Timestamp) -> LeaseEvent {
+        LeaseEvent::Acquired {
+            name: lease.who.spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(now),
+        }
+    }
+
+    /// One lease more.
+    pub(super) fn join(&mut self, cx: &mut Ctx, lease: &Leased, call: CallId) {
+        let answer = match self.leases.checked_add(1) {
+            Some(leases) => {
+                self.leases = leases;
+                Ok(Some(self.lease(lease)))
+            }
+            None => {
+                let message = "4,294,967,295 leases share this tenure already";
+                Err(Error::new(ErrorKind::Overloaded, message))
+            }
+        };
+        cx.answer(call, Answer::Acquire(answer));
+    }
+
+    pub(super) fn wake_at(&self, lease: &Leased) -> Timestamp {
+        let lacks = |vote: &Vote| !matches!(vote, Vote::Has(_) | Vote::Asked(_));
+        if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
+            return Timestamp::NEVER;
+        }
+        self.pace.next
+    }
+
+    /// Those that do not have it are asked again: they may be back, or free by now.
+    pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) {
+        let third = lease.who.spec.ttl / 3;
+        if self.wake_at(lease) > env.cx.now {
+            return;
+        }
+        self.pace
+            .back_off(env.cx.now, (third, third.max(RETRY.1)), lease.who.lease);
+        for at in 0..env.members.len() {
+            lease.ask(env, at, Wait::Never);
+        }
+    }
+
+    /// What follows from the votes.
+    pub(super) fn judge(&mut self, env: &mut Env, lease: &Leased, reason: LossReason) -> Next {
+        let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
+            return Next::Lose(reason);
+        };
+        let is_later = deadline > self.deadline + lease.who.spec.ttl / 8;
+        if is_later {
+            self.emit_renewed(&mut env.cx, lease, deadline);
+        }
+        self.tell_risk(env, lease, deadline);
+        Next::Stay
+    }
+
+    pub(super) fn refuse_renewals(&mut self, cx: &mut Ctx, why: impl Fn() -> Error) {
+        for renewal in std::mem::take(&mut self.renewals) {
+            cx.answer(renewal.call, Answer::Renew(Err(why())));
+        }
+    }
+
+    fn emit_renewed(&mut self, cx: &mut Ctx, lease: &Leased, deadline: Timestamp) {
+        self.deadline = deadline;
+        let event = LeaseEvent::Renewed {
+            name: lease.who.spec.name.clone(),
+            token: self.token,
+            remaining: deadline.since(cx.now),
+        };
+        lease.who.emit(cx, event, Some(deadline));
+    }
+
+    /// With a bare majority it is lost by the next member that fails. And what a member took away that
+    /// the holder counts on ends sooner.
+    pub(super) fn tell_risk(&mut self, env: &mut Env, lease: &Leased, deadline: Timestamp) {
+        let (majority, of) = (env.members.majority(), env.members.len());
+        let is_sound = |vote: &Vote| matches!(vote, Vote::Has(has) if has.trouble.is_none());
+        let sound = lease.votes.count(is_sound);
+        let is_asked = lease.asked() > 0;
+        let before = std::mem::replace(&mut self.sound, sound);
+        let is_worse = sound <= majority && sound < before && !is_asked;
+        if is_asked && sound < before {
+            // Its answer says which.
+            self.sound = before;
+        }
+        if !is_worse && deadline >= self.deadline {
+            return;
+        }
+        let sooner = self.deadline > deadline;
+        self.deadline = self.deadline.min(deadline);
+        let event = LeaseEvent::AtRisk {
+            name: lease.who.spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(env.cx.now),
+            error: too_few((majority, of), lease.votes.missing()),
+        };
+        lease
+            .who
+            .emit(&mut env.cx, event, sooner.then_some(deadline));
+    }
+}
+
+/// Renewals by hand.
+impl Tenure {
+    pub(super) fn renew(
+        &mut self,
+        env: &mut Env,
+        lease: &Leased,
+        (call, ttl): (CallId, Option<Duration>),
+    ) {
+        let have = lease
+            .votes
+            .iter()
+            .filter(|(_, vote)| matches!(vote, Vote::Has(_)));
+        let mut pending = 0;
+        for (at, _) in have {
+            let asked = Asked::Renew(lease.who.id(), call);
+            env.members
+                .renew(&env.cx, at, (asked, lease.who.lease), (ttl, None));
+            pending += 1;
+        }
+        self.renewals.push(Renewal {
+            call,
+            renewed: 0,
+            pending,
+            error: None,
+        });
+    }
+
+    pub(super) fn cancel_renewal(&mut self, call: CallId) {
+        self.renewals.retain(|renewal| renewal.call != call);
+    }
+
+    /// A member has renewed it, or not.
+    pub(super) fn renewed(
+        &mut self,
+        env: &mut Env,
+        lease: &Leased,
+        call: CallId,
+        result: Result<(), Error>,
+    ) {
+        let majority = env.members.majority();
+        let Some(place) = self
+            .renewals
+            .iter()
+            .position(|renewal| renewal.call == call)
+        else {
+            return;
+        };
+        let renewal = &mut self.renewals[place];
+        renewal.pending -= 1;
+        match result {
+            Ok(()) => renewal.renewed += 1,
+            Err(error) => renewal.error = Some(error),
+        }
+        let answer = match &renewal.error {
+            _ if renewal.renewed >= majority => Ok(()),
+            Some(error) if renewal.renewed + renewal.pending < majority => Err(error.clone()),
+            _ => return,
+        };
+        self.renewals.remove(place);
+        if answer.is_ok()
+            && let Some(deadline) = lease.votes.deadline(majority)
+        {
+            self.emit_renewed(&mut env.cx, lease, deadline.max(self.deadline));
+        }
+        env.cx.answer(call, Answer::Renew(answer));
+    }
+}

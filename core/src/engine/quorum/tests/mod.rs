@@ -1,0 +1,8 @@
+//! What a quorum does, on servers in memory.
+
+mod acquire;
+mod bounds;
+mod queries;
+mod tenure;
+mod wait;
+mod world;
