@@ -256,7 +256,7 @@ impl Members {
 
 impl Member {
     fn feed(&mut self, now: Timestamp, input: Input) {
-        self.engine.handle(now, input.to_one());
+        self.engine.handle(now, input.for_one());
         self.fed = true;
     }
 
@@ -320,7 +320,7 @@ impl Member {
 
 impl Input {
     /// The same for an engine that knows one server alone.
-    fn to_one(self) -> Self {
+    fn for_one(self) -> Self {
         let only = ServerId::ONLY;
         match self {
             Self::Connected { .. } => Self::Connected { server: only },

@@ -79,15 +79,12 @@ impl Tenure {
 
     /// One lease more.
     pub(super) fn join(&mut self, cx: &mut Ctx, lease: &Leased, call: CallId) {
-        let answer = match self.leases.checked_add(1) {
-            Some(leases) => {
-                self.leases = leases;
-                Ok(Some(self.lease(lease)))
-            }
-            None => {
-                let message = "4,294,967,295 leases share this tenure already";
-                Err(Error::new(ErrorKind::Overloaded, message))
-            }
+        let answer = if self.leases == u32::MAX {
+            let message = "4,294,967,295 leases share this tenure already";
+            Err(Error::new(ErrorKind::Overloaded, message))
+        } else {
+            self.leases += 1;
+            Ok(Some(self.lease(lease)))
         };
         cx.answer(call, Answer::Acquire(answer));
     }

@@ -32,7 +32,9 @@ fn tokens_grow_whichever_majority_gives_them() {
     let mut last = 0;
     for round in 0..40 {
         let away = [round % 5, (round * 3 + 1) % 5];
-        away.iter().for_each(|at| world.set(*at, State::Away));
+        for at in away {
+            world.set(at, State::Away);
+        }
         let call = world.acquire(round % 2, Wait::Never);
         world.advance(SOON);
         let lease = world.got(round % 2, call);
@@ -51,7 +53,9 @@ fn tokens_grow_whichever_majority_gives_them() {
         assert!(at_least >= 3, "{known:?} of {last}");
         world.release(round % 2, lease.lease);
         world.advance(TTL);
-        away.iter().for_each(|at| world.set(*at, State::Up));
+        for at in away {
+            world.set(at, State::Up);
+        }
         world.advance(TTL);
     }
 }
