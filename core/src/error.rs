@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Timeout,
     /// The store refused the credentials, or does not permit a command to this user.
     Auth,
+    /// The server's certificate is not trusted, or the server does not trust the client's.
+    Tls,
     /// The server is a replica that takes no writes.
     ReadOnly,
     /// The server is older than is needed, or a store cannot do what a guard needs.
@@ -46,7 +48,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     const ALL: &'static [Self] = every!(ErrorKind:
-        Config, Unavailable, Timeout, Auth, ReadOnly, Unsupported, WrongType, Store, NotHeld,
+        Config, Unavailable, Timeout, Auth, Tls, ReadOnly, Unsupported, WrongType, Store, NotHeld,
         StaleToken, Overloaded, Shutdown,
     );
 
@@ -78,6 +80,7 @@ impl ErrorKind {
             Self::Unavailable => "unavailable",
             Self::Timeout => "timeout",
             Self::Auth => "auth",
+            Self::Tls => "tls",
             Self::ReadOnly => "readOnly",
             Self::Unsupported => "unsupported",
             Self::WrongType => "wrongType",
@@ -94,6 +97,7 @@ impl ErrorKind {
             Self::Unavailable | Self::Timeout | Self::ReadOnly | Self::Overloaded => true,
             Self::Config
             | Self::Auth
+            | Self::Tls
             | Self::Unsupported
             | Self::WrongType
             | Self::Store

@@ -70,7 +70,7 @@ pub mod time;
 mod token;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run, Tenures};
+pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run, Tenures, Tls};
 pub use engine::{HolderInfo, Inspection, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};

@@ -88,7 +88,8 @@ async fn urls_are_checked() {
         "",
         "x",
         "http://localhost",
-        "rediss://localhost",
+        "rediss://",
+        "redis-cluster://localhost",
         "redis://",
         "redis://h:0x",
     ] {

@@ -2,12 +2,14 @@
 
 mod bad_input;
 mod cancel;
+mod certificates;
 mod connect;
 mod crowds;
 mod eviction;
 mod exclusion;
 mod faults;
 mod hostile;
+mod lazy;
 mod link;
 mod memory;
 mod paused;
@@ -17,6 +19,7 @@ mod rights;
 mod round_trips;
 mod runtimes;
 mod tenants;
+mod tls;
 mod tokens;
 mod tracking;
 mod wakes;

@@ -37,6 +37,7 @@ pub struct RedisServer {
     folder: TempDir,
     config: RedisConfig,
     port: u16,
+    tls_port: u16,
     child: Option<Child>,
 }
 
@@ -62,6 +63,12 @@ impl RedisServer {
     /// The port, the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port for TLS. Panics if it was not configured to have one.
+    pub fn tls_port(&self) -> u16 {
+        assert!(self.config.tls.is_some(), "configure it with tls()");
+        self.tls_port
     }
 
     /// The password that clients need.
@@ -206,6 +213,10 @@ impl RedisServer {
         }
         if config.unix_socket {
             command.arg("--unixsocket").arg(self.socket_path());
+        }
+        if let Some(tls) = &config.tls {
+            command.args(["--tls-port", &self.tls_port.to_string()]);
+            command.args(tls);
         }
         command
             .args(&config.args)

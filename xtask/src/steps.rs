@@ -104,6 +104,7 @@ pub(crate) const STEPS: &[Step] = &[
         needs: &[Need::Wasm],
         tests: false,
     },
+    feature!("feature-native", "native"),
     feature!("feature-sqlite", "sqlite"),
     feature!("feature-postgres", "postgres"),
     feature!("feature-mysql", "mysql"),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::{Core, Locker};
+use super::{Core, Locker, Tls};
 use crate::driver::{Driver, Store};
 use crate::engine::Settings;
 use crate::error::Error;
@@ -35,6 +35,7 @@ pub struct Builder {
     drift_margin: u32,
     tracking: bool,
     token_retention: Duration,
+    tls: Option<Tls>,
 }
 
 impl Builder {
@@ -48,6 +49,7 @@ impl Builder {
             drift_margin: settings.drift_margin,
             tracking: true,
             token_retention: const { limits::time("tokenRetention") },
+            tls: None,
         }
     }
 
@@ -207,18 +209,49 @@ impl Builder {
         self
     }
 
-    /// Connects to the store that a URL names: `redis://[user:password@]host[:port][/database]`,
-    /// `unix:///path/to/socket[?db=database]`, or `memory://[name]` for a store in this process, which
-    /// all lockers share that give the same name.
+    /// How the server of a `rediss://` URL is checked, and who this client is to it; without it the
+    /// system's CAs are trusted, and no certificate is shown. With another URL it is an error, so that
+    /// nothing goes over the network in the clear by mistake.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Locker, Tls};
+    ///
+    /// let tls = Tls::new().ca_file("/etc/redis/ca.pem");
+    /// let locker = Locker::builder().tls(tls).connect("rediss://redis.internal").await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects to the store that a URL names.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/database]` | a server; port 6379 and database 0 if there are none. An IPv6 address stands in brackets |
+    /// | `rediss://…` | the same by TLS 1.2 or 1.3 |
+    /// | `unix:///path/to/socket[?db=database]` | the server behind a socket |
+    /// | `memory://[name]` | one in this process, which all lockers share that give the same name |
+    ///
+    /// A `/`, `?`, `#`, `@` or `%` in a user or password has to be percent-encoded. The parameters of a
+    /// `rediss://` URL are those of [`Tls`]: `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
+    /// takes the feature `tls-rustls`, which is on by default.
     ///
     /// Fails with
     ///
-    /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL or its database is not valid;
+    /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL, its database or a file of TLS is not
+    ///   valid, or if one side speaks TLS and the other does not;
+    /// - [`Tls`](crate::ErrorKind::Tls) if the server's certificate has expired, is of another name, or
+    ///   signed by nobody who is trusted; or if the server refuses the client's. The message says which;
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the
     ///   server cannot be reached: after about 6 s without a connection, or 3 s without a reply to one of
     ///   the two requests that it begins with;
     /// - [`Auth`](crate::ErrorKind::Auth) if the server refuses the user;
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0;
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if it is older than 7.0, or for TLS in a build
+    ///   without it;
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) if it is a replica.
     ///
     /// Cancel-safe: a dropped call leaves no connection behind.
@@ -244,8 +277,40 @@ impl Builder {
     /// ```
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        let store = Store::connect(url.as_ref()).await?;
+        let store = Store::connect(url.as_ref(), self.tls.as_ref()).await?;
         self.start_on(owner, store).await
+    }
+
+    /// As [`connect`](Self::connect), for a server that need not be there yet: it connects in the
+    /// background, again and again with pauses of up to 2 s, so that a service can start while its Redis
+    /// is away. A call that is made meanwhile goes on as one whose link is lost: it waits for the server
+    /// for as long as its own time and [`patience`](Self::patience) allow, and fails with what is in the
+    /// way. What [`connect`](Self::connect) finds wrong with a server fails the calls instead; and they
+    /// fail at once if waiting does not help, as with a wrong password, until the server thinks better
+    /// of it.
+    ///
+    /// Fails with [`Config`](crate::ErrorKind::Config) if a setting, the URL or a file of TLS is not valid,
+    /// and for TLS in a build without it with [`Unsupported`](crate::ErrorKind::Unsupported). Panics
+    /// outside of a tokio runtime with time enabled; for the rest the runtime is as of
+    /// [`connect`](Self::connect). [`findings`](Locker::findings) are there once it has connected.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::Locker;
+    ///
+    /// let locker = Locker::builder().connect_lazily("redis://127.0.0.1:1")?;
+    /// // Nobody is there.
+    /// let error = locker.lock("orders/42")?.try_acquire().await.unwrap_err();
+    /// assert!(error.is_transient());
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_lazily(self, url: impl AsRef<str>) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let store = Store::connect_lazily(url.as_ref(), self.tls.as_ref())?;
+        let (locker, clock) = self.start(owner, store)?;
+        // A store in memory answers at once; any other is not asked yet.
+        let _ = clock.now_or_never();
+        Ok(locker)
     }
 
     /// Uses a fred client that the program has and that is connected (`init` was awaited). Its settings

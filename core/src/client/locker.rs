@@ -56,6 +56,18 @@ impl Locker {
         Self::builder().connect(url).await
     }
 
+    /// Connects in the background to a server that need not be there yet, with default settings: see
+    /// [`Builder::connect_lazily`].
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::connect_lazily("redis://127.0.0.1:6379")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_lazily(url: impl AsRef<str>) -> Result<Self, Error> {
+        Self::builder().connect_lazily(url)
+    }
+
     /// Uses a fred client that the program has: see [`Builder::with_fred`]. The locker lives as long
     /// as the tokio runtime that this is called on: see [`Builder::connect`].
     ///

@@ -6,6 +6,7 @@ mod lease;
 mod lock;
 mod locker;
 mod tenures;
+mod tls;
 
 pub use builder::Builder;
 pub use events::LeaseEvents;
@@ -13,6 +14,9 @@ pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
 pub use tenures::Tenures;
+#[cfg(feature = "tls-rustls")]
+pub(crate) use tls::Pem;
+pub use tls::Tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::clock::Clock;
-use super::fred::OwnTask;
+use super::link::OwnTask;
 use super::tracking::{self, Tracking};
 use super::{Driver, Input, ServerId};
 use crate::protocol;

@@ -6,12 +6,20 @@
 
 mod calls;
 mod clock;
+mod endpoint;
+mod errors;
 mod fred;
 mod life;
+mod link;
 mod listener;
 mod memory;
 mod store;
 mod tenure;
+#[cfg(feature = "tls-rustls")]
+mod tls;
+#[cfg(not(feature = "tls-rustls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod trace;
 mod tracking;
 mod url;
@@ -26,7 +34,8 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-pub(crate) use self::fred::{Secrets, send_script};
+pub(crate) use self::errors::Secrets;
+pub(crate) use self::fred::send_script;
 pub(crate) use store::Store;
 pub(crate) use tenure::{Share, Tenure};
 
@@ -108,8 +117,8 @@ struct Effects {
 }
 
 impl Driver {
-    /// Starts the engine on a store that can be reached. The future asks for the store's clock, so
-    /// that the first call is one round trip; on a store in memory it is ready at once.
+    /// Starts the engine on a store. If that can be reached the future asks for its clock, so that the
+    /// first call is one round trip; on a store in memory it is ready at once.
     pub(crate) fn start(
         store: Store,
         settings: Settings,
@@ -140,9 +149,15 @@ impl Driver {
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
         });
-        let sends = driver.step(Input::Connected {
+        let connected = Input::Connected {
             server: ServerId::ONLY,
-        });
+        };
+        let sends = if driver.store.is_connected() {
+            driver.step(connected)
+        } else {
+            // The engine hears of the link when there is one.
+            Batches::new()
+        };
         driver.runtime.spawn(keep_time(Life::of(&driver)));
         driver.store.watch_link(&driver);
         let started = driver.clone();

@@ -8,6 +8,8 @@ use super::Driver;
 use super::clock::Clock;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
+use super::url::Target;
+use crate::client::Tls;
 use crate::engine::Suspicion;
 use crate::error::Error;
 use crate::finding::Finding;
@@ -27,12 +29,18 @@ impl Store {
     }
 
     /// Connects to what a URL names.
-    pub(crate) async fn connect(url: &str) -> Result<Self, Error> {
-        match super::url::parse(url)? {
-            super::url::Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
-            super::url::Target::Redis { config, shown } => {
-                FredStore::connect(*config, shown).await.map(Self::Fred)
-            }
+    pub(crate) async fn connect(url: &str, tls: Option<&Tls>) -> Result<Self, Error> {
+        match super::url::parse(url, tls)? {
+            Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
+            Target::Redis(target) => FredStore::connect(*target).await.map(Self::Fred),
+        }
+    }
+
+    /// The same, for a server that need not be there yet.
+    pub(crate) fn connect_lazily(url: &str, tls: Option<&Tls>) -> Result<Self, Error> {
+        match super::url::parse(url, tls)? {
+            Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
+            Target::Redis(target) => FredStore::connect_lazily(*target).map(Self::Fred),
         }
     }
 
@@ -72,6 +80,14 @@ impl Store {
     /// Whether a call to it takes time, so that making one of several is worth a pause.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Self::Fred(_))
+    }
+
+    /// Whether it can be asked from the start on.
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Self::Fred(store) => store.is_connected(),
+            Self::Memory(_) => true,
+        }
     }
 
     /// Reports to the engine when the link goes and comes back.

@@ -11,7 +11,7 @@ use ::fred::interfaces::ClientLike;
 use ::fred::types::client::Invalidation;
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 
-use super::fred::{Secrets, is_answer};
+use super::errors::{Secrets, is_answer};
 use super::{Driver, Input, ServerId};
 use crate::finding::Finding;
 use crate::protocol::LockKey;
@@ -30,25 +30,31 @@ pub(super) struct Tracking {
     /// Where the server was told last to say it: a connection's id.
     to: AtomicI64,
     /// What connecting found, and that with what was found since.
-    found: Vec<Finding>,
+    found: OnceLock<Vec<Finding>>,
     all_found: OnceLock<Vec<Finding>>,
 }
 
 impl Tracking {
-    pub(super) fn new(commands: Client, own: bool, found: Vec<Finding>) -> Self {
+    pub(super) fn new(commands: Client, own: bool) -> Self {
         Self {
             secrets: Secrets::of(&commands),
             commands,
             own,
             on: AtomicBool::new(false),
             to: AtomicI64::new(OFF),
-            found,
+            found: OnceLock::new(),
             all_found: OnceLock::new(),
         }
     }
 
     pub(super) fn findings(&self) -> &[Finding] {
-        self.all_found.get().unwrap_or(&self.found)
+        let found = self.all_found.get().or_else(|| self.found.get());
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// To be called when it was connected for the first time.
+    pub(super) fn found(&self, found: Vec<Finding>) {
+        let _ = self.found.set(found);
     }
 
     /// Whether there is nothing to do: it is on, or never will be on this connection.
@@ -165,7 +171,7 @@ impl Tracking {
                     _ => self.secrets.convert(error).to_string(),
                 };
                 let untracked = Finding::Untracked { reason };
-                self.found.iter().cloned().chain([untracked]).collect()
+                self.findings().iter().cloned().chain([untracked]).collect()
             });
         }
     }

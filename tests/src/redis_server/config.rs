@@ -1,5 +1,7 @@
 //! The configuration of a server.
 
+use std::path::Path;
+
 use super::{Launch, PORT_ATTEMPTS, RedisServer};
 use crate::ports;
 
@@ -10,6 +12,7 @@ pub struct RedisConfig {
     pub(super) password: Option<String>,
     pub(super) unix_socket: bool,
     pub(super) append_only: bool,
+    pub(super) tls: Option<Vec<String>>,
 }
 
 impl RedisConfig {
@@ -35,6 +38,25 @@ impl RedisConfig {
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Listens for TLS too, on [`RedisServer::tls_port`], with this certificate and key, and the CA of its
+    /// clients, all of them files. Only with `asks` it wants a certificate of each client.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Path, key: &Path, ca: &Path, asks: bool) -> Self {
+        let [certificate, key, ca] = [certificate, key, ca].map(|path| path.display().to_string());
+        let asks = if asks { "yes" } else { "no" };
+        let args = [
+            ("--tls-cert-file", &*certificate),
+            ("--tls-key-file", &*key),
+            ("--tls-ca-cert-file", &*ca),
+            ("--tls-auth-clients", asks),
+        ];
+        let args = args
+            .iter()
+            .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]);
+        self.tls = Some(args.collect());
         self
     }
 
@@ -67,10 +89,12 @@ impl RedisConfig {
             folder,
             config: self,
             port: 0,
+            tls_port: 0,
             child: None,
         };
         for _ in 0..PORT_ATTEMPTS {
             server.port = ports::free_port();
+            server.tls_port = ports::free_port();
             if server.launch().await == Launch::Answers {
                 return server;
             }

@@ -7,6 +7,7 @@ export type ErrorCode =
   | "unavailable"
   | "timeout"
   | "auth"
+  | "tls"
   | "readOnly"
   | "unsupported"
   | "wrongType"
@@ -124,6 +125,7 @@ const TRANSIENT: Readonly<Record<ErrorCode, boolean>> = {
   unavailable: true,
   timeout: true,
   auth: false,
+  tls: false,
   readOnly: true,
   unsupported: false,
   wrongType: false,

@@ -1,0 +1,154 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a locker checks the server of a `rediss://` URL, and shows itself to it: to be given to
+/// [`Builder::tls`](super::Builder::tls). What the URL says by a parameter goes before it.
+///
+/// Without a CA of its own a locker trusts those that the system trusts. Certificates and keys are in
+/// PEM. Files are read once, by the call that makes the locker: it fails with
+/// [`Config`](crate::ErrorKind::Config) and names the file if one cannot be read, or has nothing in it
+/// that can be used.
+///
+/// | method | parameter of the URL |
+/// |---|---|
+/// | [`ca_file`](Self::ca_file), [`ca_pem`](Self::ca_pem) | `ca=FILE` |
+/// | [`client_files`](Self::client_files), [`client_pem`](Self::client_pem) | `cert=FILE&key=FILE` |
+/// | [`server_name`](Self::server_name) | `serverName=NAME` |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::Error> {
+/// use leasehold::{Locker, Tls};
+///
+/// let tls = Tls::new()
+///     .ca_file("/etc/redis/ca.pem")
+///     .client_files("/etc/app/client.pem", "/etc/app/client.key");
+/// let locker = Locker::builder().tls(tls).connect("rediss://redis.internal").await?;
+/// // The same in the URL.
+/// let locker = Locker::connect(
+///     "rediss://redis.internal?ca=/etc/redis/ca.pem&cert=/etc/app/client.pem&key=/etc/app/client.key",
+/// )
+/// .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    pub(crate) ca: Option<Pem>,
+    /// A certificate, with those that lead to its CA, and its key.
+    pub(crate) identity: Option<(Pem, Pem)>,
+    pub(crate) server_name: Option<String>,
+}
+
+/// Something in PEM.
+#[derive(Clone)]
+pub(crate) enum Pem {
+    File(PathBuf),
+    #[cfg_attr(
+        not(feature = "tls-rustls"),
+        expect(dead_code, reason = "only TLS reads it")
+    )]
+    Text(Arc<[u8]>),
+}
+
+impl Tls {
+    /// Trusts what the system trusts, and shows no certificate of its own.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Locker, Tls};
+    ///
+    /// let tls = Tls::new().server_name("redis.internal");
+    /// let locker = Locker::builder().tls(tls).connect("rediss://10.0.0.7").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the CAs in this file, and no others.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() {
+    /// use leasehold::{Locker, Tls};
+    ///
+    /// let tls = Tls::new().ca_file("/no/such/ca.pem");
+    /// let error = Locker::builder().tls(tls).connect("rediss://127.0.0.1").await.unwrap_err();
+    /// assert!(error.is_config());
+    /// # if cfg!(feature = "tls-rustls") {
+    /// assert!(error.to_string().contains("/no/such/ca.pem"));
+    /// # }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn ca_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.ca = Some(Pem::file(path));
+        self
+    }
+
+    /// Trusts these CAs, and no others.
+    ///
+    /// ```
+    /// let tls = leasehold::Tls::new().ca_pem("-----BEGIN CERTIFICATE-----\n…");
+    /// ```
+    #[must_use]
+    pub fn ca_pem(mut self, certificates: impl AsRef<[u8]>) -> Self {
+        self.ca = Some(Pem::text(certificates));
+        self
+    }
+
+    /// Shows the server the certificate in the first file, behind which those may stand that lead to
+    /// its CA; the key in the second one has to be its own.
+    ///
+    /// ```
+    /// let tls = leasehold::Tls::new().client_files("/etc/app/client.pem", "/etc/app/client.key");
+    /// ```
+    #[must_use]
+    pub fn client_files(mut self, certificates: impl AsRef<Path>, key: impl AsRef<Path>) -> Self {
+        self.identity = Some((Pem::file(certificates), Pem::file(key)));
+        self
+    }
+
+    /// Shows the server this certificate, as [`client_files`](Self::client_files) does.
+    ///
+    /// ```
+    /// let (certificate, key) = ("-----BEGIN CERTIFICATE-----\n…", "-----BEGIN PRIVATE KEY-----\n…");
+    /// let tls = leasehold::Tls::new().client_pem(certificate, key);
+    /// ```
+    #[must_use]
+    pub fn client_pem(mut self, certificates: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
+        self.identity = Some((Pem::text(certificates), Pem::text(key)));
+        self
+    }
+
+    /// Whom the server's certificate has to be of, if that is not the host in the URL: a DNS name or an
+    /// IP address.
+    ///
+    /// ```
+    /// let tls = leasehold::Tls::new().server_name("redis.internal");
+    /// ```
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+}
+
+impl Pem {
+    fn file(path: impl AsRef<Path>) -> Self {
+        Self::File(path.as_ref().to_owned())
+    }
+
+    fn text(text: impl AsRef<[u8]>) -> Self {
+        Self::Text(text.as_ref().into())
+    }
+}
+
+/// Without a key, which must not be shown.
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.fmt(f),
+            Self::Text(_) => f.write_str("PEM"),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Looks at a server on a connection of its own, once another one could not be made: whether one side
+//! speaks TLS and the other does not, or one does not trust the other. To most clients these are a time-out
+//! or a connection that was closed.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::tls::TlsClient;
+use crate::error::{Error, ErrorKind};
+
+/// A first message of TLS 1.2 or 1.3, which each server of it answers.
+const HELLO: &[u8] = b"\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03\
+    leasehold looks who answers here\x00\x00\x0a\
+    \xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x00\x2f\x01\x00";
+const PING: &[u8] = b"PING\r\n";
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+pub(super) struct Endpoint {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) tls: Option<TlsClient>,
+}
+
+impl Endpoint {
+    /// What is wrong, if it is one of these.
+    pub(super) async fn look(&self) -> Option<Error> {
+        let Some(tls) = &self.tls else {
+            // An alert, or part of an agreement.
+            let speaks = self
+                .answer(HELLO)
+                .await
+                .is_some_and(|byte| matches!(byte, 0x15 | 0x16));
+            return speaks.then(|| mistaken("the server speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port"));
+        };
+        let refused = async { tls.refusal(&self.host, self.dial().await?).await };
+        tokio::select! {
+            Some(error) = limited(refused) => Some(error),
+            Some(error) = self.speaks_plainly() => Some(error),
+            else => None,
+        }
+    }
+
+    async fn speaks_plainly(&self) -> Option<Error> {
+        let speaks = matches!(self.answer(PING).await?, b'+' | b'-');
+        speaks.then(|| mistaken("the server does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS"))
+    }
+
+    /// The first byte of what it says to this.
+    async fn answer(&self, question: &[u8]) -> Option<u8> {
+        let asked = async {
+            let mut socket = self.dial().await?;
+            socket.write_all(question).await.ok()?;
+            socket.read_u8().await.ok()
+        };
+        limited(asked).await
+    }
+
+    async fn dial(&self) -> Option<TcpStream> {
+        TcpStream::connect((self.host.as_str(), self.port))
+            .await
+            .ok()
+    }
+}
+
+async fn limited<T>(look: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::time::timeout(LIMIT, look).await.ok().flatten()
+}
+
+fn mistaken(message: &str) -> Error {
+    Error::new(ErrorKind::Config, message)
+}

@@ -1,0 +1,171 @@
+//! What a client's error means, and what of it must not be shown.
+
+use ::fred::clients::Client;
+use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
+use ::fred::interfaces::ClientLike;
+
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{self, server_error};
+
+/// What must not be shown: servers echo commands, AUTH among them.
+#[derive(Clone)]
+pub(crate) struct Secrets(pub(super) Option<String>);
+
+impl Secrets {
+    pub(crate) fn of(client: &Client) -> Self {
+        Self(client.client_config().password)
+    }
+
+    /// Whether the error's own words must not be shown.
+    pub(crate) fn hide(&self, error: &FredError) -> bool {
+        let secret =
+            |password: &String| !password.is_empty() && error.details().contains(password.as_str());
+        self.0.as_ref().is_some_and(secret)
+    }
+
+    pub(crate) fn convert(&self, error: &FredError) -> Error {
+        let details = plain(error.details());
+        if let Some(refusal) = protocol::credentials_refused(details) {
+            refusal
+        } else if self.hide(error) {
+            let instead = "(its message has the password in it and is not shown)";
+            convert(error, instead, None)
+        } else {
+            convert(error, details, Some(error.clone()))
+        }
+    }
+}
+
+/// Whether a server said this, which proves the link: all its errors begin with a code such as
+/// `NOPERM`, and none of fred's own does.
+pub(super) fn is_answer(error: &FredError) -> bool {
+    let code = error.details().split(' ').next().unwrap_or_default();
+    !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// fred shows the operating system's errors in their debug form.
+fn plain(details: &str) -> &str {
+    let quoted = |field: &str| {
+        let (_, rest) = details.split_once(field)?;
+        rest.split_once('"').map(|(text, _)| text)
+    };
+    let wrapped = || {
+        let (_, error) = details
+            .strip_prefix("Custom { kind: ")?
+            .split_once(", error: ")?;
+        error.strip_suffix(" }")
+    };
+    quoted("message: \"")
+        .or_else(|| quoted("error: \""))
+        .or_else(wrapped)
+        .unwrap_or(details)
+}
+
+/// The cause is kept where fred itself says it; what a server said has its place in the message.
+fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error {
+    let kind = match error.kind() {
+        FredErrorKind::Timeout => return Error::no_answer(),
+        FredErrorKind::Backpressure => ErrorKind::Overloaded,
+        FredErrorKind::IO
+        | FredErrorKind::Canceled
+        | FredErrorKind::Routing
+        | FredErrorKind::Cluster
+        | FredErrorKind::Sentinel => ErrorKind::Unavailable,
+        FredErrorKind::Protocol | FredErrorKind::Parse => ErrorKind::Store,
+        #[cfg(feature = "tls-rustls")]
+        FredErrorKind::Tls => ErrorKind::Tls,
+        // fred's own words, which no server said.
+        _ if details.starts_with("Failed to") || details.starts_with("Too many failed") => {
+            ErrorKind::Unavailable
+        }
+        _ => return classified(error, details),
+    };
+    let message = match kind {
+        ErrorKind::Overloaded => format!("too many commands wait for the connection: {details}"),
+        ErrorKind::Store => {
+            let message = format!("the store's answer could not be read: {details}");
+            return Error::new(kind, message);
+        }
+        _ => format!("the store cannot be reached: {details}"),
+    };
+    match cause {
+        Some(cause) => Error::with_source(kind, message, cause),
+        None => Error::new(kind, message),
+    }
+}
+
+/// A server's refusal: what it means is seen by its own words, even if they are not shown.
+fn classified(error: &FredError, shown: &str) -> Error {
+    let kind = server_error(plain(error.details()), None).kind();
+    let said = server_error(shown, None);
+    if said.kind() == kind {
+        return said;
+    }
+    Error::new(kind, format!("the server refused {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_operating_system_are_shown_plainly() {
+        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(plain(debug), "Connection refused");
+        let debug = "Custom { kind: Uncategorized, error: \"failed to lookup\" }";
+        assert_eq!(plain(debug), "failed to lookup");
+        let debug = "Custom { kind: InvalidData, error: InvalidCertificate(Expired) }";
+        assert_eq!(plain(debug), "InvalidCertificate(Expired)");
+        assert_eq!(plain("Unexpected EOF"), "Unexpected EOF");
+    }
+
+    fn said(details: &'static str) -> FredError {
+        FredError::new(FredErrorKind::Unknown, details)
+    }
+
+    #[test]
+    fn whatever_a_server_says_is_an_answer_and_nothing_else_is() {
+        for details in [
+            "NOPERM User poor has no permissions to run the 'ping' command",
+            "BUSY Redis is busy running a script",
+            "ERR unknown command 'PING'",
+        ] {
+            assert!(is_answer(&said(details)), "{details}");
+        }
+        for details in [
+            "",
+            "Request timed out.",
+            "Canceled",
+            "Os { code: 104, kind: ConnectionReset, message: \"Connection reset by peer\" }",
+            "Failed to send command",
+        ] {
+            assert!(!is_answer(&said(details)), "{details}");
+        }
+    }
+
+    /// Catches a reason that is hidden because a word of it is the password.
+    #[test]
+    fn refused_credentials_are_told_in_our_own_words() {
+        let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
+        for password in ["password", "pass", "user", "invalid", "a"] {
+            let secrets = Secrets(Some(password.to_owned()));
+            let error = secrets.convert(&said(wrong));
+            assert_eq!(error.kind(), ErrorKind::Auth);
+            assert_eq!(
+                error.to_string(),
+                "the server refused the user or password (WRONGPASS); check the user and password \
+                 in the URL"
+            );
+            let error = secrets.convert(&said(
+                "ERR unknown command 'AUTH' 'password' 'user' 'invalid'",
+            ));
+            assert!(error.to_string().contains("is not shown"), "{error}");
+        }
+        let echoed = said("WRONGPASS s3cret is not the password");
+        let error = Secrets(None).convert(&echoed).to_string();
+        assert!(
+            !error.contains("s3cret"),
+            "nothing of the server's is shown: {error}"
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! The connection for commands to a Redis server: what goes over it, whether it is there, and if not, why.
+
+use std::future::pending;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use ::fred::bytes::Bytes;
+use ::fred::clients::Client;
+use ::fred::error::Error as FredError;
+use ::fred::interfaces::{ClientLike, EventInterface};
+use ::fred::types::Value;
+use futures::{Stream, StreamExt};
+use tokio::task::AbortHandle;
+use tokio_stream::wrappers::BroadcastStream;
+
+use super::clock::Clock;
+use super::endpoint::Endpoint;
+use super::errors::Secrets;
+use super::fred::{CONNECT_TIMEOUT, check_server, send_script};
+use super::tracking::Tracking;
+use super::{Driver, Input, ServerId};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{self, BatchReply, Op};
+use crate::rt;
+use crate::time::Timestamp;
+
+/// How often a link that is down is looked at, if fred has no news of it.
+const LINK_CHECK: Duration = Duration::from_secs(1);
+
+/// A server of another protocol than is expected often looks like one that is slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) secrets: Secrets,
+    pub(super) tracking: Arc<Tracking>,
+    /// Where it leads to, if this crate made it.
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+impl Link {
+    pub(super) async fn execute(
+        &self,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
+        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
+        let mut answer = self
+            .run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up)
+            .await;
+        if let Err(error) = &answer
+            && protocol::script_is_missing(error.details())
+        {
+            answer = self.run("EVAL", protocol::SCRIPT, batch, give_up).await;
+        }
+        let answer = answer.map_err(|error| self.secrets.convert(&error))?;
+        protocol::decode(batch, &answer)
+    }
+
+    async fn run(
+        &self,
+        command: &'static str,
+        script: &str,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Result<Vec<Bytes>, FredError> {
+        let (text, ends, keys) = protocol::encode(batch).into_parts();
+        let text = Bytes::from(text);
+        let mut args: Vec<Value> = Vec::with_capacity(2 + ends.len());
+        args.push(script.into());
+        args.push(i64::try_from(keys).unwrap_or(i64::MAX).into());
+        let mut begin = 0;
+        args.extend(ends.into_iter().map(|end| {
+            let part = text.slice(begin..end);
+            begin = end;
+            Value::Bytes(part)
+        }));
+        send_script(&self.client, command, args, give_up.since(rt::now())).await
+    }
+
+    /// Whether the server can keep locks, and lets this user; and what endangers leases.
+    pub(super) async fn check(&self) -> Result<(), Error> {
+        let found = check_server(&self.client, &self.secrets).await;
+        let found = found.map_err(unanswered)?;
+        // Loads the script, and finds out whether this user may run it.
+        let probe = self.execute(&[], rt::now() + CONNECT_TIMEOUT).await;
+        probe.map_err(unanswered)?;
+        self.tracking.found(found);
+        Ok(())
+    }
+
+    /// What became of connecting, with the reason if it is one that the client does not see.
+    pub(super) async fn explained<T>(&self, connected: Result<T, Error>) -> Result<T, Error> {
+        match connected {
+            Err(error) if is_vague(&error) => Err(self.look().await.unwrap_or(error)),
+            connected => connected,
+        }
+    }
+
+    /// What is wrong with a server that is slow to connect to.
+    pub(super) async fn look_if_slow(&self) -> Option<Error> {
+        Clock::Machine.sleep(SLOW).await;
+        self.look().await
+    }
+
+    async fn look(&self) -> Option<Error> {
+        self.endpoint.as_ref()?.look().await
+    }
+
+    /// Tells the engine when the link goes and when it is back. One that was never there is `checked` as
+    /// soon as it is.
+    pub(super) fn follow(
+        self: Arc<Self>,
+        checked: bool,
+        driver: &Arc<Driver>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let secrets = self.secrets.clone();
+        let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
+            Ok((error, _)) => Change::Down(secrets.convert(&error)),
+            // Something was missed. A fresh start is right whatever it was.
+            Err(_) => Change::Up,
+        });
+        let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Change::Up);
+        let follower = Follower {
+            changes: futures::stream::select(errors, connects),
+            driver: Arc::downgrade(driver),
+            checked,
+            down: !checked,
+            look: Box::pin(pending()),
+            vague: None,
+            link: self,
+        };
+        follower.run()
+    }
+}
+
+enum Change {
+    Up,
+    Down(Error),
+    /// Why it is down.
+    Because(Error),
+}
+
+/// Follows a link, and asks why it cannot be made.
+struct Follower<S> {
+    link: Arc<Link>,
+    changes: S,
+    driver: Weak<Driver>,
+    checked: bool,
+    down: bool,
+    look: Pin<Box<dyn Future<Output = Option<Error>> + Send>>,
+    /// What the client says of it, and what is known of that.
+    vague: Option<(String, Option<Error>)>,
+}
+
+impl<S: Stream<Item = Change> + Unpin> Follower<S> {
+    async fn run(mut self) {
+        while self.driver.strong_count() > 0 {
+            let Some(change) = self.next().await else {
+                break;
+            };
+            let input = match change {
+                Change::Up => self.up().await,
+                Change::Down(error) => down(self.explained(error)),
+                Change::Because(error) => {
+                    self.vague
+                        .iter_mut()
+                        .for_each(|(_, known)| *known = Some(error.clone()));
+                    down(error)
+                }
+            };
+            let Some(driver) = self.driver.upgrade() else {
+                break;
+            };
+            tracing::debug!(?input, "the link changed");
+            self.down = matches!(input, Input::Disconnected { .. });
+            driver.feed(input);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Change> {
+        loop {
+            if !self.down {
+                return self.changes.next().await;
+            }
+            return tokio::select! {
+                biased;
+                change = self.changes.next() => change,
+                because = &mut self.look => {
+                    self.look = Box::pin(pending());
+                    match because {
+                        Some(error) => Some(Change::Because(error)),
+                        None => continue,
+                    }
+                }
+                // Not every error that fred reports ends the connection; no news follows then.
+                () = Clock::Machine.sleep(LINK_CHECK) => {
+                    if !self.link.client.is_connected() {
+                        continue;
+                    }
+                    Some(Change::Up)
+                }
+            };
+        }
+    }
+
+    async fn up(&mut self) -> Input {
+        let server = ServerId::ONLY;
+        if !self.checked {
+            let checked = self.link.check().await;
+            if let Err(error) = self.link.explained(checked).await {
+                if error.kind() == ErrorKind::ReadOnly {
+                    // Its name may lead to another server soon.
+                    let again = self.link.client.force_reconnection();
+                    let _ = tokio::time::timeout(CONNECT_TIMEOUT, again).await;
+                }
+                return down(error);
+            }
+            self.checked = true;
+        }
+        self.look = Box::pin(pending());
+        self.vague = None;
+        Input::Connected { server }
+    }
+
+    /// The same trouble is not looked at again and again.
+    fn explained(&mut self, error: Error) -> Error {
+        if self.link.endpoint.is_none() || !is_vague(&error) {
+            return error;
+        }
+        let said = error.to_string();
+        match &self.vague {
+            Some((before, known)) if *before == said => known.clone().unwrap_or(error),
+            _ => {
+                let link = self.link.clone();
+                self.look = Box::pin(async move { link.look().await });
+                self.vague = Some((said, None));
+                error
+            }
+        }
+    }
+}
+
+fn down(error: Error) -> Input {
+    Input::Disconnected {
+        server: ServerId::ONLY,
+        error,
+    }
+}
+
+/// Whether there may be more to it than the client says.
+fn is_vague(error: &Error) -> bool {
+    use ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::Unavailable | Kind::Timeout | Kind::Store | Kind::Tls
+    )
+}
+
+/// Of a question that asks for nothing to be done.
+pub(super) fn unanswered(error: Error) -> Error {
+    if error.is_timeout() {
+        return Error::new(error.kind(), "the server did not answer in time");
+    }
+    error
+}
+
+/// The task of a client that this crate made, which drives its connection. Both end with this.
+pub(super) struct OwnTask(AbortHandle);
+
+impl OwnTask {
+    /// Connects. As fred's `init`, which leaves the task behind if its future is dropped.
+    pub(super) async fn connect(client: &Client) -> Result<Self, FredError> {
+        let mut connected = pin!(client.wait_for_connect());
+        // It listens from its first poll on, and so hears of whatever comes of the connection.
+        let early = futures::poll!(&mut connected);
+        let task = Self::start(client);
+        match early {
+            Poll::Ready(result) => result?,
+            Poll::Pending => connected.await?,
+        }
+        Ok(task)
+    }
+
+    /// Connects some time.
+    pub(super) fn start(client: &Client) -> Self {
+        Self(client.connect().abort_handle())
+    }
+
+    pub(super) fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for OwnTask {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}

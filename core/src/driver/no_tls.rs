@@ -1,0 +1,27 @@
+//! In the place of `tls.rs` in a build without it.
+
+use std::future::Ready;
+
+use ::fred::types::config::Config;
+use tokio::net::TcpStream;
+
+use crate::client::Tls;
+use crate::error::{Error, ErrorKind};
+
+/// There is none.
+pub(super) enum TlsClient {}
+
+impl TlsClient {
+    pub(super) fn new(_: &Tls) -> Result<Self, Error> {
+        let message = "this program was built without TLS; turn on leasehold's feature tls-rustls";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    pub(super) fn configure(&self, _: &mut Config) {
+        match *self {}
+    }
+
+    pub(super) fn refusal(&self, _: &str, _: TcpStream) -> Ready<Option<Error>> {
+        match *self {}
+    }
+}

@@ -1,0 +1,378 @@
+//! The grammar of stores' URLs, as in `bindings/node/src/adapters/url.ts`: `tests/vectors/urls.json` has
+//! what both take and refuse. A URL may hold a password: no error shows more of one than its scheme, its
+//! hosts and ports, or its socket, and where something may be a piece of a password not even that.
+
+use std::fmt::{self, Write as _};
+use std::net::Ipv6Addr;
+
+use percent_encoding::percent_decode_str;
+
+/// What a URL says, taken apart and decoded.
+#[derive(Debug, Default)]
+pub(super) struct StoreUrl {
+    pub(super) kind: Kind,
+    /// The server, the nodes or the sentinels; none of a socket or of memory.
+    pub(super) nodes: Vec<Node>,
+    pub(super) tls: bool,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: Option<u8>,
+    /// The socket's path, the service of the sentinels, or the name of a store in memory.
+    pub(super) name: String,
+    pub(super) sentinel_username: Option<String>,
+    pub(super) sentinel_password: Option<String>,
+    /// Files in PEM, and whom the server's certificate has to be of.
+    pub(super) ca: Option<String>,
+    pub(super) cert: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) server_name: Option<String>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Kind {
+    #[default]
+    Memory,
+    Socket,
+    Server,
+    Cluster,
+    Sentinel,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Node {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+const SCHEMES: [(&str, Kind, bool); 8] = [
+    ("memory", Kind::Memory, false),
+    ("unix", Kind::Socket, false),
+    ("redis", Kind::Server, false),
+    ("rediss", Kind::Server, true),
+    ("redis-cluster", Kind::Cluster, false),
+    ("rediss-cluster", Kind::Cluster, true),
+    ("redis-sentinel", Kind::Sentinel, false),
+    ("rediss-sentinel", Kind::Sentinel, true),
+];
+
+const TLS_PARAMETERS: [&str; 4] = ["ca", "cert", "key", "serverName"];
+
+const ENCODE: &str = "percent-encode / ? # and @ in a password";
+
+/// What is wrong with a URL.
+type Wrong = String;
+
+/// Takes a URL apart.
+pub(super) fn parse(text: &str) -> Result<StoreUrl, Wrong> {
+    let text = text.trim();
+    let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_word(scheme)) else {
+        let scheme = text.split(':').next().unwrap_or_default();
+        return Err(match known(scheme) {
+            Some(_) if text.contains(':') => "the store's URL has no // behind its scheme".into(),
+            _ => "the store's URL has no scheme".into(),
+        });
+    };
+    if text.contains(char::is_control) {
+        return Err("the store's URL has a control character in it".into());
+    }
+    if text.contains('#') {
+        return Err(
+            "the store's URL has a fragment (#…); percent-encode special characters".into(),
+        );
+    }
+    let (kind, tls) =
+        known(scheme).ok_or_else(|| format!("the URL scheme {scheme:?} is not known"))?;
+    let (rest, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    if kind == Kind::Memory {
+        return match query {
+            None if !rest.contains('@') => Ok(StoreUrl {
+                name: rest.into(),
+                ..StoreUrl::default()
+            }),
+            _ => Err("a memory:// URL takes nothing but a name".into()),
+        };
+    }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let mut url = StoreUrl {
+        kind,
+        tls,
+        ..StoreUrl::default()
+    };
+    let hosts = url.take_credentials(authority)?;
+    // With one, what follows may be the rest of a password.
+    let may_name = !text.contains('@');
+    url.take_hosts(hosts, may_name)?;
+    let parameters = Parameters {
+        known: url.parameters(),
+        may_name,
+    };
+    let parameters = parameters.read(query.unwrap_or_default())?;
+    url.take_parameters(parameters, may_name)?;
+    url.take_path(path)?;
+    url.check()?;
+    Ok(url)
+}
+
+impl StoreUrl {
+    /// Returns the hosts behind them.
+    fn take_credentials<'a>(&mut self, authority: &'a str) -> Result<&'a str, Wrong> {
+        let Some((credentials, hosts)) = authority.rsplit_once('@') else {
+            return Ok(authority);
+        };
+        let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        self.username = some(decoded(username, "user")?);
+        self.password = some(decoded(password, "password")?);
+        Ok(hosts)
+    }
+
+    fn take_hosts(&mut self, hosts: &str, may_name: bool) -> Result<(), Wrong> {
+        if self.kind == Kind::Socket {
+            return match hosts {
+                "" => Ok(()),
+                _ => Err("the store's URL names no socket".into()),
+            };
+        }
+        for host in hosts.split(',') {
+            let node = self.node(host, may_name)?;
+            self.nodes.push(node);
+        }
+        if self.kind == Kind::Server && self.nodes.len() > 1 {
+            return Err("the store's URL names several hosts, as redis-cluster:// and redis-sentinel:// may".into());
+        }
+        Ok(())
+    }
+
+    fn node(&self, text: &str, may_name: bool) -> Result<Node, Wrong> {
+        let end = text.find(']').map_or(0, |end| end + 1);
+        let (host, port) = match text[end..].find(':') {
+            Some(at) => (&text[..end + at], Some(&text[end + at + 1..])),
+            None => (text, None),
+        };
+        if host.is_empty() && port.is_none_or(|port| !port.contains(':')) {
+            return Err("the store's URL names no host".into());
+        }
+        if port.is_some_and(|port| port.contains(':')) {
+            return Err("an IPv6 address in the store's URL has to be in brackets".into());
+        }
+        let bare = match host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+        {
+            Some(address) if address.parse::<Ipv6Addr>().is_ok() => address,
+            Some(_) => {
+                return Err("a host in the store's URL is in brackets and no IPv6 address".into());
+            }
+            None if host.bytes().all(is_of_host) => host,
+            None => {
+                return Err(format!(
+                    "a host in the store's URL has a character that no host has; {ENCODE}"
+                ));
+            }
+        };
+        let usual = if self.kind == Kind::Sentinel {
+            26_379
+        } else {
+            6_379
+        };
+        let port = port.map_or(Some(usual), |digits| {
+            number(digits).filter(|port| *port > 0)
+        });
+        let of = if may_name {
+            format!(" of {host:?}")
+        } else {
+            String::new()
+        };
+        let port = port.ok_or_else(|| {
+            format!("the port{of} in the store's URL is not a number from 1 to 65535")
+        })?;
+        Ok(Node {
+            host: bare.into(),
+            port,
+        })
+    }
+
+    /// The parameters that such a URL may have.
+    fn parameters(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Memory | Kind::Server => &[],
+            Kind::Socket => &["db"],
+            Kind::Cluster => &["node"],
+            Kind::Sentinel => &[
+                "node",
+                "sentinelServiceName",
+                "sentinelUsername",
+                "sentinelPassword",
+            ],
+        }
+    }
+
+    fn take_parameters(
+        &mut self,
+        parameters: Vec<(&str, String)>,
+        may_name: bool,
+    ) -> Result<(), Wrong> {
+        for (name, value) in parameters {
+            if !self.tls && TLS_PARAMETERS.contains(&name) {
+                return Err(format!(
+                    "the parameter {name:?} in the store's URL needs TLS: a scheme that begins with rediss"
+                ));
+            }
+            match name {
+                "node" => {
+                    let node = self.node(&value, may_name)?;
+                    self.nodes.push(node);
+                }
+                "db" => self.database = Some(database(&value)?),
+                "sentinelServiceName" => self.name = value,
+                "sentinelUsername" => self.sentinel_username = Some(value),
+                "sentinelPassword" => self.sentinel_password = Some(value),
+                "ca" => self.ca = Some(value),
+                "cert" => self.cert = Some(value),
+                "key" => self.key = Some(value),
+                _ => self.server_name = Some(value),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_path(&mut self, path: &str) -> Result<(), Wrong> {
+        if self.kind == Kind::Socket {
+            self.name = decoded(path, "path")?;
+            return match self.name.len() {
+                0 | 1 => Err("the store's URL names no socket".into()),
+                _ => Ok(()),
+            };
+        }
+        let mut path = path.strip_prefix('/').unwrap_or_default();
+        if self.kind == Kind::Sentinel && self.name.is_empty() {
+            let (service, rest) = path.split_once('/').unwrap_or((path, ""));
+            self.name = decoded(service, "service")?;
+            path = rest;
+        }
+        match (self.kind, path) {
+            (_, "") => {}
+            (Kind::Cluster, _) => return Err("a cluster has no databases to choose from".into()),
+            _ => self.database = Some(database(path)?),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Wrong> {
+        if self.kind == Kind::Sentinel && self.name.is_empty() {
+            return Err("the store's URL names no service of the sentinels".into());
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return Err("of cert and key the store's URL has one alone".into());
+        }
+        Ok(())
+    }
+}
+
+/// The URL as messages may show it.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |(_, kind, tls): &&(&str, Kind, bool)| (*kind, *tls) == (self.kind, self.tls);
+        let scheme = SCHEMES.iter().find(of).map_or("", |(scheme, ..)| scheme);
+        write!(f, "{scheme}://")?;
+        match self.nodes.first() {
+            Some(node) => node.fmt(f),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            return write!(f, "[{host}]:{port}");
+        }
+        write!(f, "{host}:{port}")
+    }
+}
+
+/// What stands behind the question mark.
+struct Parameters {
+    known: &'static [&'static str],
+    may_name: bool,
+}
+
+impl Parameters {
+    fn read<'a>(&self, query: &'a str) -> Result<Vec<(&'a str, String)>, Wrong> {
+        let mut read: Vec<(&str, String)> = Vec::new();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            if !self.known.contains(&name) && !TLS_PARAMETERS.contains(&name) {
+                return Err(self.unknown(name));
+            }
+            if name != "node" && read.iter().any(|(other, _)| *other == name) {
+                return Err(format!(
+                    "the parameter {name:?} stands twice in the store's URL"
+                ));
+            }
+            if value.is_empty() {
+                return Err(format!(
+                    "the parameter {name:?} in the store's URL is empty"
+                ));
+            }
+            read.push((name, decoded(value, name)?));
+        }
+        Ok(read)
+    }
+
+    fn unknown(&self, name: &str) -> Wrong {
+        let mut wrong = "the store's URL has a parameter that is not known".to_owned();
+        if self.may_name && is_word(name) {
+            // A text takes every write.
+            let _ = write!(wrong, ": {name:?}");
+        }
+        format!("{wrong}; {ENCODE}")
+    }
+}
+
+fn known(scheme: &str) -> Option<(Kind, bool)> {
+    let is = |known: &&(&str, Kind, bool)| known.0.eq_ignore_ascii_case(scheme);
+    SCHEMES.iter().find(is).map(|(_, kind, tls)| (*kind, *tls))
+}
+
+/// Whether it is short and of letters, digits, `+`, `-` and `.`, the first of them a letter.
+fn is_word(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        && text.len() <= 32
+}
+
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._".contains(&byte)
+}
+
+fn number<T: std::str::FromStr>(digits: &str) -> Option<T> {
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+fn database(digits: &str) -> Result<u8, Wrong> {
+    number(digits).ok_or_else(|| {
+        format!("the database in the store's URL is not a number from 0 to 255; {ENCODE}")
+    })
+}
+
+fn decoded(text: &str, what: &str) -> Result<String, Wrong> {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let escapes = text.split('%').skip(1).map(str::as_bytes);
+    if escapes
+        .into_iter()
+        .any(|escape| !is_hex(escape.first()) || !is_hex(escape.get(1)))
+    {
+        return Err(format!(
+            "the {what} in the store's URL has a % that no two hexadecimal digits follow; write %25 for one"
+        ));
+    }
+    let bytes = percent_decode_str(text).decode_utf8();
+    let text = bytes.map_err(|_| format!("the {what} in the store's URL is not UTF-8"))?;
+    Ok(text.into_owned())
+}
