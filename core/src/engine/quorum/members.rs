@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::calls::{Asked, Calls};
-use crate::engine::Engine;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{
     Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
 };
 use crate::engine::settings::Settings;
+use crate::engine::single::Single;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, LeaseId};
@@ -24,7 +24,7 @@ pub(super) struct Members {
 
 #[derive(Debug)]
 struct Member {
-    engine: Engine,
+    engine: Single,
     /// When its engine is to be told the time.
     wake: Timestamp,
     /// It was fed something since its outputs were last taken.
@@ -51,7 +51,7 @@ pub(super) enum News {
 impl Members {
     pub(super) fn new(settings: &Settings, members: usize) -> Self {
         let member = || Member {
-            engine: Engine::new(settings.clone()),
+            engine: Single::new(settings.clone()),
             wake: Timestamp::NEVER,
             fed: false,
             down: None,
@@ -224,12 +224,12 @@ impl Members {
 impl Members {
     /// The next that one of them says. What is for the host goes to it.
     pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
-        self.take(cx, Engine::poll_unsent)
+        self.take(cx, Single::poll_unsent)
     }
 
     /// The same, once all is to be sent that waits.
     pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
-        self.take(cx, Engine::poll)
+        self.take(cx, Single::poll)
     }
 
     /// Whether some of what waits may leave.
@@ -240,7 +240,7 @@ impl Members {
     fn take(
         &mut self,
         cx: &mut Ctx,
-        poll: impl Fn(&mut Engine) -> Output,
+        poll: impl Fn(&mut Single) -> Output,
     ) -> Option<(usize, News)> {
         for (at, member) in self.all.iter_mut().enumerate() {
             while member.fed {

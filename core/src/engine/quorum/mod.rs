@@ -1,6 +1,6 @@
 //! A lock at several independent servers, of which a majority decides.
 //!
-//! Each server has an [`Engine`](super::Engine) of its own, which does all that concerns one server: asking,
+//! Each server has an engine of its own, which does all that concerns one server: asking,
 //! renewing, hearing, giving back, and keeping to its clock. The quorum looks at none of that. It asks the
 //! engines, and puts together what they answer: a lease is held while a majority of them has it.
 //!
@@ -35,21 +35,9 @@ use locks::Locks;
 use members::{Members, News};
 use query::Queries;
 
-/// The state of one locker on several servers: as [`Engine`](super::Engine), to be driven in the same
-/// way, with a [`ServerId`] for each of them from 0 on.
-///
-/// ```
-/// use leasehold::engine::{Input, Output, Quorum, ServerId, Settings};
-/// use leasehold::protocol::ClientId;
-/// use leasehold::time::Timestamp;
-///
-/// let mut quorum = Quorum::new(Settings::new(ClientId(1)), 3)?;
-/// quorum.handle(Timestamp::from_nanos(0), Input::Connected { server: ServerId(2) });
-/// assert!(matches!(quorum.poll(), Output::Send { server: ServerId(2), .. }));
-/// # Ok::<(), leasehold::Error>(())
-/// ```
+/// The state of one locker on several servers.
 #[derive(Debug)]
-pub struct Quorum {
+pub(super) struct Quorum {
     env: Env,
     locks: Locks,
     queries: Queries,
@@ -68,7 +56,7 @@ struct Shutdown {
 impl Quorum {
     /// One that is not connected yet. [`ErrorKind::Config`] if there is no number of members of which a
     /// majority outlives the loss of one: 3, 5 or 7 are right.
-    pub fn new(settings: Settings, members: usize) -> Result<Self, Error> {
+    pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         if ![3, 5, 7].contains(&members) {
             let rule = format!("has 3, 5 or 7 servers, not {members}");
             return Err(Error::bad_option("quorum", rule));
@@ -86,7 +74,7 @@ impl Quorum {
     }
 
     /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
+    pub(super) fn handle(&mut self, now: Timestamp, input: Input) {
         self.env.cx.now = self.env.cx.now.max(now);
         self.env.members.tick(self.env.cx.now);
         self.hear_all();
@@ -97,7 +85,7 @@ impl Quorum {
     }
 
     /// The next thing for the host to do; [`Output::Wait`] if there is none.
-    pub fn poll(&mut self) -> Output {
+    pub(super) fn poll(&mut self) -> Output {
         if !self.env.cx.has_outputs() {
             self.env.members.mark_all();
             while let Some((at, news)) = self.env.members.next_news_of_sending(&mut self.env.cx) {
@@ -109,7 +97,7 @@ impl Quorum {
     }
 
     /// As [`poll`](Self::poll), but what is to be sent waits for that.
-    pub fn poll_unsent(&mut self) -> Output {
+    pub(super) fn poll_unsent(&mut self) -> Output {
         let timer = self
             .env
             .cx
@@ -121,13 +109,12 @@ impl Quorum {
         self.env.cx.next_output().unwrap_or(Output::Wait { until })
     }
 
-    /// As [`Engine::expects_more`](super::Engine::expects_more).
-    pub fn expects_more(&self) -> bool {
+    pub(super) fn expects_more(&self) -> bool {
         self.env.members.expect_more()
     }
 
     /// Whether nothing is held, under way or waiting for an answer.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.locks.is_idle() && self.queries.len() == 0 && self.env.members.is_idle()
     }
 }
@@ -135,12 +122,12 @@ impl Quorum {
 /// What there is to know of it, for readers that begin or that missed something.
 impl Quorum {
     /// The leases that are held now, in no order, each with an `Acquired` event that says so.
-    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+    pub(super) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
         self.locks.all_held(now)
     }
 
     /// As [`all_held`](Self::all_held), of one handle.
-    pub fn held(
+    pub(super) fn held(
         &self,
         now: Timestamp,
         lock: LockId,
@@ -149,7 +136,7 @@ impl Quorum {
     }
 
     /// The drift margin of a server, if it had to be widened: an event for readers of all locks.
-    pub fn clock_drift(&self) -> Option<LeaseEvent> {
+    pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
         self.env.members.clock_drift()
     }
 }

@@ -12,7 +12,7 @@ const OTHER: LockId = LockId(2);
 fn operations_leave_one_by_one() {
     for clustered in [true, false] {
         let mut host = Host::new();
-        host.engine.env.cx.settings.clustered = clustered;
+        host.engine.single_mut().env.cx.settings.clustered = clustered;
         host.hold(LOCK);
         host.hold(OTHER);
         host.forget();
@@ -29,7 +29,7 @@ fn operations_leave_one_by_one() {
 fn a_lock_that_was_handed_over_is_asked_for_again() {
     for clustered in [true, false] {
         let mut host = Host::new();
-        host.engine.env.cx.settings.clustered = clustered;
+        host.engine.single_mut().env.cx.settings.clustered = clustered;
         host.stranger_acquires(LOCK, ms(60_000));
         host.acquire(LOCK, Wait::Forever);
         host.forget();
@@ -45,7 +45,7 @@ fn a_lock_that_was_handed_over_is_asked_for_again() {
 #[test]
 fn only_so_many_operations_are_under_way() {
     let mut host = Host::new();
-    host.engine.env.cx.settings.clustered = true;
+    host.engine.single_mut().env.cx.settings.clustered = true;
     host.net = Net::Hold;
     for lock in 1..=MAX_ALONE_IN_FLIGHT + 5 {
         host.acquire(LockId(lock as u64), Wait::Forever);
@@ -64,7 +64,7 @@ fn only_so_many_operations_are_under_way() {
 fn what_has_not_left_goes_where_its_keys_are() {
     for given_up in [false, true] {
         let mut host = Host::unconnected();
-        host.engine.env.cx.settings.clustered = true;
+        host.engine.single_mut().env.cx.settings.clustered = true;
         host.net = Net::Hold;
         let call = host.acquire(LOCK, Wait::Forever);
         let (slots, server) = (0..=LockKey::SLOTS - 1, ServerId(3));

@@ -61,7 +61,7 @@ fn what_is_held_ends_before_the_store_frees_it_once_slewing_was_noticed() {
 #[test]
 fn the_clocks_of_a_cluster_are_not_compared() {
     let mut host = Host::new();
-    host.engine.env.cx.settings.clustered = true;
+    host.engine.single_mut().env.cx.settings.clustered = true;
     host.ttl = ms(500);
     host.hold(LOCK);
     slew(&mut host, TTL);

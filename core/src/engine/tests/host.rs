@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::view::key;
+use crate::engine::Kind;
+use crate::engine::single::Single;
 use crate::engine::{
     Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockSpec,
     RequestId, ServerId, Settings, Suspicion, Wait,
@@ -97,6 +99,27 @@ impl From<Answer> for Result<Done, Error> {
             Answer::ForceRelease(result) => result.map(Done::ForceReleased),
             Answer::Shutdown => Ok(Done::ShutDown),
         }
+    }
+}
+
+/// A look inside.
+impl Engine {
+    pub(super) fn single(&self) -> &Single {
+        match &self.0 {
+            Kind::Single(single) => single,
+            Kind::Quorum(_) => panic!("it is of several servers"),
+        }
+    }
+
+    pub(super) fn single_mut(&mut self) -> &mut Single {
+        match &mut self.0 {
+            Kind::Single(single) => single,
+            Kind::Quorum(_) => panic!("it is of several servers"),
+        }
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        self.single().wake_at()
     }
 }
 

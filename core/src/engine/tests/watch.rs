@@ -22,7 +22,7 @@ impl Host {
     }
 
     fn watched(&self) -> usize {
-        self.engine.env.watch.len()
+        self.engine.single().env.watch.len()
     }
 }
 

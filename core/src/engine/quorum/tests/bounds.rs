@@ -1,6 +1,7 @@
 //! What is refused.
 
-use crate::engine::{Quorum, Settings};
+use crate::engine::Settings;
+use crate::engine::quorum::Quorum;
 use crate::protocol::ClientId;
 
 #[test]

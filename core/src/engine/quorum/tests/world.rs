@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::quorum::Quorum;
 use crate::engine::{
-    Acquired, Answer, CallId, Input, LockId, LockSpec, Output, Quorum, RequestId, ServerId,
-    Settings, Wait,
+    Acquired, Answer, CallId, Input, LockId, LockSpec, Output, RequestId, ServerId, Settings, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
