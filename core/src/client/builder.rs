@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::{Core, Locker, Tls};
-use crate::driver::{Driver, Store};
+use crate::driver::{Driver, Store, Stores};
 use crate::engine::Settings;
 use crate::error::Error;
 use crate::limits;
@@ -278,7 +278,7 @@ impl Builder {
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::connect(url.as_ref(), self.tls.as_ref()).await?;
-        self.start_on(owner, store).await
+        self.start_on(owner, Stores::one(store)).await
     }
 
     /// As [`connect`](Self::connect), for a server that need not be there yet: it connects in the
@@ -307,7 +307,7 @@ impl Builder {
     pub fn connect_lazily(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::connect_lazily(url.as_ref(), self.tls.as_ref())?;
-        let (locker, clock) = self.start(owner, store)?;
+        let (locker, clock) = self.start(owner, Stores::one(store))?;
         // A store in memory answers at once; any other is not asked yet.
         let _ = clock.now_or_never();
         Ok(locker)
@@ -337,7 +337,7 @@ impl Builder {
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;
-        self.start_on(owner, store).await
+        self.start_on(owner, Stores::one(store)).await
     }
 
     /// A locker on a store of its own in this process. Nothing else sees its locks. Fails with
@@ -354,15 +354,56 @@ impl Builder {
     /// ```
     pub fn in_memory(self) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        let (locker, clock) = self.start(owner, Store::in_memory())?;
+        let (locker, clock) = self.start(owner, Stores::one(Store::in_memory()))?;
         clock
             .now_or_never()
             .expect("a store in memory answers at once");
         Ok(locker)
     }
 
-    async fn start_on(self, owner: Owner, store: Store) -> Result<Locker, Error> {
-        let (locker, clock) = self.start(owner, store)?;
+    /// Connects to 3, 5 or 7 independent servers, of which a majority has each lock: it outlives the loss
+    /// of the others. Each is a URL as [`connect`](Self::connect) takes it, of a server that replicates to
+    /// none of the others.
+    ///
+    /// A lease is held while a majority has it, and ends with the deadline of that majority. Its token is
+    /// greater than those of all leases before. A majority has to be there now; a server that is away
+    /// is taken in when it comes. Who waits stands in line at the first server of the list that can be
+    /// reached: so lockers are to have the same list in the same order, and then serve their waiters in order.
+    ///
+    /// **It promises nothing if a server loses its data and goes on at once**: it may then vote for a second
+    /// holder, while the first one's lease lives. Have it write to disk (`appendfsync always`), or keep it
+    /// stopped for the longest time to live.
+    ///
+    /// # Errors
+    ///
+    /// As for `connect`, with the number of the server in the list.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other numbers of servers, one that is there twice,
+    /// and servers of Redis and in memory together; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable)
+    /// if no majority is there. Dense tokens are refused when a lock is acquired.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let servers = ["memory://one", "memory://two", "memory://three"];
+    /// let locker = leasehold::Locker::builder().quorum(servers).await?;
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// lease.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn quorum<U: AsRef<str>>(
+        self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let urls: Vec<_> = urls
+            .into_iter()
+            .map(|url| url.as_ref().to_owned())
+            .collect();
+        let stores = Stores::quorum(&urls, self.tls.as_ref()).await?;
+        self.start_on(owner, stores).await
+    }
+
+    async fn start_on(self, owner: Owner, stores: Stores) -> Result<Locker, Error> {
+        let (locker, clock) = self.start(owner, stores)?;
         clock.await;
         Ok(locker)
     }
@@ -370,13 +411,13 @@ impl Builder {
     fn start(
         self,
         owner: Owner,
-        store: Store,
+        stores: Stores,
     ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
         // 64 random bits tell this locker from every other.
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
         let channel = channel(&self.namespace, client);
-        let (driver, clock) = Driver::start(store, settings, (channel, self.tracking));
+        let (driver, clock) = Driver::start(stores, settings, (channel, self.tracking))?;
         let Self {
             namespace,
             token_retention,

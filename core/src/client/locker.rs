@@ -56,6 +56,19 @@ impl Locker {
         Self::builder().connect(url).await
     }
 
+    /// Connects to several independent servers, of which a majority has each lock: see
+    /// [`Builder::quorum`] for what that promises, and what not.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// let servers = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let locker = leasehold::Locker::quorum(servers).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn quorum<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, Error> {
+        Self::builder().quorum(urls).await
+    }
+
     /// Connects in the background to a server that need not be there yet, with default settings: see
     /// [`Builder::connect_lazily`].
     ///
@@ -147,7 +160,7 @@ impl Locker {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> Vec<Finding> {
         self.core.driver.findings()
     }
 

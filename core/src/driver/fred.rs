@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use super::endpoint::Endpoint;
 use super::errors::{Secrets, is_answer};
 use super::link::{Link, OwnTask, unanswered};
+use super::seat::Seat;
 use super::tracking::Tracking;
 use super::url::RedisTarget;
 use super::{Driver, listener};
@@ -110,6 +111,7 @@ impl FredStore {
             tracking: Arc::new(Tracking::new(client.clone(), own)),
             client,
             endpoint,
+            run_id: OnceLock::new(),
         };
         Self {
             link: Arc::new(link),
@@ -159,10 +161,15 @@ impl FredStore {
         self.link.execute(batch, give_up)
     }
 
+    /// What the server calls itself until it ends, if it says so.
+    pub(super) fn run_id(&self) -> Option<String> {
+        self.link.run_id.get().cloned()
+    }
+
     /// Tells the engine when the link goes and when it is back; and begins to connect, if that was left
     /// for later.
-    pub(super) fn watch_link(&self, driver: &Arc<Driver>) {
-        let watch = self.link.clone().follow(self.is_connected(), driver);
+    pub(super) fn watch_link(&self, driver: &Arc<Driver>, seat: Seat) {
+        let watch = self.link.clone().follow(self.is_connected(), seat);
         let watcher = driver.runtime.spawn(watch).abort_handle();
         self.watcher
             .set(watcher)
@@ -173,11 +180,11 @@ impl FredStore {
     }
 
     /// Listens, in the background, to what the server tells this client.
-    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         let channel = driver.channel.clone();
         let tracking = driver.tracking.then(|| self.link.tracking.clone());
         let commands = self.link.client.clone();
-        let listening = listener::listen(commands, tracking, channel, Arc::downgrade(driver));
+        let listening = listener::listen(commands, tracking, channel, seat);
         let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener
             .set(listener)
@@ -185,10 +192,10 @@ impl FredStore {
     }
 
     /// Reads these keys, so that the server says when others change them.
-    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>) {
-        let (tracking, weak) = (self.link.tracking.clone(), Arc::downgrade(driver));
+    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, seat: Seat) {
+        let tracking = self.link.tracking.clone();
         driver.runtime.spawn(async move {
-            tracking.read(keys, &weak).await;
+            tracking.read(keys, &seat).await;
         });
     }
 
@@ -230,6 +237,7 @@ impl FredStore {
 pub(super) async fn check_server(
     client: &Client,
     secrets: &Secrets,
+    run_id: &OnceLock<String>,
 ) -> Result<Vec<Finding>, Error> {
     let info: String = match info(client).await {
         Some(Ok(info)) => info,
@@ -242,6 +250,9 @@ pub(super) async fn check_server(
         }
     };
     protocol::check_server(&info)?;
+    if let Some(id) = protocol::info_field(&info, "run_id") {
+        run_id.get_or_init(|| id.to_owned());
+    }
     let findings = Finding::all(&info);
     for finding in &findings {
         tracing::warn!("{finding}");

@@ -60,6 +60,6 @@ impl Driver {
         self.step(Input::Shutdown { call });
         let wakers = self.state().hub.end_all();
         wakers.into_iter().for_each(Waker::wake);
-        self.store.abandon(self.client);
+        self.stores.abandon(self.client);
     }
 }

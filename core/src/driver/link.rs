@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use futures::{Stream, StreamExt};
 use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
+use super::Input;
 use super::clock::Clock;
 use super::endpoint::Endpoint;
 use super::errors::Secrets;
 use super::fred::{CONNECT_TIMEOUT, check_server, send_script};
+use super::seat::Seat;
 use super::tracking::Tracking;
-use super::{Driver, Input, ServerId};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, BatchReply, Op};
 use crate::rt;
@@ -38,6 +39,8 @@ pub(super) struct Link {
     pub(super) tracking: Arc<Tracking>,
     /// Where it leads to, if this crate made it.
     pub(super) endpoint: Option<Endpoint>,
+    /// Which server it first led to.
+    pub(super) run_id: OnceLock<String>,
 }
 
 impl Link {
@@ -82,7 +85,7 @@ impl Link {
 
     /// Whether the server can keep locks, and lets this user; and what endangers leases.
     pub(super) async fn check(&self) -> Result<(), Error> {
-        let found = check_server(&self.client, &self.secrets).await;
+        let found = check_server(&self.client, &self.secrets, &self.run_id).await;
         let found = found.map_err(unanswered)?;
         // Loads the script, and finds out whether this user may run it.
         let probe = self.execute(&[], rt::now() + CONNECT_TIMEOUT).await;
@@ -114,7 +117,7 @@ impl Link {
     pub(super) fn follow(
         self: Arc<Self>,
         checked: bool,
-        driver: &Arc<Driver>,
+        seat: Seat,
     ) -> impl Future<Output = ()> + Send + 'static {
         let secrets = self.secrets.clone();
         let errors = BroadcastStream::new(self.client.error_rx()).map(move |error| match error {
@@ -125,7 +128,7 @@ impl Link {
         let connects = BroadcastStream::new(self.client.reconnect_rx()).map(|_| Change::Up);
         let follower = Follower {
             changes: futures::stream::select(errors, connects),
-            driver: Arc::downgrade(driver),
+            seat,
             checked,
             down: !checked,
             look: Box::pin(pending()),
@@ -147,7 +150,7 @@ enum Change {
 struct Follower<S> {
     link: Arc<Link>,
     changes: S,
-    driver: Weak<Driver>,
+    seat: Seat,
     checked: bool,
     down: bool,
     look: Pin<Box<dyn Future<Output = Option<Error>> + Send>>,
@@ -157,26 +160,26 @@ struct Follower<S> {
 
 impl<S: Stream<Item = Change> + Unpin> Follower<S> {
     async fn run(mut self) {
-        while self.driver.strong_count() > 0 {
+        while self.seat.is_taken() {
             let Some(change) = self.next().await else {
                 break;
             };
             let input = match change {
                 Change::Up => self.up().await,
-                Change::Down(error) => down(self.explained(error)),
+                Change::Down(error) => {
+                    let error = self.explained(error);
+                    self.down(error)
+                }
                 Change::Because(error) => {
                     self.vague
                         .iter_mut()
                         .for_each(|(_, known)| *known = Some(error.clone()));
-                    down(error)
+                    self.down(error)
                 }
-            };
-            let Some(driver) = self.driver.upgrade() else {
-                break;
             };
             tracing::debug!(?input, "the link changed");
             self.down = matches!(input, Input::Disconnected { .. });
-            driver.feed(input);
+            self.seat.feed(input);
         }
     }
 
@@ -207,7 +210,7 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
     }
 
     async fn up(&mut self) -> Input {
-        let server = ServerId::ONLY;
+        let server = self.seat.server;
         if !self.checked {
             let checked = self.link.check().await;
             if let Err(error) = self.link.explained(checked).await {
@@ -216,13 +219,18 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                     let again = self.link.client.force_reconnection();
                     let _ = tokio::time::timeout(CONNECT_TIMEOUT, again).await;
                 }
-                return down(error);
+                return self.down(error);
             }
             self.checked = true;
         }
         self.look = Box::pin(pending());
         self.vague = None;
         Input::Connected { server }
+    }
+
+    fn down(&self, error: Error) -> Input {
+        let server = self.seat.server;
+        Input::Disconnected { server, error }
     }
 
     /// The same trouble is not looked at again and again.
@@ -240,13 +248,6 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                 error
             }
         }
-    }
-}
-
-fn down(error: Error) -> Input {
-    Input::Disconnected {
-        server: ServerId::ONLY,
-        error,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hears what a Redis server tells this client, on a connection of its own.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -14,10 +14,11 @@ use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::Input;
 use super::clock::Clock;
 use super::link::OwnTask;
+use super::seat::Seat;
 use super::tracking::{self, Tracking};
-use super::{Driver, Input, ServerId};
 use crate::protocol;
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
@@ -33,13 +34,6 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(30);
 /// Before each look whether the server has a subscription by now.
 const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
-const SUBSCRIBED: Input = Input::Subscribed {
-    server: ServerId::ONLY,
-};
-const UNSUBSCRIBED: Input = Input::Unsubscribed {
-    server: ServerId::ONLY,
-};
-
 /// What this client says to itself on its channel, to learn whether it still hears.
 const ECHO: &str = "echo";
 
@@ -49,10 +43,10 @@ pub(super) async fn listen(
     commands: Client,
     tracking: Option<Arc<Tracking>>,
     channel: String,
-    driver: Weak<Driver>,
+    seat: Seat,
 ) {
     let mut pause = FIRST_RETRY;
-    while driver.strong_count() > 0 {
+    while seat.is_taken() {
         let heard = match connect(&commands) {
             Ok(client) => {
                 let listener = Listener {
@@ -60,7 +54,7 @@ pub(super) async fn listen(
                     commands: &commands,
                     tracking: tracking.as_ref(),
                     channel: &channel,
-                    driver: &driver,
+                    seat: &seat,
                 };
                 listener.hear().await.err()
             }
@@ -75,7 +69,7 @@ pub(super) async fn listen(
             ?kind,
             "pushes cannot be heard; waiters ask every second instead"
         );
-        feed(&driver, UNSUBSCRIBED);
+        seat.unsubscribed();
         pause = if subscribed {
             FIRST_RETRY
         } else {
@@ -148,11 +142,11 @@ impl Heard {
                 if message.value.as_bytes() == Some(ECHO.as_bytes()) {
                     return Change::Echo;
                 }
-                push(listener.driver, &message);
+                push(listener.seat, &message);
                 Change::News
             }),
             change = self.changes.recv() => change.map_or_else(missed, |change| {
-                tracking::changed(listener.driver, &change);
+                tracking::changed(listener.seat, &change);
                 Change::News
             }),
             link = self.links.recv() => match link {
@@ -173,7 +167,7 @@ struct Listener<'a> {
     commands: &'a Client,
     tracking: Option<&'a Arc<Tracking>>,
     channel: &'a str,
-    driver: &'a Weak<Driver>,
+    seat: &'a Seat,
 }
 
 impl Listener<'_> {
@@ -188,7 +182,7 @@ impl Listener<'_> {
         self.subscribe().await.map_err(|error| (false, error))?;
         let (mut hears, mut asked) = (true, false);
         let mut check = Box::pin(Clock::Machine.sleep(CHECK));
-        while self.driver.strong_count() > 0 {
+        while self.seat.is_taken() {
             let change = tokio::select! {
                 biased;
                 change = news.next(self) => change,
@@ -206,14 +200,14 @@ impl Listener<'_> {
                 Change::Over => break,
                 Change::None if asked => return Err((true, unheard())),
                 Change::None => asked = self.check().await.map_err(|error| (true, error))?,
-                Change::Missed => feed(self.driver, SUBSCRIBED),
+                Change::Missed => self.seat.subscribed(),
                 Change::Up => {
                     self.subscribe().await.map_err(|error| (true, error))?;
                     (hears, asked) = (true, false);
                 }
                 Change::Down => {
                     if std::mem::take(&mut hears) {
-                        feed(self.driver, UNSUBSCRIBED);
+                        self.seat.unsubscribed();
                     }
                 }
             }
@@ -238,7 +232,7 @@ impl Listener<'_> {
                 break;
             }
         }
-        feed(self.driver, SUBSCRIBED);
+        self.seat.subscribed();
         self.track();
         Ok(())
     }
@@ -268,8 +262,8 @@ impl Listener<'_> {
             return;
         };
         let listener = self.client.connection_ids().into_values().next();
-        let driver = self.driver.clone();
-        tokio::spawn(async move { tracking.turn_on(listener, &driver).await });
+        let seat = self.seat.clone();
+        tokio::spawn(async move { tracking.turn_on(listener, &seat).await });
     }
 }
 
@@ -291,24 +285,15 @@ fn refused() -> FredError {
     )
 }
 
-fn push(driver: &Weak<Driver>, message: &Message) {
+fn push(seat: &Seat, message: &Message) {
     let Some(text) = message.value.as_bytes() else {
         return;
     };
     match protocol::decode_push(text) {
-        Ok(push) => feed(
-            driver,
-            Input::Push {
-                server: Some(ServerId::ONLY),
-                push,
-            },
-        ),
+        Ok(push) => seat.feed(Input::Push {
+            server: Some(seat.server),
+            push,
+        }),
         Err(error) => tracing::warn!(%error, "a push was not understood"),
-    }
-}
-
-fn feed(driver: &Weak<Driver>, input: Input) {
-    if let Some(driver) = driver.upgrade() {
-        Arc::clone(&driver).feed(input);
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::Input;
 use super::clock::Clock;
-use super::{Driver, Input, ServerId};
+use super::seat::Seat;
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
@@ -21,7 +22,7 @@ pub(crate) struct MemoryStore {
 
 #[derive(Default)]
 struct Pushes {
-    subscribers: BTreeMap<ClientId, Weak<Driver>>,
+    subscribers: BTreeMap<ClientId, Seat>,
     queue: VecDeque<(ClientId, Push)>,
     /// Whether a push is being delivered: one may cause the next, and they are delivered in order.
     delivering: bool,
@@ -65,17 +66,13 @@ impl MemoryStore {
         reply
     }
 
-    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
-        let client = driver.client;
-        let weak = Arc::downgrade(driver);
-        self.pushes().subscribers.insert(client, weak);
+    pub(super) fn subscribe(&self, client: ClientId, seat: Seat) {
+        self.pushes().subscribers.insert(client, seat.clone());
         self.server
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .subscribe(client);
-        driver.feed(Input::Subscribed {
-            server: ServerId::ONLY,
-        });
+        seat.subscribed();
     }
 
     pub(super) fn unsubscribe(&self, client: ClientId) {
@@ -88,24 +85,20 @@ impl MemoryStore {
 
     /// Delivers the pushes that executed batches have caused, with nothing locked.
     pub(super) fn deliver_pushes(&self) {
-        while let Some((driver, push)) = self.next_push() {
+        while let Some((seat, push)) = self.next_push() {
             let _delivered = Delivered(self);
-            if let Some(driver) = driver.upgrade() {
-                driver.feed(Input::Push {
-                    server: Some(ServerId::ONLY),
-                    push,
-                });
-            }
+            let server = Some(seat.server);
+            seat.feed(Input::Push { server, push });
         }
     }
 
-    fn next_push(&self) -> Option<(Weak<Driver>, Push)> {
+    fn next_push(&self) -> Option<(Seat, Push)> {
         let pushes = &mut *self.pushes();
         while !pushes.delivering {
             let (client, push) = pushes.queue.pop_front()?;
-            if let Some(driver) = pushes.subscribers.get(&client) {
+            if let Some(seat) = pushes.subscribers.get(&client) {
                 pushes.delivering = true;
-                return Some((driver.clone(), push));
+                return Some((seat.clone(), push));
             }
         }
         None

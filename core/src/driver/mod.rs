@@ -13,7 +13,9 @@ mod life;
 mod link;
 mod listener;
 mod memory;
+mod seat;
 mod store;
+mod stores;
 mod tenure;
 #[cfg(feature = "tls-rustls")]
 mod tls;
@@ -37,6 +39,7 @@ use tokio::sync::Notify;
 pub(crate) use self::errors::Secrets;
 pub(crate) use self::fred::send_script;
 pub(crate) use store::Store;
+pub(crate) use stores::Stores;
 pub(crate) use tenure::{Share, Tenure};
 
 use crate::engine::{
@@ -51,6 +54,7 @@ use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
 use life::Life;
+use seat::Seat;
 use tenure::Tenures;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
@@ -66,7 +70,7 @@ pub(crate) struct Driver {
     channel: String,
     /// Whether the store is to say what others change.
     tracking: bool,
-    store: Store,
+    stores: Stores,
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
@@ -92,6 +96,7 @@ struct State {
 
 /// A batch that is to be sent.
 struct Batch {
+    server: ServerId,
     request: RequestId,
     ops: Vec<Op>,
     give_up: Timestamp,
@@ -109,9 +114,9 @@ struct Effects {
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
     over: Vec<Arc<Tenure>>,
-    suspicions: Vec<Suspicion>,
-    watches: Vec<Vec<LockKey>>,
-    subscribes: bool,
+    suspicions: Vec<(ServerId, Suspicion)>,
+    watches: Vec<(ServerId, Vec<LockKey>)>,
+    subscribes: Vec<ServerId>,
     /// What waits is to be sent once others could run.
     gathers: bool,
 }
@@ -120,20 +125,24 @@ impl Driver {
     /// Starts the engine on a store. If that can be reached the future asks for its clock, so that the
     /// first call is one round trip; on a store in memory it is ready at once.
     pub(crate) fn start(
-        store: Store,
+        stores: Stores,
         settings: Settings,
         (channel, tracking): (String, bool),
-    ) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+    ) -> Result<(Arc<Self>, impl Future<Output = ()> + Send), Error> {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
+        let engine = match stores.members() {
+            Some(members) => Engine::quorum(settings, members)?,
+            None => Engine::new(settings),
+        };
         let driver = Arc::new(Self {
             client,
             channel,
             tracking,
             patience,
             state: Mutex::new(State {
-                engine: Engine::new(settings),
+                engine,
                 calls: Calls::default(),
                 tenures: Tenures::new(),
                 hub: Hub::default(),
@@ -143,30 +152,25 @@ impl Driver {
                 closing: None,
                 dead: None,
             }),
-            clock: store.clock(),
-            store,
+            clock: stores.clock(),
+            stores,
             runtime: Handle::current(),
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
         });
-        let connected = Input::Connected {
-            server: ServerId::ONLY,
-        };
-        let sends = if driver.store.is_connected() {
-            driver.step(connected)
-        } else {
-            // The engine hears of the link when there is one.
-            Batches::new()
-        };
+        // Of the others the engine hears when there is a link.
+        let mut sends = Batches::new();
+        for server in driver.stores.connected() {
+            sends.extend(driver.step(Input::Connected { server }));
+        }
         driver.runtime.spawn(keep_time(Life::of(&driver)));
-        driver.store.watch_link(&driver);
+        driver.stores.watch_links(&driver);
         let started = driver.clone();
         let ask_for_clock = async move {
-            for batch in sends {
-                started.execute(batch).await;
-            }
+            let asked = sends.into_iter().map(|batch| started.execute(batch));
+            futures::future::join_all(asked).await;
         };
-        (driver, ask_for_clock)
+        Ok((driver, ask_for_clock))
     }
 
     /// A number that was never used before in this locker.
@@ -180,8 +184,8 @@ impl Driver {
     }
 
     /// What connecting found at the store.
-    pub(crate) fn findings(&self) -> &[Finding] {
-        self.store.findings()
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.stores.findings()
     }
 
     /// Tells the engine something that no caller waits for.
@@ -250,7 +254,7 @@ impl Driver {
         let rearm = {
             let state = &mut *self.state();
             let input = input(state);
-            let gathers = self.store.is_remote() && !matches!(input, Input::Tick);
+            let gathers = self.stores.are_remote() && !matches!(input, Input::Tick);
             state.engine.handle(self.now(), input);
             let gathers = gathers && state.engine.expects_more();
             effects.gathers = gathers && !state.gathers;
@@ -277,14 +281,16 @@ impl Driver {
         effects.over.iter().for_each(|tenure| tenure.wake());
         effects.wakers.into_iter().for_each(Waker::wake);
         effects.deliveries.into_iter().for_each(Delivery::deliver);
-        if effects.subscribes {
-            self.store.subscribe(self);
+        for server in effects.subscribes {
+            let store = self.stores.of(server);
+            store.subscribe(self, Seat::new(self, server));
         }
-        for keys in effects.watches {
-            self.store.watch(keys, self);
+        for (server, keys) in effects.watches {
+            let store = self.stores.of(server);
+            store.watch(keys, self, Seat::new(self, server));
         }
-        for why in effects.suspicions {
-            self.store.suspect(why, &self.runtime);
+        for (server, why) in effects.suspicions {
+            self.stores.of(server).suspect(why, &self.runtime);
         }
         if effects.gathers {
             // Not here: this may be a caller's own task, and what waits may be of others.
@@ -296,12 +302,13 @@ impl Driver {
     fn apply(self: &Arc<Self>, state: &mut State, output: Output, effects: &mut Effects) {
         match output {
             Output::Send {
+                server,
                 request,
                 batch,
                 give_up,
-                ..
             } => {
                 effects.sends.push(Batch {
+                    server,
                     request,
                     ops: batch,
                     give_up,
@@ -321,7 +328,7 @@ impl Driver {
                 let delivery = calls.answer(call, answer, dead.as_ref(), share);
                 effects.deliveries.extend(delivery);
             }
-            Output::Suspect { why, .. } => effects.suspicions.push(why),
+            Output::Suspect { server, why } => effects.suspicions.push((server, why)),
             Output::Wait { .. } => {}
             Output::Event {
                 lock,
@@ -340,8 +347,8 @@ impl Driver {
                 effects.traces.extend(trace::wanted(&event));
                 effects.wakers.extend(state.hub.notify(&event));
             }
-            Output::Subscribe { .. } => effects.subscribes = true,
-            Output::Watch { keys, .. } => effects.watches.push(keys),
+            Output::Subscribe { server } => effects.subscribes.push(server),
+            Output::Watch { server, keys } => effects.watches.push((server, keys)),
             Output::Closed { lock } => effects.wakers.extend(state.hub.end(lock)),
         }
     }
@@ -378,13 +385,14 @@ impl Driver {
             // A loop, because a store in memory answers at once and the next batch follows.
             let mut next = Some(batch);
             while let Some(batch) = next {
-                let result = driver.store.execute(&batch.ops, batch.give_up).await;
+                let store = driver.stores.of(batch.server);
+                let result = store.execute(&batch.ops, batch.give_up).await;
                 let mut sends = driver.step(Input::Reply {
-                    server: ServerId::ONLY,
+                    server: batch.server,
                     request: batch.request,
                     result,
                 });
-                driver.store.deliver_pushes();
+                store.deliver_pushes();
                 next = sends.pop();
                 driver.spawn_all(sends);
             }
@@ -397,7 +405,7 @@ impl State {
     fn refuse_if_dead(&mut self, effects: &mut Effects) {
         if let Some(error) = &self.dead {
             effects.sends.clear();
-            effects.subscribes = false;
+            effects.subscribes.clear();
             effects.suspicions.clear();
             effects.watches.clear();
             effects.deliveries.extend(self.calls.fail_all(error));
@@ -434,5 +442,5 @@ async fn keep_time(mut life: Life) {
     let wakers = driver.state().hub.end_all();
     wakers.into_iter().for_each(Waker::wake);
     life.end();
-    driver.store.close(driver.client).await;
+    driver.stores.close(driver.client).await;
 }

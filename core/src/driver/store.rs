@@ -8,6 +8,7 @@ use super::Driver;
 use super::clock::Clock;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
+use super::seat::Seat;
 use super::url::Target;
 use crate::client::Tls;
 use crate::engine::Suspicion;
@@ -77,6 +78,14 @@ impl Store {
         }
     }
 
+    /// Which server it is, if that is known.
+    pub(super) fn identity(&self) -> Option<String> {
+        match self {
+            Self::Fred(store) => store.run_id(),
+            Self::Memory(store) => Some(format!("{:p}", Arc::as_ptr(store))),
+        }
+    }
+
     /// Whether a call to it takes time, so that making one of several is worth a pause.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Self::Fred(_))
@@ -91,25 +100,25 @@ impl Store {
     }
 
     /// Reports to the engine when the link goes and comes back.
-    pub(super) fn watch_link(&self, driver: &Arc<Driver>) {
+    pub(super) fn watch_link(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
-            Self::Fred(store) => store.watch_link(driver),
+            Self::Fred(store) => store.watch_link(driver, seat),
             Self::Memory(_) => {}
         }
     }
 
     /// Hears what the store tells this client, and reports it to the engine.
-    pub(super) fn subscribe(&self, driver: &Arc<Driver>) {
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
-            Self::Fred(store) => store.subscribe(driver),
-            Self::Memory(store) => store.subscribe(driver),
+            Self::Fred(store) => store.subscribe(driver, seat),
+            Self::Memory(store) => store.subscribe(driver.client, seat),
         }
     }
 
     /// Reads these keys, so that the store says when others change them.
-    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>) {
+    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, seat: Seat) {
         match self {
-            Self::Fred(store) => store.watch(keys, driver),
+            Self::Fred(store) => store.watch(keys, driver, seat),
             // Nobody else can get at it.
             Self::Memory(_) => {}
         }

@@ -167,6 +167,11 @@ impl Tenure {
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
                 tenure.deadline.fetch_max(deadline, Ordering::AcqRel);
             }
+            // Some of the servers that it stands on have taken it away.
+            LeaseEvent::AtRisk { .. } => {
+                let deadline = deadline.unwrap_or(Timestamp::NEVER).as_nanos();
+                tenure.deadline.fetch_min(deadline, Ordering::AcqRel);
+            }
             LeaseEvent::Lost { reason, .. } => {
                 tenure.lost.get_or_init(|| *reason);
                 return tenures.remove(&lease);

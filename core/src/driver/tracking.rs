@@ -1,8 +1,8 @@
 //! Has a Redis server say when others change what this client has read: turned on for the connection
 //! of commands, and heard on the listener's.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -11,8 +11,9 @@ use ::fred::interfaces::ClientLike;
 use ::fred::types::client::Invalidation;
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 
+use super::Input;
 use super::errors::{Secrets, is_answer};
-use super::{Driver, Input, ServerId};
+use super::seat::Seat;
 use crate::finding::Finding;
 use crate::protocol::LockKey;
 
@@ -64,16 +65,12 @@ impl Tracking {
 
     /// From now on the connection of this id hears of changes. To be called for each new connection of
     /// either kind. Without a right to it everything goes on as it would without tracking.
-    pub(super) async fn turn_on(&self, listener: Option<i64>, driver: &Weak<Driver>) {
+    pub(super) async fn turn_on(&self, listener: Option<i64>, seat: &Seat) {
         match self.try_turn_on(listener).await {
             Ok(()) => {
                 self.on.store(true, Ordering::Release);
-                feed(
-                    driver,
-                    Input::Watching {
-                        server: ServerId::ONLY,
-                    },
-                );
+                let server = seat.server;
+                seat.feed(Input::Watching { server });
             }
             Err(error) => self.failed(&error),
         }
@@ -103,7 +100,7 @@ impl Tracking {
 
     /// Reads these locks' keys. If one is not there, or no reply came, the engine hears of it as of a
     /// change.
-    pub(super) async fn read(&self, keys: Vec<LockKey>, driver: &Weak<Driver>) {
+    pub(super) async fn read(&self, keys: Vec<LockKey>, seat: &Seat) {
         if !self.on.load(Ordering::Acquire) {
             return;
         }
@@ -120,7 +117,7 @@ impl Tracking {
         };
         if there.is_some_and(|there| there < keys.len() as u64) {
             for key in keys {
-                feed(driver, Input::Changed { key: Some(key) });
+                seat.feed(Input::Changed { key: Some(key) });
             }
         }
     }
@@ -182,21 +179,15 @@ fn in_the_way(what: &'static str) -> FredError {
 }
 
 /// What others have changed.
-pub(super) fn changed(driver: &Weak<Driver>, invalidation: &Invalidation) {
+pub(super) fn changed(seat: &Seat, invalidation: &Invalidation) {
     // As fred says it that everything may have changed.
     if invalidation.keys.is_empty() {
-        feed(driver, Input::Changed { key: None });
+        seat.feed(Input::Changed { key: None });
     }
     for key in &invalidation.keys {
         let key = key.as_str().and_then(LockKey::of_lock);
         if key.is_some() {
-            feed(driver, Input::Changed { key });
+            seat.feed(Input::Changed { key });
         }
-    }
-}
-
-fn feed(driver: &Weak<Driver>, input: Input) {
-    if let Some(driver) = driver.upgrade() {
-        Arc::clone(&driver).feed(input);
     }
 }

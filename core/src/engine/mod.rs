@@ -85,6 +85,8 @@ use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 use quorum::Quorum;
+#[cfg(feature = "native")]
+pub(crate) use quorum::{check_members, majority, too_few};
 use single::Single;
 
 /// The state of one locker. See the [module](self) for how to drive it.

@@ -69,7 +69,7 @@ impl Members {
 
     /// More than half of them.
     pub(super) fn majority(&self) -> usize {
-        self.all.len() / 2 + 1
+        majority(self.all.len())
     }
 
     /// Where those who wait stand in line: the first that can be reached, but for those that were tried.
@@ -361,8 +361,22 @@ impl Answer {
     }
 }
 
+/// [`ErrorKind::Config`] if there is no number of members of which a majority outlives the loss of one.
+pub(crate) fn check_members(members: usize) -> Result<(), Error> {
+    if [3, 5, 7].contains(&members) {
+        return Ok(());
+    }
+    let rule = format!("has 3, 5 or 7 servers, not {members}");
+    Err(Error::bad_option("quorum", rule))
+}
+
+/// How many of so many decide.
+pub(crate) fn majority(members: usize) -> usize {
+    members / 2 + 1
+}
+
 /// Too few answered: why each of the others did not.
-pub(super) fn too_few<E: std::fmt::Display>(
+pub(crate) fn too_few<E: std::fmt::Display>(
     (needed, of): (usize, usize),
     why: impl Iterator<Item = (usize, E)>,
 ) -> Error {

@@ -27,12 +27,13 @@ use super::settings::Settings;
 use super::timers::Timed;
 use crate::error::Error;
 use crate::event::LeaseEvent;
-use crate::protocol::LeaseId;
+use crate::protocol::{Counter, LeaseId};
 use crate::time::Timestamp;
 use calls::Asked;
 use env::Env;
 use locks::Locks;
 use members::{Members, News};
+pub(crate) use members::{check_members, majority, too_few};
 use query::Queries;
 
 /// The state of one locker on several servers.
@@ -57,10 +58,7 @@ impl Quorum {
     /// One that is not connected yet. [`ErrorKind::Config`] if there is no number of members of which a
     /// majority outlives the loss of one: 3, 5 or 7 are right.
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
-        if ![3, 5, 7].contains(&members) {
-            let rule = format!("has 3, 5 or 7 servers, not {members}");
-            return Err(Error::bad_option("quorum", rule));
-        }
+        check_members(members)?;
         let members = Members::new(&settings, members);
         Ok(Self {
             env: Env {
@@ -163,6 +161,11 @@ impl Quorum {
                 lease,
                 wait,
             } => {
+                if spec.counter == Counter::Dense {
+                    let rule = "cannot be kept by a quorum, whose tokens have gaps";
+                    let error = Error::bad_option("dense_tokens", rule);
+                    return env.cx.answer(call, Answer::Acquire(Err(error)));
+                }
                 locks.acquire(env, (call, wait), (lock, lease, spec));
             }
             Input::Renew {

@@ -1,0 +1,129 @@
+//! The servers of a locker: one store, or the members of a quorum.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Driver;
+use super::clock::Clock;
+use super::seat::Seat;
+use super::store::Store;
+use crate::client::Tls;
+use crate::engine::{ServerId, check_members, majority, too_few};
+use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
+use crate::protocol::ClientId;
+
+pub(crate) struct Stores(Vec<Store>);
+
+impl Stores {
+    /// One that is alone.
+    pub(crate) fn one(store: Store) -> Self {
+        Self(vec![store])
+    }
+
+    /// Independent servers, of which a majority decides and has to be there.
+    pub(crate) async fn quorum(urls: &[String], tls: Option<&Tls>) -> Result<Self, Error> {
+        check_members(urls.len())?;
+        let connecting = urls.iter().map(|url| Store::connect(url, tls));
+        let connected = futures::future::join_all(connecting).await;
+        let (mut stores, mut missing) = (Vec::new(), Vec::new());
+        for ((at, url), connected) in urls.iter().enumerate().zip(connected) {
+            let named = |error: Error| error.of(place(at));
+            let store = match connected {
+                Err(error) if is_away(&error) => {
+                    missing.push((at, error));
+                    // It may come later.
+                    Store::connect_lazily(url, tls)
+                }
+                connected => connected,
+            };
+            stores.push(store.map_err(named)?);
+        }
+        let needed = majority(urls.len());
+        if missing.len() > urls.len() - needed {
+            return Err(too_few((needed, urls.len()), missing.into_iter()));
+        }
+        let quorum = Self(stores);
+        quorum.check()?;
+        Ok(quorum)
+    }
+
+    /// Whether each decides for itself.
+    fn check(&self) -> Result<(), Error> {
+        let remote = self.0.iter().filter(|store| store.is_remote()).count();
+        if remote > 0 && remote < self.0.len() {
+            let rule = "has servers that are all Redis, or all in memory";
+            return Err(Error::bad_option("quorum", rule));
+        }
+        let mut seen = BTreeMap::new();
+        for (at, store) in self.0.iter().enumerate() {
+            let identity = store.identity();
+            if let Some(first) = identity.and_then(|identity| seen.insert(identity, at)) {
+                let (first, second) = (place(first), place(at));
+                let rule = format!("has each server once: {second} is {first}");
+                return Err(Error::bad_option("quorum", rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many are members of a quorum; nothing if it is one store.
+    pub(super) fn members(&self) -> Option<usize> {
+        Some(self.0.len()).filter(|len| *len > 1)
+    }
+
+    /// One that is alone serves all servers that it knows.
+    pub(super) fn of(&self, server: ServerId) -> &Store {
+        let at = usize::try_from(server.0).unwrap_or(usize::MAX);
+        self.0.get(at).unwrap_or(&self.0[0])
+    }
+
+    fn each(&self) -> impl Iterator<Item = (ServerId, &Store)> {
+        (0..).map(ServerId).zip(&self.0)
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.0[0].clock()
+    }
+
+    /// What connecting found.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let findings = self.0.iter().flat_map(Store::findings);
+        findings.cloned().collect()
+    }
+
+    /// Whether a call to them takes time, so that making one of several is worth a pause.
+    pub(super) fn are_remote(&self) -> bool {
+        self.0[0].is_remote()
+    }
+
+    /// Those that can be asked from the start on.
+    pub(super) fn connected(&self) -> Vec<ServerId> {
+        let connected = self.each().filter(|(_, store)| store.is_connected());
+        connected.map(|(server, _)| server).collect()
+    }
+
+    pub(super) fn watch_links(&self, driver: &Arc<Driver>) {
+        for (server, store) in self.each() {
+            store.watch_link(driver, Seat::new(driver, server));
+        }
+    }
+
+    pub(super) fn abandon(&self, client: ClientId) {
+        self.0.iter().for_each(|store| store.abandon(client));
+    }
+
+    pub(super) async fn close(&self, client: ClientId) {
+        let closing = self.0.iter().map(|store| store.close(client));
+        futures::future::join_all(closing).await;
+    }
+}
+
+fn place(at: usize) -> String {
+    format!("server {} of the quorum", at + 1)
+}
+
+/// Whether it may be there later; anything else is to be mended first.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
+}
