@@ -13,6 +13,7 @@ mod lazy;
 mod link;
 mod memory;
 mod paused;
+mod quorum;
 mod reasons;
 mod refusals;
 mod rights;

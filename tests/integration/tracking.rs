@@ -240,7 +240,8 @@ async fn a_client_that_tracks_or_speaks_resp3_is_left_alone() {
 
 async fn untracked(locker: &Locker) -> String {
     let found = async || {
-        let findings = locker.findings().iter();
+        let findings = locker.findings();
+        let findings = findings.iter();
         let mut reasons = findings.filter_map(|finding| match finding {
             Finding::Untracked { reason } => Some(reason.clone()),
             _ => None,

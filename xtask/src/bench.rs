@@ -38,6 +38,8 @@ pub(crate) enum Benchmark {
     /// Acquire and release on distinct names by 1 to 256 callers, as a ratio to bare script
     /// calls, to `SET NX PX` with a compare-and-delete, and to redis-benchmark with those.
     Pairs,
+    /// Acquire and release at 3 and 5 servers, as a ratio to one of them.
+    Quorum,
     /// A write under each guard, as a ratio to the same write without.
     Guards,
     /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
@@ -55,6 +57,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         Benchmark::Handoff => ("leasehold-tests", "bench", Some("handoff")),
         Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
         Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
+        Benchmark::Quorum => ("leasehold-tests", "bench", Some("quorum")),
         Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
         Benchmark::Node => return node(&options.rest),
         Benchmark::Report => {

@@ -7,6 +7,7 @@ mod many;
 mod options;
 mod pairs;
 mod plain;
+mod quorum;
 mod ring;
 mod roundtrip;
 mod stats;
@@ -50,6 +51,7 @@ async fn run() -> Result<()> {
                 "handoff" => handoff::run(&options).await,
                 "many" => many::run(&options).await,
                 "pairs" => pairs::run(&options).await,
+                "quorum" => quorum::run(&options).await,
                 _ => Err(format!("there is no benchmark {benchmark:?}\n\n{USAGE}").into()),
             }
         }

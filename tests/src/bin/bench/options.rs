@@ -14,9 +14,10 @@ turns with those of what they are compared with; ratios are within one run.
   many       100,000 leases held for three periods of renewal: script calls, CPU, memory
   pairs      acquire and release on distinct names by 1 to 256 callers, beside bare script calls,
              SET NX PX and a compare-and-delete through the same client, and redis-benchmark
+  quorum     the same at 3 and 5 servers, beside one of them, by 1 and 64 callers
 
 options:
-  --rounds N    rounds of roundtrip, handoff and pairs after one that warms up; 11 by default
+  --rounds N    rounds of roundtrip, handoff, pairs and quorum after one that warms up; 11 by default
   --turns N     handoff: how often each round hands the lock over; 800 by default
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that

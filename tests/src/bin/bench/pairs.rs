@@ -152,7 +152,7 @@ impl Rounds {
 }
 
 /// Lets `callers` tasks do the work `PAIRS` times in all; returns how many thousand times a second that was.
-async fn thousand_per_second<Pair>(
+pub(crate) async fn thousand_per_second<Pair>(
     callers: usize,
     work: impl Fn(usize) -> Pair + Clone + Send + 'static,
 ) -> Result<f64>

@@ -1,0 +1,265 @@
+//! One lock at several real servers, of which a majority decides.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{ErrorKind, FencingToken, LeaseEvent, Locker};
+use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+
+use crate::{LIMIT, lock_key, millis};
+
+const TTL: Duration = Duration::from_secs(2);
+/// A server that says nothing is waited for this long before the others decide alone.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+async fn start(servers: usize) -> Vec<RedisServer> {
+    join_all((0..servers).map(|_| RedisServer::start())).await
+}
+
+fn urls(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(RedisServer::url).collect()
+}
+
+async fn locker(servers: &[RedisServer]) -> Locker {
+    let builder = Locker::builder().command_timeout(TIMEOUT);
+    let locker = builder.patience(millis(1_500)).quorum(urls(servers)).await;
+    locker.expect("a majority is there")
+}
+
+/// At how many of the servers that answer somebody has the lock.
+async fn held_at(servers: &[&RedisServer]) -> usize {
+    let mut held = 0;
+    for server in servers {
+        let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
+        held += usize::from(tenure.is_some());
+    }
+    held
+}
+
+/// What a server does that does not do its part.
+#[derive(Copy, Clone, Debug)]
+enum Fault {
+    Down,
+    Paused,
+    ReadOnly,
+    Emptied,
+}
+
+async fn fail(server: &mut RedisServer, fault: Fault) {
+    match fault {
+        Fault::Down => server.kill(),
+        Fault::Paused => server.pause(),
+        Fault::ReadOnly => {
+            let mut admin = Admin::connect(server).await;
+            admin.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        }
+        Fault::Emptied => Admin::connect(server).await.flushall().await,
+    }
+}
+
+/// Catches a minority that holds up, or takes along, what the majority does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_two_of_five_may_fail() {
+    for fault in [Fault::Down, Fault::Paused, Fault::ReadOnly, Fault::Emptied] {
+        let mut servers = start(5).await;
+        let (one, other) = (locker(&servers).await, locker(&servers).await);
+        let lock = one.lock("x").expect("valid").ttl(TTL);
+        let mut events = lock.events();
+        let first = lock.acquire().await.expect("all are there");
+        // The first two: one of them is where waiters stand in line.
+        for server in &mut servers[..2] {
+            fail(server, fault).await;
+        }
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        for _ in 0..3 {
+            next_event(&mut events, LIMIT, renewed).await;
+        }
+        assert!(first.is_valid(), "{fault:?}");
+        let waits = tokio::spawn({
+            let lock = other.lock("x").expect("valid").ttl(TTL);
+            async move { lock.acquire().await }
+        });
+        let (token, watch) = (first.token(), Stopwatch::start());
+        first
+            .release()
+            .await
+            .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        let second = waits.await.expect("no panic");
+        let second = second.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert!(
+            watch.elapsed() < TTL * 2,
+            "{fault:?}: {:?}",
+            watch.elapsed()
+        );
+        assert!(second.token() > token, "{fault:?}");
+        second
+            .release()
+            .await
+            .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        if let Fault::Paused = fault {
+            servers[..2].iter().for_each(RedisServer::resume);
+        }
+    }
+}
+
+/// Catches what stays behind of an acquisition that could not be.
+#[tokio::test]
+async fn without_three_of_five_it_says_which_are_missing_and_keeps_nothing() {
+    let mut servers = start(5).await;
+    let locker = locker(&servers).await;
+    for at in [0, 2, 4] {
+        servers[at].kill();
+    }
+    let watch = Stopwatch::start();
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let error = lock.try_acquire().await.expect_err("two are too few");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("3 of 5 servers are missing"), "{text}");
+    for server in ["server 1:", "server 3:", "server 5:"] {
+        assert!(text.contains(server), "{text}");
+    }
+    assert!(watch.elapsed() < millis(2_000), "{:?}", watch.elapsed());
+    let rest = [&servers[1], &servers[3]];
+    let nothing = async || held_at(&rest).await == 0;
+    eventually(LIMIT, "nothing to be left", nothing).await;
+    let error = lock
+        .acquire()
+        .await
+        .expect_err("it has patience, and no more");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+/// Catches a token that a later majority, of other servers, does not know of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_while_servers_come_and_go() {
+    let servers = start(5).await;
+    let lockers = join_all((0..3).map(|_| locker(&servers))).await;
+    let mut last = None::<FencingToken>;
+    for round in 0..60 {
+        let (one, other) = (round % 5, (round * 2 + 1) % 5);
+        for at in [one, other] {
+            servers[at].pause();
+        }
+        let lock = lockers[round % 3].lock("x").expect("valid").ttl(TTL);
+        let lease = lock.acquire().await.expect("three are there");
+        assert!(
+            Some(lease.token()) > last,
+            "{} after {last:?}",
+            lease.token()
+        );
+        last = Some(lease.token());
+        for at in [one, other] {
+            servers[at].resume();
+        }
+        lease.release().await.expect("a majority is there");
+    }
+}
+
+/// Catches two who hold it, and one who is never served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_take_turns() {
+    let servers = start(3).await;
+    let busy = std::sync::Arc::new(std::sync::Mutex::new(None::<FencingToken>));
+    let contenders = (0..16).map(|_| {
+        let (servers, busy) = (urls(&servers), busy.clone());
+        tokio::spawn(async move {
+            let locker = Locker::quorum(servers).await.expect("all are there");
+            let lock = locker.lock("x").expect("valid");
+            for _ in 0..4 {
+                let lease = lock.acquire().await.expect("all are there");
+                let last = busy.lock().expect("no panic").replace(lease.token());
+                assert!(Some(lease.token()) > last, "{last:?}");
+                tokio::task::yield_now().await;
+                let now = *busy.lock().expect("no panic");
+                assert_eq!(now, Some(lease.token()), "somebody else had it meanwhile");
+                lease.release().await.expect("all are there");
+            }
+        })
+    });
+    for contender in contenders.collect::<Vec<_>>() {
+        contender.await.expect("no panic");
+    }
+    let all: Vec<_> = servers.iter().collect();
+    let nothing = async || held_at(&all).await == 0;
+    eventually(LIMIT, "nothing to be left", nothing).await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_later_is_taken_in() {
+    let mut servers = start(3).await;
+    servers[1].kill();
+    let locker = locker(&servers).await;
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let lease = lock.acquire().await.expect("two are there");
+    servers[1].restart().await;
+    let all: Vec<_> = servers.iter().collect();
+    let everywhere = async || held_at(&all).await == 3;
+    eventually(LIMIT, "it to be held everywhere", everywhere).await;
+    lease.release().await.expect("all are there");
+}
+
+#[tokio::test]
+async fn what_is_no_quorum_is_refused_by_name() {
+    let servers = start(3).await;
+    let protected = RedisServer::config().password("s3cret").start().await;
+    let good = urls(&servers);
+    let with = |at: usize, url: &str| {
+        let mut urls = good.clone();
+        url.clone_into(&mut urls[at]);
+        urls
+    };
+    let protected = format!("redis://:wrong@127.0.0.1:{}", protected.port());
+    for (urls, kind, says) in [
+        (vec![], ErrorKind::Config, "not 0"),
+        (good[..1].to_vec(), ErrorKind::Config, "not 1"),
+        (good[..2].to_vec(), ErrorKind::Config, "not 2"),
+        (
+            with(2, &good[0]),
+            ErrorKind::Config,
+            "server 3 of the quorum is server 1",
+        ),
+        (
+            with(1, "memory://m"),
+            ErrorKind::Config,
+            "all Redis, or all in memory",
+        ),
+        (
+            with(1, "http://x"),
+            ErrorKind::Config,
+            "server 2 of the quorum",
+        ),
+        (
+            with(2, &protected),
+            ErrorKind::Auth,
+            "server 3 of the quorum",
+        ),
+    ] {
+        let error = Locker::quorum(&urls).await.expect_err("it is refused");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(!error.to_string().contains("wrong"), "{error}");
+    }
+    let twice = Locker::quorum(["memory://a", "memory://b", "memory://a"]).await;
+    assert!(twice.expect_err("it is refused").is_config());
+    let locker = Locker::quorum(&good).await.expect("they are good");
+    let dense = locker.lock("x").expect("valid").dense_tokens();
+    let error = dense.try_acquire().await.expect_err("there would be gaps");
+    assert_eq!(error.option(), Some("dense_tokens"), "{error}");
+}
+
+#[tokio::test]
+async fn too_few_servers_at_the_start_are_an_error() {
+    let mut servers = start(3).await;
+    servers[0].kill();
+    servers[2].kill();
+    let error = Locker::quorum(urls(&servers))
+        .await
+        .expect_err("one is too few");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("server 1:") && text.contains("server 3:"),
+        "{text}"
+    );
+}
