@@ -29,6 +29,7 @@ mod push;
 mod reply;
 mod script;
 mod server_error;
+mod sha1;
 mod wire;
 
 pub use claim::{Claim, ClientId, Counter, HalfId, LeaseId};

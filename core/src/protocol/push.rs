@@ -5,6 +5,7 @@ use std::fmt;
 use super::claim::{ClientId, HalfId, LeaseId};
 use super::key::escape;
 use super::reply::Grant;
+use super::sha1::sha1;
 use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -126,9 +127,7 @@ fn seal(lease: LeaseId, half: HalfId, news: News) -> [u8; 20] {
             write_news(self.1, self.2, f)
         }
     }
-    sha1_smol::Sha1::from(Sealed(lease, half, news).to_string())
-        .digest()
-        .bytes()
+    sha1(&Sealed(lease, half, news).to_string())
 }
 
 fn write_news(half: HalfId, news: News, f: &mut fmt::Formatter<'_>) -> fmt::Result {
