@@ -20,18 +20,26 @@ export function readOptions<Options extends object>(
   if (typeof options !== "object" || options === null || isArray(options)) {
     throw config(`${what} are an object, not ${shown(options)}`);
   }
-  const unknown = attempt(`${what} cannot be read`, () => Object.keys(options).find((key) => !Object.hasOwn(types, key)));
-  if (unknown !== undefined) {
-    const known = Object.keys(types).join(", ");
-    throw config(`${what} have no ${JSON.stringify(unknown)}; there are: ${known}`);
-  }
-  for (const key of Object.keys(types) as (keyof Options & string)[]) {
-    const option = `${what}: ${key}`;
-    const value: unknown = attempt(`${option} cannot be read`, () => options[key]);
-    if (value !== undefined) {
-      attempt(`${option} cannot be read`, () => CHECKS[types[key]](option, value));
-      values[key] = value;
+  // All of it within one `try`, and no text made unless it is needed: this runs at every call.
+  let reading = what;
+  try {
+    for (const key of Object.keys(options)) {
+      if (!Object.hasOwn(types, key)) {
+        const known = Object.keys(types).join(", ");
+        throw config(`${what} have no ${JSON.stringify(key)}; there are: ${known}`);
+      }
     }
+    for (const key of Object.keys(types) as (keyof Options & string)[]) {
+      reading = key;
+      const value: unknown = options[key];
+      if (value !== undefined) {
+        CHECKS[types[key]](`${what}: ${key}`, value);
+        values[key] = value;
+      }
+    }
+  } catch (cause) {
+    const option = reading === what ? what : `${what}: ${reading}`;
+    throw unreadable(`${option} cannot be read`, cause);
   }
   return values as Options;
 }
@@ -57,8 +65,12 @@ export function attempt<T>(failed: string, touch: () => T): T {
   try {
     return touch();
   } catch (cause) {
-    throw cause instanceof LeaseholdError ? cause : config(`${failed}: ${messageOf(cause)}`, cause);
+    throw unreadable(failed, cause);
   }
+}
+
+function unreadable(failed: string, cause: unknown): unknown {
+  return cause instanceof LeaseholdError ? cause : config(`${failed}: ${messageOf(cause)}`, cause);
 }
 
 /** Refuses what is no function. */
