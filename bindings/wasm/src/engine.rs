@@ -148,6 +148,16 @@ impl Engine {
         Ok(())
     }
 
+    /// The same of a lock that is like another one. Returns whether that is known.
+    #[wasm_bindgen(js_name = defineLike)]
+    pub fn define_like(&mut self, lock: f64, other: f64) -> bool {
+        let spec = self.locks.get(&LockId(number(other))).cloned();
+        spec.is_some_and(|spec| {
+            self.locks.insert(LockId(number(lock)), spec);
+            true
+        })
+    }
+
     /// Forgets what a lock is: one that is not held, and that nobody acquires or reads the events of.
     pub fn forget(&mut self, lock: f64) {
         self.locks.take(&LockId(number(lock)));

@@ -45,7 +45,7 @@ export class Host implements StoreHost {
   readonly #pulse = () => startPulse(() => this.tick());
   #engine: Engine;
   #outputs: Outputs;
-  #lastId = 0;
+  #lastReader = 0;
   /** Whether the channel can be heard; nothing before the engine asks for that. */
   #hears: boolean | undefined;
   #isShutDown = false;
@@ -126,7 +126,7 @@ export class Host implements StoreHost {
 
   /** Adds a reader of the events of one lock, or of all. */
   addReader(lock?: LockState): Reader {
-    const reader = new Reader(this, (this.#lastId += 1), lock);
+    const reader = new Reader(this, (this.#lastReader += 1), lock);
     if (lock !== undefined) {
       lock.uses += 1;
     }
@@ -376,10 +376,16 @@ export class Host implements StoreHost {
     if (lock.id !== 0) {
       return;
     }
-    const id = (this.#lastId += 1);
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = lock;
-    const define = (engine: Engine) =>
-      engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense);
+    let id = 0;
+    const define = (engine: Engine) => {
+      id = this.#locks.newId();
+      // Programs often make a new handle for each use of a name, and to define it from its texts costs most.
+      const like = this.#locks.like(lock);
+      if (like === 0 || !engine.defineLike(id, like)) {
+        engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense);
+      }
+    };
     // If the engine fails at this it is replaced, and the next one has to know the lock, too.
     this.#use(define) ?? this.#use(define);
     this.#locks.add(id, lock);

@@ -1,61 +1,98 @@
-import type { LockState } from "./tenure.js";
+import type { LockState, Tenure } from "./tenure.js";
 
 /** How many locks the engine may know that nobody uses just now. */
 const MOST_UNUSED = 1_024;
 /** How many of those are looked at for each lock that is added. */
 const LOOKS = 4;
+/** And how many of them are taken: more than one, so that there are fewer again after a burst. */
+const MOST_TAKEN = 2;
+
+/** A lock's number has its place in the low digits, and above those how many had that place before. */
+const PLACES = 2 ** 24;
 
 /** The locks that the engine knows. Those that nobody uses are found by looking at a few in turn. */
 export class Locks {
-  readonly #known = new Map<number, LockState>();
-  /** The same, in no order, and which of them is looked at next. */
-  readonly #round: LockState[] = [];
+  /** Each at its place, and not in a `Map`: one that many come to and leave keeps the garbage collector busy. */
+  readonly #places: (LockState | undefined)[] = [];
+  /** The number of the next lock at each place that is free. */
+  readonly #free: number[] = [];
+  /** The place that is looked at next. */
   #next = 0;
+  /** Of each name the one that was added last. */
+  readonly #named = new Map<string, LockState>();
+
+  /** A number for one that is added next, and that no other ever had. */
+  newId(): number {
+    return this.#free.at(-1) ?? PLACES + this.#places.length;
+  }
 
   add(id: number, lock: LockState): void {
+    if (id === this.#free.at(-1)) {
+      this.#free.pop();
+    }
     lock.id = id;
-    this.#known.set(id, lock);
-    this.#round.push(lock);
+    this.#places[id % PLACES] = lock;
+    this.#named.set(lock.name, lock);
   }
 
   get(id: number): LockState | undefined {
-    return this.#known.get(id);
+    const lock = this.#places[id % PLACES];
+    return lock?.id === id ? lock : undefined;
+  }
+
+  /** The number of one that is the same but for its handle; 0 if none is known. */
+  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense }: LockState): number {
+    const last = this.#named.get(name);
+    const same =
+      last?.ttl === ttl &&
+      last.fixed === fixed &&
+      last.reentrant === reentrant &&
+      last.owner === owner &&
+      last.reclaimable === reclaimable &&
+      last.dense === dense;
+    return same ? last.id : 0;
   }
 
   /** Takes some that nobody uses, if there are too many; not this one, which is about to be used. */
   takeUnused(newest: LockState): readonly number[] {
-    if (this.#round.length <= MOST_UNUSED) {
+    if (this.#places.length - this.#free.length <= MOST_UNUSED) {
       return NONE;
     }
     const unused: number[] = [];
-    for (let looks = LOOKS; looks > 0; looks -= 1) {
-      const lock = this.#round[this.#next];
-      if (lock === undefined) {
-        this.#next = 0;
-      } else if (lock === newest || lock.uses > 0 || lock.tenures.length > 0) {
-        this.#next += 1;
-      } else {
-        const last = this.#round.pop() as LockState;
-        if (last !== lock) {
-          this.#round[this.#next] = last;
-        }
-        this.#known.delete(lock.id);
+    for (let looks = LOOKS; looks > 0 && unused.length < MOST_TAKEN; looks -= 1) {
+      const lock = this.#places[this.#next];
+      if (lock !== undefined && lock !== newest && lock.uses === 0 && lock.tenures.length === 0) {
         unused.push(lock.id);
-        lock.id = 0;
+        this.#remove(lock);
       }
+      this.#next = (this.#next + 1) % this.#places.length;
     }
     return unused;
   }
 
+  /** The tenures of all. */
+  tenures(): Tenure[] {
+    return this.#places.flatMap((lock) => lock?.tenures ?? []);
+  }
+
   /** The engine knows none any more, and none is held. */
   clear(): void {
-    for (const lock of this.#round) {
-      lock.id = 0;
-      lock.tenures.length = 0;
+    for (const lock of this.#places) {
+      if (lock !== undefined) {
+        lock.tenures.length = 0;
+        this.#remove(lock);
+      }
     }
-    this.#known.clear();
-    this.#round.length = 0;
-    this.#next = 0;
+  }
+
+  #remove(lock: LockState): void {
+    const { id, name } = lock;
+    this.#places[id % PLACES] = undefined;
+    this.#free.push(id + PLACES);
+    if (this.#named.get(name) === lock) {
+      this.#named.delete(name);
+    }
+    lock.id = 0;
   }
 }
 

@@ -5,14 +5,14 @@ import { type LockState, Tenure } from "./tenure.js";
 /** The tenures that are held, by what the engine says of them. */
 export class Tenures {
   readonly #locks: Locks;
-  readonly #held = new Set<Tenure>();
+  #held = 0;
 
   constructor(locks: Locks) {
     this.#locks = locks;
   }
 
   get size(): number {
-    return this.#held.size;
+    return this.#held;
   }
 
   /** A call for a lock got a lease: of a new tenure, or of one that it shares. */
@@ -30,7 +30,7 @@ export class Tenures {
     let tenure = named(lock, w0, w1);
     if (tenure === undefined) {
       tenure = new Tenure(lock, [w0, w1, w2, w3], token, began, deadline);
-      this.#held.add(tenure);
+      this.#held += 1;
       lock.tenures.push(tenure);
     }
     tenure.leases += 1;
@@ -51,16 +51,15 @@ export class Tenures {
     if (tenure !== undefined) {
       const { tenures } = tenure.lock;
       tenures.splice(tenures.indexOf(tenure), 1);
-      this.#held.delete(tenure);
+      this.#held -= 1;
     }
     return tenure;
   }
 
   /** All, which nobody has any more. */
   takeAll(): readonly Tenure[] {
-    const all = [...this.#held];
-    this.#held.clear();
-    return all;
+    this.#held = 0;
+    return this.#locks.tenures();
   }
 }
 
