@@ -1,7 +1,7 @@
 import { checkFunction, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
-import type { Acquired, Host } from "../host/host.js";
+import type { Call, Host } from "../host/host.js";
 import type { LockState } from "../host/tenure.js";
 import { checkAttached } from "./attached.js";
 import { LeaseEvents } from "./events.js";
@@ -47,15 +47,15 @@ export class Lock {
    * store refused with: `auth`, `readOnly`, `wrongType`, `store`. If the `signal` is aborted it throws
    * the reason of that: the call has then left the line and leaves no lock behind.
    */
-  async acquire(options?: AcquireOptions): Promise<Lease> {
-    checkAttached(this, Lock, "lock.acquire");
-    const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
-    const acquired = await this.#begin(wait, signal);
-    if (acquired === undefined) {
-      const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
-      throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
+  // Not `async`, which makes several objects more of each call.
+  acquire(options?: AcquireOptions): Promise<Lease> {
+    try {
+      checkAttached(this, Lock, "lock.acquire");
+      const { timeout: wait = Infinity, signal } = readOptions("the options of acquire", options, ACQUIRE_OPTIONS);
+      return this.#begin(wait, signal, (call) => this.#end(call, signal) ?? this.#timedOut(wait));
+    } catch (error) {
+      return Promise.reject(error);
     }
-    return this.#end(acquired, signal);
   }
 
   /**
@@ -69,8 +69,7 @@ export class Lock {
   }): Promise<Lease | undefined> {
     checkAttached(this, Lock, "lock.tryAcquire");
     const { signal } = readOptions("the options of tryAcquire", options, SIGNAL_OPTION);
-    const acquired = await this.#begin(0, signal);
-    return acquired && this.#end(acquired, signal);
+    return this.#begin(0, signal, (call) => this.#end(call, signal));
   }
 
   /**
@@ -126,21 +125,36 @@ export class Lock {
     return printed("Lock", this, ...asked);
   }
 
-  #begin(wait: number, signal: AbortSignal | undefined): Promise<Acquired | undefined> {
+  #begin<Result>(
+    wait: number,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<"acquire">) => Result,
+  ): Promise<Result> {
     if (isAborted(signal)) {
       throw reasonOf(signal);
     }
-    return this.#host.acquire(this.#state, wait, signal);
+    return this.#host.acquire(this.#state, wait, signal, finish);
   }
 
-  #end(acquired: Acquired, signal: AbortSignal | undefined): Lease {
+  #end({ answer: tenure, error, waited }: Call<"acquire">, signal: AbortSignal | undefined): Lease | undefined {
+    if (error !== undefined) {
+      throw error;
+    }
+    if (tenure === undefined) {
+      return undefined;
+    }
     if (isAborted(signal)) {
       // The answer came just before the abort. Nobody will get the lease, so it is released.
-      this.#host.release(acquired.tenure).catch(() => {});
+      this.#host.release(tenure).catch(() => {});
       throw reasonOf(signal);
     }
-    this.#host.begun(acquired.tenure);
-    return new Lease(this.#host, acquired);
+    this.#host.begun(tenure);
+    return new Lease(this.#host, tenure, waited);
+  }
+
+  #timedOut(wait: number): never {
+    const who = `lock ${JSON.stringify(this.name)}: somebody else held it`;
+    throw new LeaseholdError("timeout", `${who} for all of the ${wait} ms`);
   }
 }
 

@@ -2,17 +2,10 @@ import { LeaseholdError } from "../common/errors.js";
 import { startPulse } from "../common/platform.js";
 import type { LockState, Tenure } from "./tenure.js";
 
-/** The answer to a call that acquires. */
-export interface Acquired {
-  readonly tenure: Tenure;
-  /** Milliseconds that the call waited. */
-  readonly waited: number;
-}
-
-/** What each kind of call resolves to. */
+/** What each kind of call is answered. */
 interface Answers {
-  /** One that acquires; nothing if somebody else held the lock for as long as the call waited. */
-  readonly acquire: Acquired | undefined;
+  /** One that acquires: nothing if somebody else held the lock for as long as the call waited. */
+  readonly acquire: Tenure | undefined;
   /** One that is over when it is done. */
   readonly done: undefined;
   /** A question, answered by what JSON can say. */
@@ -21,28 +14,62 @@ interface Answers {
 
 export type CallKind = keyof Answers;
 
+/** What a call resolves to; it may throw, and then the call is rejected. Of a method, so that any call may have one. */
+type Finish<Kind extends CallKind> = { finish(call: Call<Kind>): unknown }["finish"];
+
 /** A call that waits for the engine's answer. */
 export class Call<Kind extends CallKind = CallKind> {
   readonly kind: Kind;
   /** The lock that it is about, if any. */
   readonly lock: LockState | undefined;
-  readonly promise: Promise<Answers[Kind]>;
+  /** Resolves to what `finish` makes of the answer, or to the answer. */
+  readonly promise: Promise<unknown>;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: unknown) => void;
   /** The engine's number of it. */
   id = 0;
-  resolve!: (answer: Answers[Kind]) => void;
-  reject!: (error: unknown) => void;
+  answer: Answers[Kind] | undefined = undefined;
+  error: unknown = undefined;
+  /** Milliseconds that it waited, if it acquires. */
+  waited = 0;
+  /** It sees the error, too, and throws it. */
+  finish: Finish<Kind> | undefined = undefined;
   /** Stops listening for what may end it. */
-  stopListening: (() => void) | undefined;
-  stopPulse: (() => void) | undefined;
+  stopListening: (() => void) | undefined = undefined;
+  stopPulse: (() => void) | undefined = undefined;
 
   constructor(kind: Kind, lock: LockState | undefined) {
     this.kind = kind;
     this.lock = lock;
-    this.promise = new Promise((resolve, reject) => {
-      this.resolve = resolve;
-      this.reject = reject;
-    });
+    this.promise = new Promise(takeBoth);
+    this.resolve = resolveMade;
+    this.reject = rejectMade;
   }
+
+  /** Ends it with the answer or the error that it was given. */
+  settle(): void {
+    const { finish, error } = this;
+    try {
+      if (finish !== undefined) {
+        this.resolve(finish(this));
+      } else if (error !== undefined) {
+        this.reject(error);
+      } else {
+        this.resolve(this.answer);
+      }
+    } catch (thrown) {
+      this.reject(thrown);
+    }
+  }
+}
+
+// What a promise was made with: one function for all calls costs less than one for each.
+let resolveMade: (result: unknown) => void;
+let rejectMade: (error: unknown) => void;
+
+function takeBoth(resolve: (result: unknown) => void, reject: (error: unknown) => void): void {
+  resolveMade = resolve;
+  rejectMade = reject;
 }
 
 /** A call's number has its place in the low bits, and above those how often that was used before. */
@@ -98,13 +125,16 @@ export class Calls {
     return call?.kind === kind ? (call as unknown as Call<Kind>) : undefined;
   }
 
-  /** Rejects a call; the error names its lock. */
-  fail(id: number, error: LeaseholdError): void {
+  /** Takes out a call that failed; its error names its lock. */
+  takeFailed(id: number, error: LeaseholdError): Call | undefined {
     const call = this.take(id);
-    const { code, message } = error;
-    const name = call?.lock?.name;
-    const about = `lock ${JSON.stringify(name)}: `;
-    call?.reject(name === undefined ? error : new LeaseholdError(code, about + message));
+    if (call !== undefined) {
+      const { code, message } = error;
+      const name = call.lock?.name;
+      const about = `lock ${JSON.stringify(name)}: `;
+      call.error = name === undefined ? error : new LeaseholdError(code, about + message);
+    }
+    return call;
   }
 
   takeAll(): Call[] {

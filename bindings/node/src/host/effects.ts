@@ -1,10 +1,13 @@
 import type { LossReason } from "../common/errors.js";
 import type { Batch, Suspicion } from "../store/store.js";
+import type { Call } from "./calls.js";
 import type { Tenure } from "./tenure.js";
 
 /** What the engine's outputs ask for. It is done only after all outputs are taken. */
 export class Effects {
   sends: readonly Batch[] = NONE;
+  /** Calls that have an answer or an error by now. */
+  answered: readonly Call[] = NONE;
   losses: readonly (readonly [tenure: Tenure, reason: LossReason])[] = NONE;
   /** Readers. */
   wakes: readonly number[] = NONE;

@@ -5,7 +5,7 @@ import { newEngine, parsed, thrown, type Engine, type Settings } from "../module
 import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
-import { type Acquired, type Call, type CallKind, Calls, NOBODY } from "./calls.js";
+import { type Call, type CallKind, Calls, NOBODY } from "./calls.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
@@ -14,7 +14,7 @@ import { Servers } from "./servers.js";
 import type { LockState, Tenure } from "./tenure.js";
 import { Tenures } from "./tenures.js";
 
-export type { Acquired } from "./calls.js";
+export type { Call } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
@@ -89,19 +89,25 @@ export class Host implements StoreHost {
   }
 
   /**
-   * Acquires a lock; nothing if somebody else holds it for all of `wait` milliseconds. A `signal` must not
-   * be aborted yet.
+   * Acquires a lock, with nothing for an answer if somebody else holds it for all of `wait` milliseconds.
+   * Resolves to what `finish` makes of the call. A `signal` must not be aborted yet.
    */
-  acquire(lock: LockState, wait: number, signal?: AbortSignal): Promise<Acquired | undefined> {
+  acquire<Result>(
+    lock: LockState,
+    wait: number,
+    signal: AbortSignal | undefined,
+    finish: (call: Call<"acquire">) => Result,
+  ): Promise<Result> {
     this.#define(lock);
     const lease = random();
     const call = this.#call(
       "acquire",
       lock,
       (engine, at, id) => engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3]),
+      finish,
       signal && ((id) => onAbort(signal, () => this.#cancel(id, signal, lock, lease))),
     );
-    return call.promise;
+    return call.promise as Promise<Result>;
   }
 
   /** Somebody has got a lease of a tenure. */
@@ -109,19 +115,22 @@ export class Host implements StoreHost {
     tenure.keepTime(this.#pulse);
   }
 
-  /** Gives up one lease of a tenure. */
-  release(tenure: Tenure): Promise<void> {
+  /** Gives up one lease of a tenure; `finish` throws the error of the call, if any. */
+  release(tenure: Tenure, finish?: (call: Call<"done">) => void): Promise<void> {
     tenure.giveUp();
     const { lock, lease } = tenure;
-    const call = this.#call("done", lock, (engine, at, id) =>
-      engine.release(at, id, lease[0], lease[1], lease[2], lease[3]),
+    const call = this.#call(
+      "done",
+      lock,
+      (engine, at, id) => engine.release(at, id, lease[0], lease[1], lease[2], lease[3]),
+      finish,
     );
-    return call.promise;
+    return call.promise as Promise<void>;
   }
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
-    return this.#call("done", lock, (engine, at, id) => engine.renew(at, id, ...lease, ttl)).promise;
+    return this.#call("done", lock, (engine, at, id) => engine.renew(at, id, ...lease, ttl)).promise as Promise<void>;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -234,9 +243,11 @@ export class Host implements StoreHost {
     kind: Kind,
     lock: LockState | undefined,
     begin: CallInput,
+    finish?: (call: Call<Kind>) => unknown,
     listen?: (id: number) => () => void,
   ): Call<Kind> {
     const call = this.#calls.add(kind, lock);
+    call.finish = finish;
     try {
       call.stopListening = listen?.(call.id);
       this.#stepSoon(begin, call.id);
@@ -402,19 +413,19 @@ export class Host implements StoreHost {
           effects.sends = and(effects.sends, outputs.batch(this.#store.wire));
           break;
         case 2:
-          this.#acquired(outputs);
+          this.#acquired(outputs, effects);
           break;
         case 3:
-          this.#calls.takeAs("done", outputs.number())?.resolve(undefined);
+          this.#answered(this.#calls.takeAs("done", outputs.number()), undefined, effects);
           break;
         case 4:
-          this.#calls.takeAs("acquire", outputs.number())?.resolve(undefined);
+          this.#answered(this.#calls.takeAs("acquire", outputs.number()), undefined, effects);
           break;
         case 5:
-          this.#calls.takeAs("question", outputs.number())?.resolve(JSON.parse(outputs.text()));
+          this.#answered(this.#calls.takeAs("question", outputs.number()), JSON.parse(outputs.text()), effects);
           break;
         case 6:
-          this.#calls.fail(outputs.number(), parsed(outputs.text()));
+          this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
           break;
         case 7:
           this.#tenures.get(outputs)?.extend(outputs.number());
@@ -452,6 +463,10 @@ export class Host implements StoreHost {
     for (const [tenure, reason] of effects.losses) {
       tenure.lose(reason);
     }
+    // By now whoever lost a lease knows why.
+    for (const call of effects.answered) {
+      call.settle();
+    }
     for (const id of effects.wakes) {
       this.#readers.get(id)?.wake();
     }
@@ -479,11 +494,21 @@ export class Host implements StoreHost {
     }
   }
 
-  #acquired(outputs: Outputs): void {
+  #acquired(outputs: Outputs, effects: Effects): void {
     const call = this.#calls.takeAs("acquire", outputs.number());
     const tenure = this.#tenures.acquired(outputs, call?.lock);
     const waited = outputs.number();
-    call?.resolve(tenure && { tenure, waited });
+    if (call !== undefined) {
+      call.waited = waited;
+    }
+    this.#answered(call, tenure, effects);
+  }
+
+  #answered(call: Call | undefined, answer: unknown, effects: Effects): void {
+    if (call !== undefined) {
+      call.answer = answer;
+      effects.answered = and(effects.answered, call);
+    }
   }
 
   #lost(tenure: Tenure | undefined, reason: LossReason, effects: Effects): void {

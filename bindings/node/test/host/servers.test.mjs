@@ -151,7 +151,7 @@ test("a locker of a cluster: what happens is told of the server that it is of", 
   const told = (method) => store.log.filter(([name]) => name === method).map(([, ...rest]) => rest);
   const acquire = (name) => {
     const lock = { name, ttl: 60_000, fixed: false, reentrant: false, owner: "t", reclaimable: false, dense: false };
-    return host.acquire(host.newLock(lock), Infinity);
+    return host.acquire(host.newLock(lock), Infinity, undefined, ({ answer: tenure }) => ({ tenure }));
   };
 
   await waitFor(() => told("connected").length === 2);
