@@ -47,6 +47,8 @@ const resolve = (source, extension, { connects, memory }) => ({
     }
     // Shared, or `instanceof LeaseholdError` would be false for an error of another entry.
     onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
+    // Of those that connect.
+    onResolve({ filter: /\/reach\.js$/ }, () => ({ path: `./reach${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
     // Of the store in memory: what never needs it loads it not at all, or does not compile it.
@@ -135,7 +137,7 @@ await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts" }, "inline", extension),
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts", reach: "src/adapters/reach.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
   bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false, memory: "workerd" }),

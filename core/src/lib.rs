@@ -45,6 +45,14 @@
 //! [`protocol`] is what it says to a store, and [`MemoryServer`] is a store without a server. Without the
 //! default feature `native` only these are there, and they compile for WebAssembly.
 //!
+//! # Features
+//!
+//! | feature | | |
+//! |---|---|---|
+//! | `native` | on | the client, on tokio and fred |
+//! | `tls-rustls` | on | `rediss://`, by rustls and ring, which needs a C compiler: see [`Tls`] |
+//! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
+//!
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
 //! redsync beside ours, and says how to move a fleet while it runs.
 

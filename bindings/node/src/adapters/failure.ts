@@ -3,7 +3,7 @@ import { Late } from "./shared.js";
 /** A server's refusal in its own words, or what went wrong on the way to it. */
 export type Failure =
   | { readonly reply: string }
-  | { readonly code: "unavailable" | "timeout" | "overloaded" | "store"; readonly message: string };
+  | { readonly code: "unavailable" | "timeout" | "tls" | "overloaded" | "store"; readonly message: string };
 
 /**
  * Tells a server's refusal from a client's own failure, for every client that there is an adapter
@@ -26,6 +26,9 @@ function judged(error: unknown): Failure {
     return judged(inner);
   }
   const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
+  if (code !== undefined && DISTRUST.test(code)) {
+    return { code: "tls", message };
+  }
   if (error instanceof Late || names.includes("TimeoutError") || TIMED_OUT.test(message)) {
     return { code: "timeout", message };
   }
@@ -69,6 +72,9 @@ const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError",
 
 /** `NOSCRIPT No matching script`, but neither `The client is closed` nor `ECONNREFUSED` alone. */
 const LIKE_A_REPLY = /^[A-Z][A-Z0-9_]+ \S/;
+
+/** Codes of Node's and of OpenSSL's: one side of TLS does not trust the other. */
+const DISTRUST = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|ERR_SSL_.*ALERT)/;
 
 /** ioredis. */
 const TIMED_OUT = /^Command timed out/;

@@ -2,6 +2,7 @@ import type { Adapter } from "./adapter.js";
 import { admitted, answered, failure } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
 import { CONNECT_LIMIT, grown, keepTimer, later, OPEN_LIMIT, PING_LIMIT, type Timer, within } from "./shared.js";
+import type { TlsOptions } from "./tls.js";
 import type { Target } from "./url.js";
 
 /** The client does not say why it asks again and again whether the cluster is up. */
@@ -20,9 +21,12 @@ interface Own extends IoredisConnection {
   nodes?(role: "all"): IoredisConnection[];
 }
 
-/** Opens a client of ioredis. Rejects with its own error and closes it if that does not work out. */
-export async function openIoredis(module: object, target: Target): Promise<Adapter> {
-  const client = make(module as Module, target);
+/**
+ * Opens a client of ioredis. Rejects with its own error and closes it if that does not work out. With
+ * `lazily` it is connected once it is watched, again and again.
+ */
+export async function openIoredis(module: object, target: Target, tls: TlsOptions, lazily: boolean): Promise<Adapter> {
+  const client = make(module as Module, target, tls);
   let first: unknown;
   // Never removed, because an error without a listener would be printed. The first error says what is
   // wrong: after WRONGPASS comes NOAUTH.
@@ -31,6 +35,9 @@ export async function openIoredis(module: object, target: Target): Promise<Adapt
   });
   const adapter = ioredis(client, true);
   const own = { ...adapter, ...owned(client, adapter) };
+  if (lazily) {
+    return own;
+  }
   const open = async () => {
     await client.connect();
     // Some versions are ready although AUTH or SELECT failed.
@@ -58,12 +65,12 @@ function exact(error: unknown, { kind, nodes }: Target): unknown {
   return new Error(`no node of the cluster could be connected to (${tried})`);
 }
 
-function make({ Redis, Cluster }: Module, target: Target): Own {
+function make({ Redis, Cluster }: Module, target: Target, tls: TlsOptions): Own {
   const { nodes, path, service, username, password, database, kind } = target;
   const common = {
     username,
     password,
-    ...(target.tls && { tls: {} }),
+    ...(target.tls && { tls }),
     connectTimeout: CONNECT_LIMIT,
     disconnectTimeout: 0,
     // If the connection ended ahead of the reply to it, the client would count as ready for ever.
@@ -83,7 +90,7 @@ function make({ Redis, Cluster }: Module, target: Target): Own {
     name: service,
     sentinelUsername: target.sentinelUsername,
     sentinelPassword: target.sentinelPassword,
-    ...(target.tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
+    ...(target.tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   };
   return new Redis({
     ...common,

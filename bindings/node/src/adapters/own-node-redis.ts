@@ -13,16 +13,20 @@ import {
   type Timer,
   within,
 } from "./shared.js";
+import type { TlsOptions } from "./tls.js";
 import type { Target } from "./url.js";
 
 interface Module {
   createClient(options: object): NodeRedisConnection;
 }
 
-/** Opens a client of node-redis. Rejects with its own error and closes it if that does not work out. */
-export async function openNodeRedis(module: object, target: Target): Promise<Adapter> {
-  const { nodes, path, tls, username, password, database } = target;
-  const address = path === undefined ? { ...nodes[0], ...(tls && { tls }) } : { path };
+/**
+ * Opens a client of node-redis. Rejects with its own error and closes it if that does not work out. With
+ * `lazily` it is connected once it is watched, again and again.
+ */
+export async function openNodeRedis(module: object, target: Target, tls: TlsOptions, lazily: boolean): Promise<Adapter> {
+  const { nodes, path, username, password, database } = target;
+  const address = path === undefined ? { ...nodes[0], ...(target.tls && { ...tls, tls: true }) } : { path };
   const client = (module as Module).createClient({
     ...(username !== undefined && { username }),
     ...(password !== undefined && { password }),
@@ -34,6 +38,9 @@ export async function openNodeRedis(module: object, target: Target): Promise<Ada
   // Never removed, because an error without a listener would end the process.
   client.on("error", nothing);
   const adapter = nodeRedis(client, true);
+  if (lazily) {
+    return { ...adapter, ...owned(client, adapter) };
+  }
   const open = async () => {
     await client.connect();
     await admitted(client.sendCommand(["PING"]));

@@ -1,8 +1,12 @@
 import { LeaseholdError } from "../common/errors.js";
 
-/** What a URL names. No error shows more of a URL than its scheme, hosts and ports, or its socket. */
-export interface Target {
-  readonly kind: "server" | "socket" | "cluster" | "sentinel";
+/**
+ * What a URL names. The grammar is that of `core/src/driver/url/grammar.rs`: `tests/vectors/urls.json` has
+ * what both take and refuse. No error shows more of a URL than its scheme, hosts and ports, or its socket,
+ * and where something may be a piece of a password not even that.
+ */
+export interface Target extends TlsFiles {
+  readonly kind: Kind;
   /** The servers, sentinels or nodes; none for a socket. */
   readonly nodes: readonly Address[];
   readonly path: string | undefined;
@@ -18,148 +22,255 @@ export interface Target {
   readonly shown: string;
 }
 
+/** Files in PEM, and whom the server's certificate has to be of. */
+export interface TlsFiles {
+  readonly ca: string | undefined;
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+  readonly serverName: string | undefined;
+}
+
 export interface Address {
   readonly host: string;
   readonly port: number;
 }
 
+type Kind = "server" | "socket" | "cluster" | "sentinel";
+
 const FORMS =
   "redis://[user:password@]host[:port][/database] (rediss:// for TLS), " +
-  "unix:///path/to/socket[?db=database], redis-cluster://host:port[?node=host:port], " +
-  "redis-sentinel://host:port[/database]?sentinelServiceName=name[&node=host:port] or memory://[name]";
+  "unix:///path/to/socket[?db=database], redis-cluster://host[:port],host[:port],…, " +
+  "redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
 
 const ENCODE = "percent-encode / ? # and @ in a password";
-const UNKNOWN_PARAMETER = `the store's URL has a parameter that is not known; ${ENCODE}`;
 
-const KINDS: Record<string, readonly [Target["kind"], boolean, number]> = {
-  "redis:": ["server", false, 6379],
-  "rediss:": ["server", true, 6379],
-  "redis-cluster:": ["cluster", false, 6379],
-  "rediss-cluster:": ["cluster", true, 6379],
-  "redis-sentinel:": ["sentinel", false, 26379],
-  "rediss-sentinel:": ["sentinel", true, 26379],
+const KINDS: Readonly<Record<string, readonly [Kind, boolean]>> = {
+  unix: ["socket", false],
+  redis: ["server", false],
+  rediss: ["server", true],
+  "redis-cluster": ["cluster", false],
+  "rediss-cluster": ["cluster", true],
+  "redis-sentinel": ["sentinel", false],
+  "rediss-sentinel": ["sentinel", true],
 };
 
+const PARAMETERS: Readonly<Record<Kind, readonly string[]>> = {
+  server: [],
+  socket: ["db"],
+  cluster: ["node"],
+  sentinel: ["node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"],
+};
+
+const TLS_PARAMETERS = ["ca", "cert", "key", "serverName"];
+
+/** Short, of letters, digits, `+`, `-` and `.`, the first of them a letter. */
+const WORD = /^[a-z][a-z0-9+.-]{0,31}$/i;
+
 /** Reads a URL of a Redis store. Throws a `LeaseholdError` of code `config` if it cannot be read. */
-export function parseUrl(text: string): Target {
-  if (typeof text !== "string") {
+export function parseUrl(given: string): Target {
+  if (typeof given !== "string") {
     throw bad("the store's URL is not a string");
   }
-  const url = read(text);
-  if (url.hash !== "" || text.includes("#")) {
+  const text = given.trim();
+  const at = text.indexOf("://");
+  const scheme = text.slice(0, Math.max(at, 0));
+  if (!WORD.test(scheme)) {
+    const begins = text.includes(":") && kindOf(text.slice(0, text.indexOf(":")));
+    throw bad(begins ? "the store's URL has no // behind its scheme" : "the store's URL has no scheme");
+  }
+  if (/\p{Cc}/u.test(text)) {
+    throw bad("the store's URL has a control character in it");
+  }
+  if (text.includes("#")) {
     throw bad("the store's URL has a fragment (#…); percent-encode special characters");
   }
-  if (url.protocol === "unix:") {
-    return socket(url);
+  const known = kindOf(scheme);
+  if (known === undefined) {
+    throw bad(`the URL scheme ${JSON.stringify(scheme)} is not known`);
   }
-  const kind = Object.hasOwn(KINDS, url.protocol) ? KINDS[url.protocol] : undefined;
-  if (!kind) {
-    throw bad(`the URL scheme ${JSON.stringify(url.protocol.slice(0, -1))} is not known`);
-  }
-  return servers(url, ...kind);
+  const [rest, query] = split(text.slice(at + 3), "?");
+  const [authority, behind] = split(rest, "/");
+  const path = behind === undefined ? "" : `/${behind}`;
+  return new Parser(scheme.toLowerCase(), ...known, !text.includes("@")).target(authority, path, query ?? "");
 }
 
-function read(text: string): URL {
-  try {
-    return new URL(text);
-  } catch {
-    throw bad(
-      /^[a-z][a-z0-9+.-]*:\/\//i.test(text)
-        ? "the store's URL cannot be read"
-        : "the store's URL has no scheme",
-    );
+class Parser {
+  readonly #scheme: string;
+  readonly #kind: Kind;
+  readonly #tls: boolean;
+  /** Without any credentials what follows cannot be the rest of a password. */
+  readonly #mayName: boolean;
+
+  constructor(scheme: string, kind: Kind, tls: boolean, mayName: boolean) {
+    this.#scheme = scheme;
+    this.#kind = kind;
+    this.#tls = tls;
+    this.#mayName = mayName;
+  }
+
+  target(authority: string, path: string, query: string): Target {
+    const kind = this.#kind;
+    const end = authority.lastIndexOf("@");
+    const [username, password = ""] = split(authority.slice(0, Math.max(end, 0)), ":");
+    const credentials = {
+      username: decoded(username, "user") || undefined,
+      password: decoded(password, "password") || undefined,
+    };
+    const nodes = this.#hosts(authority.slice(end + 1));
+    const { node: more, ...parameters } = this.#parameters(query);
+    nodes.push(...(more ?? []).map((text) => this.#node(text)));
+    const of = (name: string) => parameters[name]?.[0];
+    const socket = kind === "socket" ? socketOf(path) : undefined;
+    let database = of("db");
+    let service = of("sentinelServiceName");
+    if (socket === undefined) {
+      let left: string | undefined = path.slice(1);
+      if (kind === "sentinel" && service === undefined) {
+        [service, left] = split(left, "/");
+        service = decoded(service, "service") || undefined;
+      }
+      database = left || undefined;
+    }
+    if (kind === "cluster" && database !== undefined) {
+      throw bad("a cluster has no databases to choose from");
+    }
+    const number = database === undefined ? 0 : databaseOf(database);
+    if (kind === "sentinel" && service === undefined) {
+      throw bad("the store's URL names no service of the sentinels");
+    }
+    if ((of("cert") === undefined) !== (of("key") === undefined)) {
+      throw bad("of cert and key the store's URL has one alone");
+    }
+    return {
+      ...credentials,
+      kind,
+      nodes,
+      path: socket,
+      tls: this.#tls,
+      database: number,
+      service,
+      sentinelUsername: of("sentinelUsername"),
+      sentinelPassword: of("sentinelPassword"),
+      ca: of("ca"),
+      cert: of("cert"),
+      key: of("key"),
+      serverName: of("serverName"),
+      shown: `${this.#scheme}://${socket ?? nodes.slice(0, 1).map(shownAt)}`,
+    };
+  }
+
+  #hosts(hosts: string): Address[] {
+    if (this.#kind === "socket") {
+      if (hosts !== "") {
+        throw bad("the store's URL names no socket");
+      }
+      return [];
+    }
+    const nodes = hosts.split(",").map((text) => this.#node(text));
+    if (this.#kind === "server" && nodes.length > 1) {
+      throw bad("the store's URL names several hosts, as redis-cluster:// and redis-sentinel:// may");
+    }
+    return nodes;
+  }
+
+  #node(text: string): Address {
+    const colon = text.indexOf(":", text.indexOf("]") + 1);
+    const host = colon < 0 ? text : text.slice(0, colon);
+    const digits = colon < 0 ? undefined : text.slice(colon + 1);
+    if (digits?.includes(":")) {
+      throw bad("an IPv6 address in the store's URL has to be in brackets");
+    }
+    if (host === "") {
+      throw bad("the store's URL names no host");
+    }
+    const bracketed = host.startsWith("[") && host.endsWith("]");
+    if (bracketed && !isIpv6(host)) {
+      throw bad("a host in the store's URL is in brackets and no IPv6 address");
+    }
+    if (!bracketed && !/^[a-z0-9._-]+$/i.test(host)) {
+      throw bad(`a host in the store's URL has a character that no host has; ${ENCODE}`);
+    }
+    const usual = this.#kind === "sentinel" ? 26_379 : 6_379;
+    const port = digits === undefined ? usual : numberOf(digits);
+    if (!(port >= 1 && port <= 65_535)) {
+      const of = this.#mayName ? ` of ${JSON.stringify(host)}` : "";
+      throw bad(`the port${of} in the store's URL is not a number from 1 to 65535`);
+    }
+    return { host: bracketed ? host.slice(1, -1) : host, port };
+  }
+
+  #parameters(query: string): Record<string, string[]> {
+    const read: Record<string, string[]> = Object.create(null);
+    for (const part of query.split("&").filter(Boolean)) {
+      const [name, value = ""] = split(part, "=");
+      const ofTls = TLS_PARAMETERS.includes(name);
+      if (!ofTls && !PARAMETERS[this.#kind].includes(name)) {
+        const named = this.#mayName && /^[a-z_-]+$/i.test(name) ? `: ${JSON.stringify(name)}` : "";
+        throw bad(`the store's URL has a parameter that is not known${named}; ${ENCODE}`);
+      }
+      const values = (read[name] ??= []);
+      if (name !== "node" && values.length > 0) {
+        throw bad(`the parameter "${name}" stands twice in the store's URL`);
+      }
+      if (value === "") {
+        throw bad(`the parameter "${name}" in the store's URL is empty`);
+      }
+      values.push(decoded(value, name));
+      if (ofTls && !this.#tls) {
+        throw bad(`the parameter "${name}" in the store's URL needs TLS: a scheme that begins with rediss`);
+      }
+    }
+    return read;
   }
 }
 
-function servers(url: URL, kind: Target["kind"], tls: boolean, port: number): Target {
-  const parameters = parametersOf(url, {
-    server: [],
-    socket: [],
-    cluster: ["node"],
-    sentinel: ["node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"],
-  }[kind]);
-  const first = address(url.host, port);
-  const nodes = [first, ...parameters.getAll("node").map((node) => address(node, port))];
-  const service = parameters.get("sentinelServiceName") || undefined;
-  if (kind === "sentinel" && !service) {
-    throw bad("the store's URL has no sentinelServiceName");
-  }
-  const database = url.pathname.replace(/^\//, "");
-  if (kind === "cluster" && database !== "") {
-    throw bad("a cluster has no databases to choose from");
-  }
-  return {
-    ...credentials(url),
-    kind,
-    nodes,
-    path: undefined,
-    tls,
-    database: database === "" ? 0 : databaseOf(database),
-    service,
-    sentinelUsername: parameters.get("sentinelUsername") ?? undefined,
-    sentinelPassword: parameters.get("sentinelPassword") ?? undefined,
-    shown: `${url.protocol}//${url.hostname}:${first.port}`,
-  };
+function kindOf(scheme: string): readonly [Kind, boolean] | undefined {
+  const name = scheme.toLowerCase();
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : undefined;
 }
 
-function socket(url: URL): Target {
-  const path = decoded(url.pathname, "path");
-  if (url.host !== "" || path.length < 2 || !path.startsWith("/")) {
+function socketOf(path: string): string {
+  const socket = decoded(path, "path");
+  if (socket.length < 2) {
     throw bad("the store's URL names no socket");
   }
-  const database = parametersOf(url, ["db"]).get("db");
-  return {
-    ...credentials(url),
-    kind: "socket",
-    nodes: [],
-    path,
-    tls: false,
-    database: database === null ? 0 : databaseOf(database),
-    service: undefined,
-    sentinelUsername: undefined,
-    sentinelPassword: undefined,
-    shown: `unix://${path}`,
-  };
+  return socket;
 }
 
-function parametersOf(url: URL, known: readonly string[]): URLSearchParams {
-  const keys = [...url.searchParams.keys()];
-  const repeated = keys.some((key, at) => key !== "node" && keys.indexOf(key) !== at);
-  if (url.search !== "" && (repeated || keys.some((key) => !known.includes(key)))) {
-    throw bad(UNKNOWN_PARAMETER);
-  }
-  return url.searchParams;
+function shownAt({ host, port }: Address): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-function address(text: string, usualPort: number): Address {
-  const [, bracketed, plain, port] = /^(?:\[([0-9a-f:.]+)\]|([^:/@\s]+))(?::(\d{1,5}))?$/i.exec(text) ?? [];
-  const host = bracketed ?? (plain && decoded(plain, "host"));
-  const number = port === undefined ? usualPort : Number(port);
-  if (!host) {
-    throw bad("the store's URL names no host, or one that cannot be read");
+function isIpv6(bracketed: string): boolean {
+  try {
+    return new URL(`http://${bracketed}`).hostname !== "";
+  } catch {
+    return false;
   }
-  if (number < 1 || number > 65_535) {
-    throw bad("a port in the store's URL is not a number from 1 to 65535");
-  }
-  return { host, port: number };
-}
-
-function credentials(url: URL): Pick<Target, "username" | "password"> {
-  return {
-    username: decoded(url.username, "user") || undefined,
-    password: decoded(url.password, "password") || undefined,
-  };
 }
 
 function databaseOf(digits: string): number {
-  const number = /^\d{1,3}$/.test(digits) ? Number(digits) : Number.NaN;
+  const number = numberOf(digits);
   if (!(number <= 255)) {
     throw bad(`the database in the store's URL is not a number from 0 to 255; ${ENCODE}`);
   }
   return number;
 }
 
+function numberOf(digits: string): number {
+  return /^\d+$/.test(digits) ? Number(digits) : Number.NaN;
+}
+
+/** The text before the first mark, and that behind it, if there is one. */
+function split(text: string, mark: string): [string, string | undefined] {
+  const at = text.indexOf(mark);
+  return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + mark.length)];
+}
+
 function decoded(text: string, what: string): string {
+  if (/%(?![0-9a-f]{2})/i.test(text)) {
+    throw bad(`the ${what} in the store's URL has a % that no two hexadecimal digits follow; write %25 for one`);
+  }
   try {
     return decodeURIComponent(text);
   } catch {

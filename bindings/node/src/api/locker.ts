@@ -64,12 +64,51 @@ export class Locker {
    * It tries once: it gives up after 6 seconds without a connection, then after 3 seconds without a
    * reply to the two questions that it asks first.
    *
-   * @throws LeaseholdError `config` for a bad setting, URL or database, or if neither package is
-   * installed; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
+   * With `rediss://` the CAs that the runtime trusts are trusted; the URL's parameters `ca`, `cert`, `key`
+   * and `serverName` name a CA of its own instead, a client certificate and its key, all files in PEM, and
+   * whom the server's certificate has to be of, if that is not the host.
+   *
+   * @throws LeaseholdError `config` for a bad setting, URL, file of TLS or database, if one side speaks TLS
+   * and the other does not, or if neither package is installed; `tls` if the server's certificate is not
+   * trusted, or the server does not trust the client's; `unavailable` or `timeout` if the server cannot be reached; `auth` if it refuses the
    * user; `unsupported` for a server older than 7.0, or where there is no WebAssembly; `readOnly` for a replica
    */
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
+    return Locker.#open(url, options, async (settings) => {
+      const adapter = await openClient(url);
+      const store = new RedisStore(adapter);
+      try {
+        return Locker.#on(store, settings, await store.check());
+      } catch (error) {
+        await adapter.close();
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * As {@link Locker.connect}, for a server that need not be there yet: it connects in the background,
+   * again and again with pauses of up to 2 seconds, so that a service can start while its Redis is away.
+   * Calls that are made meanwhile wait for it, for as long as their own time and `patience` allow, and
+   * fail with what is in the way. Resolves once the client is loaded. The server is not looked at as
+   * by `connect`: a setting or a version that endangers leases is not found.
+   *
+   * @throws LeaseholdError `config` for a bad setting, URL or file of TLS, or if neither package is
+   * installed; `unsupported` where there is no WebAssembly
+   */
+  static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
+    checkText("connectLazily: the URL", url);
+    return Locker.#open(url, options, async (settings) =>
+      Locker.#on(new RedisStore(await openClient(url, { lazily: true })), settings),
+    );
+  }
+
+  static async #open(
+    url: string,
+    options: LockerOptions | undefined,
+    open: (settings: Checked) => Promise<Locker>,
+  ): Promise<Locker> {
     const settings = readSettings(options);
     const name = memoryName(url);
     const compiled = wasmModuleAsync();
@@ -78,17 +117,7 @@ export class Locker {
     }
     await compiled;
     checkSettings(settings, settings.owner);
-    if (name !== undefined) {
-      return Locker.#on(MemoryStore.named(name), settings);
-    }
-    const adapter = await openClient(url);
-    const store = new RedisStore(adapter);
-    try {
-      return Locker.#on(store, settings, await store.check());
-    } catch (error) {
-      await adapter.close();
-      throw error;
-    }
+    return name === undefined ? open(settings) : Locker.#on(MemoryStore.named(name), settings);
   }
 
   /**

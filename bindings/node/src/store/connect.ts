@@ -1,8 +1,10 @@
 import type { Adapter } from "../adapters/adapter.js";
 import { openIoredis } from "../adapters/own-ioredis.js";
 import { openNodeRedis } from "../adapters/own-node-redis.js";
+import { look, lookIfSlow, parseUrl, readTls } from "../adapters/reach.js";
 import { secretsOf } from "../adapters/shared.js";
-import { parseUrl } from "../adapters/url.js";
+import type { TlsOptions } from "../adapters/tls.js";
+import type { Target } from "../adapters/url.js";
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
 import { explained, named } from "./explain.js";
@@ -20,10 +22,11 @@ import { load, type Package } from "./load.js";
  */
 export async function openClient(
   url: string,
-  packages: readonly Package[] = ["ioredis", "redis"],
+  { packages = ["ioredis", "redis"], lazily = false }: OpenOptions = {},
 ): Promise<Adapter> {
   const target = parseUrl(url);
   const { shown } = target;
+  const tls = await filesOf(target);
   const usable =
     target.kind === "server" || target.kind === "socket"
       ? packages
@@ -37,12 +40,8 @@ export async function openClient(
     });
     if (module) {
       const open = name === "ioredis" ? openIoredis : openNodeRedis;
-      try {
-        return { ...(await open(module, target)), shown };
-      } catch (error) {
-        const secrets = secretsOf(target.password, target.sentinelPassword);
-        throw named(explained(error, { secrets, shown }), { shown });
-      }
+      const opening = open(module, target, tls, lazily);
+      return { ...(await (lazily ? opening : opened(opening, target, tls))), shown };
     }
   }
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
@@ -52,6 +51,40 @@ export async function openClient(
       : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; if none is installed`;
   throw new LeaseholdError("config", `${why}; ${advice}`, { cause: failed?.cause });
 }
+
+interface OpenOptions {
+  readonly packages?: readonly Package[];
+  /** The server need not be there yet: what is wrong with it is said to what watches the link. */
+  readonly lazily?: boolean;
+}
+
+async function filesOf(target: Target): Promise<TlsOptions> {
+  try {
+    return target.tls ? await readTls(target) : {};
+  } catch (error) {
+    throw named(error as LeaseholdError, target);
+  }
+}
+
+/** What is opened, with the reason if it is not. */
+async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions): Promise<Adapter> {
+  const over = new AbortController();
+  try {
+    return await Promise.race([opening, lookIfSlow(target, tls, over.signal)]);
+  } catch (error) {
+    opening.then((adapter) => adapter.close()).catch(() => {});
+    const secrets = secretsOf(target.password, target.sentinelPassword);
+    const { shown } = target;
+    const failed = explained(error, { secrets, shown });
+    const more = VAGUE.has(failed.code) ? await look(target, tls, error) : undefined;
+    throw named(more ?? failed, { shown });
+  } finally {
+    over.abort();
+  }
+}
+
+/** There may be more to these than a client says. */
+const VAGUE: ReadonlySet<string> = new Set(["unavailable", "timeout", "store", "tls"]);
 
 /** Begins to load the package that is preferred, while something else is waited for. */
 export function preload(): void {

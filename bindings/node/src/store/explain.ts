@@ -51,6 +51,7 @@ const LEADS = {
   unavailable: "the store cannot be reached: ",
   overloaded: "too many commands wait for the connection: ",
   timeout: "",
+  tls: "TLS failed: ",
   store: "",
 } as const;
 

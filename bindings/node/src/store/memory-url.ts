@@ -5,26 +5,25 @@ import { config } from "../common/check.js";
  * any case, and blanks around the URL do not count.
  */
 export function memoryName(text: string): string | undefined {
-  let url: URL;
-  try {
-    url = new URL(text);
-  } catch {
-    if (/^\s*memory:/i.test(text)) {
-      throw bad("the store's URL cannot be read");
-    }
+  const [, name] = /^memory:(?:\/\/)?([^]*)$/i.exec(text.trim()) ?? [];
+  if (name === undefined) {
     return undefined;
   }
-  if (url.protocol !== "memory:") {
-    return undefined;
-  }
-  if (text.includes("#")) {
+  if (name.includes("#")) {
     throw bad("the store's URL has a fragment (#…); percent-encode special characters");
   }
-  // An empty query is refused, too, and `url.search` does not show it.
-  if (url.username !== "" || url.password !== "" || text.includes("?")) {
+  if (/[?@]/.test(name)) {
     throw bad("a memory:// URL takes nothing but a name");
   }
-  return url.hostname + url.pathname;
+  try {
+    // As in a URL of a server, its first part is a host.
+    if (!/\p{Cc}|^[^/]* /u.test(name)) {
+      return decodeURIComponent(name);
+    }
+  } catch {
+    // It says nothing more.
+  }
+  throw bad("the store's URL cannot be read");
 }
 
 function bad(what: string): Error {

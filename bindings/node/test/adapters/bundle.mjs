@@ -5,6 +5,7 @@ const ADAPTERS = `
   export * from "./src/adapters/index.ts";
   export * from "./src/store/connect.ts";
   export { parseUrl } from "./src/adapters/url.ts";
+  export { memoryName } from "./src/store/memory-url.ts";
   export { LeaseholdError } from "./src/common/errors.ts";
   export { Locker } from "./src/api/locker.ts";`;
 
@@ -23,7 +24,7 @@ const wasm = {
  * such as { redis: "redis-v4" }.
  */
 export function bundleFile(versions = {}) {
-  const external = ["ioredis", "redis", ...Object.values(versions)];
+  const external = ["node:*", "ioredis", "redis", ...Object.values(versions)];
   const plugins = [wasm];
   return bundleParts("adapters", ADAPTERS, { alias: versions, external, plugins });
 }

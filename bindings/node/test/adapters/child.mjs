@@ -21,7 +21,7 @@ async function given() {
   return adapt(client);
 }
 
-const adapter = how.endsWith(":given") ? await given() : await openClient(url, [how.split(":")[1]]);
+const adapter = how.endsWith(":given") ? await given() : await openClient(url, { packages: [how.split(":")[1]] });
 let started = false;
 let flickers = what.includes("flicker");
 const link = {

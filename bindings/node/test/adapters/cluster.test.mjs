@@ -39,7 +39,7 @@ const kinds = [
     `openClient with ${version}`,
     async (cluster) => {
       const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
-      return { adapter: await openClient(cluster.url, ["ioredis"]), end: () => {} };
+      return { adapter: await openClient(cluster.url, { packages: ["ioredis"] }), end: () => {} };
     },
   ]),
 ];
@@ -200,7 +200,7 @@ describe("a server that sentinels watch", { concurrency: 3 }, () => {
         `openClient with ${version}`,
         async ({ url }) => {
           const { openClient } = await bundle(version === "ioredis" ? {} : { ioredis: version });
-          return { adapter: await openClient(url, ["ioredis"]) };
+          return { adapter: await openClient(url, { packages: ["ioredis"] }) };
         },
       ],
     ]),

@@ -33,7 +33,7 @@ export const opened = await Promise.all(
       name: `openClient with ${title}`,
       versions,
       package: name,
-      open: (url) => openClient(url, [name]),
+      open: (url, options) => openClient(url, { packages: [name], ...options }),
     };
   }),
 );

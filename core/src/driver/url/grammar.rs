@@ -59,12 +59,19 @@ const TLS_PARAMETERS: [&str; 4] = ["ca", "cert", "key", "serverName"];
 
 const ENCODE: &str = "percent-encode / ? # and @ in a password";
 
+const FRAGMENT: &str = "the store's URL has a fragment (#…); percent-encode special characters";
+
 /// What is wrong with a URL.
 type Wrong = String;
 
 /// Takes a URL apart.
 pub(super) fn parse(text: &str) -> Result<StoreUrl, Wrong> {
     let text = text.trim();
+    if let Some((scheme, name)) = text.split_once(':')
+        && known(scheme) == Some((Kind::Memory, false))
+    {
+        return memory(name.strip_prefix("//").unwrap_or(name));
+    }
     let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_word(scheme)) else {
         let scheme = text.split(':').next().unwrap_or_default();
         return Err(match known(scheme) {
@@ -76,24 +83,13 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Wrong> {
         return Err("the store's URL has a control character in it".into());
     }
     if text.contains('#') {
-        return Err(
-            "the store's URL has a fragment (#…); percent-encode special characters".into(),
-        );
+        return Err(FRAGMENT.into());
     }
     let (kind, tls) =
         known(scheme).ok_or_else(|| format!("the URL scheme {scheme:?} is not known"))?;
     let (rest, query) = rest
         .split_once('?')
         .map_or((rest, None), |(rest, query)| (rest, Some(query)));
-    if kind == Kind::Memory {
-        return match query {
-            None if !rest.contains('@') => Ok(StoreUrl {
-                name: rest.into(),
-                ..StoreUrl::default()
-            }),
-            _ => Err("a memory:// URL takes nothing but a name".into()),
-        };
-    }
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let mut url = StoreUrl {
         kind,
@@ -113,6 +109,25 @@ pub(super) fn parse(text: &str) -> Result<StoreUrl, Wrong> {
     url.take_path(path)?;
     url.check()?;
     Ok(url)
+}
+
+fn memory(name: &str) -> Result<StoreUrl, Wrong> {
+    if name.contains('#') {
+        return Err(FRAGMENT.into());
+    }
+    if name.contains(['?', '@']) {
+        return Err("a memory:// URL takes nothing but a name".into());
+    }
+    // As in a URL of a server, its first part is a host.
+    let host = name.split('/').next().unwrap_or_default();
+    let name = match decoded(name, "name") {
+        Ok(decoded) if !name.contains(char::is_control) && !host.contains(' ') => decoded,
+        _ => return Err("the store's URL cannot be read".into()),
+    };
+    Ok(StoreUrl {
+        name,
+        ..StoreUrl::default()
+    })
 }
 
 impl StoreUrl {
@@ -325,7 +340,8 @@ impl Parameters {
 
     fn unknown(&self, name: &str) -> Wrong {
         let mut wrong = "the store's URL has a parameter that is not known".to_owned();
-        if self.may_name && is_word(name) {
+        let is_name = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
+        if self.may_name && !name.is_empty() && name.bytes().all(is_name) {
             // A text takes every write.
             let _ = write!(wrong, ": {name:?}");
         }

@@ -1,0 +1,106 @@
+import { LeaseholdError } from "../common/errors.js";
+import { distrust } from "./distrust.js";
+import { later, stopTimer } from "./shared.js";
+import { builtin, type TlsOptions } from "./tls.js";
+import type { Address, Target } from "./url.js";
+
+/** Milliseconds that a look may take. */
+const LIMIT = 1_000;
+
+/** A server of another protocol than is expected often looks like one that is slow. */
+const SLOW = 500;
+
+/** A first message of TLS 1.2 or 1.3, which each server of it answers; as in `core/src/driver/endpoint.rs`. */
+const HELLO =
+  "\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03leasehold looks who answers here\x00\x00\x0a" +
+  "\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x00\x2f\x01\x00";
+
+/**
+ * Resolves to what is wrong with a server that cannot be connected to, on a connection of its own: whether one
+ * side speaks TLS and the other does not, or one does not trust the other. To most clients these are a
+ * time-out or a connection that was closed. Some say it in their `error`.
+ */
+export async function look(target: Target, options: TlsOptions, error?: unknown): Promise<LeaseholdError | undefined> {
+  const { kind, nodes, tls } = target;
+  const known = distrusted(error);
+  if (known !== undefined) {
+    return known;
+  }
+  const [first] = nodes;
+  if (kind === "socket" || first === undefined) {
+    return undefined;
+  }
+  const byte = await answer(first, tls ? "PING\r\n" : HELLO);
+  if (tls) {
+    return byte === 0x2b || byte === 0x2d
+      ? mistaken("does not speak TLS, and the store's URL is of TLS; connect to redis://, or to the server's port for TLS")
+      : refusal(first, options);
+  }
+  return byte === 0x15 || byte === 0x16
+    ? mistaken("speaks TLS, and the store's URL is not of TLS; connect to rediss://, or to another port")
+    : undefined;
+}
+
+/** Looks at a server while it is slow to connect to. Never resolves if nothing is wrong with it, or once it is `over`. */
+export function lookIfSlow(target: Target, tls: TlsOptions, over: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const wrong = async () => {
+      const error = await look(target, tls);
+      if (error !== undefined) {
+        reject(error);
+      }
+    };
+    const timer = later(SLOW, () => void wrong());
+    over.addEventListener("abort", () => stopTimer(timer));
+  });
+}
+
+/** Why one side does not trust the other. A server looks at a client's certificate once the client is done. */
+async function refusal(address: Address, options: TlsOptions): Promise<LeaseholdError | undefined> {
+  const tls = builtin("tls");
+  if (tls === undefined) {
+    return undefined;
+  }
+  return new Promise((resolve) => {
+    const socket = tls.connect({ ...address, ...options });
+    const end = (error?: LeaseholdError) => {
+      stopTimer(timer);
+      socket.destroy();
+      resolve(error);
+    };
+    const timer = later(LIMIT, end, true);
+    socket.on("error", (error) => end(distrusted(error)));
+    socket.on("close", () => end());
+  });
+}
+
+function distrusted(error: unknown): LeaseholdError | undefined {
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  const why = distrust(String(code), String(message));
+  return why === undefined ? undefined : new LeaseholdError("tls", why);
+}
+
+/** The first byte of what a server says to this. */
+async function answer(address: Address, question: string): Promise<number | undefined> {
+  const net = builtin("net");
+  if (net === undefined) {
+    return undefined;
+  }
+  return new Promise((resolve) => {
+    const socket = net.connect(address);
+    const end = (byte?: number) => {
+      stopTimer(timer);
+      socket.destroy();
+      resolve(byte);
+    };
+    const timer = later(LIMIT, end, true);
+    socket.on("error", () => end());
+    socket.on("close", () => end());
+    socket.on("data", (data: Uint8Array) => end(data[0]));
+    socket.on("connect", () => socket.write(question, "latin1"));
+  });
+}
+
+function mistaken(what: string): LeaseholdError {
+  return new LeaseholdError("config", `the server ${what}`);
+}
