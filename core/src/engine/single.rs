@@ -81,6 +81,11 @@ impl Single {
         self.locks.is_idle() && self.queries.len() == 0
     }
 
+    /// Whether an acquisition with this id is under way, held or being given back.
+    pub(super) fn uses(&self, lease: LeaseId) -> bool {
+        self.locks.use_id(lease.half())
+    }
+
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         self.env.cx.timers.first().map(|(at, _)| at)
     }

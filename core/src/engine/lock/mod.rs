@@ -74,6 +74,11 @@ impl Locks {
         self.0.all.is_empty() && self.0.releases.len() == 0
     }
 
+    /// Whether somebody contends with this id, or gives back what that got.
+    pub(super) fn use_id(&self, id: HalfId) -> bool {
+        self.0.all.contains_key(&id) || self.0.releases.contains(id)
+    }
+
     /// Whether the store has confirmed all releases.
     pub(super) fn are_released(&self) -> bool {
         self.0.releases.len() == 0
@@ -118,7 +123,7 @@ impl Locks {
             return;
         }
         let id = lease.half();
-        if self.0.all.contains_key(&id) || self.0.releases.contains(id) {
+        if self.use_id(id) {
             let error = Error::new(ErrorKind::Config, "the lease id is in use already");
             return caller.fail(&mut env.cx, error);
         }

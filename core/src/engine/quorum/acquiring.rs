@@ -149,7 +149,7 @@ impl Acquiring {
         let turn = match desk.map(|desk| lease.votes.get(desk)) {
             None | Some(Vote::Has(_)) => true,
             Some(Vote::Asked(_)) => return Next::Stay,
-            Some(Vote::None | Vote::Busy | Vote::Failed(_)) => false,
+            Some(Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
         };
         if !turn || has + asked < majority {
             return self.fall_short(env, lease, desk);
@@ -167,7 +167,7 @@ impl Acquiring {
         if asked == 0 || self.raise_at <= now {
             self.raise_at = Timestamp::NEVER;
             for at in lease.votes.below(token) {
-                let (id, what) = (lease.who.lease, Asked::Raise(lease.who.id()));
+                let (id, what) = (lease.id_at(at), Asked::Raise(lease.who.id()));
                 env.members
                     .renew(&env.cx, at, (what, id), (None, Some(token)));
                 if let Some(has) = lease.votes.has_mut(at) {
@@ -222,6 +222,9 @@ impl Acquiring {
                     Wait::Until(latest)
                 };
                 lease.ask(env, desk, wait);
+                if matches!(lease.votes.get(desk), Vote::Leaving) {
+                    self.rest(env, lease);
+                }
             }
             None => self.rest(env, lease),
         }

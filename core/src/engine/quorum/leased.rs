@@ -9,6 +9,7 @@ use crate::engine::io::{LockSpec, Wait};
 use crate::engine::lock::who::Who;
 use crate::error::Error;
 use crate::event::LossReason;
+use crate::protocol::LeaseId;
 use crate::token::FencingToken;
 
 /// What becomes of who contends for it.
@@ -29,6 +30,11 @@ pub(super) struct Leased {
     /// What the members are asked for: the quorum itself shares what is re-entrant.
     spec: Arc<LockSpec>,
     pub(super) votes: Votes,
+    /// What each member was last asked for. A release may reach a server very late, and must not give back
+    /// what the server gave since: so nothing is asked for twice.
+    ids: Vec<LeaseId>,
+    /// How often each was asked.
+    asks: Vec<u64>,
 }
 
 impl Leased {
@@ -42,29 +48,41 @@ impl Leased {
             who.spec.clone()
         };
         Self {
+            ids: vec![who.lease; members],
+            asks: vec![0; members],
             who,
             spec,
             votes: Votes::new(members),
         }
     }
 
-    /// Asks this member for it, unless that was done.
+    /// By what this member knows it. Half of it is the same for all.
+    pub(super) fn id_at(&self, at: usize) -> LeaseId {
+        self.ids[at]
+    }
+
+    /// Asks this member for it, unless that was done, or cannot be yet.
     pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
         if let Vote::Asked(_) | Vote::Has(_) = self.votes.get(at) {
             return;
         }
-        let of = (self.who.lock, self.who.lease, &self.spec);
+        if env.members.uses(at, self.who.lease) {
+            return self.votes.set(at, Vote::Leaving);
+        }
+        let id = LeaseId(self.who.lease.0 ^ u128::from(self.asks[at]));
+        (self.ids[at], self.asks[at]) = (id, self.asks[at] + 1);
+        let of = (self.who.lock, id, &self.spec);
         let call = env.members.acquire(&env.cx, at, of, wait);
         self.votes.set(at, Vote::Asked(call));
     }
 
     /// Gives back what this member gave, or may have given.
     pub(super) fn give_back(&mut self, env: &mut Env, at: usize) {
-        let (lock, lease) = (self.who.lock, self.who.lease);
+        let (lock, lease) = (self.who.lock, self.ids[at]);
         match self.votes.get(at) {
             Vote::Asked(call) => env.members.cancel(&env.cx, at, *call, (lock, lease)),
             Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
-            Vote::None | Vote::Busy | Vote::Failed(_) => return,
+            Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
         }
         self.votes.set(at, Vote::None);
     }

@@ -160,6 +160,11 @@ impl Members {
         })
     }
 
+    /// Whether one of them still gives back what was asked for with this lease id.
+    pub(super) fn uses(&self, at: usize, lease: LeaseId) -> bool {
+        self.all[at].engine.uses(lease)
+    }
+
     /// Nobody wants it there any more; whether it was got by then does not matter.
     pub(super) fn cancel(&mut self, cx: &Ctx, at: usize, call: CallId, of: (LockId, LeaseId)) {
         self.calls.forget(call);

@@ -34,12 +34,12 @@ impl Release {
         for at in 0..env.members.len() {
             match lease.votes.get(at) {
                 Vote::Has(_) => {
-                    let (id, asked) = (lease.who.lease, Asked::Release(lease.who.id()));
+                    let (id, asked) = (lease.id_at(at), Asked::Release(lease.who.id()));
                     env.members.release(&env.cx, at, Some(asked), id);
                     pending += 1;
                 }
                 Vote::Asked(_) => lease.give_back(env, at),
-                Vote::None | Vote::Busy | Vote::Failed(_) => free += 1,
+                Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => free += 1,
             }
         }
         Self {

@@ -185,7 +185,7 @@ impl Tenure {
         for (at, _) in have {
             let asked = Asked::Renew(lease.who.id(), call);
             env.members
-                .renew(&env.cx, at, (asked, lease.who.lease), (ttl, None));
+                .renew(&env.cx, at, (asked, lease.id_at(at)), (ttl, None));
             pending += 1;
         }
         self.renewals.push(Renewal {

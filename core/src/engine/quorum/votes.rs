@@ -12,6 +12,8 @@ pub(super) enum Vote {
     None,
     Asked(CallId),
     Has(Has),
+    /// What was asked for before is still being given back there.
+    Leaving,
     /// Somebody else has the lock there.
     Busy,
     Failed(Error),
@@ -101,6 +103,9 @@ impl Votes {
                 Vote::Has(has) => has.trouble.clone()?,
                 Vote::Failed(error) => error.clone(),
                 Vote::Busy => Error::new(ErrorKind::NotHeld, "somebody else has the lock there"),
+                Vote::Leaving => {
+                    Error::new(ErrorKind::NotHeld, "it is still being given back there")
+                }
                 Vote::None | Vote::Asked(_) => {
                     Error::new(ErrorKind::NotHeld, "it does not have the lease")
                 }
