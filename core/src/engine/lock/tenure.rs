@@ -181,7 +181,7 @@ impl Tenure {
     /// When `Lost` is emitted: so long before the deadline that a host which wakes a little late
     /// is still in time.
     pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
-        self.deadline - (self.ttl(spec) / 10).clamp(LEAST_LEAD, MOST_LEAD)
+        self.deadline - lead(self.ttl(spec))
     }
 
     pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
@@ -527,4 +527,9 @@ pub(in crate::engine) fn lost(reason: LossReason) -> Error {
         ErrorKind::NotHeld,
         format!("the lease is not held: {reason}"),
     )
+}
+
+/// How long before its deadline the loss of a lease with this time to live is emitted.
+pub(in crate::engine) fn lead(ttl: Duration) -> Duration {
+    (ttl / 10).clamp(LEAST_LEAD, MOST_LEAD)
 }

@@ -40,10 +40,7 @@ impl Contender {
     pub(super) fn time(&mut self, env: &mut Env) -> Next {
         match &mut self.phase {
             Phase::Acquiring(acquiring) => acquiring.time(env, &mut self.lease),
-            Phase::Held(tenure) => {
-                tenure.time(env, &mut self.lease);
-                Next::Stay
-            }
+            Phase::Held(tenure) => tenure.time(env, &mut self.lease),
         }
     }
 

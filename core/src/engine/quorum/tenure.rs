@@ -9,6 +9,7 @@ use super::members::too_few;
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId, Wait};
+use crate::engine::lock::tenure::lead;
 use crate::engine::pace::{Pace, RETRY};
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
@@ -45,7 +46,8 @@ impl Tenure {
         let majority = env.members.majority();
         let deadline = lease.votes.deadline(majority)?;
         let began = lease.votes.began(majority)?;
-        (deadline > env.cx.now).then(|| Self {
+        let ends_at = deadline - lead(lease.who.spec.ttl);
+        (ends_at > env.cx.now).then(|| Self {
             token,
             began,
             leases: 0,
@@ -89,7 +91,19 @@ impl Tenure {
         cx.answer(call, Answer::Acquire(answer));
     }
 
+    /// When it asks again, or ends.
     pub(super) fn wake_at(&self, lease: &Leased) -> Timestamp {
+        self.ends_at(lease).min(self.asks_at(lease))
+    }
+
+    /// Somewhat before the deadline, as with one server. The holder counts on no more, even if a majority
+    /// has it for a little longer.
+    fn ends_at(&self, lease: &Leased) -> Timestamp {
+        self.deadline - lead(lease.who.spec.ttl)
+    }
+
+    /// Those that do not have it are asked again: they may be back, or free by now.
+    fn asks_at(&self, lease: &Leased) -> Timestamp {
         let lacks = |vote: &Vote| !matches!(vote, Vote::Has(_) | Vote::Asked(_));
         if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
             return Timestamp::NEVER;
@@ -97,26 +111,27 @@ impl Tenure {
         self.pace.next
     }
 
-    /// Those that do not have it are asked again: they may be back, or free by now.
-    pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) {
-        let third = lease.who.spec.ttl / 3;
-        if self.wake_at(lease) > env.cx.now {
-            return;
+    pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        if self.asks_at(lease) <= env.cx.now {
+            let third = lease.who.spec.ttl / 3;
+            let between = (third, third.max(RETRY.1));
+            self.pace.back_off(env.cx.now, between, lease.who.lease);
+            for at in 0..env.members.len() {
+                lease.ask(env, at, Wait::Never);
+            }
         }
-        self.pace
-            .back_off(env.cx.now, (third, third.max(RETRY.1)), lease.who.lease);
-        for at in 0..env.members.len() {
-            lease.ask(env, at, Wait::Never);
-        }
+        self.judge(env, lease, LossReason::Expired)
     }
 
-    /// What follows from the votes.
+    /// What follows from the votes, and from the time.
     pub(super) fn judge(&mut self, env: &mut Env, lease: &Leased, reason: LossReason) -> Next {
         let Some(deadline) = lease.votes.deadline(env.members.majority()) else {
             return Next::Lose(reason);
         };
-        let is_later = deadline > self.deadline + lease.who.spec.ttl / 8;
-        if is_later {
+        if self.ends_at(lease) <= env.cx.now {
+            return Next::Lose(LossReason::Expired);
+        }
+        if deadline > self.deadline + lease.who.spec.ttl / 8 {
             self.emit_renewed(&mut env.cx, lease, deadline);
         }
         self.tell_risk(env, lease, deadline);
