@@ -223,7 +223,7 @@ impl Locks {
                 Ok(()) => has.floor = token.unwrap_or(has.floor).max(has.floor),
                 Err(error) => {
                     contender.lease.give_back(env, at);
-                    contender.lease.votes.set(at, Vote::Failed(error));
+                    contender.lease.votes.set(at, Vote::gone(&error));
                 }
             }
             contender.judge(env, LossReason::Expired)
@@ -271,7 +271,7 @@ impl Locks {
                 }
                 (LeaseEvent::AtRisk { error, .. }, Some(has)) => has.trouble = Some(error),
                 (LeaseEvent::Lost { reason: why, .. }, Some(_)) => {
-                    votes.set(at, Vote::Failed(lost(why)));
+                    votes.set(at, Vote::gone(&lost(why)));
                     reason = why;
                 }
                 (waiting @ LeaseEvent::Waiting { .. }, _) => {

@@ -19,6 +19,17 @@ pub(super) enum Vote {
     Failed(Error),
 }
 
+impl Vote {
+    /// Of a member that had the lease, and may have it again if it is asked.
+    pub(super) fn gone(why: &Error) -> Self {
+        Self::Failed(if why.is_not_held() {
+            Error::new(ErrorKind::Unavailable, why.to_string())
+        } else {
+            why.clone()
+        })
+    }
+}
+
 /// The lease as one member has it.
 #[derive(Debug)]
 pub(super) struct Has {
