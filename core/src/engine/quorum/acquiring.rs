@@ -109,7 +109,12 @@ impl Acquiring {
         if self.stage == Stage::Resting && self.pace.next <= now {
             self.ask_all(env, lease);
         }
-        self.judge(env, lease)
+        let next = self.judge(env, lease);
+        // What else is waited for now will be judged when it comes.
+        if self.raise_at <= now {
+            self.raise_at = Timestamp::NEVER;
+        }
+        next
     }
 
     fn unless_nobody_wants_it(&self) -> Next {
