@@ -65,6 +65,10 @@ impl Acquiring {
         }
         match self.callers.is_full() {
             Some(full) => caller.fail(cx, full),
+            // The line may be long.
+            None if caller.wait == Wait::Never && self.is_in_line() => {
+                cx.answer(caller.call, Answer::Acquire(Ok(None)));
+            }
             None => self.callers.add(caller),
         }
     }
