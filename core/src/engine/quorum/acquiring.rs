@@ -137,6 +137,9 @@ impl Acquiring {
         self.asked = env.cx.now;
         self.raise_at = Timestamp::NEVER;
         for at in 0..env.members.len() {
+            if lease.who.spec.fixed && matches!(lease.votes.get(at), Vote::Has(_)) {
+                lease.keep(env, at);
+            }
             lease.ask(env, at, Wait::Never);
         }
     }
@@ -242,7 +245,10 @@ impl Acquiring {
 
     fn rest(&mut self, env: &Env, lease: &Leased) {
         self.stage = Stage::Resting;
-        self.pace.back_off(env.cx.now, RETRY, lease.who.lease);
+        // What it has of a fixed lease must not be over before that.
+        let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);
+        self.pace
+            .back_off(env.cx.now, (RETRY.0, most), lease.who.lease);
     }
 
     /// Those who do not wait have their answer; those who do have patience for as long as the locker has.

@@ -8,6 +8,8 @@ use crate::protocol::HalfId;
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Asked {
     Acquire(HalfId),
+    /// To keep it until the others have it as well.
+    Keep,
     /// Its counter is to be raised.
     Raise(HalfId),
     /// A renewal that the program asked for by this call.

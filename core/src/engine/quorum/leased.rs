@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::calls::Asked;
 use super::env::Env;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
@@ -85,6 +86,12 @@ impl Leased {
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
         }
         self.votes.set(at, Vote::None);
+    }
+
+    /// Renews what this member gave, if its engine does not by itself.
+    pub(super) fn keep(&self, env: &mut Env, at: usize) {
+        let (id, asked) = (self.ids[at], Asked::Keep);
+        env.members.renew(&env.cx, at, (asked, id), (None, None));
     }
 
     pub(super) fn give_back_all(&mut self, env: &mut Env, but: Option<usize>) {
