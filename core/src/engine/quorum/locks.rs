@@ -18,7 +18,7 @@ use crate::engine::lock::who::Who;
 use crate::engine::table::Table;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{HalfId, LeaseId};
+use crate::protocol::{HalfId, LeaseId, LockKey};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -323,6 +323,11 @@ impl Locks {
     }
 
     fn hold(&mut self, env: &mut Env, id: HalfId, token: FencingToken) {
+        let key = self
+            .contenders
+            .get(&id)
+            .map(|held| held.lease.who.spec.key.clone());
+        self.end_releases_of(env, key.as_ref());
         let Some(contender) = self.contenders.get_mut(&id) else {
             return;
         };
@@ -382,6 +387,19 @@ impl Locks {
             && let Some(release) = self.releases.take(&id)
         {
             self.handles.released(&mut env.cx, release.who.lock, id);
+        }
+    }
+
+    /// What a majority gave anew is not held any more, even if nobody has confirmed that.
+    fn end_releases_of(&mut self, env: &mut Env, key: Option<&LockKey>) {
+        let releases = self.releases.iter();
+        let over = releases.filter(|(_, release)| Some(&release.who.spec.key) == key);
+        let over: Vec<_> = over.map(|(id, _)| id).collect();
+        for id in over {
+            if let Some(release) = self.releases.get_mut(&id) {
+                release.is_over(env);
+            }
+            self.end_release(env, id);
         }
     }
 

@@ -62,6 +62,11 @@ impl Release {
         }
     }
 
+    /// Somebody else got it.
+    pub(super) fn is_over(&mut self, env: &Env) {
+        self.free = self.free.max(env.members.majority());
+    }
+
     /// Whether it is at its end; if so it was said.
     pub(super) fn ends(&mut self, env: &mut Env) -> bool {
         let majority = env.members.majority();
