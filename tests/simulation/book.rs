@@ -165,6 +165,20 @@ impl Book {
         self.calls.contains_key(&call)
     }
 
+    /// The locks that a call waits for, with what they are.
+    pub(crate) fn waiting(&self) -> Vec<(LockId, &LockSpec)> {
+        let waits = |call: &Call| match call {
+            Call::Acquire { lock, wait, .. } if *wait != Wait::Never => Some(*lock),
+            _ => None,
+        };
+        let locks = self
+            .calls
+            .values()
+            .filter_map(|pending| waits(&pending.call));
+        let spec = |id| Some((id, &*self.locks.get(&id)?.spec));
+        locks.filter_map(spec).collect()
+    }
+
     pub(crate) fn pending(&self) -> usize {
         self.calls.len()
     }

@@ -11,37 +11,7 @@ use leasehold::time::Timestamp;
 
 use crate::clock::Moment;
 use crate::line::{Lines, Step};
-use crate::random::mix;
-
-/// A promise that was not kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Violation {
-    /// Which: `I1` to `I8`, or `liveness`, `calls`, `progress` or `route`.
-    pub(crate) promise: &'static str,
-    pub(crate) at: Moment,
-    pub(crate) message: String,
-}
-
-/// How often what happened: a run in which nothing happens proves nothing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Stats {
-    counts: BTreeMap<&'static str, u64>,
-    /// A digest of all that happened, and when.
-    pub(crate) digest: u64,
-}
-
-impl Stats {
-    pub(crate) fn count(&self, what: &str) -> u64 {
-        self.counts.get(what).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (what, count) in &other.counts {
-            *self.counts.entry(what).or_default() += count;
-        }
-        self.digest ^= other.digest;
-    }
-}
+use crate::stats::{Stats, Violation};
 
 /// One token that the server gave out.
 #[derive(Debug)]
@@ -105,11 +75,7 @@ impl Checks {
     }
 
     pub(crate) fn saw(&mut self, what: &'static str) {
-        *self.stats.counts.entry(what).or_default() += 1;
-        let bytes = what
-            .bytes()
-            .fold(self.now, |sum, byte| sum * 31 % (1 << 56) + u64::from(byte));
-        self.stats.digest = mix(self.stats.digest ^ bytes);
+        self.stats.saw(self.now, what);
     }
 
     /// Whether its host cannot be asked to give it back.

@@ -14,10 +14,8 @@
 use std::time::Duration;
 
 use leasehold::FencingToken;
-use leasehold::engine::{LockId, Wait};
 use leasehold::protocol::{LeaseId, LockKey};
 
-use crate::book::Call;
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::{Step, lease_of_claim};
 use crate::plan::Pushes;
@@ -267,19 +265,3 @@ pub(crate) fn nanos(duration: Duration) -> Moment {
 
 /// Somebody was handed a lock and has not learnt of it yet.
 pub(crate) type Offer = (LeaseId, FencingToken);
-
-impl crate::book::Book {
-    /// The locks that a call waits for, with what they are.
-    pub(crate) fn waiting(&self) -> Vec<(LockId, &leasehold::engine::LockSpec)> {
-        let waits = |call: &Call| match call {
-            Call::Acquire { lock, wait, .. } if *wait != Wait::Never => Some(*lock),
-            _ => None,
-        };
-        let locks = self
-            .calls
-            .values()
-            .filter_map(|pending| waits(&pending.call));
-        let spec = |id| Some((id, &*self.locks.get(&id)?.spec));
-        locks.filter_map(spec).collect()
-    }
-}

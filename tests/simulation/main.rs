@@ -29,25 +29,19 @@ mod pushes;
 mod random;
 mod readers;
 mod sabotage;
+mod seeds;
 mod servers;
 mod slewing;
+mod stats;
 mod taken;
 mod told;
 mod watch;
 mod world;
 
-use std::num::NonZero;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
-
-use checks::{Stats, Violation};
 use plan::Sabotage;
 use world::World;
 
 const SEEDS: u64 = 10_000;
-
-/// After so many seeds that break a promise a thread looks no further.
-const MOST_BROKEN: usize = 10;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
 const SEEN: [&str; 55] = [
@@ -110,27 +104,10 @@ const SEEN: [&str; 55] = [
 
 #[test]
 fn every_promise_is_kept() {
-    if let Some(seed) = variable("LEASEHOLD_SEED") {
-        let result = World::run(seed, Sabotage::None, true);
-        return assert!(result.is_ok(), "seed {seed}: {result:#?}");
-    }
-    let seeds = variable("LEASEHOLD_SEEDS").unwrap_or(SEEDS);
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let (stats, broken) = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads)
-            .map(|first| scope.spawn(move || run_every(first, threads, seeds)))
-            .collect();
-        let (mut all, mut broken) = (Stats::default(), Vec::new());
-        for thread in threads {
-            let (stats, more) = thread.join().expect("a run's panic is caught");
-            all.merge(&stats);
-            broken.extend(more);
-        }
-        (all, broken)
-    });
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
-    println!("{seeds} seeds: {stats:#?}");
-    if seeds >= SEEDS {
+    let run = |seed, tracing| World::run(seed, Sabotage::None, tracing);
+    if let Some((seeds, stats)) = seeds::run_all(SEEDS, run)
+        && seeds >= SEEDS
+    {
         for what in SEEN {
             assert!(stats.count(what) > 0, "never seen: {what}");
         }
@@ -143,33 +120,4 @@ fn a_seed_says_it_all() {
         let run = || World::run(seed, Sabotage::None, false);
         assert_eq!(run(), run(), "seed {seed}");
     }
-}
-
-/// One thread's share of the seeds: what was seen, and the first seeds that broke a promise.
-fn run_every(first: usize, step: usize, seeds: u64) -> (Stats, Vec<String>) {
-    let (mut all, mut broken) = (Stats::default(), Vec::new());
-    let first = u64::try_from(first).unwrap_or(0);
-    for seed in (first..seeds).step_by(step) {
-        let run = || World::run(seed, Sabotage::None, false);
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(stats)) => all.merge(&stats),
-            Ok(Err(Violation {
-                promise,
-                at,
-                message,
-            })) => broken.push(format!(
-                "LEASEHOLD_SEED={seed}: {promise} broken at {at} ns: {message}"
-            )),
-            Err(_) => broken.push(format!("LEASEHOLD_SEED={seed}: a panic, see above")),
-        }
-        if broken.len() >= MOST_BROKEN {
-            break;
-        }
-    }
-    (all, broken)
-}
-
-fn variable(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    Some(value.parse().expect("the variable is a number"))
 }

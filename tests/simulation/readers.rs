@@ -11,10 +11,11 @@ use leasehold::time::Timestamp;
 use leasehold::{FencingToken, LeaseEvent, Name};
 
 use crate::book::Handle;
-use crate::checks::{Checks, Stats};
+use crate::checks::Checks;
 use crate::clock::{MILLI, SECOND};
 use crate::plan::{Faults, Plan, Sabotage};
 use crate::random::Random;
+use crate::stats::Stats;
 use crate::world::World;
 
 #[derive(Debug)]

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use crate::book::{Book, Tenure};
-use crate::checks::{Checks, Stats};
+use crate::checks::Checks;
 use crate::clock::{MILLI, SECOND, Slewing};
 use crate::plan::{Faults, Plan, Sabotage};
 use crate::random::Random;
+use crate::stats::Stats;
 use crate::world::World;
 
 /// What chrony slews by unless it is told otherwise, and how soon it may be at that.

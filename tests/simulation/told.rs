@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::engine::{Answer, CallId, Engine, LockId, Wait};
+use leasehold::engine::{Answer, CallId, LockId, Wait};
 use leasehold::protocol::LeaseId;
 use leasehold::time::Timestamp;
 use leasehold::{ErrorKind, FencingToken, LeaseEvent, LossReason};
@@ -116,6 +116,10 @@ impl Book {
             LeaseEvent::AtRisk { .. } => {
                 // The time is told first, and then that the program gives the lease up.
                 let given_up = lock.releasing.as_ref().map(|tenure| tenure.token);
+                // A quorum's member may have taken away what was counted on.
+                let held = held.map(|held| {
+                    held.deadline = deadline.map_or(held.deadline, |at| held.deadline.min(at));
+                });
                 let held = held.is_some() || given_up == event.token();
                 checks.saw("at risk");
                 checks.ensure("I4", held, || {
@@ -254,11 +258,10 @@ impl Book {
         &self,
         checks: &mut Checks,
         now: Timestamp,
-        (engine, wake): (&Engine, Option<Timestamp>),
+        (known, wake): (BTreeSet<LeaseId>, Option<Timestamp>),
     ) {
         let host = self.host;
         let wake = wake.unwrap_or(Timestamp::NEVER);
-        let known: BTreeSet<_> = engine.all_held(now).map(|(lease, _)| lease).collect();
         let held = self.locks.values().filter_map(|lock| lock.held.as_ref());
         let told = held.map(|held| held.lease).collect();
         checks.ensure("I4", known == told, || {

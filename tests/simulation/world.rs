@@ -8,13 +8,14 @@ use leasehold::protocol::{ClientId, Command, LeaseId, LockKey, Op, Reclaim};
 use leasehold::time::ServerTime;
 
 use crate::book::Call;
-use crate::checks::{Checks, Stats, Valid, Violation};
+use crate::checks::{Checks, Valid};
 use crate::clock::Moment;
 use crate::drain::{Idle, Offer};
 use crate::host::{Host, SharedSent};
 use crate::plan::{Plan, Sabotage};
 use crate::random::Random;
 use crate::servers::Server;
+use crate::stats::{Stats, Violation};
 
 /// More steps, or more outputs of one step, than any run needs.
 const MAX_STEPS: u64 = 200_000;
@@ -378,7 +379,8 @@ impl World {
             readers,
             ..
         } = &mut self.hosts[id];
-        book.settled(&mut self.checks, look.now, (engine, *wake_at));
+        let known = engine.all_held(look.now).map(|(lease, _)| lease);
+        book.settled(&mut self.checks, look.now, (known.collect(), *wake_at));
         readers.keep_up(&mut self.checks, engine, look.now);
         self.check_exclusion(id);
         self.watch_leaving(id);
