@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "257061db868eb0bb75c01eaf3f2b3f6fbbb93ea4";
+pub const SCRIPT_SHA: &str = "312c97df50ce0d65b415ef7b640840f9c33d0e49";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
@@ -36,6 +36,9 @@ const PIECES: &[&str] = &[
 /// What stands for an arrow in a comment.
 const ARROWS: &[(&str, Made)] = &[
     ("the time", Made::Of(&[include_str!("lua/time.lua")])),
+    ("the expiry", Made::Of(&[include_str!("lua/expiry.lua")])),
+    ("waiting", Made::Of(&[include_str!("lua/waiting.lua")])),
+    ("serving", Made::Of(&[include_str!("lua/serving.lua")])),
     ("the common operations", Made::Common),
     (
         "the rest",

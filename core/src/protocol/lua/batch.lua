@@ -6,12 +6,8 @@ local ttl, expires, expires_digits
 local k = 1
 for i = 2, #ARGV do
   local op, key = ARGV[i], KEYS[k]
-  local letter, seen, keys = sub(op, 1, 1), nil, nil
-  if letter ~= 'd' and sub(op, OP_TTL, OP_REST - 1) ~= ttl then
-    ttl = sub(op, OP_TTL, OP_REST - 1)
-    expires = now_ms + ttl
-    expires_digits = tostring(expires)
-  end
+  -- What a common case leaves to the rest; or its own part of the reply, behind the time.
+  local letter, seen, other, keys = sub(op, 1, 1), nil, nil, nil
   --> the common operations
   else
     seen = true
@@ -20,18 +16,16 @@ for i = 2, #ARGV do
     if not rest then
       --> the rest
     end
-    local fields
-    fields, keys = rest(letter, k, op, seen)
-    if not fields then
+    other, keys = rest(i - 1, letter, k, op, seen)
+    if not other then
       return redis.error_reply('ERR leasehold: unknown operation')
     end
-    if type(reply) == 'string' then
-      reply = { now_digits }
-    end
-    reply[#reply + 1] = tostring(i - 1)
-    reply[#reply + 1] = tostring(#fields)
-    for j = 1, #fields do
-      reply[#reply + 1] = fields[j]
+  end
+  if other and type(reply) == 'string' then
+    reply = other
+  elseif other then
+    for j = 2, #other do
+      reply[#reply + 1] = other[j]
     end
   end
   k = k + keys

@@ -6,7 +6,8 @@
 -- keys   lock, line
 -- text   1 to wait in line, else 0; the token of the tenure to take over (all ? to be told which one
 --        it could take over, all 0 for none); the claim but for its time to live
--- common the lock is this lease's: its token is the time, and it has the time to live that it asked for
+-- common the lock is this lease's: its token is the time, and it has the time to live that it asked for.
+--        Written out here is also, with a reply of its own, that somebody else has it
 -- reply  held, token, expiry (ms)
 --        busy, expiry (ms), place in line (0 if it does not wait). If the lock is free, but more are
 --          dead in line than one call passes by: busy, with an expiry of now, and 0
@@ -18,6 +19,7 @@ local waiting = #state == 0 and not state.err and run('EXISTS', KEYS[k + 1])
 -- Both have as many digits, so this is quicker than by numbers.
 if last and last < now_digits or waiting == 0 then
   -- It is free, and nobody waits.
+  --> the expiry
   local done = run(
     'HSET', key,
     't', now_digits,
@@ -36,4 +38,32 @@ if last and last < now_digits or waiting == 0 then
   end
 else
   seen = type(waiting) == 'table' and waiting or state
+  -- A tenure with the last token is one of this script, which is all that is asked of it here.
+  local token, field, value, flags = nil, nil, nil, 0
+  for j = 1, #state, 2 do
+    local name = state[j]
+    if name == 't' then
+      token = state[j + 1]
+    elseif name == 'w' or name == 'x' then
+      flags = flags + 1
+    elseif #name == FIELD_LENGTH then
+      field, value = name, state[j + 1]
+    end
+  end
+  local held_until, now_short = value and sub(value, 1, EXPIRY_LENGTH), sub(now_digits, 1, EXPIRY_LENGTH)
+  if field and #state == 4 + 2 * flags and sub(field, FIELD_TOKEN) == token
+    and #value >= VALUE_LABEL and held_until >= now_short
+    and sub(field, 1, LEASE_LENGTH) ~= sub(op, ACQUIRE_LEASE, ACQUIRE_CLIENT - 1)
+    -- It does not own it at another client.
+    and (sub(op, ACQUIRE_OWNER, ACQUIRE_OWNER) == 'l' or sub(op, ACQUIRE_OWNER) ~= sub(value, VALUE_KIND)
+      or sub(op, ACQUIRE_CLIENT, ACQUIRE_OWNER - 1) == sub(value, VALUE_CLIENT, VALUE_KIND - 1)) then
+    local place = '0'
+    if sub(op, OP_REST, OP_REST) == '1' then
+      --> waiting
+    end
+    if place then
+      seen = nil
+      other = { now_digits, i == 2 and '1' or tostring(i - 1), '3', 'busy', held_until, place }
+    end
+  end
 end

@@ -7,6 +7,7 @@
 -- reply  renewed, expiry (ms)
 --        gone
 --        taken
+--> the expiry
 local field = sub(op, RENEW_FIELD)
 local value = run('HGET', key, field)
 local kept = type(value) == 'string' and tonumber(sub(value, 1, EXPIRY_LENGTH))

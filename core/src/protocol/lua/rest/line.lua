@@ -65,8 +65,8 @@ function line.grant(k, state, member, client)
   if is_own then
     milliseconds = tonumber(sub(member, 1, CLAIM_WINDOW - 1))
   end
-  local others = call('ZCOUNT', queue, 'LEAST_ARRIVAL', '+inf') > 1
-  local token, expires = lock.take(key, state, member, milliseconds, others)
+  -- Who comes next finds out whether others wait.
+  local token, expires = lock.take(key, state, member, milliseconds, true)
   line.leave(queue, member)
   if is_own then
     return { 'handed_over', lease, token, expires }

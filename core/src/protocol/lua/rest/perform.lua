@@ -1,6 +1,7 @@
--- One operation, by its letter. Returns the fields of its reply, and how many keys it has; nothing if
--- there is none of that letter. An error that ends it names the key, or is of its first.
-function rest(letter, k, op, seen)
+-- One operation of the batch, by its letter. Returns its part of the reply behind the time, and how many
+-- keys it has; nothing if there is none of that letter. An error that ends it names the key, or is of its
+-- first.
+function rest(number, letter, k, op, seen)
   local operation, keys
   --> operation, keys of each letter
   if not operation then
@@ -14,5 +15,9 @@ function rest(letter, k, op, seen)
     end
     fields = { 'error', why.text or why.err, why.key or KEYS[k] or '' }
   end
-  return fields, keys
+  local other = { now_digits, tostring(number), tostring(#fields) }
+  for i = 1, #fields do
+    other[i + 3] = fields[i]
+  end
+  return other, keys
 end

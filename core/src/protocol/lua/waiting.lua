@@ -1,0 +1,30 @@
+-- Takes a place in line, or confirms it. The line is as it should be if each claim in it counts as alive
+-- and came before now; any other is left to the rest, by a place of nil.
+local queue, member = KEYS[k + 1], sub(op, OP_TTL, OP_REST - 1) .. sub(op, ACQUIRE_CLAIM)
+local members, alive = run('ZCARD', queue), 0
+if members ~= 0 then
+  alive = run('ZCOUNT', queue, now_short, '(LEAST_ARRIVAL')
+end
+place = nil
+if members == 0 or type(alive) == 'number' and members == 2 * alive and alive < MAX_WAITERS
+  and run('ZCOUNT', queue, now_digits, '+inf') == 0 then
+  local window = tonumber(sub(op, ACQUIRE_CLAIM, ACQUIRE_RETENTION - 1))
+  if window > LONGEST_WINDOW_MS then
+    window = LONGEST_WINDOW_MS
+  end
+  local mark, live_until = 'a' .. member, tostring(now_ms + window)
+  local added = run('ZADD', queue, 'NX', now_digits, member, live_until, mark)
+  if added == 2 then
+    place = alive + 1
+  elseif added == 0 then
+    run('ZADD', queue, 'XX', live_until, mark)
+    place = run('ZCOUNT', queue, 'LEAST_ARRIVAL', '(' .. run('ZSCORE', queue, member)) + 1
+  end
+  if place then
+    run('PEXPIREAT', queue, tostring(now_ms + window + LINGER_MS))
+    if flags < 2 then
+      run('HSET', key, 'w', '', 'x', '')
+    end
+    place = place < 10 and sub('123456789', place, place) or tostring(place)
+  end
+end
