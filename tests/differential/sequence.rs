@@ -16,7 +16,7 @@ use proptest::sample::subsequence;
 use crate::model::Model;
 use crate::samples;
 pub(crate) use acts::{Planned, claims, client, planned_on};
-use acts::{brief_on, freeing_on, planned, waiting_on};
+use acts::{brief_on, common_claims, freeing_on, handing_on, planned, waiting_on};
 
 /// Names that break what does not escape, quote or count bytes.
 const NAMES: [&str; 10] = [
@@ -137,7 +137,8 @@ pub(crate) fn plain_sequences() -> impl Strategy<Value = Sequence> {
 fn sequences_of(scenes: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Sequence> {
     let names = subsequence(NAMES.to_vec(), 1..=3);
     let subscribed = prop::array::uniform3(prop::bool::weighted(0.7));
-    let parts = (names, vec(claims(), 6), subscribed, vec(scenes, 1..=14));
+    let claims = prop_oneof![2 => vec(claims(), 6), 1 => vec(common_claims(), 6)];
+    let parts = (names, claims, subscribed, vec(scenes, 1..=14));
     parts.prop_map(|(names, claims, subscribed, scenes)| Sequence {
         names,
         claims,
@@ -156,6 +157,7 @@ fn scenes() -> impl Strategy<Value = Vec<Step>> {
         5 => name().prop_flat_map(a_free_lock_has_a_line).boxed(),
         2 => name().prop_flat_map(tokens_run_out).boxed(),
         4 => name().prop_flat_map(a_name_is_forgotten).boxed(),
+        8 => name().prop_flat_map(a_line_is_served).boxed(),
     ]
 }
 
@@ -200,6 +202,13 @@ fn a_crowd_dies(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
         };
         vec![Step::Crowd(crowd), meanwhile, Step::OutliveNext, afterwards]
     })
+}
+
+/// Some wait, and one after the other has the lock, each in a call of its own.
+fn a_line_is_served(name: NameIndex) -> impl Strategy<Value = Vec<Step>> {
+    let lined_up = vec(waiting_on(name), 1..=5).prop_map(Step::Batch);
+    let one = vec(handing_on(name), 1).prop_map(Step::Batch);
+    (lined_up, vec(one, 1..=4)).prop_map(|(lined_up, served)| [vec![lined_up], served].concat())
 }
 
 /// The lock is deleted, and those who wait may die before somebody comes.

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "312c97df50ce0d65b415ef7b640840f9c33d0e49";
+pub const SCRIPT_SHA: &str = "c4ce83778f1d6cb1f847e66c103bfaa4bf048d17";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

@@ -1,5 +1,7 @@
 //! Ways through what has to do with the line.
 
+use std::time::Duration;
+
 use leasehold::protocol::{
     Acquire, ClientId, Command, Counter, Inspected, News, Push, Release, Reply,
 };
@@ -12,7 +14,7 @@ use crate::model::{Place, claim, member};
 /// What a newcomer clears away at the most.
 const MOST_CLEARED: usize = 100;
 
-pub(super) const BRANCHES: [&str; 61] = [
+pub(super) const BRANCHES: [&str; 65] = [
     "acquire: its turn",
     "acquire: its turn, after the dead",
     "acquire: free, all in line are dead",
@@ -54,6 +56,10 @@ pub(super) const BRANCHES: [&str; 61] = [
     "handoff: heard, a window cut to the longest",
     "handoff: dense",
     "handoff: clock floor",
+    "handoff: common, heard",
+    "handoff: common, unheard",
+    "handoff: common, by the reply",
+    "handoff: common, the line ends",
     "handoff: to the holder's own client",
     "handoff: to the client that releases, by its reply",
     "handoff: to another claim of the holder's lease",
@@ -341,9 +347,34 @@ impl Change<'_> {
                 .map(|(_, hit)| hit),
         );
         if given {
-            hits.extend(self.granted(&own, after));
+            let granted = self.granted(&own, after);
+            if self.is_common(&own) {
+                hits.push(match granted[0] {
+                    "handoff: heard" => "handoff: common, heard",
+                    "handoff: unheard, so for half of its window" => "handoff: common, unheard",
+                    _ => "handoff: common, by the reply",
+                });
+                if self.line_after.is_empty() {
+                    hits.push("handoff: common, the line ends");
+                }
+            }
+            hits.extend(granted);
         }
         hits
+    }
+
+    /// The script has it written out.
+    fn is_common(&self, own: &Claim) -> bool {
+        let is_common = |claim: &Claim| {
+            let least = Duration::from_secs(3_600);
+            matches!(claim.counter, Counter::ClockFloor { retention } if retention >= least)
+                && claim.ttl < least
+        };
+        let Command::Release(Release { claim, token, .. }) = self.command else {
+            return false;
+        };
+        let is_first = self.line[0].member == member(own) && !self.line[0].is_dead(self.now);
+        is_first && is_common(own) && is_common(claim) && token.is_some()
     }
 
     fn granted(&self, own: &Claim, after: &Lock) -> Vec<&'static str> {

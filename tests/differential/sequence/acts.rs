@@ -289,6 +289,20 @@ pub(super) fn freeing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
     })
 }
 
+/// The holder is done, or somebody joins the line.
+pub(super) fn handing_on(name: NameIndex) -> impl Strategy<Value = Planned> {
+    let release = Just(Act::Release {
+        who: Who::Holder,
+        named: true,
+    });
+    let release = release.prop_map(move |act| Planned {
+        name,
+        act,
+        not_after: NotAfter::Future,
+    });
+    prop_oneof![2 => release, 1 => waiting_on(name)]
+}
+
 fn acts() -> impl Strategy<Value = Act> {
     let acquire = (who(), prop::bool::weighted(0.75), which());
     prop_oneof![
@@ -369,6 +383,23 @@ pub(crate) fn claims() -> impl Strategy<Value = Claim> {
             client: client(number),
             owner,
             counter,
+            ttl,
+            window,
+        },
+    )
+}
+
+/// Of different leases, as most programs make them: what the script has written out.
+pub(crate) fn common_claims() -> impl Strategy<Value = Claim> {
+    let retention = (3_600_000..=10_000_000_u64).prop_map(Duration::from_millis);
+    let times = (1_000..=3_600_000_u64, 2_000..=12_000_u64);
+    let times = times.prop_map(|(ttl, window)| [ttl, window].map(Duration::from_millis));
+    (1..=6_u128, 0..super::CLIENTS, owners(), retention, times).prop_map(
+        |(lease, number, owner, retention, [ttl, window])| Claim {
+            lease: LeaseId(lease),
+            client: client(number),
+            owner,
+            counter: Counter::ClockFloor { retention },
             ttl,
             window,
         },

@@ -1,6 +1,6 @@
 -- The loop over the batch: see the top of the script.
 
-local reply, rest = now_digits, nil
+local reply, rest
 -- When a lease expires that begins now, for this time to live: nearly always that of the one before.
 local ttl, expires, expires_digits
 local k = 1
@@ -21,7 +21,7 @@ for i = 2, #ARGV do
       return redis.error_reply('ERR leasehold: unknown operation')
     end
   end
-  if other and type(reply) == 'string' then
+  if not reply then
     reply = other
   elseif other then
     for j = 2, #other do
@@ -30,4 +30,4 @@ for i = 2, #ARGV do
   end
   k = k + keys
 end
-return reply
+return reply or now_digits

@@ -12,7 +12,7 @@ if members == 0 or type(alive) == 'number' and members == 2 * alive and alive < 
   if window > LONGEST_WINDOW_MS then
     window = LONGEST_WINDOW_MS
   end
-  local mark, live_until = 'a' .. member, tostring(now_ms + window)
+  local mark, live_until = 'a' .. member, now_ms + window
   local added = run('ZADD', queue, 'NX', now_digits, member, live_until, mark)
   if added == 2 then
     place = alive + 1
@@ -21,7 +21,7 @@ if members == 0 or type(alive) == 'number' and members == 2 * alive and alive < 
     place = run('ZCOUNT', queue, 'LEAST_ARRIVAL', '(' .. run('ZSCORE', queue, member)) + 1
   end
   if place then
-    run('PEXPIREAT', queue, tostring(now_ms + window + LINGER_MS))
+    run('PEXPIREAT', queue, now_ms + window + LINGER_MS)
     if flags < 2 then
       run('HSET', key, 'w', '', 'x', '')
     end
