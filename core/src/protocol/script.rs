@@ -6,13 +6,13 @@ use super::ops::{Form, OPERATIONS};
 
 /// The Lua script that executes a batch, for `EVAL` and `EVALSHA` on Redis 7.0 or newer; without the
 /// comments of its source, which are a third of it.
-pub const SCRIPT: &str = match str::from_utf8(&TEXT) {
+pub const SCRIPT: &str = match str::from_utf8(TEXT) {
     Ok(text) => text,
     Err(_) => panic!("the script is not UTF-8"),
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "c4ce83778f1d6cb1f847e66c103bfaa4bf048d17";
+pub const SCRIPT_SHA: &str = "017d12228c6ef644515d2053483c8a0b84cc1f7c";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
@@ -24,7 +24,7 @@ pub fn script_is_missing(text: &str) -> bool {
     text.starts_with("NOSCRIPT")
 }
 
-const TEXT: [u8; LENGTH] = script().text;
+const TEXT: &[u8; LENGTH] = &script().text;
 const LENGTH: usize = script::<0>().length;
 
 /// What the script consists of, in order.

@@ -15,7 +15,7 @@ use crate::stores::Memory;
 
 /// Longer than valgrind takes for anything here.
 const ATTEMPT: Duration = Duration::from_secs(60);
-const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where a host's locks are.
 pub(crate) trait Store {

@@ -1,5 +1,5 @@
-//! What the server does for a pair of acquire and release, and for a renewal: instructions, and commands
-//! that the script calls.
+//! What the server does for a pair of acquire and release, for a renewal, and for a tenure that is handed
+//! over: instructions, and commands that the script calls.
 //!
 //! Instructions are relative to those of what people write themselves, `SET NX PX` and a script that
 //! compares and deletes, one command a call: so they hold for other versions of the server, too.
@@ -7,11 +7,17 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use leasehold::protocol::{
+    Acquire, BatchReply, Claim, ClientId, Command, Counter, Grant, LeaseId, LockKey, Op, Reclaim,
+    Release, Reply,
+};
+use leasehold::time::ServerTime;
+use leasehold::{FencingToken, Name, Owner};
 use leasehold_tests::Resp;
 
 use crate::callgrind::Counted;
 use crate::client::Client;
-use crate::host::Host;
+use crate::host::{Host, RETENTION, Store};
 use crate::stores::Redis;
 use crate::{Figures, Result};
 
@@ -21,6 +27,8 @@ const ROUNDS: usize = 16;
 /// Pairs, or renewals.
 const OPERATIONS: f64 = (LOCKS * ROUNDS) as f64;
 const TTL: Duration = Duration::from_secs(3_600);
+/// How long a claim that waits is alive.
+const WINDOW: Duration = Duration::from_secs(12);
 const START_LIMIT: Duration = Duration::from_secs(30);
 const COMPARE_AND_DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                                   return redis.call('DEL', KEYS[1]) end return 0";
@@ -45,6 +53,11 @@ pub(crate) fn measure(figures: &mut Figures) -> Result<()> {
     let held = count(|client| renewals(client, 0))?;
     let renewed = count(|client| renewals(client, ROUNDS))?;
     add(&format!("renewal, {LOCKS}"), &renewed.without(&held));
+    for (to, clients) in [("its client", 1), ("another client", 2)] {
+        let none = count(|client| handovers(client, clients, 0))?;
+        let cost = count(|client| handovers(client, clients, ROUNDS))?.without(&none);
+        add(&format!("tenure handed over to {to}, 1"), &cost);
+    }
     Ok(())
 }
 
@@ -68,6 +81,66 @@ fn renewals(client: Client, rounds: usize) -> Result<()> {
     let mut host = Host::new(Redis::new(client)?, LOCKS, TTL, LOCKS)?;
     let leases = host.acquire(0..LOCKS)?;
     (0..rounds).try_for_each(|_| host.renew(&leases))
+}
+
+/// Each lock goes from one to the next who waits, one operation a call: the next joins the line, which is
+/// empty, and the holder releases. Nobody hears a push.
+fn handovers(client: Client, clients: u64, rounds: usize) -> Result<()> {
+    let mut store = Redis::new(client)?;
+    let claim = |number: usize| -> Result<Claim> {
+        Ok(Claim {
+            lease: LeaseId(number as u128),
+            client: ClientId(number as u64 % clients),
+            owner: Owner::labelled("a-host/4711")?,
+            counter: Counter::ClockFloor {
+                retention: RETENTION,
+            },
+            ttl: TTL,
+            window: WINDOW,
+        })
+    };
+    for lock in 0..LOCKS {
+        let name = Name::new(format!("orders/{lock:06}"))?;
+        let key = LockKey::new("leasehold", &name)?;
+        let ask = |number| -> Result<Command> {
+            let (key, claim) = (key.clone(), claim(number)?);
+            let (waits, reclaims) = (true, Reclaim::Ask);
+            let acquire = Acquire {
+                key,
+                claim,
+                waits,
+                reclaims,
+            };
+            Ok(Command::Acquire(acquire))
+        };
+        let (Reply::Held(mut held), _) = alone(&mut store, ask(0)?)? else {
+            return Err("a free lock is not had".into());
+        };
+        for number in 0..rounds {
+            alone(&mut store, ask(number + 1)?)?;
+            let release = Release {
+                key: key.clone(),
+                claim: claim(number)?,
+                token: Some(held.token),
+            };
+            held = match alone(&mut store, Command::Release(release))? {
+                (Reply::HandedOver { grant, .. }, _) => grant,
+                // Its token is the time.
+                (Reply::Released, Some(time)) => Grant {
+                    token: FencingToken::new(time.as_micros())?,
+                    ..held
+                },
+                other => return Err(format!("it is not handed over: {other:?}").into()),
+            };
+        }
+    }
+    Ok(())
+}
+
+fn alone(store: &mut Redis, command: Command) -> Result<(Reply, Option<ServerTime>)> {
+    let not_after = ServerTime::from_micros(FencingToken::MAX.get());
+    let BatchReply { time, mut replies } = store.execute(&[Op { command, not_after }])?;
+    Ok((replies.remove(0)?, time))
 }
 
 struct Cost {

@@ -3,6 +3,8 @@
 local reply, rest
 -- When a lease expires that begins now, for this time to live: nearly always that of the one before.
 local ttl, expires, expires_digits
+-- The step of the clock, in digits, for tokens to be compared with.
+local step
 local k = 1
 for i = 2, #ARGV do
   local op, key = ARGV[i], KEYS[k]

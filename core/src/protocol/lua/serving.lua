@@ -12,10 +12,11 @@ elseif retention and milliseconds and #member >= CLAIM_LABEL
   if not now then
     --> the time
   end
+  step = step or sub(now_digits, 1, KEPT_STEP_DIGITS)
   local mark = 'a' .. member
   local last, live_until = run('HGET', key, 't'), run('ZSCORE', queue, mark)
   if last and #last == TOKEN_LENGTH and last < now_digits
-    and sub(last, 1, KEPT_STEP_DIGITS) == sub(now_digits, 1, KEPT_STEP_DIGITS)
+    and sub(last, 1, KEPT_STEP_DIGITS) == step
     and live_until and #live_until == EXPIRY_LENGTH and live_until >= sub(now_digits, 1, EXPIRY_LENGTH) then
     local client, lease = sub(member, CLAIM_CLIENT, CLAIM_KIND - 1), sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1)
     local is_own = client == sub(op, RELEASE_CLIENT, RELEASE_CLIENT + CLIENT_LENGTH - 1)

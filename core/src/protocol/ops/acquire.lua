@@ -25,9 +25,10 @@ if last and last < now_digits or waiting == 0 then
     't', now_digits,
     sub(op, ACQUIRE_LEASE, ACQUIRE_CLIENT - 1) .. now_digits, expires_digits .. sub(op, ACQUIRE_CLIENT)
   )
+  step = step or sub(now_digits, 1, KEPT_STEP_DIGITS)
   if done ~= (last and 1 or 2) then
     seen = done
-  elseif not last or sub(last, 1, KEPT_STEP_DIGITS) ~= sub(now_digits, 1, KEPT_STEP_DIGITS) then
+  elseif not last or sub(last, 1, KEPT_STEP_DIGITS) ~= step then
     -- The key's expiry is set once in each step of the clock; the last token says in which it was.
     local kept = sub(op, ACQUIRE_RETENTION, ACQUIRE_LEASE - 1) + KEPT_LONGER_MS
     -- GT sets none on a key that has none, which is one that was just made or has dense tokens.
