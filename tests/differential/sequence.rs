@@ -126,18 +126,21 @@ impl Sequence {
 
 /// Up to 14 things on up to three names.
 pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
-    sequences_of(scenes())
+    let claims = prop_oneof![2 => vec(claims(), 6), 1 => vec(common_claims(), 6)];
+    sequences_of(claims, scenes())
 }
 
 /// Without what takes several steps, so that each step can be left out.
 pub(crate) fn plain_sequences() -> impl Strategy<Value = Sequence> {
-    sequences_of(steps().prop_map(|step| vec![step]))
+    sequences_of(vec(claims(), 6), steps().prop_map(|step| vec![step]))
 }
 
-fn sequences_of(scenes: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Sequence> {
+fn sequences_of(
+    claims: impl Strategy<Value = Vec<Claim>>,
+    scenes: impl Strategy<Value = Vec<Step>>,
+) -> impl Strategy<Value = Sequence> {
     let names = subsequence(NAMES.to_vec(), 1..=3);
     let subscribed = prop::array::uniform3(prop::bool::weighted(0.7));
-    let claims = prop_oneof![2 => vec(claims(), 6), 1 => vec(common_claims(), 6)];
     let parts = (names, claims, subscribed, vec(scenes, 1..=14));
     parts.prop_map(|(names, claims, subscribed, scenes)| Sequence {
         names,
