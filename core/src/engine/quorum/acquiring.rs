@@ -17,6 +17,9 @@ use crate::time::Timestamp;
 /// are raised.
 const LEAST_GRACE: Duration = Duration::from_millis(1);
 
+/// So often it tries again before it stands in line elsewhere than where a place is still being given back.
+const PATIENT_RESTS: u32 = 3;
+
 #[derive(Debug)]
 pub(super) struct Acquiring {
     pub(super) callers: Callers,
@@ -207,7 +210,12 @@ impl Acquiring {
 
     /// The member at which those who wait stand in line; none if nobody waits.
     fn desk(&self, env: &Env, lease: &Leased) -> Option<usize> {
-        let failed = |at| matches!(lease.votes.get(at), Vote::Failed(_));
+        let failed = |at| match lease.votes.get(at) {
+            Vote::Failed(_) => true,
+            // It may be one that does nothing any more, as a read-only replica.
+            Vote::Leaving => self.pace.failures >= PATIENT_RESTS,
+            Vote::None | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,
+        };
         env.members.desk(failed).filter(|_| self.callers.wait())
     }
 
