@@ -1,0 +1,232 @@
+//! What must be true of all hosts together, and what was seen.
+
+use std::collections::BTreeMap;
+
+use leasehold::FencingToken;
+use leasehold::engine::{LockId, Wait};
+use leasehold::protocol::{LeaseId, LockKey};
+
+use crate::book::{Book, Call, Tenure};
+use crate::clock::{MILLI, Moment};
+use crate::plan::Sabotage;
+use crate::stats::{Stats, Violation};
+use crate::world::World;
+
+/// By so much earlier one must have asked than another to be surely before it in line: each asks all
+/// servers first, and then the desk.
+const SURELY: Moment = 200 * MILLI;
+
+/// A tenure that was told to have begun.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) lease: LeaseId,
+    pub(crate) token: FencingToken,
+}
+
+/// A lease that its program may act under.
+#[derive(Copy, Clone, Debug)]
+struct Valid {
+    host: usize,
+    lock: LockId,
+    token: FencingToken,
+}
+
+/// A lease that is over, and that its program does not let go of as long as a server has it. Only of
+/// a run that is to do it wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Lingering {
+    key: LockKey,
+    lease: LeaseId,
+    valid: Valid,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    pub(crate) now: Moment,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) stats: Stats,
+    /// In the order in which they began.
+    granted: BTreeMap<LockKey, Vec<Granted>>,
+    /// When those who wait asked.
+    asked: BTreeMap<LeaseId, Moment>,
+    lingering: Vec<Lingering>,
+}
+
+impl Checks {
+    /// Keeps the first violation; the run ends with it.
+    pub(crate) fn ensure(
+        &mut self,
+        promise: &'static str,
+        holds: bool,
+        message: impl FnOnce() -> String,
+    ) {
+        if !holds && self.violation.is_none() {
+            let (at, message) = (self.now, message());
+            self.violation = Some(Violation {
+                promise,
+                at,
+                message,
+            });
+        }
+    }
+
+    pub(crate) fn saw(&mut self, what: &'static str) {
+        self.stats.saw(self.now, what);
+    }
+
+    pub(crate) fn granted(&self, key: &LockKey, token: FencingToken) -> Option<&Granted> {
+        let mut granted = self.granted.get(key)?.iter().rev();
+        granted.find(|granted| granted.token == token)
+    }
+
+    /// No operator takes a lock away.
+    #[expect(
+        clippy::unused_self,
+        reason = "the other simulation knows of operators"
+    )]
+    pub(crate) fn is_disturbed(&self, _: &LockKey, _: FencingToken) -> bool {
+        false
+    }
+
+    /// No clock is slewed by more than is said.
+    #[expect(clippy::unused_self, reason = "the other simulation slews clocks")]
+    pub(crate) fn nobody_could_know(&self, _: &Book, _: &Tenure) -> bool {
+        false
+    }
+
+    pub(crate) fn asks(&mut self, lease: LeaseId) {
+        let now = self.now;
+        self.asked.entry(lease).or_insert(now);
+    }
+}
+
+/// As a host's program is told that it holds a lock.
+impl World {
+    /// I2, in the order in which tenures begin.
+    pub(crate) fn begins(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
+        let granted = self.checks.granted.entry(key.clone()).or_default();
+        let last = granted.last().copied();
+        granted.push(Granted { lease, token });
+        let grows = last.is_none_or(|last| last.token < token);
+        self.checks.ensure("I2", grows, || {
+            format!("{lease} has token {token}, and before it was {last:?}")
+        });
+        let have = self.servers_with(key, lease);
+        let (all, majority) = (self.servers.len(), self.plan.majority());
+        self.checks.saw(match have {
+            _ if have >= all => "granted by all",
+            _ if have > majority => "granted by most",
+            _ => "granted by a bare majority",
+        });
+        let looks = matches!(
+            self.plan.sabotage,
+            Sabotage::None | Sabotage::ReleasesMixedUp
+        );
+        let enough = have >= majority || !looks;
+        self.checks.ensure("I1", enough, || {
+            format!("{lease} began, and only {have} servers have it")
+        });
+    }
+
+    /// How many servers have a lock for this lease. They know it by ids of which half is the same.
+    fn servers_with(&self, key: &LockKey, lease: LeaseId) -> usize {
+        let stored = (0..self.servers.len()).filter_map(|server| self.stored(server, key));
+        stored
+            .filter(|(holder, _)| holder.half() == lease.half())
+            .count()
+    }
+
+    /// I7, in calm runs: nobody who asked later and waits is served before one who waits.
+    pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
+        let Some(asked) = self.checks.asked.get(&lease).copied() else {
+            return;
+        };
+        let of = self.hosts[host].book.contender(lease);
+        let Some(spec) = of.and_then(|id| Some(self.hosts[host].book.locks.get(&id)?.spec.clone()))
+        else {
+            return;
+        };
+        if spec.reentrant {
+            return;
+        }
+        let mut passed = None;
+        for host in &self.hosts {
+            let now = host.clock.at(self.now);
+            for pending in host.book.calls.values() {
+                let Call::Acquire { lock, lease, wait } = pending.call else {
+                    continue;
+                };
+                let waits = match wait {
+                    Wait::Never => false,
+                    Wait::Until(until) => now < until,
+                    Wait::Forever => true,
+                };
+                let other = host.book.locks.get(&lock).map(|lock| &lock.spec);
+                let same = other.is_some_and(|other| other.key == spec.key && !other.reentrant);
+                let since = self.checks.asked.get(&lease).copied();
+                if waits && same && since.is_some_and(|since| since + SURELY < asked) {
+                    passed = Some((lease, since));
+                }
+            }
+        }
+        self.checks.saw("served in order");
+        self.checks.ensure("I7", passed.is_none(), || {
+            format!("{lease} asked at {asked} and is served before {passed:?}")
+        });
+    }
+}
+
+/// I1.
+impl World {
+    /// Of one host's leases with everybody else's. Only a lease's beginning can break it, and that is
+    /// somebody's step.
+    pub(crate) fn check_exclusion(&mut self) {
+        let mut of_key = BTreeMap::<_, Vec<_>>::new();
+        for (key, valid) in (0..self.hosts.len()).flat_map(|host| self.valid_leases(host)) {
+            of_key.entry(key).or_default().push(valid);
+        }
+        for lingering in &self.checks.lingering {
+            if self.servers_with(&lingering.key, lingering.lease) > 0 {
+                let key = lingering.key.clone();
+                of_key.entry(key).or_default().push(lingering.valid);
+            }
+        }
+        for (key, leases) in of_key {
+            let holders = leases
+                .iter()
+                .map(|valid| (valid.host, valid.lock, valid.token));
+            let holders: Vec<_> = holders.collect();
+            self.checks.ensure("I1", holders.len() < 2, || {
+                format!("these hosts, locks and tokens hold a valid lease on {key:?}: {holders:?}")
+            });
+        }
+    }
+
+    fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
+        let host = &self.hosts[id];
+        let now = host.clock.at(self.now);
+        host.book.locks.iter().filter_map(move |(lock, state)| {
+            let held = state.held.as_ref()?;
+            let valid = Valid {
+                host: id,
+                lock: *lock,
+                token: held.token,
+            };
+            (now < held.deadline).then(|| (state.spec.key.clone(), valid))
+        })
+    }
+
+    /// A lease is lost, and its program will not have it, in a run that is to do it wrong.
+    pub(crate) fn lingers(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
+        let mut locks = self.hosts[host].book.locks.iter();
+        let held = locks.find_map(|(lock, state)| {
+            let held = state.held.as_ref().filter(|held| held.lease == lease)?;
+            Some((*lock, held.token))
+        });
+        if let Some((lock, token)) = held {
+            let valid = Valid { host, lock, token };
+            let key = key.clone();
+            self.checks.lingering.push(Lingering { key, lease, valid });
+        }
+    }
+}

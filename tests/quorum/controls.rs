@@ -1,0 +1,57 @@
+//! Negative controls: each breaks one promise on purpose, and the checks must see it.
+
+use crate::plan::Sabotage;
+use crate::world::World;
+
+#[test]
+fn the_latest_of_the_deadlines_is_caught() {
+    must_be_caught(Sabotage::LatestDeadline, "I1");
+}
+
+#[test]
+fn counters_that_are_not_raised_are_caught() {
+    must_be_caught(Sabotage::NothingRaised, "I2");
+}
+
+#[test]
+fn releases_of_what_was_given_since_are_caught() {
+    must_be_caught(Sabotage::ReleasesMixedUp, "I4");
+}
+
+#[test]
+fn servers_whose_clocks_are_too_fast_are_caught() {
+    must_be_caught(Sabotage::FastServers, "I1");
+}
+
+#[test]
+fn locks_that_are_not_given_back_are_caught() {
+    must_be_caught(Sabotage::ReleasesForgotten, "I6");
+}
+
+#[test]
+fn servers_that_act_late_are_caught() {
+    must_be_caught(Sabotage::NotAfterIgnored, "I6");
+}
+
+#[test]
+fn a_loss_that_is_told_late_is_caught() {
+    must_be_caught(Sabotage::TicksWithheld, "I4");
+}
+
+#[test]
+fn a_line_that_serves_the_last_first_is_caught() {
+    must_be_caught(Sabotage::LastFirst, "I7");
+}
+
+/// The checks see a promise broken, within some runs.
+fn must_be_caught(sabotage: Sabotage, promise: &str) {
+    let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());
+    let mut others = Vec::new();
+    for violation in violations {
+        if violation.promise == promise {
+            return;
+        }
+        others.push(violation);
+    }
+    panic!("{sabotage:?} went unnoticed; instead: {others:#?}");
+}

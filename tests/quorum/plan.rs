@@ -1,0 +1,234 @@
+//! What a run is like: drawn from its seed, so that each seed stresses something else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::engine::{LockSpec, Settings};
+use leasehold::protocol::{ClientId, Counter, LockKey};
+use leasehold::{Name, Owner};
+
+use crate::clock::{HostClock, MILLI, Moment, SECOND, ServerClock};
+use crate::random::Random;
+
+/// A promise broken on purpose, to see that the checks notice.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sabotage {
+    /// None: the promises must hold.
+    None,
+    /// Programs go on for as long as any server still has their lease.
+    LatestDeadline,
+    /// Renewals raise no counter, and say so of none.
+    NothingRaised,
+    /// A server takes what a host asks it for anew for what it gave back before.
+    ReleasesMixedUp,
+    /// The servers' clocks run faster than the drift margin allows for.
+    FastServers,
+    /// No release reaches a server, and all are confirmed.
+    ReleasesForgotten,
+    /// The servers act however late a command comes.
+    NotAfterIgnored,
+    /// The host is told of time half a second late.
+    TicksWithheld,
+    /// Each server hands its lock to whoever came last.
+    LastFirst,
+}
+
+impl Sabotage {
+    /// Whether nothing else may go wrong for it to show, or must.
+    fn calm(self) -> Option<bool> {
+        match self {
+            Self::None => None,
+            Self::LastFirst | Self::ReleasesForgotten => Some(true),
+            _ => Some(false),
+        }
+    }
+}
+
+/// Chances of faults, in per cent of what they may happen to; 0 turns one off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) slow: u64,
+    pub(crate) stall: u64,
+    pub(crate) lost_requests: u64,
+    pub(crate) lost_replies: u64,
+    pub(crate) refusals: u64,
+    /// Of one host's link to one server.
+    pub(crate) cuts: u64,
+    pub(crate) black_holes: u64,
+    /// A server cannot be reached by anybody for a while.
+    pub(crate) outages: u64,
+    /// A server does nothing for a while, and then all that came meanwhile.
+    pub(crate) freezes: u64,
+    /// A server begins anew with its data, and a clock that is behind.
+    pub(crate) steps_back: u64,
+    pub(crate) pauses: u64,
+    pub(crate) crashes: u64,
+    pub(crate) force_releases: u64,
+    pub(crate) slow_pushes: u64,
+    pub(crate) lost_pushes: u64,
+    pub(crate) broken_subscriptions: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) sabotage: Sabotage,
+    pub(crate) hosts: usize,
+    pub(crate) names: Vec<Name>,
+    pub(crate) locks_per_host: u64,
+    pub(crate) ttls: Vec<Duration>,
+    pub(crate) counter: Counter,
+    pub(crate) timeout: Duration,
+    pub(crate) patience: Duration,
+    /// Nothing goes wrong, so that everybody must be served in order.
+    pub(crate) calm: bool,
+    /// Whether servers tell anything without being asked.
+    pub(crate) pushes: bool,
+    /// How long the program runs and things go wrong.
+    pub(crate) chaos: Moment,
+    /// The mean time between two acts of one host's program.
+    pub(crate) pace: Moment,
+    pub(crate) faults: Faults,
+    /// Of each server.
+    pub(crate) clocks: Vec<ServerClock>,
+}
+
+impl Plan {
+    pub(crate) fn new(random: &mut Random, sabotage: Sabotage) -> Self {
+        let calm = sabotage.calm().unwrap_or_else(|| random.chance(20));
+        let faults = if calm {
+            Faults::default()
+        } else {
+            Faults::new(random)
+        };
+        let millis = Duration::from_millis;
+        let ttls = match random.below(4) {
+            0 => vec![millis(500)],
+            1 => vec![millis(300), millis(1_500)],
+            2 => vec![millis(2_000)],
+            _ => vec![millis(4_000)],
+        };
+        let names: &[&str] = if random.chance(25) {
+            &["a", "b"]
+        } else {
+            &["a"]
+        };
+        let name = |name: &&str| Name::new(*name).expect("the name is short");
+        let slow = random.between(1, 3);
+        Self {
+            sabotage,
+            hosts: usize::try_from(random.between(2, 4)).unwrap_or(2),
+            names: names.iter().map(name).collect(),
+            locks_per_host: random.between(1, 3),
+            ttls,
+            // A quorum has no dense tokens.
+            counter: Counter::ClockFloor {
+                retention: Duration::from_secs(7 * 24 * 60 * 60),
+            },
+            timeout: millis(random.between(150, 1_000)),
+            patience: millis(random.between(500, 4_000)),
+            calm,
+            pushes: random.chance(85),
+            chaos: random.between(2_000, 5_000) * MILLI * slow,
+            pace: random.between(40, 250) * MILLI * slow,
+            faults,
+            clocks: clocks(random, sabotage),
+        }
+    }
+
+    /// Of so many members one is enough for a majority with the others.
+    pub(crate) fn majority(&self) -> usize {
+        self.clocks.len() / 2 + 1
+    }
+
+    pub(crate) fn clock(random: &mut Random) -> HostClock {
+        let any = random.below(2_001);
+        let off = random.pick(&[0, any, 2_000]).unwrap_or(any);
+        HostClock {
+            origin: random.below(1_000 * SECOND),
+            rate: 999_000 + off,
+        }
+    }
+
+    pub(crate) fn settings(&self, client: ClientId) -> Settings {
+        let mut settings = Settings::new(client);
+        settings.command_timeout = self.timeout;
+        settings.patience = self.patience;
+        settings
+    }
+
+    /// How late a host is told the time: less than what the engine allows for.
+    pub(crate) fn lateness(&self, random: &mut Random) -> Moment {
+        let late = random.below(4 * MILLI) * random.below(2);
+        match self.sabotage {
+            Sabotage::TicksWithheld => 500 * MILLI,
+            _ => late,
+        }
+    }
+
+    pub(crate) fn spec(&self, random: &mut Random, host: usize) -> Arc<LockSpec> {
+        let all: Vec<_> = self.names.iter().collect();
+        let name = random.pick(&all).expect("every plan has a name");
+        Arc::new(LockSpec {
+            name: name.clone(),
+            key: LockKey::new("sim", name).expect("the namespace is short"),
+            ttl: random
+                .pick(&self.ttls)
+                .expect("every plan has times to live"),
+            fixed: random.chance(15),
+            reentrant: random.chance(20),
+            owner: Owner::labelled(format!("host-{host}")).expect("the label is short"),
+            counter: self.counter,
+        })
+    }
+
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.ttls.iter().max().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn keys(&self) -> Vec<LockKey> {
+        let key = |name| LockKey::new("sim", name).expect("the namespace is short");
+        self.names.iter().map(key).collect()
+    }
+}
+
+impl Faults {
+    fn new(random: &mut Random) -> Self {
+        let cutting = if random.chance(30) { 6 } else { 1 };
+        let mut some = |percent| if random.chance(50) { percent } else { 0 };
+        Self {
+            slow: some(10),
+            stall: some(1),
+            lost_requests: some(4),
+            lost_replies: some(6),
+            refusals: some(3),
+            cuts: some(2) * cutting,
+            black_holes: some(2),
+            outages: some(2),
+            freezes: some(2),
+            steps_back: some(1),
+            pauses: some(3),
+            crashes: some(1),
+            force_releases: 0,
+            slow_pushes: some(15),
+            lost_pushes: some(20),
+            broken_subscriptions: some(3),
+        }
+    }
+}
+
+/// As far apart as nobody cares for; each pair of a server and a host is within the drift margin.
+fn clocks(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
+    let servers = if random.chance(65) { 3 } else { 5 };
+    let apart = random
+        .pick(&[200, 20_000, 3_000_000, 1_000_000_000])
+        .unwrap_or(1);
+    let clock = |_| ServerClock {
+        origin_micros: 1_700_000_000_000_000 + random.below(apart),
+        rate: match sabotage {
+            Sabotage::FastServers => 1_300_000,
+            _ => random.between(999_100, 1_000_900),
+        },
+        slewing: None,
+    };
+    (0..servers).map(clock).collect()
+}
