@@ -19,6 +19,7 @@ mod refusals;
 mod rights;
 mod round_trips;
 mod runtimes;
+mod sentinel;
 mod tenants;
 mod tls;
 mod tokens;

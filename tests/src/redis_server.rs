@@ -198,6 +198,11 @@ impl RedisServer {
             .unwrap_or_else(|error| panic!("making the log of redis-server: {error}"));
         let errors = log.try_clone().expect("a file handle can be duplicated");
         let mut command = Command::new(&program);
+        if let Some(watched) = &config.watches {
+            // It keeps there what it learns.
+            fs::write(folder.join("sentinel.conf"), watched).expect("a file can be written");
+            command.args(["sentinel.conf", "--sentinel"]);
+        }
         command
             .args(["--port", &self.port.to_string()])
             .args(["--bind", "127.0.0.1", "--daemonize", "no", "--save", ""])

@@ -233,11 +233,13 @@ impl Builder {
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/database]` | a server; port 6379 and database 0 if there are none. An IPv6 address stands in brackets |
     /// | `rediss://…` | the same by TLS 1.2 or 1.3 |
+    /// | `redis-sentinel://[user:password@]host[:port],…/service[/database]` | the primary of a service, which its sentinels know, also after a failover; port 26379 if there is none. How to log in to them is in `?sentinelUsername=…&sentinelPassword=…` |
+    /// | `rediss-sentinel://…` | the same by TLS, also to the sentinels |
     /// | `unix:///path/to/socket[?db=database]` | the server behind a socket |
     /// | `memory://[name]` | one in this process, which all lockers share that give the same name |
     ///
     /// A `/`, `?`, `#`, `@` or `%` in a user or password has to be percent-encoded. The parameters of a
-    /// `rediss://` URL are those of [`Tls`]: `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
+    /// URL of TLS are those of [`Tls`]: `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
     /// takes the feature `tls-rustls`, which is on by default.
     ///
     /// Fails with

@@ -3,24 +3,33 @@
 use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
+use ::fred::types::config::{Config, ServerConfig};
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, server_error};
 
 /// What must not be shown: servers echo commands, AUTH among them.
 #[derive(Clone)]
-pub(crate) struct Secrets(pub(super) Option<String>);
+pub(crate) struct Secrets(Vec<String>);
 
 impl Secrets {
     pub(crate) fn of(client: &Client) -> Self {
-        Self(client.client_config().password)
+        Self::in_config(&client.client_config())
+    }
+
+    pub(super) fn in_config(config: &Config) -> Self {
+        let of_sentinels = match &config.server {
+            ServerConfig::Sentinel { password, .. } => password.clone(),
+            _ => None,
+        };
+        let all = config.password.iter().cloned().chain(of_sentinels);
+        Self(all.filter(|password| !password.is_empty()).collect())
     }
 
     /// Whether the error's own words must not be shown.
     pub(crate) fn hide(&self, error: &FredError) -> bool {
-        let secret =
-            |password: &String| !password.is_empty() && error.details().contains(password.as_str());
-        self.0.as_ref().is_some_and(secret)
+        let mut secrets = self.0.iter();
+        secrets.any(|password| error.details().contains(password.as_str()))
     }
 
     pub(crate) fn convert(&self, error: &FredError) -> Error {
@@ -63,6 +72,9 @@ fn plain(details: &str) -> &str {
 
 /// The cause is kept where fred itself says it; what a server said has its place in the message.
 fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error {
+    if let (FredErrorKind::Sentinel, Some(message)) = (error.kind(), misconfigured(details)) {
+        return Error::new(ErrorKind::Config, message);
+    }
     let kind = match error.kind() {
         FredErrorKind::Timeout => return Error::no_answer(),
         FredErrorKind::Backpressure => ErrorKind::Overloaded,
@@ -92,6 +104,16 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
         Some(cause) => Error::with_source(kind, message, cause),
         None => Error::new(kind, message),
     }
+}
+
+/// What is wrong with the URL, of what a sentinel said.
+fn misconfigured(details: &str) -> Option<&'static str> {
+    if details.starts_with("Missing primary address") {
+        return Some("the sentinels know no service of this name; check the service in the URL");
+    }
+    details.starts_with("ERR unknown command").then_some(
+        "the server is no sentinel; give the sentinels in the URL, whose port is mostly 26379",
+    )
 }
 
 /// A server's refusal: what it means is seen by its own words, even if they are not shown.
@@ -148,7 +170,7 @@ mod tests {
     fn refused_credentials_are_told_in_our_own_words() {
         let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
         for password in ["password", "pass", "user", "invalid", "a"] {
-            let secrets = Secrets(Some(password.to_owned()));
+            let secrets = Secrets(vec![password.to_owned()]);
             let error = secrets.convert(&said(wrong));
             assert_eq!(error.kind(), ErrorKind::Auth);
             assert_eq!(
@@ -162,7 +184,7 @@ mod tests {
             assert!(error.to_string().contains("is not shown"), "{error}");
         }
         let echoed = said("WRONGPASS s3cret is not the password");
-        let error = Secrets(None).convert(&echoed).to_string();
+        let error = Secrets(Vec::new()).convert(&echoed).to_string();
         assert!(
             !error.contains("s3cret"),
             "nothing of the server's is shown: {error}"

@@ -86,7 +86,7 @@ impl FredStore {
         let RedisTarget {
             config, endpoint, ..
         } = target;
-        let secrets = Secrets(config.password.clone());
+        let secrets = Secrets::in_config(&config);
         let client = Builder::from_config(Config {
             fail_fast,
             ..config

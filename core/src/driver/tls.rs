@@ -85,7 +85,12 @@ impl TlsClient {
     pub(super) fn configure(&self, config: &mut Config) {
         let connector = tokio_rustls::TlsConnector::from(self.config.clone());
         config.tls = Some(TlsConnector::from(connector).into());
-        if let ServerConfig::Centralized { server } = &mut config.server {
+        let servers = match &mut config.server {
+            ServerConfig::Centralized { server } => std::slice::from_mut(server),
+            ServerConfig::Sentinel { hosts, .. } => hosts.as_mut_slice(),
+            _ => &mut [],
+        };
+        for server in servers {
             let (host, name) = (server.host.clone(), self.server_name.clone());
             *server = Server::new_with_tls(host, server.port, name);
         }

@@ -4,7 +4,7 @@ mod grammar;
 
 use ::fred::types::config::{Config, Server, ServerConfig};
 
-use self::grammar::{Kind, StoreUrl};
+use self::grammar::{Kind, Node, StoreUrl};
 use super::endpoint::Endpoint;
 use super::tls::TlsClient;
 use crate::client::Tls;
@@ -27,7 +27,8 @@ pub(super) struct RedisTarget {
 
 /// What is supported.
 const FORMS: &str = "redis://[user:password@]host[:port][/database] (rediss:// for TLS), \
-                     unix:///path/to/socket[?db=database] or memory://[name]";
+                     unix:///path/to/socket[?db=database], \
+                     redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
 
 /// Reads a URL, and the files that it or the builder names.
 pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
@@ -38,16 +39,18 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
     let server = match url.kind {
         Kind::Memory => return Ok(Target::Memory(url.name)),
         Kind::Cluster => return Err(unsupported("a cluster")),
-        Kind::Sentinel => return Err(unsupported("a sentinel")),
+        Kind::Sentinel => ServerConfig::Sentinel {
+            hosts: url.nodes.iter().map(server_of).collect(),
+            service_name: url.name.clone(),
+            username: url.sentinel_username.clone(),
+            password: url.sentinel_password.clone(),
+        },
         Kind::Socket => ServerConfig::Unix {
             path: url.name.clone().into(),
         },
-        Kind::Server => {
-            let node = &url.nodes[0];
-            ServerConfig::Centralized {
-                server: Server::new(node.host.clone(), node.port),
-            }
-        }
+        Kind::Server => ServerConfig::Centralized {
+            server: server_of(&url.nodes[0]),
+        },
     };
     let shown = url.to_string();
     let tls = url.tls.then(|| TlsClient::new(&merged(&url, tls)));
@@ -73,6 +76,10 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
         endpoint,
         shown,
     })))
+}
+
+fn server_of(node: &Node) -> Server {
+    Server::new(node.host.clone(), node.port)
 }
 
 /// What the URL says goes before what the builder does.

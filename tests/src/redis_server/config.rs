@@ -13,6 +13,7 @@ pub struct RedisConfig {
     pub(super) unix_socket: bool,
     pub(super) append_only: bool,
     pub(super) tls: Option<Vec<String>>,
+    pub(super) watches: Option<String>,
 }
 
 impl RedisConfig {
@@ -57,6 +58,19 @@ impl RedisConfig {
             .iter()
             .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]);
         self.tls = Some(args.collect());
+        self
+    }
+
+    /// Makes it a sentinel that watches `primary` as the service `mymaster`. As many as the quorum have to
+    /// agree on what happens to it.
+    #[must_use]
+    pub fn sentinel_of(mut self, primary: &RedisServer, quorum: u8) -> Self {
+        let port = primary.port;
+        self.watches = Some(format!(
+            "sentinel monitor mymaster 127.0.0.1 {port} {quorum}\n\
+             sentinel down-after-milliseconds mymaster 1000\n\
+             sentinel failover-timeout mymaster 3000\n"
+        ));
         self
     }
 

@@ -100,8 +100,6 @@ fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
 #[test]
 fn what_is_to_come_is_told_from_what_is_wrong() {
     for (url, what) in [
-        ("redis-sentinel://host?sentinelServiceName=a", "a sentinel"),
-        ("rediss-sentinel://host/a", "a sentinel"),
         ("redis-cluster://host", "a cluster"),
         ("rediss-cluster://host", "a cluster"),
     ] {
