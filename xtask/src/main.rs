@@ -5,6 +5,7 @@ mod bench;
 mod costs;
 mod counts;
 mod glue;
+mod man;
 mod npm;
 mod package;
 mod peers;
@@ -48,6 +49,8 @@ enum Task {
     ///
     /// Needs Node 20 or newer with npm, and the standard library for wasm32-unknown-unknown.
     Package,
+    /// Write the manual pages of the command `leasehold`, into target/man.
+    Man,
     /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
     /// allocations. Fails if a figure is more than 10 % above tests/costs/baseline.json.
     ///
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Test(options) => return test::main(&options),
         Task::Audit(options) => audit::main(&options),
         Task::Package => package::main(),
+        Task::Man => man::main(),
         Task::Costs(options) => costs::main(&options),
         Task::Bench(options) => bench::main(&options),
     };

@@ -1,0 +1,173 @@
+//! The command line.
+#![expect(
+    clippy::doc_markdown,
+    reason = "these are the texts of --help, which are no markdown"
+)]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::connect::StoreArgs;
+use crate::exit;
+use crate::times;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Distributed locks on Redis, for shells, cron jobs and people who look.
+#[derive(Parser, Debug)]
+#[command(name = "leasehold", version, styles = STYLES, after_help = exit::TABLE)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Task {
+    /// Run a command while a lock is held
+    ///
+    /// Waits for the lock, runs COMMAND, and releases the lock when COMMAND has ended. Its exit code is that
+    /// of COMMAND. Signals are handed on, and the terminal is COMMAND's.
+    ///
+    /// If the lease is lost, or its end comes near because the store cannot be reached, the whole process
+    /// group of COMMAND gets SIGTERM, and after the grace SIGKILL: it is gone before anybody else can get
+    /// the lock by its expiry. When the lock is taken away at once (its key is deleted, or it is
+    /// force-released) that is too late for the time of the grace: let what you write to check
+    /// LEASEHOLD_TOKEN, for example by `leasehold fence`.
+    ///
+    /// COMMAND has in its environment LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (when the lease
+    /// ends if it is not renewed, as known at the start, in milliseconds since 1970) and
+    /// LEASEHOLD_EVENTS_FD: a file descriptor from which it may read what happens to the lease, one JSON
+    /// object a line.
+    ///
+    /// What COMMAND leaves running in its process group is ended, too, before the lock is released. If
+    /// `leasehold` itself is killed, even by SIGKILL, or stands still past the deadline, a second process
+    /// kills the group; then the lock ends by its time to live.
+    #[command(after_help = exit::TABLE)]
+    Run(RunArgs),
+    /// Lead: run a command for as long as a lock is held, again and again
+    ///
+    /// Of all who hold one name one leads, that is, runs COMMAND; the others wait in line. At a loss COMMAND
+    /// is ended as by `leasehold run`, and this process waits in line again, also while the store cannot be
+    /// reached. If COMMAND ends by itself, another one gets its turn.
+    ///
+    /// It ends when it is asked to, by SIGTERM, SIGINT, SIGHUP or SIGQUIT, with the code of COMMAND; and
+    /// with 126 or 127 if COMMAND cannot be run. What COMMAND has in its environment, and the rest, is as of
+    /// `leasehold run`.
+    #[command(after_help = exit::TABLE)]
+    Hold(HoldArgs),
+    /// Print completions for a shell
+    ///
+    /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// Where to
+        folder: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// What is locked: 1 to 512 bytes
+    pub(crate) name: String,
+
+    /// How long to wait for the lock, such as 500ms, 2s or 1m30s; for ever without this
+    ///
+    /// The time counts from the start, also while the store does not reply.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    #[arg(conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: end with code 75 if somebody else has the lock
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+
+    /// What to do at a loss
+    #[arg(long, value_enum, default_value_t = OnLoss::Stop)]
+    pub(crate) on_loss: OnLoss,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+
+    /// Write what happens on the standard error, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HoldArgs {
+    /// What is locked: 1 to 512 bytes
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) lease: LeaseArgs,
+
+    /// How long to stay out of the line when COMMAND has ended by itself
+    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "1s")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) pause: Duration,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+
+    /// Write what happens on the standard error, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What the lease is like.
+#[derive(Args, Debug)]
+pub(crate) struct LeaseArgs {
+    /// How long the lease lives unless it is renewed: 1s or more
+    ///
+    /// It is renewed at each third of that time. So long does the lock stay if this machine dies.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "30s")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) ttl: Duration,
+
+    /// An identity that outlives this process: it takes over a lock that has the same owner
+    ///
+    /// Never give one to two that run at the same time.
+    #[arg(long)]
+    pub(crate) owner: Option<String>,
+
+    /// From SIGTERM to SIGKILL at a loss; at the most, and by default, a third and a sixth of --ttl
+    ///
+    /// The default is no more than 10s. If the store cannot be reached, SIGTERM comes by this time before
+    /// the lease ends.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    pub(crate) grace: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnLoss {
+    /// End the command
+    Stop,
+    /// Warn, and let the command go on without the lock
+    Warn,
+}

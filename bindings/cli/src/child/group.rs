@@ -1,0 +1,221 @@
+//! The command's process group, from its start until nobody of it is left.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp, getpid};
+
+use super::events::EventsPipe;
+use super::guard::Guard;
+use super::helper::{EXEC, WITH_TERMINAL, WITHOUT_TERMINAL};
+use super::terminal::{Terminal, has_job_control};
+use super::this_program;
+use crate::exit::{BY_SIGNAL, Failure, INTERNAL};
+
+/// What is to be started.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    /// The lock's, for those who look at the list of processes.
+    pub(crate) name: &'a str,
+    pub(crate) command: &'a [OsString],
+    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) events: &'a EventsPipe,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ran {
+    Exited(u8),
+    Killed(Signal),
+}
+
+impl Ran {
+    /// As a shell's `$?`.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => u8::try_from(signal as i32)
+                .ok()
+                .and_then(|number| BY_SIGNAL.checked_add(number))
+                .unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// What a signal was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// Children ended or stopped, or this process goes on.
+    Here,
+    /// It was handed on to the command.
+    HandedOn(Signal),
+}
+
+/// The process group of a command that was started.
+#[derive(Debug)]
+pub(crate) struct Group {
+    id: Pid,
+    ran: Option<Ran>,
+    guard: Guard,
+    terminal: Option<Terminal>,
+    /// This process stopped itself with its own group, and is still to hear of it.
+    stopped: bool,
+}
+
+impl Group {
+    /// Starts the command. To be called on the main thread, with whose end the command's would come.
+    pub(crate) fn start(start: &Start<'_>) -> Result<Self, Failure> {
+        Self::try_start(start)
+            .map_err(|error| Failure::new(INTERNAL, format!("starting a process: {error}")))
+    }
+
+    fn try_start(start: &Start<'_>) -> io::Result<Self> {
+        let mut guard = Guard::start(start.name)?;
+        let mut terminal = Terminal::open();
+        let gives = terminal.as_ref().is_some_and(Terminal::is_ours_alone);
+        start.events.inherit(true)?;
+        let child = Command::new(this_program()?)
+            .arg0(EXEC)
+            .arg(getpid().to_string())
+            .arg(if gives {
+                WITH_TERMINAL
+            } else {
+                WITHOUT_TERMINAL
+            })
+            .args(start.command)
+            .envs(start.environment.iter().map(|(name, value)| (name, value)))
+            .process_group(0)
+            .spawn();
+        start.events.inherit(false)?;
+        let id = i32::try_from(child?.id()).map_err(io::Error::other)?;
+        let id = Pid::from_raw(id);
+        guard.group(id);
+        if let Some(terminal) = terminal.as_mut().filter(|_| gives) {
+            terminal.was_given(id);
+        }
+        Ok(Self {
+            id,
+            ran: None,
+            guard,
+            terminal,
+            stopped: false,
+        })
+    }
+
+    /// How the command ended, if it has. Others of its group may go on.
+    pub(crate) fn ran(&self) -> Option<Ran> {
+        self.ran
+    }
+
+    /// Whether anybody of the group is left.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.reap();
+        killpg(self.id, None) != Err(Errno::ESRCH)
+    }
+
+    /// Until when the group may live, unless this is called again; past that the guard kills it.
+    pub(crate) fn may_live_until(&mut self, at: Option<Duration>) {
+        self.guard.until(at);
+    }
+
+    /// Does what a signal to this process asks for.
+    pub(crate) fn take(&mut self, signal: Signal) -> Change {
+        match signal {
+            Signal::SIGCHLD => self.reap(),
+            Signal::SIGCONT => self.go_on(),
+            Signal::SIGTSTP if self.stopped => {}
+            signal => {
+                self.signal(signal);
+                return Change::HandedOn(signal);
+            }
+        }
+        Change::Here
+    }
+
+    /// Asks all of the group to end, also those that are stopped.
+    pub(crate) fn ask_to_end(&self) {
+        self.signal(Signal::SIGTERM);
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Ends all of the group. False if the system does not let this user.
+    pub(crate) fn kill(&self) -> bool {
+        killpg(self.id, Signal::SIGKILL) != Err(Errno::EPERM)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An error says that nobody is left, or that this user may not.
+        let _ = killpg(self.id, signal);
+    }
+
+    fn reap(&mut self) {
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        loop {
+            match waitpid(None, Some(flags)) {
+                Ok(WaitStatus::Exited(process, code)) if process == self.id => {
+                    self.ran = Some(Ran::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)));
+                }
+                Ok(WaitStatus::Signaled(process, signal, _)) if process == self.id => {
+                    self.ran = Some(Ran::Killed(signal));
+                }
+                Ok(WaitStatus::Stopped(process, signal)) if process == self.id => {
+                    self.has_stopped(signal);
+                }
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
+                // The guard, or what the command left behind; or a signal came.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// The command stopped. With a shell above, the whole job is to stop; else nobody would continue it.
+    fn has_stopped(&mut self, signal: Signal) {
+        let Some(terminal) = &mut self.terminal else {
+            return;
+        };
+        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wants_terminal && terminal.give(self.id) {
+            return self.signal(Signal::SIGCONT);
+        }
+        if !has_job_control() {
+            if signal != Signal::SIGSTOP {
+                self.signal(Signal::SIGCONT);
+            }
+            return;
+        }
+        self.stopped = true;
+        let _ = killpg(getpgrp(), Signal::SIGTSTP);
+        let _ = raise(Signal::SIGSTOP);
+    }
+
+    fn go_on(&mut self) {
+        self.stopped = false;
+        if let Some(terminal) = &mut self.terminal {
+            // After `fg` it is this process's, and is handed on again; after `bg` it is the shell's.
+            if terminal.is_given() {
+                terminal.give(self.id);
+            }
+        }
+        self.signal(Signal::SIGCONT);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.guard.done();
+        let killed = matches!(self.ran, Some(Ran::Killed(_)));
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back(killed);
+        }
+        // Only if it was started and then given up by an error.
+        if self.ran.is_none() {
+            let _ = kill(self.id, Signal::SIGKILL);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! This program under another name: what runs in a new process before the command takes its place, and the
+//! guard. It is a start of its own because code between fork and exec could not be safe Rust.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use nix::unistd::{Pid, getpgrp, getppid};
+
+use super::{guard, terminal};
+use crate::exit::{NOT_FOUND, NOT_RUN};
+
+/// The name of the process that becomes the command.
+pub(super) const EXEC: &str = "leasehold: exec";
+/// The name of the process that ends the command if this one cannot.
+pub(super) const GUARD: &str = "leasehold: guard";
+/// The terminal is to be the command's from the beginning.
+pub(super) const WITH_TERMINAL: &str = "terminal";
+pub(super) const WITHOUT_TERMINAL: &str = "none";
+
+/// Does what this process was started for, if it is a helper.
+pub(crate) fn as_helper() -> Option<ExitCode> {
+    let mut args = std::env::args_os();
+    match args.next()?.to_str()? {
+        EXEC => Some(become_command(args)),
+        GUARD => {
+            guard::main();
+            Some(ExitCode::SUCCESS)
+        }
+        _ => None,
+    }
+}
+
+/// Comes back only if the command cannot be run.
+fn become_command(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let (Some(parent), Some(terminal), Some(program)) = (args.next(), args.next(), args.next())
+    else {
+        return ExitCode::from(NOT_RUN);
+    };
+    if !die_with(&parent) {
+        return ExitCode::from(NOT_RUN);
+    }
+    if terminal == WITH_TERMINAL {
+        terminal::take(getpgrp());
+    }
+    let error = Command::new(&program).args(args).exec();
+    let shown = program.display();
+    let (exit, what) = match error.kind() {
+        std::io::ErrorKind::NotFound if is_script(&program) => (
+            NOT_RUN,
+            "its interpreter, named in its first line, is not there".to_owned(),
+        ),
+        std::io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),
+        std::io::ErrorKind::PermissionDenied => {
+            (NOT_RUN, "it is not executable, or is a folder".to_owned())
+        }
+        _ => (NOT_RUN, format!("it cannot be run: {error}")),
+    };
+    eprintln!("leasehold: {shown}: {what}");
+    ExitCode::from(exit)
+}
+
+/// With a slash in its name the program was not looked for in the PATH.
+fn is_script(program: &OsString) -> bool {
+    let path = std::path::Path::new(program);
+    path.components().count() > 1 && path.exists()
+}
+
+/// From now on the end of the parent is the end of this process, and of the program that it becomes.
+/// What counts is the end of the parent's thread that made this process, which is its main thread.
+fn die_with(parent: &OsString) -> bool {
+    #[cfg(target_os = "linux")]
+    if nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).is_err() {
+        return false;
+    }
+    // It may have ended before that: then somebody else is the parent.
+    let parent = parent.to_str().and_then(|digits| digits.parse().ok());
+    parent.map(Pid::from_raw) == Some(getppid())
+}

@@ -1,0 +1,163 @@
+//! The store, by options and environment.
+#![expect(
+    clippy::doc_markdown,
+    reason = "there are texts of --help here, which are no markdown"
+)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::{Builder, Locker};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::exit::{FILE, Failure, STORE_AWAY};
+
+const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+
+/// Where the locks are kept.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreArgs {
+    /// The store: redis://[user@]host[:port][/database], unix:///path/to/socket, or memory://
+    ///
+    /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
+    /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
+    /// --password-file.
+    #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true)]
+    url: Option<String>,
+
+    /// A file whose first line is the store's password; or set LEASEHOLD_PASSWORD
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
+
+    /// Keeps names apart from the same names in other namespaces
+    #[arg(long, env = "LEASEHOLD_NAMESPACE", default_value = "leasehold")]
+    namespace: String,
+}
+
+impl StoreArgs {
+    /// A locker's settings.
+    pub(crate) fn builder(&self) -> Builder {
+        Locker::builder().namespace(&self.namespace)
+    }
+
+    /// Connects, in this time at the most if one is given.
+    pub(crate) async fn connect(&self, within: Option<Duration>) -> Result<Locker, Failure> {
+        let url = self.url()?;
+        let connecting = self.builder().connect(url);
+        let Some(within) = within else {
+            return Ok(connecting.await?);
+        };
+        match timeout(within, connecting).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(Failure::new(
+                STORE_AWAY,
+                format!(
+                    "no connection to the store within {}",
+                    crate::times::show(within)
+                ),
+            )
+            .advise(
+                "see that the server runs, that --url names it, and that nothing is in the way",
+            )),
+        }
+    }
+
+    /// The URL, with the password. Never to be shown.
+    fn url(&self) -> Result<String, Failure> {
+        let url = self.url.as_deref().filter(|url| !url.is_empty());
+        let Some(url) = url else {
+            return Err(Failure::usage("no store is named")
+                .advise("give --url or set LEASEHOLD_URL, for example to redis://127.0.0.1:6379"));
+        };
+        match self.password()? {
+            Some(password) => with_password(url, &password),
+            None => Ok(url.to_owned()),
+        }
+    }
+
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.password_file else {
+            return match std::env::var(PASSWORD) {
+                Ok(password) => Ok(Some(password).filter(|password| !password.is_empty())),
+                Err(std::env::VarError::NotPresent) => Ok(None),
+                Err(_) => Err(Failure::usage(format!("{PASSWORD} is not UTF-8"))),
+            };
+        };
+        let text = fs::read_to_string(file).map_err(|error| {
+            let what = format!(
+                "the password file {} cannot be read: {error}",
+                file.display()
+            );
+            Failure::new(FILE, what)
+        })?;
+        let password = text.lines().next().unwrap_or_default();
+        if password.is_empty() {
+            let what = format!(
+                "the password file {} has an empty first line",
+                file.display()
+            );
+            return Err(Failure::usage(what));
+        }
+        Ok(Some(password.to_owned()))
+    }
+}
+
+/// The URL with this password. One that cannot be read is the library's to refuse.
+fn with_password(text: &str, password: &str) -> Result<String, Failure> {
+    let Ok(mut url) = Url::parse(text) else {
+        return Ok(text.to_owned());
+    };
+    if url.scheme() == "memory" {
+        return Ok(text.to_owned());
+    }
+    if url.password().is_some() {
+        return Err(
+            Failure::usage("there are two passwords, one of them in the URL")
+                .advise("leave one out: the URL's, or LEASEHOLD_PASSWORD and --password-file"),
+        );
+    }
+    // A URL without a host takes none.
+    match url.set_password(Some(password)) {
+        Ok(()) => Ok(url.into()),
+        Err(()) => Ok(socket_with_password(text, password)),
+    }
+}
+
+/// `unix://` has no host, and all the same a place for a password.
+fn socket_with_password(text: &str, password: &str) -> String {
+    let encoded: String = url::form_urlencoded::byte_serialize(password.as_bytes())
+        .collect::<String>()
+        .replace('+', "%20");
+    match text.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://:{encoded}@{}{rest}", "localhost"),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_put_into_the_url() {
+        let url = |text| with_password(text, "p@s/s%").expect("one password");
+        assert_eq!(url("redis://host:1/5"), "redis://:p%40s%2Fs%@host:1/5");
+        assert_eq!(url("redis://me@host"), "redis://me:p%40s%2Fs%@host");
+        assert_eq!(url("memory://a"), "memory://a");
+        assert_eq!(url("no url"), "no url");
+    }
+
+    #[test]
+    fn two_passwords_are_refused_and_none_is_shown() {
+        let error = with_password("redis://:first@host", "second").expect_err("two");
+        let shown = format!("{error} {}", error.json());
+        assert!(
+            !shown.contains("first") && !shown.contains("second"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! What the command returns, and what it says when something is wrong.
+
+use std::fmt;
+
+use leasehold::{Error, ErrorKind};
+use serde::Serialize;
+
+/// The command line is not valid. (This and the next ones but the last are of `sysexits.h`.)
+pub(crate) const USAGE: u8 = 64;
+/// A guard refused a stale token.
+pub(crate) const STALE: u8 = 65;
+/// The store cannot be reached, did not reply in time, or cannot serve.
+pub(crate) const STORE_AWAY: u8 = 69;
+/// Something that should not happen.
+pub(crate) const INTERNAL: u8 = 70;
+/// A file could not be read or written.
+pub(crate) const FILE: u8 = 74;
+/// Somebody else held the lock all the while.
+pub(crate) const NOT_ACQUIRED: u8 = 75;
+/// The store refused the user or one of its commands.
+pub(crate) const REFUSED: u8 = 77;
+/// The store is not one for locks: too old, or with something else at a lock's key.
+pub(crate) const UNFIT: u8 = 78;
+/// The lease was lost while the command ran, and the command was ended.
+pub(crate) const LOST: u8 = 79;
+/// The command is there, but cannot be run. (As in a shell, like the next one.)
+pub(crate) const NOT_RUN: u8 = 126;
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// With the number of the signal that ended the command added.
+pub(crate) const BY_SIGNAL: u8 = 128;
+
+/// Shown at the end of `--help`.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  of COMMAND  its own; 128 + n if signal n ended it
+  64          the command line or a setting is not valid
+  65          the token is stale: a greater one was seen
+  69          the store cannot be reached, or does not reply in time
+  74          a file cannot be read or written
+  75          not acquired: somebody else holds the lock
+  77          the store refused the user, or a command to it
+  78          the store cannot keep locks: too old, or something else at the key
+  79          the lease was lost, and COMMAND was ended
+  126, 127    COMMAND cannot be run; there is no such command";
+
+/// Why the command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: u8,
+    what: String,
+    advice: Option<&'static str>,
+    /// What the library said, for readers of JSON.
+    error: Option<Error>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: u8, what: impl Into<String>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            advice: None,
+            error: None,
+        }
+    }
+
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::new(USAGE, what)
+    }
+
+    /// With what to do about it.
+    pub(crate) fn advise(mut self, advice: &'static str) -> Self {
+        self.advice = Some(advice);
+        self
+    }
+
+    /// As one line of JSON.
+    pub(crate) fn json(&self) -> String {
+        let failed = Failed {
+            kind: "failed",
+            exit: self.exit,
+            message: self.to_string(),
+            error: self.error.as_ref(),
+        };
+        serde_json::to_string(&failed).unwrap_or_default()
+    }
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    exit: u8,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Error>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (exit, advice) = match error.kind() {
+            ErrorKind::Config => (USAGE, None),
+            ErrorKind::Unavailable | ErrorKind::Timeout => (
+                STORE_AWAY,
+                Some(
+                    "see that the server runs, that --url names it, and that nothing is in the way",
+                ),
+            ),
+            ErrorKind::ReadOnly => (STORE_AWAY, Some("name the primary, not a replica")),
+            ErrorKind::Store | ErrorKind::Overloaded => (STORE_AWAY, None),
+            ErrorKind::Auth => (
+                REFUSED,
+                Some(
+                    "see the password (LEASEHOLD_PASSWORD, --password-file) and the user's rights",
+                ),
+            ),
+            ErrorKind::Unsupported | ErrorKind::WrongType => (UNFIT, None),
+            ErrorKind::NotHeld => (LOST, None),
+            ErrorKind::StaleToken => (STALE, None),
+            _ => (INTERNAL, None),
+        };
+        // What the error says of it already comes first.
+        let advice = advice.filter(|_| !error.to_string().contains("; "));
+        Self {
+            exit,
+            what: error.to_string(),
+            advice,
+            error: Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_a_code_of_the_table() {
+        let codes = [
+            "config",
+            "unavailable",
+            "timeout",
+            "auth",
+            "readOnly",
+            "unsupported",
+            "wrongType",
+            "store",
+            "notHeld",
+            "staleToken",
+            "overloaded",
+        ];
+        for code in codes {
+            let kind = ErrorKind::from_code(code).expect("a code of the library");
+            let exit = Failure::from(Error::new(kind, "x")).exit;
+            assert!(TABLE.contains(&format!("\n  {exit} ")), "{code} is {exit}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_line_of_json() {
+        let failure = Failure::from(Error::new(ErrorKind::Auth, "no\nentry"));
+        assert_eq!(failure.exit, REFUSED);
+        let json = failure.json();
+        assert!(!json.contains('\n'), "{json}");
+        assert!(
+            json.starts_with(r#"{"type":"failed","exit":77,"message":"#),
+            "{json}"
+        );
+        assert!(json.contains(r#""error":{"code":"auth""#), "{json}");
+    }
+}

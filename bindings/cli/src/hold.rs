@@ -1,0 +1,118 @@
+//! `leasehold hold`: leader election for scripts.
+
+use futures::TryStreamExt;
+use leasehold::{Lease, LeaseEvents, Tenures};
+use nix::sys::signal::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::args::HoldArgs;
+use crate::child::{self, EventsPipe, Ran, Signals};
+use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
+use crate::run::{TO_LEAVE, by, heard, lock, pipe, policy, unless_asked, with_time};
+use crate::say::Voice;
+use crate::work::{Ended, Policy, Work};
+
+pub(crate) fn main(args: &HoldArgs, voice: &Voice) -> Result<u8, Failure> {
+    let policy = policy(&args.lease, true)?;
+    let pipe = pipe()?;
+    child::prepare()?;
+    crate::block_on(hold(args, policy, pipe, voice))
+}
+
+async fn hold(
+    args: &HoldArgs,
+    policy: Policy,
+    first: EventsPipe,
+    voice: &Voice,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::listen()?;
+    let locker = match unless_asked(args.store.connect(None), &mut signals).await {
+        Ok(locker) => locker?,
+        Err(signal) => return Ok(by(signal)),
+    };
+    let lock = lock(&locker, &args.name, &args.lease)?;
+    let mut events = lock.events();
+    let mut tenures = lock.hold();
+    let work = Work {
+        command: &args.command,
+        policy,
+        voice,
+    };
+    let mut next = Some(first);
+    let code = loop {
+        let mut pipe = match next.take() {
+            Some(pipe) => pipe,
+            None => pipe()?,
+        };
+        let waiting = lead(&mut tenures, args, &mut events, &mut pipe, voice);
+        let lease = match unless_asked(waiting, &mut signals).await {
+            Ok(lease) => lease?,
+            Err(signal) => break by(signal),
+        };
+        if let Some(code) = turn(&work, lease, &mut events, pipe, &mut signals).await? {
+            break code;
+        }
+        if let Err(signal) = unless_asked(sleep(args.pause), &mut signals).await {
+            break by(signal);
+        }
+    };
+    drop(tenures);
+    let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+    Ok(code)
+}
+
+/// Waits for a lease that has time left.
+async fn lead(
+    tenures: &mut Tenures,
+    args: &HoldArgs,
+    events: &mut LeaseEvents,
+    pipe: &mut EventsPipe,
+    voice: &Voice,
+) -> Result<Lease, Failure> {
+    loop {
+        let leading = heard(tenures.try_next(), events, pipe, voice).await?;
+        let Some(lease) = leading else {
+            return Err(Failure::new(INTERNAL, "the locker was shut down"));
+        };
+        match with_time(&lease, args.lease.ttl).await {
+            Ok(()) => return Ok(lease),
+            Err(failure) => voice.note(&failure.to_string()),
+        }
+    }
+}
+
+/// One turn as the leader; the code, if it was the last one.
+async fn turn(
+    work: &Work<'_>,
+    lease: Lease,
+    events: &mut LeaseEvents,
+    pipe: EventsPipe,
+    signals: &mut Signals,
+) -> Result<Option<u8>, Failure> {
+    let (name, token) = (lease.name().clone(), lease.token());
+    work.voice
+        .note(&format!("leading {name} with token {token}"));
+    match work.run(lease, events, pipe, signals).await? {
+        Ended::Ran(ran, asked) if asked.is_some() || is_last(ran) => Ok(Some(ran.code())),
+        Ended::Ran(ran, _) => {
+            work.voice
+                .note(&format!("the command ended with {}", ran.code()));
+            Ok(None)
+        }
+        Ended::Lost(failure, Some(_)) => Err(failure),
+        Ended::Lost(failure, None) => {
+            work.voice
+                .note(&format!("{failure}: waiting in line again"));
+            Ok(None)
+        }
+    }
+}
+
+/// The keys of the terminal are the command's, and were meant for all of it; and what cannot be run now
+/// cannot be run later.
+fn is_last(ran: Ran) -> bool {
+    matches!(
+        ran,
+        Ran::Killed(Signal::SIGINT | Signal::SIGQUIT) | Ran::Exited(NOT_RUN | NOT_FOUND)
+    )
+}

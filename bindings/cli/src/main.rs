@@ -1,0 +1,99 @@
+//! The command `leasehold`: the lock for shells, cron jobs, every other language, and people who look.
+//! What it promises to scripts stands in README.md beside it.
+
+mod args;
+mod child;
+mod connect;
+mod exit;
+mod hold;
+mod run;
+mod say;
+mod times;
+mod work;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Task};
+use exit::{FILE, Failure, INTERNAL, USAGE};
+use say::Voice;
+
+fn main() -> ExitCode {
+    if let Some(code) = child::as_helper() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let voice = Voice::new(cli.task.json());
+    let code = match cli.task.main(&voice) {
+        Ok(code) => code,
+        Err(failure) => {
+            voice.failure(&failure);
+            failure.exit
+        }
+    };
+    voice.finish();
+    ExitCode::from(code)
+}
+
+impl Task {
+    fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            Self::Hold(args) => args.json,
+            Self::Completions { .. } | Self::Man { .. } => false,
+        }
+    }
+
+    fn main(&self, voice: &Voice) -> Result<u8, Failure> {
+        match self {
+            Self::Run(args) => run::main(args, voice),
+            Self::Hold(args) => hold::main(args, voice),
+            Self::Completions { shell } => {
+                let mut out = Vec::new();
+                clap_complete::generate(*shell, &mut Cli::command(), "leasehold", &mut out);
+                print(&out)
+            }
+            Self::Man { folder } => man(folder),
+        }
+    }
+}
+
+/// Runs the work on a runtime, on this thread as far as it is not the library's.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(INTERNAL, format!("starting a runtime: {error}")))?;
+    let output = runtime.block_on(work);
+    runtime.shutdown_background();
+    output
+}
+
+/// Writes to the standard output; a reader that has enough is no failure.
+fn print(text: &[u8]) -> Result<u8, Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(FILE, format!("writing the output: {error}")))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn man(folder: &Path) -> Result<u8, Failure> {
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    let what = |error| format!("writing manual pages into {}: {error}", folder.display());
+    written.map_err(|error| Failure::new(FILE, what(error)))?;
+    Ok(0)
+}

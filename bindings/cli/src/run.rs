@@ -1,0 +1,204 @@
+//! `leasehold run`: a command under a lock.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use leasehold::{Lease, LeaseEvents, Lock, Locker};
+use nix::sys::signal::Signal;
+use tokio::time::{Instant, timeout};
+
+use crate::args::{LeaseArgs, OnLoss, RunArgs};
+use crate::child::{self, EventsPipe, Signals};
+use crate::exit::{BY_SIGNAL, Failure, INTERNAL, NOT_ACQUIRED};
+use crate::say::Voice;
+use crate::times::show;
+use crate::work::{Ended, Policy, Work};
+
+/// Below this there is no time for what happens to processes.
+const LEAST_TTL: Duration = Duration::from_secs(1);
+const MOST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
+/// How long leaving may take: the place in line is given up, if the store is there.
+pub(crate) const TO_LEAVE: Duration = Duration::from_secs(1);
+
+pub(crate) fn main(args: &RunArgs, voice: &Voice) -> Result<u8, Failure> {
+    let policy = policy(&args.lease, args.on_loss == OnLoss::Stop)?;
+    let pipe = pipe()?;
+    child::prepare()?;
+    crate::block_on(run(args, policy, pipe, voice))
+}
+
+/// For `LEASEHOLD_EVENTS_FD`.
+pub(crate) fn pipe() -> Result<EventsPipe, Failure> {
+    EventsPipe::new().map_err(|error| Failure::new(INTERNAL, format!("making a pipe: {error}")))
+}
+
+/// Checked, because a grace that is too long would end the command before a renewal is even due.
+pub(crate) fn policy(args: &LeaseArgs, stop: bool) -> Result<Policy, Failure> {
+    let ttl = args.ttl;
+    if ttl < LEAST_TTL {
+        let what = format!(
+            "--ttl is {} at the least, not {}",
+            show(LEAST_TTL),
+            show(ttl)
+        );
+        return Err(Failure::usage(what));
+    }
+    let grace = args.grace.unwrap_or((ttl / 6).min(MOST_DEFAULT_GRACE));
+    if grace > ttl / 3 {
+        let what = format!(
+            "--grace is a third of --ttl at the most, here {}; give a --ttl of {} or more",
+            show(ttl / 3),
+            show(grace * 3),
+        );
+        return Err(Failure::usage(what));
+    }
+    Ok(Policy {
+        grace,
+        margin: Policy::margin(ttl),
+        stop,
+    })
+}
+
+/// The lock with the options of the command line.
+pub(crate) fn lock(locker: &Locker, name: &str, args: &LeaseArgs) -> Result<Lock, Failure> {
+    let lock = locker.lock(name)?.ttl(args.ttl);
+    Ok(match &args.owner {
+        Some(owner) => lock.owner(owner),
+        None => lock,
+    })
+}
+
+async fn run(
+    args: &RunArgs,
+    policy: Policy,
+    mut pipe: EventsPipe,
+    voice: &Voice,
+) -> Result<u8, Failure> {
+    let start = Instant::now();
+    let mut signals = Signals::listen()?;
+    let connecting = args.store.connect(args.wait);
+    let locker = match unless_asked(connecting, &mut signals).await {
+        Ok(locker) => locker?,
+        Err(signal) => return Ok(by(signal)),
+    };
+    let lock = lock(&locker, &args.name, &args.lease)?;
+    let mut events = lock.events();
+    let acquiring = acquire(&lock, args, start);
+    let acquiring = heard(acquiring, &mut events, &mut pipe, voice);
+    let lease = match unless_asked(acquiring, &mut signals).await {
+        Ok(Ok(lease)) => lease,
+        Ok(Err(failure)) => {
+            let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+            return Err(failure);
+        }
+        Err(signal) => {
+            let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+            return Ok(by(signal));
+        }
+    };
+    let work = Work {
+        command: &args.command,
+        policy,
+        voice,
+    };
+    match work.run(lease, &mut events, pipe, &mut signals).await? {
+        Ended::Ran(ran, _) => Ok(ran.code()),
+        Ended::Lost(failure, _) => Err(failure),
+    }
+}
+
+/// The code of a process that this signal ended.
+pub(crate) fn by(signal: Signal) -> u8 {
+    child::Ran::Killed(signal).code().max(BY_SIGNAL)
+}
+
+/// The output, unless a signal asks this process to end before.
+pub(crate) async fn unless_asked<T>(
+    work: impl Future<Output = T>,
+    signals: &mut Signals,
+) -> Result<T, Signal> {
+    tokio::select! {
+        biased;
+        signal = signals.next_end() => Err(signal),
+        output = work => Ok(output),
+    }
+}
+
+/// The output; meanwhile events are shown.
+pub(crate) async fn heard<T>(
+    work: impl Future<Output = T>,
+    events: &mut LeaseEvents,
+    pipe: &mut EventsPipe,
+    voice: &Voice,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            output = &mut work => return output,
+            Some(event) = events.next() => {
+                pipe.write(&event);
+                voice.event(&event);
+            }
+        }
+    }
+}
+
+async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, Failure> {
+    let acquired = match args.wait {
+        _ if args.no_wait => lock.try_acquire().await?,
+        Some(wait) => {
+            let left = wait.saturating_sub(start.elapsed());
+            lock.acquire_within(left).await?
+        }
+        None => Some(lock.acquire().await?),
+    };
+    let Some(lease) = acquired else {
+        let name = lock.name();
+        let what = match args.wait {
+            Some(wait) if !wait.is_zero() => {
+                format!(
+                    "{name} was not acquired within {}: somebody else has it",
+                    show(wait)
+                )
+            }
+            _ => format!("{name} was not acquired: somebody else has it, or waits for it"),
+        };
+        return Err(Failure::new(NOT_ACQUIRED, what)
+            .advise("wait longer (--wait), or see who it is: leasehold inspect"));
+    };
+    with_time(&lease, args.lease.ttl).await?;
+    Ok(lease)
+}
+
+/// A lock that was handed over begins with little time, and the command must not.
+pub(crate) async fn with_time(lease: &Lease, ttl: Duration) -> Result<(), Failure> {
+    if lease.remaining() < ttl / 2 {
+        lease.renew().await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(ttl: u64, grace: Option<u64>) -> LeaseArgs {
+        LeaseArgs {
+            ttl: Duration::from_millis(ttl),
+            owner: None,
+            grace: grace.map(Duration::from_millis),
+        }
+    }
+
+    #[test]
+    fn the_grace_leaves_time_for_renewals() {
+        let grace = |args| policy(&args, true).map(|policy| policy.grace.as_millis());
+        assert_eq!(grace(args(30_000, None)).ok(), Some(5_000));
+        assert_eq!(grace(args(600_000, None)).ok(), Some(10_000));
+        assert_eq!(grace(args(30_000, Some(10_000))).ok(), Some(10_000));
+        let error = grace(args(30_000, Some(10_001))).expect_err("more than a third");
+        assert!(error.to_string().contains("--ttl of 30s"), "{error}");
+        assert!(grace(args(999, None)).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! What is said on the standard error: by a thread of its own, because a reader that is slow must not hold
+//! up the one who watches the deadline.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::LeaseEvent;
+
+use crate::exit::Failure;
+use crate::times::show;
+
+/// Lines that were not written yet; what comes on top is dropped.
+const UNWRITTEN: usize = 1_024;
+/// How long the end of this process waits for a reader.
+const AT_THE_END: Duration = Duration::from_millis(500);
+
+/// The voice of this program.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    json: bool,
+    terminal: bool,
+    lines: SyncSender<String>,
+    silent: Receiver<()>,
+}
+
+impl Voice {
+    pub(crate) fn new(json: bool) -> Self {
+        let (lines, unwritten) = sync_channel::<String>(UNWRITTEN);
+        let (end, silent) = sync_channel(1);
+        thread::spawn(move || {
+            for mut line in unwritten {
+                line.push('\n');
+                // Nobody is there to be told of an error here.
+                let _ = io::stderr().write_all(line.as_bytes());
+            }
+            drop(end);
+        });
+        Self {
+            json,
+            terminal: io::stderr().is_terminal(),
+            lines,
+            silent,
+        }
+    }
+
+    /// Something for people.
+    pub(crate) fn note(&self, what: &str) {
+        if !self.json {
+            self.put(format!("leasehold: {what}"));
+        }
+    }
+
+    /// An event: all of them as JSON; for people what they have to know.
+    pub(crate) fn event(&self, event: &LeaseEvent) {
+        if self.json {
+            return self.put(serde_json::to_string(event).unwrap_or_default());
+        }
+        match event {
+            LeaseEvent::Waiting { name, position } if self.terminal => {
+                let place = position.map(|place| format!(", place {place} in line"));
+                self.note(&format!("{name} is held: waiting{}", place.unwrap_or_default()));
+            }
+            LeaseEvent::AtRisk {
+                name,
+                remaining,
+                error,
+                ..
+            } => self.note(&format!("{name} is at risk, {} left: {error}", show(*remaining))),
+            LeaseEvent::ClockDrift { drift_margin } => self.note(&format!(
+                "the clocks of the store and of this machine run apart: leases end earlier, by {drift_margin} ppm"
+            )),
+            _ => {}
+        }
+    }
+
+    /// Why this program fails.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            self.put(failure.json());
+        } else {
+            self.put(format!("leasehold: {failure}"));
+        }
+    }
+
+    /// Waits a moment until everything is written.
+    pub(crate) fn finish(self) {
+        let Self { lines, silent, .. } = self;
+        drop(lines);
+        let _ = silent.recv_timeout(AT_THE_END);
+    }
+
+    fn put(&self, line: String) {
+        let _ = self.lines.try_send(line);
+    }
+}

@@ -1,0 +1,333 @@
+//! A command under a lease: it runs while the lease is held, and is gone before it is over.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use futures::StreamExt;
+use leasehold::{Error, Lease, LeaseEvents, LossReason, Lost, Name};
+use nix::sys::signal::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::child::{Change, EventsPipe, Group, Ran, Signals, Start, now};
+use crate::exit::{Failure, INTERNAL, LOST};
+use crate::say::Voice;
+use crate::times::show;
+
+/// How often the lease is looked at though nothing happened: the machine may have slept.
+const LOOK: Duration = Duration::from_millis(250);
+/// The same while the group ends: not every member of it is seen to end.
+const LOOK_AT_THE_END: Duration = Duration::from_millis(5);
+/// How long a process may take to be gone after it was killed.
+const TO_DIE: Duration = Duration::from_secs(2);
+/// How long the store may take to confirm a release.
+const TO_RELEASE: Duration = Duration::from_secs(5);
+
+/// What to do with the command when the lease is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    /// From the request to end to the end by force.
+    pub(crate) grace: Duration,
+    /// How long before the deadline nobody of the group may be left.
+    pub(crate) margin: Duration,
+    /// Else it is only warned of.
+    pub(crate) stop: bool,
+}
+
+impl Policy {
+    /// By how much the end by force comes before the deadline: it takes a moment itself.
+    pub(crate) fn margin(ttl: Duration) -> Duration {
+        (ttl / 50).clamp(Duration::from_millis(20), Duration::from_millis(200))
+    }
+}
+
+/// How the work ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// By itself, under the lease.
+    Ran(Ran, Asked),
+    /// The lease was lost, or would have been, and the command was ended.
+    Lost(Failure, Asked),
+}
+
+/// The signal by which somebody asked all of it to end, if so.
+pub(crate) type Asked = Option<Signal>;
+
+/// What there is to do under each lease.
+pub(crate) struct Work<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) policy: Policy,
+    pub(crate) voice: &'a Voice,
+}
+
+impl Work<'_> {
+    /// Runs the command under the lease, and gives that back.
+    pub(crate) async fn run(
+        &self,
+        lease: Lease,
+        events: &mut LeaseEvents,
+        pipe: EventsPipe,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        let mut running = Running::start(self, &lease, pipe)?;
+        while running.step() {
+            running.wait(events, signals).await;
+        }
+        let Running {
+            mut pipe,
+            group,
+            ending,
+            asked,
+            lost,
+            ..
+        } = running;
+        let ran = group.ran();
+        drop(group);
+        let failure = match ending {
+            Some(Ending { why: Why::Loss, .. }) => Some(Self::lost(lease.name(), lost)),
+            _ => None,
+        };
+        let released = self.release(lease).await;
+        while let Ok(Some(event)) = timeout(Duration::ZERO, events.next()).await {
+            pipe.write(&event);
+            self.voice.event(&event);
+        }
+        let failure = failure.or(released.err().filter(|_| self.policy.stop));
+        Ok(match (failure, ran) {
+            (Some(failure), _) => Ended::Lost(failure, asked),
+            (None, Some(ran)) => Ended::Ran(ran, asked),
+            (None, None) => return Err(Failure::new(INTERNAL, "the command's end was not seen")),
+        })
+    }
+
+    /// `None`: it was not renewed in time.
+    fn lost(name: &Name, reason: Option<LossReason>) -> Failure {
+        let why = match reason {
+            Some(reason) => reason.to_string(),
+            None => "the store did not renew it in time".to_owned(),
+        };
+        let what = format!("the lease on {name} was lost while the command ran: {why}");
+        Failure::new(LOST, what)
+    }
+
+    /// Only a lease that was lost is a failure: else the lock ends by itself.
+    async fn release(&self, lease: Lease) -> Result<(), Failure> {
+        let left = lease.remaining();
+        let name = lease.name().clone();
+        let released = timeout(TO_RELEASE, lease.release()).await;
+        let error = match released {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) if error.is_not_held() => {
+                let source = std::error::Error::source(&error);
+                let lost = source.and_then(|source| source.downcast_ref::<Lost>());
+                return Err(Self::lost(&name, lost.map(|lost| lost.reason)));
+            }
+            Ok(Err(error)) => error,
+            Err(_) => Error::no_answer(),
+        };
+        let left = show(left);
+        self.voice.note(&format!(
+            "{name} may stay locked for {left}: its release was not confirmed: {error}"
+        ));
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    Loss,
+    /// The command has ended, and left others of its group behind.
+    LeftBehind,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    why: Why,
+    kill_at: Duration,
+    killed_at: Option<Duration>,
+}
+
+struct Running<'a> {
+    work: &'a Work<'a>,
+    lease: &'a Lease,
+    group: Group,
+    pipe: EventsPipe,
+    /// By the clock that the guard has too.
+    deadline: Duration,
+    lost: Option<LossReason>,
+    ending: Option<Ending>,
+    asked: Asked,
+}
+
+impl<'a> Running<'a> {
+    fn start(work: &'a Work<'a>, lease: &'a Lease, pipe: EventsPipe) -> Result<Self, Failure> {
+        let remaining = lease.remaining();
+        let wall = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            + remaining;
+        let group = Group::start(&Start {
+            name: lease.name().as_str(),
+            command: work.command,
+            environment: vec![
+                ("LEASEHOLD_NAME", lease.name().to_string()),
+                ("LEASEHOLD_TOKEN", lease.token().to_string()),
+                ("LEASEHOLD_DEADLINE", wall.as_millis().to_string()),
+                ("LEASEHOLD_EVENTS_FD", pipe.number().to_string()),
+            ],
+            events: &pipe,
+        })?;
+        let mut running = Self {
+            work,
+            lease,
+            group,
+            pipe,
+            deadline: Duration::ZERO,
+            lost: None,
+            ending: None,
+            asked: None,
+        };
+        running.look_at_lease();
+        Ok(running)
+    }
+
+    /// Takes over a deadline that a renewal moved, also for the guard.
+    fn look_at_lease(&mut self) {
+        let policy = self.work.policy;
+        let remaining = self.lease.remaining();
+        if remaining.is_zero() {
+            return;
+        }
+        let deadline = now() + remaining;
+        // What is left shrinks as time goes by: a millisecond more or less is no renewal.
+        if deadline > self.deadline + Duration::from_millis(2) {
+            self.deadline = deadline;
+            // This process comes first if it can.
+            let guarded = deadline.saturating_sub(policy.margin / 2);
+            self.group.may_live_until(policy.stop.then_some(guarded));
+        }
+    }
+
+    /// Does what is due; false if nobody of the group is left, or nothing more can be done.
+    fn step(&mut self) -> bool {
+        self.look_at_lease();
+        if self.group.ran().is_some() && !self.group.is_alive() {
+            return false;
+        }
+        let Policy {
+            stop,
+            margin,
+            grace,
+        } = self.work.policy;
+        let time = now();
+        let last = if stop {
+            self.deadline.saturating_sub(margin)
+        } else {
+            Duration::MAX
+        };
+        let over =
+            self.lost.is_some() || !self.lease.is_valid() || time >= last.saturating_sub(grace);
+        if self.ending.is_none() && self.group.ran().is_some() {
+            self.end(Why::LeftBehind);
+        } else if self.ending.is_none() && stop && over {
+            self.end(Why::Loss);
+        }
+        if let Some(ending) = &mut self.ending {
+            ending.kill_at = ending.kill_at.min(last);
+        }
+        self.end_by_force(time)
+    }
+
+    fn end(&mut self, why: Why) {
+        self.group.ask_to_end();
+        self.ending = Some(Ending {
+            why,
+            kill_at: now() + self.work.policy.grace,
+            killed_at: None,
+        });
+        let name = self.lease.name();
+        self.work.voice.note(&match (why, self.lost) {
+            (Why::LeftBehind, _) => "the command left processes behind: ending them".to_owned(),
+            (Why::Loss, Some(reason)) => format!("{name} was lost: {reason}: ending the command"),
+            (Why::Loss, None) => {
+                format!("{name} is not renewed, and its end is near: ending the command")
+            }
+        });
+    }
+
+    fn end_by_force(&mut self, time: Duration) -> bool {
+        let Some(ending) = &mut self.ending else {
+            return true;
+        };
+        if time < ending.kill_at {
+            return true;
+        }
+        let killed_at = *ending.killed_at.get_or_insert(time);
+        // Again and again: one that was just forked may have been missed.
+        let may = self.group.kill();
+        let gives_up = time > killed_at + TO_DIE;
+        if gives_up {
+            let why = if may {
+                "they do not die"
+            } else {
+                "they are another user's"
+            };
+            self.work.voice.note(&format!(
+                "processes of the command go on without the lock: {why}"
+            ));
+        }
+        !gives_up
+    }
+
+    /// Until something happens.
+    async fn wait(&mut self, events: &mut LeaseEvents, signals: &mut Signals) {
+        let pause = self.pause();
+        let lease = self.lease;
+        let is_lost = self.lost.is_some();
+        tokio::select! {
+            biased;
+            reason = lease.lost(), if !is_lost => self.has_lost(reason),
+            signal = signals.next() => self.take(signal),
+            Some(event) = events.next() => {
+                self.pipe.write(&event);
+                self.work.voice.event(&event);
+            }
+            () = sleep(pause) => {}
+        }
+    }
+
+    fn has_lost(&mut self, reason: LossReason) {
+        self.lost = Some(reason);
+        if !self.work.policy.stop {
+            let name = self.lease.name();
+            let voice = self.work.voice;
+            voice.note(&format!(
+                "{name} was lost: {reason}: the command goes on without it"
+            ));
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let Policy { grace, margin, .. } = self.work.policy;
+        match self.ending {
+            Some(ending) => ending.kill_at.saturating_sub(now()).min(LOOK_AT_THE_END),
+            None if self.work.policy.stop => self
+                .deadline
+                .saturating_sub(now() + grace + margin)
+                .min(LOOK),
+            None => LOOK,
+        }
+        .max(Duration::from_millis(1))
+    }
+
+    fn take(&mut self, signal: Signal) {
+        if signal == Signal::SIGCONT && !self.lease.is_valid() && self.work.policy.stop {
+            // This process had stopped: what is over must not go on.
+            return;
+        }
+        match self.group.take(signal) {
+            Change::HandedOn(Signal::SIGTSTP | Signal::SIGUSR1 | Signal::SIGUSR2)
+            | Change::Here => {}
+            Change::HandedOn(signal) => self.asked = Some(signal),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A loss of the lease: the command's whole process group is gone before the lock expires at the server.
+
+use std::time::Duration;
+
+use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer};
+use nix::sys::signal::Signal;
+
+use crate::program::{ProcessGroup, Program, expiry, is_held, key, leasehold, on, wall};
+
+const TTL: &str = "3s";
+/// The leader and a child of it ignore SIGTERM, and the child does no more than sleep.
+const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo leader $$; \
+                        while :; do sleep 1; done";
+/// Ends when it is asked to, and says so.
+const WILLING: &str =
+    "trap 'echo asked; exit 9' TERM; echo leader $$; while :; do sleep 0.05; done";
+
+/// The command runs, and was renewed a moment ago: the next renewal is nearly a second away.
+fn started(command: std::process::Command) -> (Program, ProcessGroup) {
+    let program = Program::spawn(command);
+    let group = ProcessGroup::of(&program.line("leader"));
+    program.error_line(r#"{"type":"renewed""#);
+    assert!(group.is_alive());
+    (program, group)
+}
+
+fn args<'a>(on_loss: &'a str, script: &'a str) -> [&'a str; 11] {
+    [
+        "run",
+        "a",
+        "--json",
+        "--ttl",
+        TTL,
+        "--on-loss",
+        on_loss,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+}
+
+/// By how much the group was gone before the expiry; below zero if it was not.
+async fn early(what: &str, group: ProcessGroup, expires: Duration) -> f64 {
+    let early = expires.as_secs_f64() - group.gone_at().await.as_secs_f64();
+    println!("{what}: gone {:.0} ms before the expiry", early * 1_000.0);
+    early
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+    let expires = expiry(&server, "a").await;
+    server.pause();
+    assert!(early("SIGSTOP of the server, SIGTERM ignored", group, expires).await > 0.0);
+    server.resume();
+    assert_eq!(program.code().await, Some(79));
+}
+
+#[tokio::test]
+async fn a_willing_command_is_asked_by_the_grace_before() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("stop", WILLING)));
+    let expires = expiry(&server, "a").await;
+    server.pause();
+    program.line("asked");
+    let early = early("SIGSTOP of the server, SIGTERM obeyed", group, expires).await;
+    // The grace is a sixth of the time to live.
+    assert!((0.3..1.0).contains(&early), "{early}");
+    server.resume();
+    assert_eq!(program.code().await, Some(79));
+    let errors = program.unread_errors().join("\n");
+    assert!(errors.contains(r#"{"type":"failed","exit":79"#), "{errors}");
+}
+
+// The proxy runs while this thread waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_black_hole() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let mut command = leasehold(args("stop", STUBBORN));
+    command.env("LEASEHOLD_URL", proxy.url());
+    let (mut program, group) = started(command);
+    let expires = expiry(&server, "a").await;
+    proxy.set(Direction::Up, Mode::BlackHole);
+    proxy.set(Direction::Down, Mode::BlackHole);
+    assert!(early("black hole, SIGTERM ignored", group, expires).await > 0.0);
+    assert_eq!(program.code().await, Some(79));
+}
+
+#[tokio::test]
+async fn a_deleted_key() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("stop", WILLING)));
+    let (expires, deleted) = (expiry(&server, "a").await, wall());
+    Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
+    program.line("asked");
+    let gone = group.gone_at().await;
+    println!(
+        "DEL, SIGTERM obeyed: gone {:?} after it",
+        gone.saturating_sub(deleted)
+    );
+    assert!(gone < expires && gone.saturating_sub(deleted) < Duration::from_millis(700));
+    assert_eq!(program.code().await, Some(79));
+    program.error_line(r#"{"type":"lost","name":"a","#);
+}
+
+#[tokio::test]
+async fn a_deleted_key_and_a_stubborn_command() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+    let (expires, deleted) = (expiry(&server, "a").await, wall());
+    Admin::connect(&server).await.int(&["DEL", &key("a")]).await;
+    let gone = group.gone_at().await;
+    println!(
+        "DEL, SIGTERM ignored: gone {:?} after it",
+        gone.saturating_sub(deleted)
+    );
+    assert!(gone < expires);
+    // It had its grace, a sixth of the time to live.
+    assert!(
+        gone.saturating_sub(deleted) >= Duration::from_millis(450),
+        "{:?}",
+        gone.saturating_sub(deleted)
+    );
+    assert_eq!(program.code().await, Some(79));
+}
+
+/// The negative control: without the end by force the measurement finds the group alive past the expiry.
+#[tokio::test]
+async fn with_a_warning_only_the_command_goes_on() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("warn", STUBBORN)));
+    let expires = expiry(&server, "a").await;
+    server.pause();
+    program.error_line(r#"{"type":"lost","name":"a","#);
+    let past = leasehold_tests::eventually(crate::program::LIMIT, "the expiry", async || {
+        wall() > expires + Duration::from_millis(50)
+    });
+    past.await;
+    assert!(group.is_alive());
+    server.resume();
+    group.kill();
+    assert_eq!(program.code().await, Some(137));
+}
+
+#[tokio::test]
+async fn kill_9_of_leasehold_ends_the_whole_group() {
+    let server = RedisServer::start().await;
+    let (program, group) = started(on(&server, args("stop", STUBBORN)));
+    let killed = wall();
+    program.signal(Signal::SIGKILL);
+    println!(
+        "kill -9: gone {:?} after it",
+        group.gone_at().await.saturating_sub(killed)
+    );
+    // Nobody has released the lock: it ends by its time to live.
+    assert!(is_held(&server, "a").await);
+}
+
+#[tokio::test]
+async fn leasehold_that_stands_still_does_not_keep_the_command_alive() {
+    let server = RedisServer::start().await;
+    let (mut program, group) = started(on(&server, args("stop", STUBBORN)));
+    let expires = expiry(&server, "a").await;
+    program.signal(Signal::SIGSTOP);
+    assert!(early("SIGSTOP of leasehold", group, expires).await > 0.0);
+    program.signal(Signal::SIGCONT);
+    assert_eq!(program.code().await, Some(79));
+}
+
+/// What is said in the limits: who leaves the process group is on its own.
+#[tokio::test]
+async fn a_daemon_that_left_the_group_lives_on() {
+    let server = RedisServer::start().await;
+    let script = "setsid sh -c 'echo daemon $$; exec >&- 2>&-; sleep 60' & wait $!; exit 4";
+    let mut program = Program::spawn(on(&server, ["run", "a", "--", "sh", "-c", script]));
+    let daemon = ProcessGroup::of(&program.line("daemon"));
+    program.signal(Signal::SIGTERM);
+    assert_eq!(program.code().await, Some(143));
+    assert!(daemon.is_alive());
+    daemon.kill();
+}

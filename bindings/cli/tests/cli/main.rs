@@ -1,0 +1,11 @@
+//! The command `leasehold` as a program, on real servers.
+
+mod codes;
+mod docs;
+mod exclusion;
+mod hold;
+mod loss;
+mod program;
+mod pty;
+mod signals;
+mod terminal;

@@ -1,0 +1,97 @@
+//! A shell on a pseudo-terminal, as somebody who types.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::pty::openpty;
+
+use crate::program::{LEASEHOLD, LIMIT};
+
+/// An interactive shell with job control. Dropping it ends what runs on its terminal.
+pub(crate) struct Shell {
+    bash: Child,
+    keyboard: File,
+    screen: Receiver<u8>,
+    /// What was shown since the last thing that was looked for.
+    shown: String,
+}
+
+impl Shell {
+    /// With `$L` for the program, and the store in its environment.
+    pub(crate) fn start(url: &str) -> Self {
+        let pair = openpty(None, None).expect("a pseudo-terminal");
+        let keyboard = File::from(pair.master);
+        let terminal = File::from(pair.slave);
+        let end = || terminal.try_clone().expect("another end");
+        let bash = Command::new("setsid")
+            .args(["--ctty", "bash", "--norc", "--noediting", "-i"])
+            .env("LEASEHOLD_URL", url)
+            .env("L", LEASEHOLD)
+            .env("PS1", "")
+            .env("TERM", "dumb")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .expect("setsid and bash are there");
+        let screen = read(keyboard.try_clone().expect("another end"));
+        let mut shell = Self {
+            bash,
+            keyboard,
+            screen,
+            shown: String::new(),
+        };
+        // What is typed is shown by the terminal too, so a text that is looked for is never typed whole.
+        shell.types("stty -echo; echo rea''dy\n");
+        shell.sees("ready");
+        shell
+    }
+
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keyboard
+            .write_all(keys.as_bytes())
+            .expect("the terminal is there");
+    }
+
+    /// Waits until this is on the screen, after what was seen before.
+    pub(crate) fn sees(&mut self, text: &str) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                self.shown.drain(..at + text.len());
+                return;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(byte) = self.screen.recv_timeout(left) else {
+                panic!("{text:?} is not on the screen: {}", self.shown);
+            };
+            self.shown.push(char::from(byte));
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.bash.kill();
+        let _ = self.bash.wait();
+    }
+}
+
+fn read(mut from: File) -> Receiver<u8> {
+    let (sender, screen) = channel();
+    thread::spawn(move || {
+        let mut bytes = [0; 1_024];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            for byte in &bytes[..count] {
+                let _ = sender.send(*byte);
+            }
+        }
+        // So that what was shown at the end can still be looked at.
+        thread::sleep(Duration::from_millis(1));
+    });
+    screen
+}

@@ -1,0 +1,107 @@
+//! Signals to `leasehold run`.
+
+use leasehold_tests::{RedisServer, eventually};
+use nix::sys::signal::Signal;
+
+use crate::program::{LIMIT, Program, is_held, on};
+
+/// Says which signals it gets, and goes on.
+const TELLS: &str = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo got $s\" $s; done; \
+                     echo up; while :; do sleep 0.02; done";
+
+#[tokio::test]
+async fn signals_are_handed_on_each_time() {
+    let server = RedisServer::start().await;
+    let program = Program::spawn(on(&server, ["run", "a", "--", "sh", "-c", TELLS]));
+    program.line("up");
+    for (signal, name) in [
+        (Signal::SIGINT, "INT"),
+        (Signal::SIGINT, "INT"),
+        (Signal::SIGTERM, "TERM"),
+        (Signal::SIGHUP, "HUP"),
+        (Signal::SIGQUIT, "QUIT"),
+        (Signal::SIGUSR1, "USR1"),
+        (Signal::SIGUSR2, "USR2"),
+    ] {
+        program.signal(signal);
+        assert_eq!(program.line("got"), name);
+    }
+    assert!(is_held(&server, "a").await);
+}
+
+#[tokio::test]
+async fn a_command_that_ends_by_a_signal_gives_the_lock_back() {
+    let server = RedisServer::start().await;
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+        (Signal::SIGINT, 130),
+    ] {
+        let args = ["run", "a", "--", "sh", "-c", "echo up; exec sleep 60"];
+        let mut program = Program::spawn(on(&server, args));
+        program.line("up");
+        program.signal(signal);
+        assert_eq!(program.code().await, Some(code));
+        assert!(!is_held(&server, "a").await);
+    }
+}
+
+#[tokio::test]
+async fn who_waits_leaves_the_line_at_a_signal() {
+    let server = RedisServer::start().await;
+    let holder = Program::spawn(on(&server, ["run", "a", "--", "sh", "-c", "echo up; cat"]));
+    holder.line("up");
+    let mut waiter = Program::spawn(on(&server, ["run", "a", "--json", "--", "true"]));
+    waiter.error_line(r#"{"type":"waiting""#);
+    waiter.signal(Signal::SIGTERM);
+    assert_eq!(waiter.code().await, Some(143));
+    let mut admin = leasehold_tests::Admin::connect(&server).await;
+    let line = format!("{}:line", crate::program::key("a"));
+    assert_eq!(admin.int(&["EXISTS", &line]).await, 0, "its place is gone");
+}
+
+#[tokio::test]
+async fn what_was_ignored_from_the_start_stays_so() {
+    let server = RedisServer::start().await;
+    let mut command = std::process::Command::new("nohup");
+    command.env("LEASEHOLD_URL", server.url());
+    let script = "kill -HUP $$; echo survived; read -r x";
+    command.args([
+        crate::program::LEASEHOLD,
+        "run",
+        "a",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    let mut program = Program::spawn(command);
+    program.line("survived");
+    program.signal(Signal::SIGHUP);
+    program.signal(Signal::SIGHUP);
+    program.close_stdin();
+    assert_eq!(program.code().await, Some(1), "the end of what it read");
+}
+
+#[tokio::test]
+async fn a_command_that_was_stopped_by_somebody_is_still_ended() {
+    let server = RedisServer::start().await;
+    let args = [
+        "run",
+        "a",
+        "--ttl",
+        "3s",
+        "--",
+        "sh",
+        "-c",
+        "echo leader $$; kill -STOP $$; exit 5",
+    ];
+    let mut program = Program::spawn(on(&server, args));
+    let group = crate::program::ProcessGroup::of(&program.line("leader"));
+    leasehold_tests::Admin::connect(&server)
+        .await
+        .int(&["DEL", &crate::program::key("a")])
+        .await;
+    assert_eq!(program.code().await, Some(79));
+    eventually(LIMIT, "the end of the group", async || !group.is_alive()).await;
+}

@@ -1,0 +1,24 @@
+//! `cargo xtask man`: the manual pages of the command `leasehold`.
+
+use anyhow::Result;
+
+use crate::run::{Cmd, target};
+
+/// Writes them, and prints where they are.
+pub(crate) fn main() -> Result<()> {
+    let folder = target().join("man");
+    let to = folder.to_string_lossy();
+    let args = [
+        "run",
+        "--quiet",
+        "-p",
+        "leasehold-cli",
+        "--locked",
+        "--",
+        "man",
+        &to,
+    ];
+    Cmd::cargo(&args).run()?;
+    println!("== man: {}", folder.display());
+    Ok(())
+}
