@@ -39,10 +39,10 @@ pub(crate) enum Task {
     /// of COMMAND. Signals are handed on, and the terminal is COMMAND's.
     ///
     /// If the lease is lost, or its end comes near because the store cannot be reached, the whole process
-    /// group of COMMAND gets SIGTERM, and after the grace SIGKILL: it is gone before anybody else can get
-    /// the lock by its expiry. When the lock is taken away at once (its key is deleted, or it is
-    /// force-released) that is too late for the time of the grace: let what you write to check
-    /// LEASEHOLD_TOKEN, for example by `leasehold fence`.
+    /// group of COMMAND gets SIGTERM, and SIGKILL after the grace. So it is gone before the lock expires and
+    /// somebody else gets it. If the lock is taken away before that, because its key is deleted or it is
+    /// force-released, somebody else may have it during the grace: let what COMMAND writes to check
+    /// LEASEHOLD_TOKEN.
     ///
     /// COMMAND has in its environment LEASEHOLD_NAME, LEASEHOLD_TOKEN, LEASEHOLD_DEADLINE (when the lease
     /// ends if it is not renewed, as known at the start, in milliseconds since 1970) and
@@ -65,6 +65,24 @@ pub(crate) enum Task {
     /// `leasehold run`.
     #[command(after_help = exit::TABLE)]
     Hold(HoldArgs),
+    /// List the locks that are held
+    ///
+    /// The store is asked in small steps, so that it does other work meanwhile.
+    List(ListArgs),
+    /// Show who has a lock, and who waits for it
+    Inspect(InspectArgs),
+    /// Free a lock, whoever has it
+    ///
+    /// The first in line gets it. Its holder hears of it at once if it is connected, else at its next
+    /// renewal, and until then may go on: its writes are refused wherever its token is checked. Asks first,
+    /// on a terminal.
+    Release(ReleaseArgs),
+    /// Show what happens to locks, as it happens
+    ///
+    /// Says `held` when somebody new has a lock, `free` when nobody has it any more, and `line` when those
+    /// who wait have changed. It looks again and again, so what begins and ends between two looks is only
+    /// seen by its token. It goes on while the store cannot be reached, and ends by Ctrl-C.
+    Watch(WatchArgs),
     /// Print completions for a shell
     ///
     /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -103,9 +121,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = OnLoss::Stop)]
     pub(crate) on_loss: OnLoss,
 
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
     /// Write what happens on the standard error, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -113,6 +128,9 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Args, Debug)]
@@ -128,9 +146,6 @@ pub(crate) struct HoldArgs {
     #[arg(allow_hyphen_values = true)]
     pub(crate) pause: Duration,
 
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-
     /// Write what happens on the standard error, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -138,6 +153,76 @@ pub(crate) struct HoldArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// Which names: * stands for any characters, \* for a star, \\ for a backslash
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// Which lock
+    pub(crate) name: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseArgs {
+    /// Says that somebody else's lock is meant; needed, because there is no other kind
+    #[arg(long, required = true)]
+    pub(crate) force: bool,
+
+    /// Which lock
+    pub(crate) name: String,
+
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+
+    /// Print one JSON object: who had it
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchArgs {
+    /// Names, or patterns as for `leasehold list`; without any, all locks
+    #[arg(value_name = "NAME|PATTERN")]
+    pub(crate) names: Vec<String>,
+
+    /// How often to look
+    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "500ms")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) interval: Duration,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 /// What the lease is like.
@@ -145,7 +230,7 @@ pub(crate) struct HoldArgs {
 pub(crate) struct LeaseArgs {
     /// How long the lease lives unless it is renewed: 1s or more
     ///
-    /// It is renewed at each third of that time. So long does the lock stay if this machine dies.
+    /// It is renewed at each third of that time. If this machine dies, others wait for so long.
     #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "30s")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) ttl: Duration,
@@ -156,10 +241,10 @@ pub(crate) struct LeaseArgs {
     #[arg(long)]
     pub(crate) owner: Option<String>,
 
-    /// From SIGTERM to SIGKILL at a loss; at the most, and by default, a third and a sixth of --ttl
+    /// How long COMMAND has from SIGTERM to SIGKILL at a loss: up to a third of --ttl
     ///
-    /// The default is no more than 10s. If the store cannot be reached, SIGTERM comes by this time before
-    /// the lease ends.
+    /// By default a sixth of --ttl, but no more than 10s. If the store cannot be reached, SIGTERM comes so
+    /// long before the lease ends.
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
 }

@@ -6,9 +6,12 @@ mod child;
 mod connect;
 mod exit;
 mod hold;
+mod look;
+mod out;
 mod run;
 mod say;
 mod times;
+mod watch;
 mod work;
 
 use std::path::Path;
@@ -48,6 +51,10 @@ impl Task {
         match self {
             Self::Run(args) => args.json,
             Self::Hold(args) => args.json,
+            Self::List(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Release(args) => args.json,
+            Self::Watch(args) => args.json,
             Self::Completions { .. } | Self::Man { .. } => false,
         }
     }
@@ -56,10 +63,14 @@ impl Task {
         match self {
             Self::Run(args) => run::main(args, voice),
             Self::Hold(args) => hold::main(args, voice),
+            Self::List(args) => look::list(args),
+            Self::Inspect(args) => look::inspect(args),
+            Self::Release(args) => look::release(args),
+            Self::Watch(args) => watch::main(args, voice),
             Self::Completions { shell } => {
                 let mut out = Vec::new();
                 clap_complete::generate(*shell, &mut Cli::command(), "leasehold", &mut out);
-                print(&out)
+                out::text(&String::from_utf8_lossy(&out))
             }
             Self::Man { folder } => man(folder),
         }
@@ -76,18 +87,6 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     let output = runtime.block_on(work);
     runtime.shutdown_background();
     output
-}
-
-/// Writes to the standard output; a reader that has enough is no failure.
-fn print(text: &[u8]) -> Result<u8, Failure> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(FILE, format!("writing the output: {error}")))
-        }
-        _ => Ok(0),
-    }
 }
 
 fn man(folder: &Path) -> Result<u8, Failure> {

@@ -4,6 +4,7 @@ mod codes;
 mod docs;
 mod exclusion;
 mod hold;
+mod look;
 mod loss;
 mod program;
 mod pty;

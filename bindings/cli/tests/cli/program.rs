@@ -84,13 +84,23 @@ impl Program {
     }
 
     /// The next line of the standard output that begins so, without its beginning.
+    #[track_caller]
     pub(crate) fn line(&self, begin: &str) -> String {
-        find(&self.out, begin)
+        find(&self.out, |line| after(line, begin))
+    }
+
+    /// The next line of the standard output that has this in it.
+    #[track_caller]
+    pub(crate) fn line_with(&self, part: &str) -> String {
+        find(&self.out, |line| {
+            line.contains(part).then(|| line.to_owned())
+        })
     }
 
     /// The same of the standard error.
+    #[track_caller]
     pub(crate) fn error_line(&self, begin: &str) -> String {
-        find(&self.err, begin)
+        find(&self.err, |line| after(line, begin))
     }
 
     pub(crate) fn unread_errors(&self) -> Vec<String> {
@@ -140,18 +150,23 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-fn find(lines: &Receiver<String>, begin: &str) -> String {
+fn after(line: &str, begin: &str) -> Option<String> {
+    line.strip_prefix(begin).map(|rest| rest.trim().to_owned())
+}
+
+#[track_caller]
+fn find(lines: &Receiver<String>, wanted: impl Fn(&str) -> Option<String>) -> String {
     let end = Instant::now() + LIMIT;
     let mut others = Vec::new();
     loop {
         match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok(line) => match line.strip_prefix(begin) {
-                Some(rest) => return rest.trim().to_owned(),
+            Ok(line) => match wanted(&line) {
+                Some(found) => return found,
                 None => others.push(line),
             },
-            Err(RecvTimeoutError::Timeout) => panic!("no line {begin:?}: {others:#?}"),
+            Err(RecvTimeoutError::Timeout) => panic!("the line did not come: {others:#?}"),
             Err(RecvTimeoutError::Disconnected) => {
-                panic!("the output ended without {begin:?}: {others:#?}")
+                panic!("the output ended without the line: {others:#?}")
             }
         }
     }

@@ -1,0 +1,201 @@
+//! `leasehold list`, `inspect` and `release`: who has which lock.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use futures::{StreamExt, TryStreamExt};
+use leasehold::{HolderInfo, Inspection, Locker, Name};
+use serde::Serialize;
+
+use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
+use crate::exit::{Failure, USAGE};
+use crate::out::{self, plain};
+use crate::times::show;
+
+/// How many locks are looked at together: they share round trips.
+const TOGETHER: usize = 64;
+
+/// A lock as it was found.
+#[derive(Serialize)]
+pub(crate) struct Seen<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) r#type: Option<&'static str>,
+    pub(crate) name: &'a Name,
+    #[serde(flatten)]
+    pub(crate) found: &'a Inspection,
+}
+
+#[derive(Serialize)]
+struct Released<'a> {
+    name: &'a str,
+    released: &'a Option<HolderInfo>,
+}
+
+pub(crate) fn list(args: &ListArgs) -> Result<u8, Failure> {
+    crate::block_on(async {
+        let locker = args.store.connect(None).await?;
+        let names: BTreeSet<_> = locker.list(&args.pattern).try_collect().await?;
+        let mut rows = Vec::new();
+        let mut found = found(&locker, names);
+        while let Some((name, found)) = found.next().await.transpose()? {
+            // It was released meanwhile.
+            let Some(holder) = &found.holder else {
+                continue;
+            };
+            if args.json {
+                let (r#type, name, found) = (None, &name, &found);
+                out::json(&Seen {
+                    r#type,
+                    name,
+                    found,
+                })?;
+                continue;
+            }
+            rows.push([
+                plain(name.as_str()),
+                holder.token.to_string(),
+                show(holder.remaining),
+                found.waiting.to_string(),
+                plain(holder.owner.label()),
+            ]);
+        }
+        if !args.json {
+            out::table(["NAME", "TOKEN", "LEFT", "WAITING", "OWNER"], &rows)?;
+        }
+        Ok(0)
+    })
+}
+
+/// Looks at many locks, in the order of their names.
+pub(crate) fn found(
+    locker: &Locker,
+    names: BTreeSet<Name>,
+) -> impl futures::Stream<Item = Result<(Name, Inspection), leasehold::Error>> + Unpin {
+    let looks = futures::stream::iter(names).map(move |name| async move {
+        let found = locker.inspect(name.as_str()).await?;
+        Ok((name, found))
+    });
+    Box::pin(looks.buffered(TOGETHER))
+}
+
+pub(crate) fn inspect(args: &InspectArgs) -> Result<u8, Failure> {
+    crate::block_on(async {
+        let name = Name::new(&args.name)?;
+        let locker = args.store.connect(None).await?;
+        let found = locker.inspect(&args.name).await?;
+        if args.json {
+            let (r#type, name, found) = (None, &name, &found);
+            return out::json(&Seen {
+                r#type,
+                name,
+                found,
+            });
+        }
+        out::text(&told(&name, &found))
+    })
+}
+
+fn told(name: &Name, found: &Inspection) -> String {
+    let name = plain(name.as_str());
+    let mut lines = Vec::new();
+    if let Some(holder) = &found.holder {
+        lines.push(format!("{name} is held"));
+        lines.push(format!("  by       {}", owner(holder)));
+        lines.push(format!("  token    {}", holder.token));
+        let left = show(holder.remaining);
+        lines.push(format!("  expires  in {left}, if it is not renewed"));
+    } else {
+        lines.push(format!("{name} is free"));
+        lines.extend(
+            found
+                .last_token
+                .map(|token| format!("  last token {token}")),
+        );
+    }
+    if found.waiting > 0 {
+        lines.push(format!("  waiting  {}", found.waiting));
+    }
+    for (place, waiter) in found.line.iter().enumerate() {
+        let label = plain(waiter.owner.label());
+        lines.push(format!(
+            "  {:>5}. {label}, for {}",
+            place + 1,
+            show(waiter.waited)
+        ));
+    }
+    if found.line.len() < usize::try_from(found.waiting).unwrap_or(usize::MAX) {
+        lines.push("      …".to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn owner(holder: &HolderInfo) -> String {
+    let label = plain(holder.owner.label());
+    if holder.owner.is_reclaimable() {
+        format!("{label} (an owner, who may take it over)")
+    } else {
+        label
+    }
+}
+
+pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
+    crate::block_on(async {
+        let locker = args.store.connect(None).await?;
+        if !args.yes && !confirmed(&locker, &args.name).await? {
+            return Err(Failure::new(USAGE, "nothing was released"));
+        }
+        let released = locker.force_release(&args.name).await?;
+        if args.json {
+            let (name, released) = (args.name.as_str(), &released);
+            return out::json(&Released { name, released });
+        }
+        let name = plain(&args.name);
+        out::text(&match released {
+            Some(holder) => {
+                format!(
+                    "{name} was released; {} had it with token {}\n",
+                    owner(&holder),
+                    holder.token
+                )
+            }
+            None => format!("{name} was free\n"),
+        })
+    })
+}
+
+/// Asks until the answer is about who has the lock when it is given.
+async fn confirmed(locker: &Locker, name: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(
+            Failure::usage("there is no terminal to ask whether you mean it")
+                .advise("give --yes, too"),
+        );
+    }
+    let mut asked = None;
+    loop {
+        let Some(holder) = locker.inspect(name).await?.holder else {
+            return Ok(true);
+        };
+        if asked == Some(holder.token) {
+            return Ok(true);
+        }
+        let left = show(holder.remaining);
+        let question = format!(
+            "{} is held by {} with token {}, for {left} or longer.\n\
+             Its holder goes on until it notices. Release it? [y/N] ",
+            plain(name),
+            owner(&holder),
+            holder.token,
+        );
+        let mut err = io::stderr().lock();
+        let _ = err
+            .write_all(question.as_bytes())
+            .and_then(|()| err.flush());
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line(&mut answer);
+        if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(false);
+        }
+        asked = Some(holder.token);
+    }
+}

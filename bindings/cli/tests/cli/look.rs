@@ -1,0 +1,196 @@
+//! `leasehold list`, `inspect`, `release` and `watch`.
+
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::program::{LIMIT, Output, Program, is_held, key, leasehold, on, output};
+use crate::pty::Shell;
+
+/// Holds a lock until it is dropped, or its standard input is closed.
+fn hold(server: &RedisServer, name: &str) -> (Program, u64) {
+    let script = "echo token $LEASEHOLD_TOKEN; cat";
+    let holder = Program::spawn(on(
+        server,
+        ["run", name, "--json", "--", "sh", "-c", script],
+    ));
+    let token = holder.line("token").parse().expect("a number");
+    (holder, token)
+}
+
+fn wait_in_line(server: &RedisServer, name: &str) -> Program {
+    let waiter = Program::spawn(on(server, ["run", name, "--json", "--", "cat"]));
+    waiter.error_line(r#"{"type":"waiting""#);
+    waiter
+}
+
+fn ok(ran: Output) -> String {
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+    ran.stdout
+}
+
+#[tokio::test]
+async fn the_locks_that_are_held_are_listed() {
+    let server = RedisServer::start().await;
+    assert_eq!(ok(output(on(&server, ["list", "--json"]))), "");
+    let (_first, one) = hold(&server, "orders/1");
+    let (_second, two) = hold(&server, "orders/2\u{1b}[2J");
+    let (_third, _) = hold(&server, "users/7");
+    let _waiter = wait_in_line(&server, "orders/1");
+    let all = ok(output(on(&server, ["list"])));
+    assert_eq!(all.lines().count(), 4, "{all}");
+    assert!(all.starts_with("NAME "), "{all}");
+    assert!(
+        all.contains(r"orders/2\u{1b}[2J"),
+        "no command to a terminal: {all}"
+    );
+    let some = ok(output(on(&server, ["list", "orders/*", "--json"])));
+    let lines: Vec<_> = some.lines().collect();
+    assert_eq!(lines.len(), 2, "{some}");
+    let begin = format!(r#"{{"name":"orders/1","holder":{{"token":{one},"remaining":"#);
+    assert!(lines[0].starts_with(&begin), "{some}");
+    assert!(
+        lines[0].contains(r#""waiting":1,"line":[{"owner":"#),
+        "{some}"
+    );
+    assert!(lines[1].contains(&format!(r#""token":{two}"#)), "{some}");
+    let ran = output(on(&server, ["list", "a\\b"]));
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_lock_is_inspected() {
+    let server = RedisServer::start().await;
+    let free = r#"{"name":"a","holder":null,"lastToken":null,"waiting":0,"line":[]}"#;
+    let inspect = |more: &[&str]| {
+        let args = ["inspect", "a"].iter().chain(more);
+        ok(output(on(&server, args)))
+    };
+    assert_eq!(inspect(&["--json"]).trim(), free);
+    assert_eq!(inspect(&[]), "a is free\n");
+    let (_holder, token) = hold(&server, "a");
+    let _waiter = wait_in_line(&server, "a");
+    let told = inspect(&[]);
+    assert!(told.starts_with("a is held\n  by       "), "{told}");
+    assert!(told.contains(&format!("  token    {token}\n")), "{told}");
+    assert!(told.contains("  waiting  1\n      1. "), "{told}");
+}
+
+#[tokio::test]
+async fn a_lock_is_released_by_force() {
+    let server = RedisServer::start().await;
+    let (mut holder, token) = hold(&server, "a");
+    for (args, says) in [
+        (&["release", "a"][..], "--force"),
+        (&["release", "--force", "a"], "--yes"),
+    ] {
+        let ran = output(on(&server, args));
+        assert_eq!(ran.code, Some(64), "{ran:?}");
+        assert!(ran.stderr.contains(says), "{ran:?}");
+    }
+    assert!(is_held(&server, "a").await);
+    let released = ok(output(on(
+        &server,
+        ["release", "--force", "a", "--yes", "--json"],
+    )));
+    let begin = format!(r#"{{"name":"a","released":{{"token":{token},"#);
+    assert!(released.starts_with(&begin), "{released}");
+    holder.error_line(r#"{"type":"lost","name":"a","#);
+    assert_eq!(holder.code().await, Some(79));
+    let again = ok(output(on(&server, ["release", "--force", "a", "--yes"])));
+    assert_eq!(again, "a was free\n");
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_asks() {
+    let server = RedisServer::start().await;
+    let (_holder, token) = hold(&server, "a");
+    let mut shell = Shell::start(&server.url());
+    shell.types("$L release --force a; echo code:$?\n");
+    shell.sees(&format!("with token {token}"));
+    shell.sees("[y/N]");
+    shell.types("n\n");
+    shell.sees("nothing was released");
+    shell.sees("code:64");
+    assert!(is_held(&server, "a").await);
+    shell.types("$L release --force a; echo code:$?\n");
+    shell.sees("[y/N]");
+    shell.types("y\n");
+    shell.sees("a was released");
+    shell.sees("code:0");
+}
+
+#[tokio::test]
+async fn what_happens_is_watched() {
+    let server = RedisServer::start().await;
+    let args = ["watch", "a", "b*", "--json", "--interval", "50ms"];
+    let watch = Program::spawn(on(&server, args));
+    watch.line(r#"{"type":"free","name":"a""#);
+    let (mut holder, token) = hold(&server, "a");
+    watch.line(&format!(
+        r#"{{"type":"held","name":"a","holder":{{"token":{token},"#
+    ));
+    let mut waiter = wait_in_line(&server, "a");
+    let line = watch.line(r#"{"type":"line","name":"a""#);
+    assert!(line.contains(r#""waiting":1"#), "{line}");
+    holder.close_stdin();
+    let held = watch.line(r#"{"type":"held","name":"a""#);
+    assert!(held.contains(r#""waiting":0"#), "{held}");
+    waiter.close_stdin();
+    watch.line(r#"{"type":"free","name":"a""#);
+    // Names that match come and go.
+    let (mut other, _) = hold(&server, "b1");
+    watch.line(r#"{"type":"held","name":"b1""#);
+    other.close_stdin();
+    watch.line(r#"{"type":"free","name":"b1""#);
+    assert_eq!(holder.code().await, Some(0));
+}
+
+#[tokio::test]
+async fn watching_goes_on_after_the_store_was_away() {
+    let mut server = RedisServer::start().await;
+    let watch = Program::spawn(on(&server, ["watch", "--interval", "50ms"]));
+    let (holder, _) = hold(&server, "a");
+    let held = watch.line_with("held a  by ");
+    assert!(held.contains("token"), "{held}");
+    drop(holder);
+    server.kill();
+    watch.error_line("leasehold: the store is away");
+    server.restart().await;
+    watch.error_line("leasehold: the store is back");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_enough_is_no_failure() {
+    let server = RedisServer::start().await;
+    let (_holder, _) = hold(&server, "a");
+    let mut pipeline = std::process::Command::new("bash");
+    let script = "\"$L\" watch --json --interval 50ms | head -n 1; echo ${PIPESTATUS[0]}";
+    pipeline
+        .args(["-c", script])
+        .env("L", crate::program::LEASEHOLD);
+    pipeline.env("LEASEHOLD_URL", server.url());
+    let running = Program::spawn(pipeline);
+    running.line(r#"{"type":"held","name":"a""#);
+    // It finds out when it next has something to say.
+    let mut admin = Admin::connect(&server).await;
+    eventually(LIMIT, "a lock to be gone", async || {
+        admin.int(&["DEL", &key("a")]).await == 0
+    })
+    .await;
+    running.line("0");
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_list_is_told() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let rights = ["~*", "&*", "+@all", "-scan"];
+    let user = ["ACL", "SETUSER", "me", "on", ">pw"];
+    admin.ok(&[&user[..], &rights[..]].concat()).await;
+    let url = format!("redis://me:pw@127.0.0.1:{}", server.port());
+    let ran = output(leasehold(["list", "--url", &url, "--json"]));
+    assert_eq!(ran.code, Some(77), "{ran:?}");
+    assert!(
+        ran.stderr.starts_with(r#"{"type":"failed","exit":77,"#),
+        "{ran:?}"
+    );
+}
