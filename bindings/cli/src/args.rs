@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use leasehold::FencingToken;
 
 use crate::connect::StoreArgs;
 use crate::exit;
@@ -83,6 +84,13 @@ pub(crate) enum Task {
     /// who wait have changed. It looks again and again, so what begins and ends between two looks is only
     /// seen by its token. It goes on while the store cannot be reached, and ends by Ctrl-C.
     Watch(WatchArgs),
+    /// Guard a file: refuse a token that is stale
+    ///
+    /// Beside FILE stands FILE.fence with the greatest token that was seen. A smaller one is refused with
+    /// code 65; an equal one passes, because a holder writes many times. Compared and remembered under a lock
+    /// of the file system (flock), which has to be a local one.
+    #[command(subcommand)]
+    Fence(FenceTask),
     /// Print completions for a shell
     ///
     /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -223,6 +231,33 @@ pub(crate) struct WatchArgs {
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum FenceTask {
+    /// Refuse the token if a greater one was seen; else remember it
+    ///
+    /// Show the token so before you read what you are going to change.
+    Check(FenceArgs),
+    /// Replace FILE by the standard input, unless the token is stale
+    ///
+    /// All of the input is read first. FILE is replaced by a rename, so that nobody sees a part of it, and
+    /// keeps its rights.
+    Write(FenceArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FenceArgs {
+    /// The file that is guarded
+    pub(crate) file: PathBuf,
+
+    /// The lease's token; `leasehold run` puts it into the environment
+    #[arg(long, env = "LEASEHOLD_TOKEN")]
+    pub(crate) token: FencingToken,
+
+    /// Say what is wrong as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What the lease is like.

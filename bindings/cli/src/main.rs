@@ -5,6 +5,7 @@ mod args;
 mod child;
 mod connect;
 mod exit;
+mod fence;
 mod hold;
 mod look;
 mod out;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use args::{Cli, Task};
+use args::{Cli, FenceTask, Task};
 use exit::{FILE, Failure, INTERNAL, USAGE};
 use say::Voice;
 
@@ -55,6 +56,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
+            Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
             Self::Completions { .. } | Self::Man { .. } => false,
         }
     }
@@ -67,6 +69,8 @@ impl Task {
             Self::Inspect(args) => look::inspect(args),
             Self::Release(args) => look::release(args),
             Self::Watch(args) => watch::main(args, voice),
+            Self::Fence(FenceTask::Check(args)) => fence::check(args),
+            Self::Fence(FenceTask::Write(args)) => fence::write(args),
             Self::Completions { shell } => {
                 let mut out = Vec::new();
                 clap_complete::generate(*shell, &mut Cli::command(), "leasehold", &mut out);

@@ -3,6 +3,7 @@
 mod codes;
 mod docs;
 mod exclusion;
+mod fence;
 mod hold;
 mod look;
 mod loss;
