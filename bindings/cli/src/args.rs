@@ -91,6 +91,16 @@ pub(crate) enum Task {
     /// of the file system (flock), which has to be a local one.
     #[command(subcommand)]
     Fence(FenceTask),
+    /// Look at a store: what is wrong with it, what follows, and what to do
+    ///
+    /// Tries what locks need: reachable, how fast, which version; each right of this user, in ways that change
+    /// nothing (what is refused is in the server's ACL log afterwards); eviction, memory, persistence,
+    /// replicas, scripts; its clock; messages; a lock of its own. And counts the locks.
+    ///
+    /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
+    /// be kept or may be lost; with another code if it cannot connect.
+    #[command(after_help = exit::TABLE)]
+    Doctor(DoctorArgs),
     /// Print completions for a shell
     ///
     /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -258,6 +268,16 @@ pub(crate) struct FenceArgs {
     /// Say what is wrong as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 /// What the lease is like.

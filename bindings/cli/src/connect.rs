@@ -44,10 +44,23 @@ impl StoreArgs {
         Locker::builder().namespace(&self.namespace)
     }
 
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Connects, in this time at the most if one is given.
     pub(crate) async fn connect(&self, within: Option<Duration>) -> Result<Locker, Failure> {
+        self.connect_with(self.builder(), within).await
+    }
+
+    /// The same with these settings.
+    pub(crate) async fn connect_with(
+        &self,
+        settings: Builder,
+        within: Option<Duration>,
+    ) -> Result<Locker, Failure> {
         let url = self.url()?;
-        let connecting = self.builder().connect(url);
+        let connecting = settings.connect(url);
         let Some(within) = within else {
             return Ok(connecting.await?);
         };
@@ -67,7 +80,7 @@ impl StoreArgs {
     }
 
     /// The URL, with the password. Never to be shown.
-    fn url(&self) -> Result<String, Failure> {
+    pub(crate) fn url(&self) -> Result<String, Failure> {
         let url = self.url.as_deref().filter(|url| !url.is_empty());
         let Some(url) = url else {
             return Err(Failure::usage("no store is named")

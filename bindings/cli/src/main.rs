@@ -4,6 +4,7 @@
 mod args;
 mod child;
 mod connect;
+mod doctor;
 mod exit;
 mod fence;
 mod hold;
@@ -56,6 +57,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
+            Self::Doctor(args) => args.json,
             Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
             Self::Completions { .. } | Self::Man { .. } => false,
         }
@@ -69,6 +71,7 @@ impl Task {
             Self::Inspect(args) => look::inspect(args),
             Self::Release(args) => look::release(args),
             Self::Watch(args) => watch::main(args, voice),
+            Self::Doctor(args) => doctor::main(args),
             Self::Fence(FenceTask::Check(args)) => fence::check(args),
             Self::Fence(FenceTask::Write(args)) => fence::write(args),
             Self::Completions { shell } => {

@@ -2,6 +2,7 @@
 
 mod codes;
 mod docs;
+mod doctor;
 mod exclusion;
 mod fence;
 mod hold;

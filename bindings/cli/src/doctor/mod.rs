@@ -1,0 +1,207 @@
+//! `leasehold doctor`: looks at a store as one who uses locks would want it looked at.
+
+mod locks;
+mod probe;
+mod rights;
+mod server;
+
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Color, Style};
+use leasehold::{Finding, Locker, Name};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::exit::Failure;
+use crate::out::{self, plain, styled};
+use crate::times::show;
+use probe::Probe;
+
+/// For all that is needed to connect.
+const TO_CONNECT: Duration = Duration::from_secs(10);
+const PROBE_TTL: Duration = Duration::from_secs(2);
+
+/// How bad it is. The last two are exit codes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Level {
+    /// As it should be.
+    Good,
+    /// Something to know.
+    Note,
+    /// Something does not work as well as it could, or may go wrong.
+    Warning,
+    /// Locks cannot be kept, or may be lost while they are held.
+    Bad,
+}
+
+/// What was found: what it is, what follows, and what to do.
+#[derive(Debug, Serialize)]
+struct Found {
+    check: &'static str,
+    level: Level,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    so: Option<String>,
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+}
+
+impl Found {
+    fn new(check: &'static str, level: Level, what: impl AsRef<str>) -> Self {
+        Self {
+            check,
+            level,
+            what: plain(what.as_ref()),
+            so: None,
+            todo: None,
+        }
+    }
+
+    fn good(check: &'static str, what: impl AsRef<str>) -> Self {
+        Self::new(check, Level::Good, what)
+    }
+
+    fn so(mut self, so: impl Into<String>) -> Self {
+        self.so = Some(so.into());
+        self
+    }
+
+    fn todo(mut self, todo: impl Into<String>) -> Self {
+        self.todo = Some(todo.into());
+        self
+    }
+}
+
+/// What is said, and the worst of it.
+struct Report {
+    json: bool,
+    worst: Level,
+}
+
+impl Report {
+    fn say(&mut self, found: impl IntoIterator<Item = Found>) -> Result<(), Failure> {
+        for found in found {
+            self.worst = self.worst.max(found.level);
+            if self.json {
+                out::json(&found)?;
+            } else {
+                out::text(&shown(&found))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn code(&self) -> u8 {
+        match self.worst {
+            Level::Good | Level::Note => 0,
+            Level::Warning => 1,
+            Level::Bad => 2,
+        }
+    }
+}
+
+fn shown(found: &Found) -> String {
+    let (word, color) = match found.level {
+        Level::Good => ("good", AnsiColor::Green),
+        Level::Note => ("note", AnsiColor::Blue),
+        Level::Warning => ("warning", AnsiColor::Yellow),
+        Level::Bad => ("bad", AnsiColor::Red),
+    };
+    let style = Style::new().bold().fg_color(Some(Color::Ansi(color)));
+    let word = styled(&format!("{word:<7}"), style);
+    let mut lines = format!("{word}  {:<11}  {}\n", found.check, found.what);
+    for (label, text) in [("so", &found.so), ("do", &found.todo)] {
+        if let Some(text) = text {
+            lines.push_str(&[" ".repeat(22), format!("{label}: {text}\n")].concat());
+        }
+    }
+    lines
+}
+
+pub(crate) fn main(args: &DoctorArgs) -> Result<u8, Failure> {
+    crate::block_on(doctor(args))
+}
+
+async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
+    let mut report = Report {
+        json: args.json,
+        worst: Level::Good,
+    };
+    // Short-lived names, so that nothing is remembered of this.
+    let builder = args.store.builder().token_retention(PROBE_TTL / 2);
+    let locker = args.store.connect_with(builder, Some(TO_CONNECT)).await;
+    let url = args.store.url()?;
+    if url.starts_with("memory:") {
+        locker?;
+        let note = "locks in memory are of one process alone: there is nothing to look at";
+        report.say([Found::new("reachable", Level::Note, note)])?;
+        return Ok(report.code());
+    }
+    let probe = match Probe::connect(&url).await {
+        Ok(probe) => probe,
+        // The library says better what is wrong.
+        Err(failure) => return Err(locker.err().unwrap_or(failure)),
+    };
+    report.say([Found::good("reachable", "the store accepts connections")])?;
+    report.say(server::pace(&probe).await)?;
+    report.say(server::look(&probe).await)?;
+    report.say(rights::look(&probe, args.store.namespace()).await?)?;
+    report.say(rights::pushes(&probe, &url, args.store.namespace()).await)?;
+    match locker {
+        Ok(locker) => {
+            report.say(locker.findings().iter().map(finding))?;
+            report.say([works(&locker).await])?;
+            report.say(locks::look(&locker, &probe).await)?;
+            locker.shutdown().await;
+        }
+        Err(failure) => {
+            let found = Found::new("usable", Level::Bad, failure.to_string());
+            report.say([found.so("no lock can be taken")])?;
+        }
+    }
+    Ok(report.code())
+}
+
+/// What the library found when it connected.
+fn finding(finding: &Finding) -> Found {
+    match finding {
+        Finding::Eviction { policy } => Found::new(
+            "eviction",
+            Level::Bad,
+            format!("maxmemory-policy is {policy}"),
+        )
+        .so("a server that is full deletes locks that are held, and the next who asks gets them")
+        .todo("CONFIG SET maxmemory-policy noeviction, and in the server's configuration"),
+        other => Found::new("store", Level::Warning, other.to_string()),
+    }
+}
+
+/// Takes a lock, and gives it back.
+async fn works(locker: &Locker) -> Found {
+    let start = std::time::Instant::now();
+    let tried = async {
+        let lock = locker.lock(probe_name().as_str())?.ttl(PROBE_TTL);
+        match lock.try_acquire().await? {
+            Some(lease) => lease.release().await,
+            None => Ok(()),
+        }
+    };
+    match tried.await {
+        Ok(()) => {
+            let took = show(start.elapsed().max(Duration::from_millis(1)));
+            Found::good(
+                "usable",
+                format!("a lock was taken and given back within {took}"),
+            )
+        }
+        Err(error) => {
+            Found::new("usable", Level::Bad, error.to_string()).so("no lock can be taken")
+        }
+    }
+}
+
+/// Of a lock that nobody else uses.
+fn probe_name() -> Name {
+    Name::new(format!("leasehold-doctor/{}", std::process::id())).expect("it is short")
+}

@@ -1,0 +1,112 @@
+//! A plain connection for commands that the library has no use for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::types::config::{Config, ServerConfig};
+use fred::types::{Builder, ClusterHash, CustomCommand, Value};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::exit::{Failure, STORE_AWAY};
+
+const TO_REPLY: Duration = Duration::from_secs(3);
+
+/// A connection to the store.
+pub(super) struct Probe {
+    pub(super) client: Client,
+}
+
+/// What the server said instead of a reply; or what was in the way.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) String);
+
+impl Refusal {
+    /// Whether this user may not.
+    pub(super) fn is_for_want_of_rights(&self) -> bool {
+        self.0.starts_with("NOPERM")
+    }
+
+    fn away() -> Self {
+        Self("the server does not reply".to_owned())
+    }
+}
+
+impl Probe {
+    /// An error says nothing of the URL, which may have a password in it.
+    pub(super) async fn connect(url: &str) -> Result<Self, Failure> {
+        let failed = || Failure::new(STORE_AWAY, "no second connection to the store can be made");
+        let client = client(url).ok_or_else(failed)?;
+        let connected = timeout(TO_REPLY, client.init()).await;
+        connected.map_err(|_| failed())?.map_err(|_| failed())?;
+        Ok(Self { client })
+    }
+
+    pub(super) async fn ask(&self, command: &[&str]) -> Result<Value, Refusal> {
+        let (name, args) = command.split_first().ok_or_else(Refusal::away)?;
+        let custom = CustomCommand::new((*name).to_owned(), ClusterHash::FirstKey, false);
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        match timeout(TO_REPLY, self.client.custom(custom, args)).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Refusal(error.details().to_owned())),
+            Err(_) => Err(Refusal::away()),
+        }
+    }
+
+    /// The fields of `INFO`.
+    pub(super) async fn info(&self) -> Result<HashMap<String, String>, Refusal> {
+        let text = self.ask(&["INFO"]).await?;
+        let text = text.into_string().unwrap_or_default();
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(fields
+            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+            .collect())
+    }
+
+    /// The server's clock, since 1970.
+    pub(super) async fn time(&self) -> Result<Duration, Refusal> {
+        let parts: Vec<u64> = match self.ask(&["TIME"]).await? {
+            Value::Array(parts) => parts.iter().filter_map(Value::as_u64).collect(),
+            _ => Vec::new(),
+        };
+        match parts[..] {
+            [seconds, micros] => Ok(Duration::from_secs(seconds) + Duration::from_micros(micros)),
+            _ => Err(Refusal("TIME has an odd reply".to_owned())),
+        }
+    }
+}
+
+/// A client of the store that is not connected yet.
+pub(super) fn client(url: &str) -> Option<Client> {
+    let mut builder = Builder::from_config(config(url)?);
+    builder.with_connection_config(|connection| {
+        connection.connection_timeout = TO_REPLY;
+        connection.max_command_attempts = 1;
+    });
+    builder.build().ok()
+}
+
+fn config(url: &str) -> Option<Config> {
+    let parsed = Url::parse(url).ok()?;
+    if parsed.scheme() != "unix" {
+        return Config::from_url(url).ok();
+    }
+    // fred has another form for it.
+    let credentials = Config::from_url(&format!(
+        "redis://{}:{}@localhost",
+        parsed.username(),
+        parsed.password().unwrap_or_default()
+    ));
+    let credentials = credentials.ok()?;
+    let path = Url::parse(&format!("file://{}", parsed.path())).ok()?;
+    let database = parsed.query_pairs().find(|(name, _)| name == "db");
+    Some(Config {
+        server: ServerConfig::Unix {
+            path: path.to_file_path().ok()?,
+        },
+        database: database.and_then(|(_, digits)| digits.parse().ok()),
+        ..credentials
+    })
+}

@@ -1,0 +1,370 @@
+//! The server: how fast, how old, what it does with keys, and what its clock says.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::probe::Probe;
+use super::{Found, Level};
+use crate::times::show;
+
+const ROUND_TRIPS: usize = 25;
+const SLOW: Duration = Duration::from_millis(50);
+const VERY_SLOW: Duration = Duration::from_millis(500);
+/// Two clocks that are synchronised differ by less.
+const CLOCK_OFF: Duration = Duration::from_secs(1);
+/// Those who generate scripts fill the server with them.
+const MANY_SCRIPTS: u64 = 1_000;
+
+/// Round trips, and the clock.
+pub(super) async fn pace(probe: &Probe) -> Vec<Found> {
+    let mut trips = Vec::new();
+    let mut offset: Option<(Duration, f64)> = None;
+    for _ in 0..ROUND_TRIPS {
+        let (start, wall) = (
+            Instant::now(),
+            SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(),
+        );
+        let time = match probe.time().await {
+            Ok(time) => time,
+            Err(refusal) => {
+                let what = format!("the server's clock cannot be read: {}", refusal.0);
+                return vec![Found::new("round trip", Level::Bad, what)];
+            }
+        };
+        let trip = start.elapsed();
+        // The shortest trip says most exactly when the server looked at its clock.
+        if offset.is_none_or(|(shortest, _)| trip < shortest) {
+            offset = Some((trip, time.as_secs_f64() - (wall + trip / 2).as_secs_f64()));
+        }
+        trips.push(trip);
+    }
+    trips.sort();
+    let clock = offset.map(|(_, offset)| clock(offset));
+    [round_trip(&trips)].into_iter().chain(clock).collect()
+}
+
+fn round_trip(sorted: &[Duration]) -> Found {
+    let at = |share: usize| sorted[(sorted.len() - 1) * share / 100];
+    let (median, most) = (at(50), at(100));
+    let what = format!(
+        "{} (median of {}; from {} to {})",
+        exactly(median),
+        sorted.len(),
+        exactly(at(0)),
+        exactly(most)
+    );
+    let level = match median {
+        median if median >= VERY_SLOW => Level::Warning,
+        median if median >= SLOW => Level::Note,
+        _ => Level::Good,
+    };
+    let found = Found::new("round trip", level, what);
+    if level == Level::Good {
+        return found;
+    }
+    found
+        .so("a lock takes at least so long to be taken, and a time to live should be many times that")
+        .todo("put the store nearer to those who lock, or give longer times to live")
+}
+
+fn exactly(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..10_000 => format!("{micros} µs"),
+        micros => format!("{} ms", micros / 1_000),
+    }
+}
+
+fn clock(offset: f64) -> Found {
+    let by = Duration::from_secs_f64(offset.abs());
+    if by < CLOCK_OFF {
+        let what = format!(
+            "the server's differs from this machine's by {}",
+            exactly(by)
+        );
+        return Found::good("clock", what);
+    }
+    let way = if offset > 0.0 { "ahead of" } else { "behind" };
+    Found::new(
+        "clock",
+        Level::Warning,
+        format!("the server's is {} {way} this machine's", show(by)),
+    )
+    .so("leases are not shortened by that, but one of the clocks is wrong: if the server's is set while it \
+         runs, locks expire too early or too late, and tokens stand still until it has caught up")
+    .todo("synchronise both (ntpd, chrony with maxslewrate 500), and step a clock only before the server starts")
+}
+
+/// What `INFO` says.
+pub(super) async fn look(probe: &Probe) -> Vec<Found> {
+    match probe.info().await {
+        Ok(info) => {
+            let info = Info(info);
+            let all = [
+                version(&info),
+                memory(&info),
+                keeps(&info),
+                replicas(&info),
+                scripts(&info),
+            ];
+            all.into_iter().flatten().collect()
+        }
+        Err(refusal) => vec![
+            Found::new(
+                "info",
+                Level::Note,
+                format!("INFO is refused: {}", refusal.0),
+            )
+            .so("version, eviction, persistence and replicas cannot be looked at")
+            .todo("permit +info to this user"),
+        ],
+    }
+}
+
+struct Info(HashMap<String, String>);
+
+impl Info {
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field).map(String::as_str)
+    }
+
+    fn number(&self, field: &str) -> Option<u64> {
+        self.text(field)?.parse().ok()
+    }
+
+    fn is(&self, field: &str, value: &str) -> bool {
+        self.text(field) == Some(value)
+    }
+}
+
+fn version(info: &Info) -> Vec<Found> {
+    let Some(version) = info.text("redis_version") else {
+        return vec![Found::new(
+            "version",
+            Level::Note,
+            "the server does not say its version",
+        )];
+    };
+    let major: u64 = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or(0);
+    let what = match info.text("valkey_version") {
+        Some(valkey) => format!("Valkey {valkey}, as Redis {version}"),
+        None => format!("Redis {version}"),
+    };
+    let version = if major >= 7 {
+        Found::good("version", what)
+    } else {
+        Found::new("version", Level::Bad, what)
+            .so("the script needs what came with 7.0: no lock can be taken")
+            .todo("use Redis 7.0 or newer")
+    };
+    let mode = info.is("cluster_enabled", "1").then(|| {
+        Found::new("topology", Level::Note, "the server is of a cluster")
+            .so("this looked at one of its nodes alone")
+    });
+    [Some(version), mode].into_iter().flatten().collect()
+}
+
+fn memory(info: &Info) -> Vec<Found> {
+    let (Some(used), Some(most)) = (info.number("used_memory"), info.number("maxmemory")) else {
+        return Vec::new();
+    };
+    let evicts = !info.is("maxmemory_policy", "noeviction");
+    if most == 0 {
+        let what = format!("{} used, without a maxmemory", size(used));
+        return vec![Found::good("memory", what)];
+    }
+    let what = format!("{} of {} used", size(used), size(most));
+    if used / 9 < most / 10 {
+        return vec![Found::good("memory", what)];
+    }
+    let so = if evicts {
+        "keys are evicted soon, and locks among them"
+    } else {
+        "the server refuses to write soon, and no lock can be taken or renewed then"
+    };
+    vec![
+        Found::new("memory", Level::Warning, what)
+            .so(so)
+            .todo("give it more memory, or keep other data elsewhere"),
+    ]
+}
+
+fn size(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+fn keeps(info: &Info) -> Vec<Found> {
+    let failed = [
+        ("rdb_last_bgsave_status", "the last snapshot failed"),
+        (
+            "aof_last_write_status",
+            "the last write to the append-only file failed",
+        ),
+        (
+            "aof_last_bgrewrite_status",
+            "the last rewrite of the append-only file failed",
+        ),
+    ];
+    let failed = failed
+        .into_iter()
+        .filter(|(field, _)| info.is(field, "err"));
+    let mut found: Vec<_> = failed
+        .map(|(_, what)| {
+            Found::new("persistence", Level::Warning, what)
+                .so("the server may refuse writes until that is mended, so that no lock can be taken")
+                .todo("see the server's log and the disk")
+        })
+        .collect();
+    if info.is("loading", "1") {
+        found.push(Found::new(
+            "persistence",
+            Level::Warning,
+            "the server still loads its data",
+        ));
+    }
+    found.push(if info.is("aof_enabled", "1") {
+        Found::good("persistence", "there is an append-only file")
+    } else {
+        Found::new("persistence", Level::Note, "there is no append-only file")
+            .so("a server that restarts may have forgotten who holds what: two may hold a lock then, until \
+                 the first one's next renewal. Their tokens differ, unless they are dense ones")
+            .todo("if that matters: appendonly yes; and let what is written to check tokens")
+    });
+    found
+}
+
+fn replicas(info: &Info) -> Vec<Found> {
+    if info.is("role", "slave") {
+        return vec![
+            Found::new("replicas", Level::Bad, "the server is a replica")
+                .so("it takes no writes: no lock can be taken")
+                .todo("name the primary in the URL"),
+        ];
+    }
+    let connected = info.number("connected_slaves").unwrap_or(0);
+    if connected == 0 {
+        return vec![
+            Found::new("replicas", Level::Note, "there is no replica")
+                .so("while the server is away no lock can be taken, and those that are held are lost by \
+                     their time to live")
+        ];
+    }
+    vec![
+        Found::new("replicas", Level::Note, format!("{connected} connected"))
+            .so("a failover to one that lags can give a lock to a second holder, for up to a lease's life; \
+                 its token is greater")
+            .todo("let what is written to check tokens"),
+    ]
+}
+
+fn scripts(info: &Info) -> Vec<Found> {
+    let Some(scripts) = info.number("number_of_cached_scripts") else {
+        return Vec::new();
+    };
+    let what = format!("{scripts} cached");
+    if scripts < MANY_SCRIPTS {
+        return vec![Found::good("scripts", what)];
+    }
+    vec![
+        Found::new("scripts", Level::Warning, what)
+            .so("somebody makes ever new scripts: they fill the server's memory")
+            .todo("find who (MONITOR), and let it pass what changes as ARGV"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(fields: &[(&str, &str)]) -> Info {
+        let fields = fields.iter();
+        Info(
+            fields
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        )
+    }
+
+    fn worst(found: &[Found]) -> Level {
+        found
+            .iter()
+            .map(|found| found.level)
+            .max()
+            .expect("something was found")
+    }
+
+    #[test]
+    fn a_clock_that_is_off_is_found_either_way() {
+        for (offset, way) in [(10.0, "ahead of"), (-10.0, "behind")] {
+            let found = clock(offset);
+            assert_eq!(found.level, Level::Warning);
+            assert!(
+                found.what.contains("10s") && found.what.contains(way),
+                "{}",
+                found.what
+            );
+        }
+        assert_eq!(clock(0.9).level, Level::Good);
+        assert_eq!(clock(-0.000_1).level, Level::Good);
+    }
+
+    #[test]
+    fn a_slow_link_is_found_by_its_median() {
+        let trips = |median| {
+            let mut trips = vec![Duration::from_millis(median); 11];
+            trips.extend([Duration::from_secs(2); 10]);
+            round_trip(&trips).level
+        };
+        assert_eq!(trips(2), Level::Good);
+        assert_eq!(trips(60), Level::Note);
+        assert_eq!(trips(600), Level::Warning);
+    }
+
+    #[test]
+    fn what_info_says_is_judged() {
+        assert_eq!(
+            worst(&version(&info(&[("redis_version", "6.2.14")]))),
+            Level::Bad
+        );
+        assert_eq!(
+            worst(&version(&info(&[("redis_version", "7.0.0")]))),
+            Level::Good
+        );
+        let full = |used, policy| {
+            let fields = [
+                ("used_memory", used),
+                ("maxmemory", "1000"),
+                ("maxmemory_policy", policy),
+            ];
+            memory(&info(&fields))
+        };
+        assert_eq!(worst(&full("800", "noeviction")), Level::Good);
+        assert!(
+            full("950", "noeviction")[0]
+                .so
+                .as_ref()
+                .expect("it has")
+                .contains("refuses")
+        );
+        assert!(
+            full("950", "allkeys-lru")[0]
+                .so
+                .as_ref()
+                .expect("it has")
+                .contains("evicted")
+        );
+        assert_eq!(worst(&keeps(&info(&[("aof_enabled", "1")]))), Level::Good);
+        assert_eq!(
+            worst(&keeps(&info(&[("rdb_last_bgsave_status", "err")]))),
+            Level::Warning
+        );
+        assert_eq!(worst(&replicas(&info(&[("role", "slave")]))), Level::Bad);
+        assert_eq!(
+            worst(&scripts(&info(&[("number_of_cached_scripts", "5000")]))),
+            Level::Warning
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! `leasehold doctor` finds what is wrong with a store.
+
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::program::{LIMIT, Output, Program, leasehold, on, output};
+
+/// The findings of a check, as JSON.
+fn of<'a>(ran: &'a Output, check: &str) -> Vec<&'a str> {
+    let begin = format!(r#"{{"check":"{check}","#);
+    ran.stdout
+        .lines()
+        .filter(|line| line.starts_with(&begin))
+        .collect()
+}
+
+fn is(ran: &Output, check: &str, level: &str) -> bool {
+    let level = format!(r#""level":"{level}""#);
+    of(ran, check).iter().any(|line| line.contains(&level))
+}
+
+fn doctor(server: &RedisServer) -> Output {
+    output(on(server, ["doctor", "--json"]))
+}
+
+fn doctor_as(server: &RedisServer, user: &str) -> Output {
+    let url = format!("redis://{user}:s3cret@127.0.0.1:{}", server.port());
+    let ran = output(leasehold(["doctor", "--json", "--url", &url]));
+    assert!(!format!("{ran:?}").contains("s3cret"));
+    ran
+}
+
+/// A user with the rights of the README, and these changes.
+async fn user(server: &RedisServer, name: &str, changes: &[&str]) {
+    let rights = [
+        "on",
+        ">s3cret",
+        "~{leasehold:*",
+        "&leasehold:leasehold:*",
+        "+eval",
+        "+evalsha",
+        "+time",
+        "+exists",
+        "+hget",
+        "+hgetall",
+        "+hset",
+        "+hdel",
+        "+pexpire",
+        "+pexpireat",
+        "+persist",
+        "+zadd",
+        "+zcount",
+        "+zmscore",
+        "+zrange",
+        "+zrangebyscore",
+        "+zrem",
+        "+zscore",
+        "+subscribe",
+        "+publish",
+        "+pubsub|numsub",
+        "+scan",
+        "+select",
+        "+client|id",
+        "+client|tracking",
+        "+client|caching",
+        "+info",
+        "+ping",
+    ];
+    let mut admin = Admin::connect(server).await;
+    admin
+        .ok(&[&["ACL", "SETUSER", name][..], &rights, changes].concat())
+        .await;
+}
+
+#[tokio::test]
+async fn a_healthy_server() {
+    let server = RedisServer::start().await;
+    let holder = Program::spawn(on(&server, ["run", "a", "--", "sh", "-c", "echo up; cat"]));
+    holder.line("up");
+    let waiter = Program::spawn(on(&server, ["run", "a", "--json", "--", "true"]));
+    waiter.error_line(r#"{"type":"waiting""#);
+    let ran = doctor(&server);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for check in [
+        "reachable",
+        "round trip",
+        "clock",
+        "version",
+        "memory",
+        "scripts",
+        "rights",
+        "pushes",
+        "usable",
+    ] {
+        assert!(is(&ran, check, "good"), "{check}: {ran:?}");
+    }
+    assert!(
+        is(&ran, "persistence", "note") && is(&ran, "replicas", "note"),
+        "{ran:?}"
+    );
+    assert!(of(&ran, "locks")[0].contains("1 are held"), "{ran:?}");
+    assert!(of(&ran, "line")[0].contains("a: 1 wait"), "{ran:?}");
+    assert!(
+        of(&ran, "holder")[0].contains("who has had a for"),
+        "{ran:?}"
+    );
+    drop((holder, waiter));
+    // It leaves nothing behind.
+    let mut admin = Admin::connect(&server).await;
+    eventually(LIMIT, "an end of its keys", async || {
+        admin.keys("*doctor*").await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_gives_locks_away() {
+    let server = RedisServer::config()
+        .args(["--maxmemory-policy", "allkeys-lru"])
+        .start()
+        .await;
+    let ran = doctor(&server);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        is(&ran, "eviction", "bad") && of(&ran, "eviction")[0].contains("noeviction"),
+        "{ran:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_with_all_rights_that_are_needed_and_no_more() {
+    let server = RedisServer::start().await;
+    user(&server, "me", &[]).await;
+    let ran = doctor_as(&server, "me");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(is(&ran, "rights", "good"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn each_right_that_is_missing() {
+    let server = RedisServer::start().await;
+    let cases = [
+        ("-hdel", "bad", 2),
+        ("-zrangebyscore", "bad", 2),
+        ("-evalsha", "bad", 2),
+        ("-publish", "warning", 1),
+        ("-scan", "note", 0),
+        ("-client|tracking", "note", 0),
+    ];
+    for (right, level, code) in cases {
+        user(&server, "me", &[right]).await;
+        let ran = doctor_as(&server, "me");
+        assert_eq!(ran.code, Some(code), "{right}: {ran:?}");
+        let named = right.replace('-', "+");
+        assert!(is(&ran, "rights", level), "{right}: {ran:?}");
+        assert!(of(&ran, "rights")[0].contains(&named), "{right}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_messages() {
+    let server = RedisServer::start().await;
+    for change in ["-@pubsub", "-subscribe", "resetchannels"] {
+        user(&server, "me", &[change]).await;
+        let ran = doctor_as(&server, "me");
+        assert_eq!(ran.code, Some(1), "{change}: {ran:?}");
+        assert!(is(&ran, "pushes", "warning"), "{change}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_and_its_primary() {
+    let primary = RedisServer::start().await;
+    let replica = RedisServer::config().replica_of(&primary).start().await;
+    let mut admin = Admin::connect(&replica).await;
+    eventually(LIMIT, "a replica", async || {
+        admin
+            .info("replication", "master_link_status")
+            .await
+            .as_deref()
+            == Some("up")
+    })
+    .await;
+    let ran = doctor(&replica);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        is(&ran, "replicas", "bad") && is(&ran, "usable", "bad"),
+        "{ran:?}"
+    );
+    let ran = doctor(&primary);
+    assert!(
+        ran.code == Some(0) && of(&ran, "replicas")[0].contains("1 connected"),
+        "{ran:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_away() {
+    let mut server = RedisServer::start().await;
+    server.kill();
+    let ran = doctor(&server);
+    assert_eq!(ran.code, Some(69), "{ran:?}");
+    assert!(ran.stderr.contains(r#""exit":69"#), "{ran:?}");
+    let memory = output(leasehold(["doctor", "--url", "memory://"]));
+    assert_eq!(memory.code, Some(0), "{memory:?}");
+}
+
+#[tokio::test]
+async fn a_socket_with_a_password() {
+    let server = RedisServer::config()
+        .password("s3cret")
+        .unix_socket()
+        .start()
+        .await;
+    let url = format!("unix://{}", server.socket_path().display());
+    let mut command = leasehold(["doctor", "--json", "--url", &url]);
+    command.env("LEASEHOLD_PASSWORD", "s3cret");
+    let ran = output(command);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(is(&ran, "pushes", "good"), "{ran:?}");
+}
