@@ -2,6 +2,7 @@
 //! What it promises to scripts stands in README.md beside it.
 
 mod args;
+mod bench;
 mod child;
 mod connect;
 mod doctor;
@@ -57,6 +58,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
+            Self::Bench(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
             Self::Completions { .. } | Self::Man { .. } => false,
@@ -71,6 +73,7 @@ impl Task {
             Self::Inspect(args) => look::inspect(args),
             Self::Release(args) => look::release(args),
             Self::Watch(args) => watch::main(args, voice),
+            Self::Bench(args) => bench::main(args),
             Self::Doctor(args) => doctor::main(args),
             Self::Fence(FenceTask::Check(args)) => fence::check(args),
             Self::Fence(FenceTask::Write(args)) => fence::write(args),

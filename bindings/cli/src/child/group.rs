@@ -180,7 +180,7 @@ impl Group {
             return;
         };
         let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        if wants_terminal && terminal.give(self.id) {
+        if wants_terminal && terminal.give_or_stop(self.id) {
             return self.signal(Signal::SIGCONT);
         }
         if !has_job_control() {

@@ -58,6 +58,19 @@ impl Terminal {
         gives
     }
 
+    /// Hands it to the command, as soon as it is this process's to give. Until then this process is stopped
+    /// with its whole job: by the kernel, because between a look at the terminal and a stop of one's own the
+    /// shell's `fg` could come, and go unnoticed.
+    pub(super) fn give_or_stop(&mut self, group: Pid) -> bool {
+        let mask = SigSet::from(Signal::SIGTTOU);
+        let gives = mask.thread_unblock().is_ok() && tcsetpgrp(&self.file, group).is_ok();
+        let _ = mask.thread_block();
+        if gives {
+            self.given = Some(group);
+        }
+        gives
+    }
+
     /// Takes it back when the command is gone; one that was killed may have left it in a strange mode.
     pub(super) fn take_back(&mut self, killed: bool) {
         let Some(group) = self.given.take() else {

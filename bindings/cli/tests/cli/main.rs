@@ -1,5 +1,6 @@
 //! The command `leasehold` as a program, on real servers.
 
+mod bench;
 mod codes;
 mod docs;
 mod doctor;

@@ -108,11 +108,13 @@ async fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
 async fn in_the_background_it_leaves_the_terminal_alone() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
-    shell.types("$L run a -- sh -c 'echo u''p; read x; echo got:$x' &\n");
+    // The shell says at once that a job has stopped.
+    shell.types("set -b; $L run a -- sh -c 'echo u''p; read x; echo got:$x' &\n");
     shell.sees("up");
+    shell.sees("Stopped");
     shell.types("echo mi''ne\n");
     shell.sees("mine");
-    shell.types("\nfg\n");
+    shell.types("fg\n");
     shell.sees("$L run a");
     shell.types("hello\n");
     shell.sees("got:hello");
