@@ -3,12 +3,12 @@
 use futures::TryStreamExt;
 use leasehold::{Lease, LeaseEvents, Tenures};
 use nix::sys::signal::Signal;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::args::HoldArgs;
 use crate::child::{self, EventsPipe, Ran, Signals};
 use crate::exit::{Failure, INTERNAL, NOT_FOUND, NOT_RUN};
-use crate::run::{TO_LEAVE, by, heard, lock, pipe, policy, unless_asked, with_time};
+use crate::run::{by, heard, leave, lock, pipe, policy, unless_asked, with_time};
 use crate::say::Voice;
 use crate::work::{Ended, Policy, Work};
 
@@ -49,15 +49,20 @@ async fn hold(
             Ok(lease) => lease?,
             Err(signal) => break by(signal),
         };
-        if let Some(code) = turn(&work, lease, &mut events, pipe, &mut signals).await? {
-            break code;
+        match turn(&work, lease, &mut events, pipe, &mut signals).await {
+            Ok(Some(code)) => break code,
+            Ok(None) => {}
+            Err(failure) => {
+                leave(&locker).await;
+                return Err(failure);
+            }
         }
         if let Err(signal) = unless_asked(sleep(args.pause), &mut signals).await {
             break by(signal);
         }
     };
     drop(tenures);
-    let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+    leave(&locker).await;
     Ok(code)
 }
 

@@ -18,7 +18,7 @@ use crate::work::{Ended, Policy, Work};
 const LEAST_TTL: Duration = Duration::from_secs(1);
 const MOST_DEFAULT_GRACE: Duration = Duration::from_secs(10);
 /// How long leaving may take: the place in line is given up, if the store is there.
-pub(crate) const TO_LEAVE: Duration = Duration::from_secs(1);
+const TO_LEAVE: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(args: &RunArgs, voice: &Voice) -> Result<u8, Failure> {
     let policy = policy(&args.lease, args.on_loss == OnLoss::Stop)?;
@@ -88,11 +88,11 @@ async fn run(
     let lease = match unless_asked(acquiring, &mut signals).await {
         Ok(Ok(lease)) => lease,
         Ok(Err(failure)) => {
-            let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+            leave(&locker).await;
             return Err(failure);
         }
         Err(signal) => {
-            let _ = timeout(TO_LEAVE, locker.shutdown()).await;
+            leave(&locker).await;
             return Ok(by(signal));
         }
     };
@@ -101,10 +101,20 @@ async fn run(
         policy,
         voice,
     };
-    match work.run(lease, &mut events, pipe, &mut signals).await? {
-        Ended::Ran(ran, _) => Ok(ran.code()),
-        Ended::Lost(failure, _) => Err(failure),
+    match work.run(lease, &mut events, pipe, &mut signals).await {
+        Ok(Ended::Ran(ran, _)) => Ok(ran.code()),
+        Ok(Ended::Lost(failure, _)) => Err(failure),
+        Err(failure) => {
+            // The command was not started: the lock is given back.
+            leave(&locker).await;
+            Err(failure)
+        }
     }
+}
+
+/// Gives back what is held or waited for, if the store is there.
+pub(crate) async fn leave(locker: &Locker) {
+    let _ = timeout(TO_LEAVE, locker.shutdown()).await;
 }
 
 /// The code of a process that this signal ended.

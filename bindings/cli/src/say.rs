@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::LeaseEvent;
+use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::times::show;
@@ -23,6 +24,12 @@ pub(crate) struct Voice {
     terminal: bool,
     lines: SyncSender<String>,
     silent: Receiver<()>,
+}
+
+#[derive(Serialize)]
+struct Note<'a> {
+    r#type: &'static str,
+    message: &'a str,
 }
 
 impl Voice {
@@ -45,9 +52,12 @@ impl Voice {
         }
     }
 
-    /// Something for people.
+    /// Something to know.
     pub(crate) fn note(&self, what: &str) {
-        if !self.json {
+        if self.json {
+            let (r#type, message) = ("note", what);
+            self.put(serde_json::to_string(&Note { r#type, message }).unwrap_or_default());
+        } else {
             self.put(format!("leasehold: {what}"));
         }
     }

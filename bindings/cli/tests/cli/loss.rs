@@ -159,6 +159,40 @@ async fn kill_9_of_leasehold_ends_the_whole_group() {
     assert!(is_held(&server, "a").await);
 }
 
+/// Without the guard the kernel still ends the command itself, though not its children.
+#[tokio::test]
+async fn kill_9_of_leasehold_and_its_guard_ends_the_command() {
+    let server = RedisServer::start().await;
+    let (program, group) = started(on(&server, args("stop", STUBBORN)));
+    let guard = guard_of(program.pid());
+    nix::sys::signal::kill(guard, Signal::SIGKILL).expect("it runs");
+    assert!(group.is_alive());
+    program.signal(Signal::SIGKILL);
+    leasehold_tests::eventually(
+        crate::program::LIMIT,
+        "the end of the command",
+        async || !group.has_leader(),
+    )
+    .await;
+    assert!(group.is_alive(), "that is what the guard is for");
+    group.kill();
+}
+
+/// The process that the list of processes shows as it.
+fn guard_of(leasehold: nix::unistd::Pid) -> nix::unistd::Pid {
+    let children = format!("/proc/{leasehold}/task/{leasehold}/children");
+    let children = std::fs::read_to_string(children).expect("this is Linux");
+    let is_guard = |child: &&str| {
+        let line = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
+        line.is_ok_and(|line| line.starts_with("leasehold: guard\0a\0"))
+    };
+    let guard = children
+        .split_whitespace()
+        .find(is_guard)
+        .expect("there is a guard");
+    nix::unistd::Pid::from_raw(guard.parse().expect("an id"))
+}
+
 #[tokio::test]
 async fn leasehold_that_stands_still_does_not_keep_the_command_alive() {
     let server = RedisServer::start().await;

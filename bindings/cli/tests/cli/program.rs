@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -186,14 +187,21 @@ impl ProcessGroup {
     /// yet, cannot.
     pub(crate) fn is_alive(self) -> bool {
         let processes = std::fs::read_dir("/proc").expect("this is Linux");
-        processes.flatten().any(|process| {
-            let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-            // The name of the program, in brackets, may have anything in it.
-            let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-            let mut fields = fields.unwrap_or_default().split_whitespace();
-            let (state, group) = (fields.next(), fields.nth(1));
-            !matches!(state, Some("Z" | "X")) && group == Some(&self.0.to_string())
-        })
+        processes.flatten().any(|process| self.has(&process.path()))
+    }
+
+    /// The same of the command itself.
+    pub(crate) fn has_leader(self) -> bool {
+        self.has(format!("/proc/{}", self.0).as_ref())
+    }
+
+    fn has(self, process: &Path) -> bool {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        // The name of the program, in brackets, may have anything in it.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+        let mut fields = fields.unwrap_or_default().split_whitespace();
+        let (state, group) = (fields.next(), fields.nth(1));
+        !matches!(state, Some("Z" | "X")) && group == Some(&self.0.to_string())
     }
 
     /// When the last of it was gone, by the wall clock, as the server counts expiries.
