@@ -99,14 +99,12 @@ pub(crate) enum Task {
     ///
     /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
     /// be kept or may be lost; with another code if it cannot connect.
-    #[command(after_help = exit::TABLE)]
     Doctor(DoctorArgs),
     /// Measure how fast locks are on a store
     ///
     /// Three measurements share the time: acquiring a free lock, one after the other; acquiring and releasing
     /// by many callers at once; and handing a lock over from one connection to another. It works the store as
     /// hard as it can: think before you run it on one that others use.
-    #[command(after_help = exit::TABLE)]
     Bench(BenchArgs),
     /// Print completions for a shell
     ///

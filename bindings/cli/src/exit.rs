@@ -21,7 +21,7 @@ pub(crate) const NOT_ACQUIRED: u8 = 75;
 pub(crate) const REFUSED: u8 = 77;
 /// The store is not one for locks: too old, or with something else at a lock's key.
 pub(crate) const UNFIT: u8 = 78;
-/// The lease was lost while the command ran, and the command was ended.
+/// The lease was lost while the command ran.
 pub(crate) const LOST: u8 = 79;
 /// The command is there, but cannot be run. (As in a shell, like the next one.)
 pub(crate) const NOT_RUN: u8 = 126;
@@ -37,11 +37,12 @@ Exit codes:
   64          the command line or a setting is not valid
   65          the token is stale: a greater one was seen
   69          the store cannot be reached, or does not reply in time
+  70          something that should not happen
   74          a file cannot be read or written
   75          not acquired: somebody else holds the lock
   77          the store refused the user, or a command to it
   78          the store cannot keep locks: too old, or something else at the key
-  79          the lease was lost, and COMMAND was ended
+  79          the lease was lost while COMMAND ran
   126, 127    COMMAND cannot be run; there is no such command";
 
 /// Why the command failed.

@@ -1,12 +1,10 @@
 //! What happens to the lease, as JSON lines for the command.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsRawFd, RawFd};
 
 use leasehold::LeaseEvent;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::unistd::pipe2;
 
 /// A line up to here gets into a pipe whole or not at all.
 const WHOLE: usize = 4_096;
@@ -14,20 +12,20 @@ const WHOLE: usize = 4_096;
 /// A pipe whose reading end the command inherits.
 #[derive(Debug)]
 pub(crate) struct EventsPipe {
-    read: OwnedFd,
-    write: Option<File>,
+    read: PipeReader,
+    write: Option<PipeWriter>,
     missed: u64,
 }
 
 impl EventsPipe {
     /// As early as possible, so that its number has one digit: some shells read from no other.
     pub(crate) fn new() -> io::Result<Self> {
-        let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+        let (read, write) = io::pipe()?;
         // A command that does not read must not hold up this process.
         fcntl(&write, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self {
             read,
-            write: Some(write.into()),
+            write: Some(write),
             missed: 0,
         })
     }
@@ -103,7 +101,7 @@ mod tests {
         }
         pipe.write(&event(0));
         assert_eq!(pipe.missed, 2);
-        let mut reader = File::from(pipe.read.try_clone().expect("a second reader"));
+        let mut reader = pipe.read.try_clone().expect("a second reader");
         let mut full = vec![0; 1 << 16];
         let count = reader.read(&mut full).expect("it is full");
         assert!(count > WHOLE);

@@ -121,6 +121,24 @@ async fn in_the_background_it_leaves_the_terminal_alone() {
 }
 
 #[tokio::test]
+async fn a_shell_with_jobs_of_its_own_under_a_lock() {
+    let server = RedisServer::start().await;
+    let mut shell = Shell::start(&server.url());
+    shell.types("$L run a -- bash --norc --noediting -i; echo code:$?\n");
+    shell.types("echo inn''er $LEASEHOLD_NAME\n");
+    shell.sees("inner a");
+    shell.types("sh -c 'echo u''p; exec sleep 60'\n");
+    shell.sees("up");
+    shell.types(CTRL_Z);
+    shell.sees("Stopped");
+    shell.types("kill -9 %1; wait %1; echo stil''l\n");
+    shell.sees("still");
+    shell.types("exit 8\n");
+    shell.sees("code:8");
+    assert!(!is_held(&server, "a").await);
+}
+
+#[tokio::test]
 async fn when_the_terminal_goes_away_so_does_the_command() {
     let server = RedisServer::start().await;
     let mut shell = Shell::start(&server.url());
