@@ -75,7 +75,7 @@ impl Work<'_> {
         }
         let Running {
             mut pipe,
-            group,
+            mut group,
             ending,
             asked,
             lost,

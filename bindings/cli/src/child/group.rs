@@ -7,14 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg, raise};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid};
 
 use super::events::EventsPipe;
 use super::guard::Guard;
 use super::helper::{EXEC, WITH_TERMINAL, WITHOUT_TERMINAL};
-use super::terminal::{Terminal, has_job_control};
+use super::terminal::Terminal;
 use super::this_program;
 use crate::exit::{BY_SIGNAL, Failure, INTERNAL};
 
@@ -64,8 +64,6 @@ pub(crate) struct Group {
     ran: Option<Ran>,
     guard: Guard,
     terminal: Option<Terminal>,
-    /// This process stopped itself with its own group, and is still to hear of it.
-    stopped: bool,
 }
 
 impl Group {
@@ -104,12 +102,12 @@ impl Group {
             ran: None,
             guard,
             terminal,
-            stopped: false,
         })
     }
 
     /// How the command ended, if it has. Others of its group may go on.
-    pub(crate) fn ran(&self) -> Option<Ran> {
+    pub(crate) fn ran(&mut self) -> Option<Ran> {
+        self.reap();
         self.ran
     }
 
@@ -129,7 +127,6 @@ impl Group {
         match signal {
             Signal::SIGCHLD => self.reap(),
             Signal::SIGCONT => self.go_on(),
-            Signal::SIGTSTP if self.stopped => {}
             signal => {
                 self.signal(signal);
                 return Change::HandedOn(signal);
@@ -183,19 +180,17 @@ impl Group {
         if wants_terminal && terminal.give_or_stop(self.id) {
             return self.signal(Signal::SIGCONT);
         }
-        if !has_job_control() {
+        if !terminal.has_job_control() {
             if signal != Signal::SIGSTOP {
                 self.signal(Signal::SIGCONT);
             }
             return;
         }
-        self.stopped = true;
-        let _ = killpg(getpgrp(), Signal::SIGTSTP);
-        let _ = raise(Signal::SIGSTOP);
+        // Not by SIGTSTP, of which this process would hear when it goes on, and hand it on once more.
+        let _ = killpg(getpgrp(), Signal::SIGSTOP);
     }
 
     fn go_on(&mut self) {
-        self.stopped = false;
         if let Some(terminal) = &mut self.terminal {
             // After `fg` it is this process's, and is handed on again; after `bg` it is the shell's.
             if terminal.is_given() {

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::{Pid, getpgrp, getpid, getsid, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 
 /// The terminal that this process runs on.
 #[derive(Debug)]
@@ -38,6 +38,13 @@ impl Terminal {
     /// Whether this process is in the foreground.
     pub(super) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.file) == Ok(getpgrp())
+    }
+
+    /// Whether somebody continues this process if it stops: a shell with job control gives each job a process
+    /// group of its own, and while it lives the terminal is not hung up.
+    pub(super) fn has_job_control(&self) -> bool {
+        let is_job = getsid(None).is_ok_and(|session| session != getpgrp());
+        is_job && tcgetpgrp(&self.file).is_ok()
     }
 
     pub(super) fn is_given(&self) -> bool {
@@ -96,11 +103,6 @@ pub(super) fn take(group: Pid) {
             let _ = mask.thread_unblock();
         }
     }
-}
-
-/// Whether somebody, a shell mostly, continues this process if it stops.
-pub(super) fn has_job_control() -> bool {
-    getsid(None).is_ok_and(|session| session != getpid())
 }
 
 /// To be called before there are other threads.

@@ -18,7 +18,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// `leasehold` without any settings of this environment.
 pub(crate) fn leasehold<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
-    let mut command = Command::new(LEASEHOLD);
+    // A test that runs in the background of a script has SIGINT ignored.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT,HUP,TERM", LEASEHOLD]);
     for name in ["URL", "PASSWORD", "PASSWORD_FILE", "NAMESPACE"] {
         command.env_remove(format!("LEASEHOLD_{name}"));
     }

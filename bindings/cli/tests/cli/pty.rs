@@ -18,7 +18,10 @@ pub(crate) struct Shell {
     screen: Receiver<u8>,
     /// What was shown since the last thing that was looked for.
     shown: String,
+    attempts: u32,
 }
+
+const ATTEMPTS: u32 = 40;
 
 impl Shell {
     /// With `$L` for the program, and the store in its environment.
@@ -28,7 +31,8 @@ impl Shell {
         let terminal = File::from(pair.slave);
         let end = || terminal.try_clone().expect("another end");
         let bash = Command::new("setsid")
-            .args(["--ctty", "bash", "--norc", "--noediting", "-i"])
+            .args(["--ctty", "env", "--default-signal=INT,QUIT,HUP,TERM"])
+            .args(["bash", "--norc", "--noediting", "-i"])
             .env("LEASEHOLD_URL", url)
             .env("L", LEASEHOLD)
             .env("PS1", "")
@@ -44,6 +48,7 @@ impl Shell {
             keyboard,
             screen,
             shown: String::new(),
+            attempts: 0,
         };
         // What is typed is shown by the terminal too, so a text that is looked for is never typed whole.
         shell.types("stty -echo; echo rea''dy\n");
@@ -57,18 +62,34 @@ impl Shell {
             .expect("the terminal is there");
     }
 
-    /// Waits until this is on the screen, after what was seen before.
-    pub(crate) fn sees(&mut self, text: &str) {
-        let end = Instant::now() + LIMIT;
+    /// Waits until this is on the screen, after what was seen before, and returns what is between the two.
+    pub(crate) fn sees(&mut self, text: &str) -> String {
+        let seen = self.sees_within(text, LIMIT);
+        seen.unwrap_or_else(|| panic!("{text:?} is not on the screen: {}", self.shown))
+    }
+
+    /// Whether this is on the screen within half a second. It may be asked [`ATTEMPTS`] times.
+    pub(crate) fn sees_soon(&mut self, text: &str) -> bool {
+        self.attempts += 1;
+        assert!(
+            self.attempts <= ATTEMPTS,
+            "{text:?} is not on the screen: {}",
+            self.shown
+        );
+        self.sees_within(text, Duration::from_millis(500)).is_some()
+    }
+
+    fn sees_within(&mut self, text: &str, limit: Duration) -> Option<String> {
+        let end = Instant::now() + limit;
         loop {
             if let Some(at) = self.shown.find(text) {
-                self.shown.drain(..at + text.len());
-                return;
+                let rest = self.shown.split_off(at + text.len());
+                let mut before = std::mem::replace(&mut self.shown, rest);
+                before.truncate(at);
+                return Some(before);
             }
             let left = end.saturating_duration_since(Instant::now());
-            let Ok(byte) = self.screen.recv_timeout(left) else {
-                panic!("{text:?} is not on the screen: {}", self.shown);
-            };
+            let byte = self.screen.recv_timeout(left).ok()?;
             self.shown.push(char::from(byte));
         }
     }

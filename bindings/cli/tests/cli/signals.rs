@@ -3,7 +3,7 @@
 use leasehold_tests::{RedisServer, eventually};
 use nix::sys::signal::Signal;
 
-use crate::program::{LIMIT, Program, is_held, on};
+use crate::program::{LIMIT, Program, is_held, leasehold, on, output};
 
 /// Says which signals it gets, and goes on.
 const TELLS: &str = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo got $s\" $s; done; \
@@ -58,6 +58,39 @@ async fn who_waits_leaves_the_line_at_a_signal() {
     let mut admin = leasehold_tests::Admin::connect(&server).await;
     let line = format!("{}:line", crate::program::key("a"));
     assert_eq!(admin.int(&["EXISTS", &line]).await, 0, "its place is gone");
+}
+
+/// Nothing that this process does to its own signals is handed down.
+#[tokio::test]
+async fn the_command_begins_with_nothing_blocked_or_ignored() {
+    let script = "grep -E 'SigBlk|SigIgn' /proc/self/status";
+    let ran = output(leasehold([
+        "run",
+        "a",
+        "--url",
+        "memory://",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]));
+    let mut masks = ran
+        .stdout
+        .split_whitespace()
+        .filter_map(|word| u64::from_str_radix(word, 16).ok());
+    assert_eq!(masks.next(), Some(0), "{ran:?}");
+    // What this test was started with; Rust itself ignores SIGPIPE, and that is not handed down either. Those
+    // from 32 on are the C library's.
+    let own = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let own = own.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let own = own.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let pipe = 1_u64 << (Signal::SIGPIPE as i32 - 1);
+    let known = |mask| mask & 0x7fff_ffff & !pipe;
+    assert_eq!(
+        masks.next().map(|mask| mask & 0x7fff_ffff),
+        own.map(known),
+        "{ran:?}"
+    );
 }
 
 #[tokio::test]
