@@ -371,7 +371,7 @@ pub(super) struct Granted {
 /// What is handed over.
 impl Acquiring {
     /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
-    /// After a push it renews soon, because the store gave it only the time to take the lock up.
+    /// After a push it renews at once, because the store gave it only the time to take the lock up.
     pub(super) fn granted(&mut self, env: &mut Env, who: &Who, granted: Granted) -> Next {
         let (
             spec,

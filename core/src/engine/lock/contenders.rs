@@ -76,7 +76,7 @@ impl Contenders {
         if taken_away.is_some() {
             tenure.doubt_push(env.cx.now);
         } else if tenure.unconfirmed {
-            tenure.confirm_soon(env.cx.now);
+            tenure.renew(env, who);
         } else {
             tenure.watch(env, who);
         }

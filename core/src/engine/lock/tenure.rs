@@ -23,9 +23,6 @@ use crate::token::FencingToken;
 const LEAST_LEAD: Duration = Duration::from_millis(3);
 const MOST_LEAD: Duration = Duration::from_millis(50);
 
-/// After so long what a push granted is renewed for the first time.
-const CONFIRMED_AFTER: Duration = Duration::from_millis(30);
-
 #[derive(Debug)]
 pub(super) struct Tenure {
     pub(super) token: FencingToken,
@@ -361,13 +358,6 @@ impl Tenure {
             self.renew_for(env, who, ttl);
             self.looks = true;
         }
-    }
-
-    /// It was granted by a push, with little time: it is renewed soon, though not at once, because what is
-    /// released sooner need not be.
-    pub(super) fn confirm_soon(&mut self, now: Timestamp) {
-        let soon = CONFIRMED_AFTER.min(self.deadline.since(now) / 8);
-        self.attempt.pace = Pace::due_at(now + soon);
     }
 
     pub(super) fn renew(&mut self, env: &mut Env, who: &Who) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{CONFIRMED, Done, Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LEAD, LOCK, Net, Pushes, SOON, Sent, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use crate::engine::{Acquired, CallId, Input, LockId, Wait};
 use crate::protocol::{LeaseId, Reply};
@@ -44,8 +44,6 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     assert!(grant.began <= now && grant.began + ms(50) >= now);
     assert_eq!(host.told(), ["acquired 2"]);
     assert_eq!(host.last_told().deadline, Some(grant.deadline));
-    assert_eq!(host.ops(), [""; 0], "it may be released soon");
-    host.advance(CONFIRMED);
     assert_eq!(host.ops(), ["renew"]);
     host.advance(ms(1_000));
     host.answer_next();
@@ -62,21 +60,6 @@ fn a_waiter_that_is_handed_the_lock_has_it_at_once_and_renews_once() {
     assert_eq!(host.ops(), ["renew", "renew"]);
 }
 
-/// Catches a request that is wasted on every short tenure.
-#[test]
-fn what_is_released_soon_after_its_grant_is_not_renewed() {
-    let mut host = Host::new();
-    let call = in_line(&mut host);
-    host.stranger_releases(LOCK);
-    let lease = host.grant(call).lease;
-    host.advance(CONFIRMED - ms(1));
-    host.release(lease);
-    host.advance(TTL);
-    assert_eq!(host.ops(), ["release"]);
-    assert_eq!(host.told(), ["acquired 2", "released 2"]);
-    assert!(!host.is_taken(LOCK) && host.engine.is_idle());
-}
-
 /// Catches a fixed lock that lives only for as long as it had to take the lock up, and one that
 /// is renewed for ever.
 #[test]
@@ -86,7 +69,6 @@ fn a_fixed_lock_that_is_handed_over_is_renewed_exactly_once() {
     let call = in_line(&mut host);
     host.stranger_releases(LOCK);
     host.grant(call);
-    host.advance(CONFIRMED);
     let (start, deadline) = (host.now, host.held_until(LOCK));
     assert!(deadline >= start + TTL - ms(100) && deadline <= start + TTL);
     host.advance(TTL * 2);
@@ -219,7 +201,6 @@ fn the_late_answer_to_a_question_from_before_the_grant_changes_nothing() {
             granted_first
         );
         let grant = host.grant(call);
-        host.advance(CONFIRMED);
         let before = (host.held_until(LOCK), host.told());
         assert_eq!(host.ops(), ["acquire", "renew"]);
         host.reply(&sent, Ok(reply));
@@ -350,7 +331,6 @@ fn a_grant_that_is_told_twice_counts_once() {
     host.input(Input::push(push));
     host.input(Input::push(push));
     let lease = host.grant(call).lease;
-    host.advance(CONFIRMED);
     host.release(lease);
     host.input(Input::push(push));
     assert_eq!(host.told(), ["acquired 2", "renewed", "released 2"]);
@@ -431,7 +411,6 @@ fn a_grant_that_the_store_did_not_keep_is_lost_at_its_confirmation() {
     host.net = Net::Hold;
     host.stranger_releases(LOCK);
     host.grant(call);
-    host.advance(CONFIRMED);
     host.server.flush();
     host.answer_next();
     assert_eq!(host.told(), ["acquired 2", "lost: its key was deleted"]);

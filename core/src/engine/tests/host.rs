@@ -29,8 +29,6 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A round trip that is long enough for a few requests of any size to be under way.
 pub(super) const FAR: Duration = ms(2);
-/// After this a grant that was pushed is renewed for the first time.
-pub(super) const CONFIRMED: Duration = Duration::from_millis(30);
 /// How long after a renewal or a retry may come, at the most, and then some.
 pub(super) const SOON: Duration = Duration::from_millis(300);
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::{CONFIRMED, Done, Host, LOCK, Net, Pushes, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, Pushes, TTL, ms};
 use super::view::key;
 use crate::engine::{CallId, Input, LockId, Wait};
 use crate::error::ErrorKind;
@@ -56,7 +56,6 @@ fn the_place_is_told_when_it_changes_and_only_then() {
     assert_eq!(host.told(), ["waiting 3", "waiting 2"]);
     host.stranger_leaves(LOCK, 2);
     host.stranger_releases(LOCK);
-    host.advance(CONFIRMED);
     assert_eq!(
         host.told(),
         ["waiting 3", "waiting 2", "acquired 2", "renewed"]

@@ -1,6 +1,6 @@
 //! What the store tells without being asked: losses, and what is about nobody.
 
-use super::host::{CLIENT, CONFIRMED, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
+use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use super::view::key;
 use crate::engine::{Input, LockId, LockSpec, Wait};
@@ -304,7 +304,6 @@ fn a_force_release_hands_the_lock_to_the_first_in_line() {
     host.force_release(LOCK);
     assert_eq!(host.grant(waiter).token.get(), 2);
     assert!(!host.is_held(LOCK) && host.is_held(LockId(2)));
-    host.advance(CONFIRMED);
     let mut told = host.told();
     told.sort();
     assert_eq!(
