@@ -66,7 +66,7 @@ impl MemoryStore {
         reply
     }
 
-    pub(super) fn subscribe(&self, client: ClientId, seat: Seat) {
+    pub(super) fn subscribe(&self, client: ClientId, seat: &Seat) {
         self.pushes().subscribers.insert(client, seat.clone());
         self.server
             .lock()

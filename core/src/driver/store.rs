@@ -111,7 +111,7 @@ impl Store {
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.subscribe(driver, seat),
-            Self::Memory(store) => store.subscribe(driver.client, seat),
+            Self::Memory(store) => store.subscribe(driver.client, &seat),
         }
     }
 
