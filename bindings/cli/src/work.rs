@@ -104,7 +104,7 @@ impl Work<'_> {
     fn lost(name: &Name, reason: Option<LossReason>) -> Failure {
         let why = match reason {
             Some(reason) => reason.to_string(),
-            None => "the store did not renew it in time".to_owned(),
+            None => "it was not renewed in time".to_owned(),
         };
         let what = format!("the lease on {name} was lost while the command ran: {why}");
         Failure::new(LOST, what)
@@ -203,13 +203,22 @@ impl<'a> Running<'a> {
         if deadline > self.deadline + Duration::from_millis(2) {
             self.deadline = deadline;
             // This process comes first if it can.
-            let guarded = deadline.saturating_sub(policy.margin / 2);
+            let guarded = self.guarded();
             self.group.may_live_until(policy.stop.then_some(guarded));
         }
     }
 
+    /// When the guard kills the group.
+    fn guarded(&self) -> Duration {
+        self.deadline.saturating_sub(self.work.policy.margin / 2)
+    }
+
     /// Does what is due; false if nobody of the group is left, or nothing more can be done.
     fn step(&mut self) -> bool {
+        if self.ending.is_none() && self.work.policy.stop && now() >= self.guarded() {
+            // This process stood still, and the guard has killed the group, even if a renewal still comes.
+            self.end(Why::Loss);
+        }
         self.look_at_lease();
         if self.group.ran().is_some() && !self.group.is_alive() {
             return false;
