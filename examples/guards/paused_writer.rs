@@ -86,7 +86,8 @@ async fn with_locks(
     pages.push(Page::object());
 
     // All that is made is made from here on, and removed below.
-    let outcome = interrupt.or(clients.write_all(&pages)).await;
+    // The databases' clients make it large.
+    let outcome = interrupt.or(Box::pin(clients.write_all(&pages))).await;
     let mut removed = Ok(());
     for page in &pages {
         // A second interruption ends this too.

@@ -279,7 +279,8 @@ impl Builder {
     /// ```
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        let store = Store::connect(url.as_ref(), self.tls.as_ref()).await?;
+        // It is large, and comes once for each locker.
+        let store = Box::pin(Store::connect(url.as_ref(), self.tls.as_ref())).await?;
         self.start_on(owner, Stores::one(store)).await
     }
 
