@@ -63,7 +63,7 @@ impl Advice {
 
 /// What a user of the server has to be allowed: as README has it, and a test for each of them.
 const RIGHTS: &str = "a user of the locks needs on the keys ~{NAMESPACE:* +eval +evalsha +time \
-                      +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd +zcard \
+                      +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd \
                       +zcount +zmscore +zrange +zrangebyscore +zrem +zscore; to be told at once, on \
                       the channels &leasehold:NAMESPACE:* +subscribe +publish +pubsub|numsub; to \
                       list +scan; and for a database in the URL +select";
