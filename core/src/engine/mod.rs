@@ -85,7 +85,8 @@ use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 use quorum::Quorum;
-#[cfg(feature = "native")]
+// Of the native host alone.
+#[allow(unused_imports)]
 pub(crate) use quorum::{check_members, majority, too_few};
 use single::Single;
 
