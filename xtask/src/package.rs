@@ -53,8 +53,8 @@ const STACK: usize = 64 * 1024;
 /// is tiny is inlined, or small and said to be, and no loop is written twice. Not all of it may be there in a
 /// later LLVM, which then says so.
 const LEAN: [&str; 7] = [
-    "inline-threshold=10",
-    "inlinehint-threshold=100",
+    "inline-threshold=5",
+    "inlinehint-threshold=40",
     "inline-cold-callsite-threshold=0",
     "unroll-threshold=0",
     "unroll-partial-threshold=0",

@@ -62,6 +62,7 @@ mod lock;
 mod pace;
 mod query;
 mod queue;
+#[cfg(feature = "quorum")]
 mod quorum;
 mod servers;
 mod settings;
@@ -80,13 +81,12 @@ pub use io::{
 pub use settings::Settings;
 pub use table::{Id, Table};
 
-use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
+#[cfg(feature = "quorum")]
 use quorum::Quorum;
-// Of the native host alone.
-#[allow(unused_imports)]
+#[cfg(feature = "quorum")]
 pub(crate) use quorum::{check_members, majority, too_few};
 use single::Single;
 
@@ -98,6 +98,8 @@ pub struct Engine(Kind);
 #[derive(Debug)]
 enum Kind {
     Single(Box<Single>),
+    // A page in a browser must not load what it does not use.
+    #[cfg(feature = "quorum")]
     Quorum(Box<Quorum>),
 }
 
@@ -106,6 +108,7 @@ macro_rules! of {
     ($engine:expr, $kind:ident => $what:expr) => {
         match $engine {
             Kind::Single($kind) => $what,
+            #[cfg(feature = "quorum")]
             Kind::Quorum($kind) => $what,
         }
     };
@@ -131,7 +134,8 @@ impl Engine {
     /// assert!(matches!(engine.poll(), Output::Send { server: ServerId(2), .. }));
     /// # Ok::<(), leasehold::Error>(())
     /// ```
-    pub fn quorum(settings: Settings, servers: usize) -> Result<Self, Error> {
+    #[cfg(feature = "quorum")]
+    pub fn quorum(settings: Settings, servers: usize) -> Result<Self, crate::error::Error> {
         let quorum = Quorum::new(settings, servers)?;
         Ok(Self(Kind::Quorum(Box::new(quorum))))
     }
@@ -169,16 +173,8 @@ impl Engine {
 /// What there is to know of it, for readers that begin or that missed something.
 impl Engine {
     /// The leases that are held now, in no order, each with an `Acquired` event that says so.
-    pub fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let (single, quorum) = self.kinds();
-        let single = single
-            .into_iter()
-            .flat_map(move |engine| engine.all_held(now));
-        single.chain(
-            quorum
-                .into_iter()
-                .flat_map(move |engine| engine.all_held(now)),
-        )
+    pub fn all_held(&self, now: Timestamp) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
+        of!(&self.0, engine => Box::new(engine.all_held(now)))
     }
 
     /// As [`all_held`](Self::all_held), of one handle.
@@ -186,27 +182,12 @@ impl Engine {
         &self,
         now: Timestamp,
         lock: LockId,
-    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let (single, quorum) = self.kinds();
-        let single = single
-            .into_iter()
-            .flat_map(move |engine| engine.held(now, lock));
-        single.chain(
-            quorum
-                .into_iter()
-                .flat_map(move |engine| engine.held(now, lock)),
-        )
+    ) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
+        of!(&self.0, engine => Box::new(engine.held(now, lock)))
     }
 
     /// The drift margin, if it had to be widened: an event for readers of all locks.
     pub fn clock_drift(&self) -> Option<LeaseEvent> {
         of!(&self.0, engine => engine.clock_drift())
-    }
-
-    fn kinds(&self) -> (Option<&Single>, Option<&Quorum>) {
-        match &self.0 {
-            Kind::Single(engine) => (Some(engine), None),
-            Kind::Quorum(engine) => (None, Some(engine)),
-        }
     }
 }

@@ -82,6 +82,7 @@ impl Single {
     }
 
     /// Whether an acquisition with this id is under way, held or being given back.
+    #[cfg(feature = "quorum")]
     pub(super) fn uses(&self, lease: LeaseId) -> bool {
         self.locks.use_id(lease.half())
     }

@@ -33,7 +33,6 @@ use calls::Asked;
 use env::Env;
 use locks::Locks;
 use members::{Members, News};
-#[allow(unused_imports)]
 pub(crate) use members::{check_members, majority, too_few};
 use query::Queries;
 
