@@ -11,7 +11,6 @@ use std::time::Duration;
 use clap::Args;
 use leasehold::{Builder, Locker};
 use tokio::time::timeout;
-use url::Url;
 
 use crate::exit::{FILE, Failure, STORE_AWAY};
 
@@ -21,7 +20,8 @@ const PASSWORD: &str = "LEASEHOLD_PASSWORD";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
-    /// The store: redis://[user@]host[:port][/database], unix:///path/to/socket, or memory://
+    /// The store: redis://[user@]host[:port][/database], rediss:// for TLS, redis-sentinel://host,host/service,
+    /// unix:///path/to/socket, or memory://
     ///
     /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
     /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
@@ -121,34 +121,27 @@ impl StoreArgs {
 
 /// The URL with this password. One that cannot be read is the library's to refuse.
 fn with_password(text: &str, password: &str) -> Result<String, Failure> {
-    let Ok(mut url) = Url::parse(text) else {
+    let Some((scheme, rest)) = text.split_once("://") else {
         return Ok(text.to_owned());
     };
-    if url.scheme() == "memory" {
+    if scheme == "memory" {
         return Ok(text.to_owned());
     }
-    if url.password().is_some() {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (user, hosts) = match rest[..end].rfind('@') {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => ("", rest),
+    };
+    if user.contains(':') {
         return Err(
             Failure::usage("there are two passwords, one of them in the URL")
                 .advise("leave one out: the URL's, or LEASEHOLD_PASSWORD and --password-file"),
         );
     }
-    // A URL without a host takes none.
-    match url.set_password(Some(password)) {
-        Ok(()) => Ok(url.into()),
-        Err(()) => Ok(socket_with_password(text, password)),
-    }
-}
-
-/// `unix://` has no host, and all the same a place for a password.
-fn socket_with_password(text: &str, password: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(password.as_bytes())
         .collect::<String>()
         .replace('+', "%20");
-    match text.split_once("://") {
-        Some((scheme, rest)) => format!("{scheme}://:{encoded}@{}{rest}", "localhost"),
-        None => text.to_owned(),
-    }
+    Ok(format!("{scheme}://{user}:{encoded}@{hosts}"))
 }
 
 #[cfg(test)]
@@ -158,8 +151,14 @@ mod tests {
     #[test]
     fn a_password_is_put_into_the_url() {
         let url = |text| with_password(text, "p@s/s%").expect("one password");
-        assert_eq!(url("redis://host:1/5"), "redis://:p%40s%2Fs%@host:1/5");
-        assert_eq!(url("redis://me@host"), "redis://me:p%40s%2Fs%@host");
+        assert_eq!(url("redis://host:1/5"), "redis://:p%40s%2Fs%25@host:1/5");
+        assert_eq!(url("redis://me@host"), "redis://me:p%40s%2Fs%25@host");
+        assert_eq!(
+            url("unix:///a.sock?db=1"),
+            "unix://:p%40s%2Fs%25@/a.sock?db=1"
+        );
+        let two = "redis-sentinel://:p%40s%2Fs%25@a,b:1/service";
+        assert_eq!(url("redis-sentinel://a,b:1/service"), two);
         assert_eq!(url("memory://a"), "memory://a");
         assert_eq!(url("no url"), "no url");
     }

@@ -89,7 +89,8 @@ pub(super) fn client(url: &str) -> Option<Client> {
 }
 
 fn config(url: &str) -> Option<Config> {
-    let parsed = Url::parse(url).ok()?;
+    // To this parser nobody is at no host.
+    let parsed = Url::parse(&url.replacen("@/", "@localhost/", 1)).ok()?;
     if parsed.scheme() != "unix" {
         return Config::from_url(url).ok();
     }
