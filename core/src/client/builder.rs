@@ -375,7 +375,8 @@ impl Builder {
     ///
     /// **It promises nothing if a server loses its data and goes on at once**: it may then vote for a second
     /// holder, while the first one's lease lives. Have it write to disk (`appendfsync always`), or keep it
-    /// stopped for the longest time to live.
+    /// stopped for the longest time to live. And the servers' clocks must not be further apart than the
+    /// [token retention](Self::token_retention).
     ///
     /// # Errors
     ///
