@@ -107,6 +107,7 @@ impl Engine {
     pub(super) fn single(&self) -> &Single {
         match &self.0 {
             Kind::Single(single) => single,
+            #[cfg(feature = "quorum")]
             Kind::Quorum(_) => panic!("it is of several servers"),
         }
     }
@@ -114,6 +115,7 @@ impl Engine {
     pub(super) fn single_mut(&mut self) -> &mut Single {
         match &mut self.0 {
             Kind::Single(single) => single,
+            #[cfg(feature = "quorum")]
             Kind::Quorum(_) => panic!("it is of several servers"),
         }
     }
