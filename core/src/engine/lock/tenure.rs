@@ -231,8 +231,7 @@ impl Tenure {
     /// One lease more.
     pub(super) fn join(&mut self, cx: &mut Ctx, who: &Who, call: CallId) {
         let answer = if self.leases == u32::MAX {
-            let message = "4,294,967,295 leases share this tenure already";
-            Err(Error::new(ErrorKind::Overloaded, message))
+            Err(too_many_leases())
         } else {
             self.leases += 1;
             Ok(Some(self.lease(who)))
@@ -513,6 +512,12 @@ fn next_renewal(ttl: Duration, lease: LeaseId, sent: Timestamp) -> Timestamp {
     let next = sent + jitter_at(ttl / 3, lease, sent);
     let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);
     Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
+}
+
+/// Of one tenure: their count is at its end.
+pub(in crate::engine) fn too_many_leases() -> Error {
+    let message = "4,294,967,295 leases share this tenure already";
+    Error::new(ErrorKind::Overloaded, message)
 }
 
 pub(in crate::engine) fn not_held() -> Error {

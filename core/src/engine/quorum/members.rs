@@ -29,8 +29,8 @@ struct Member {
     wake: Timestamp,
     /// It was fed something since its outputs were last taken.
     fed: bool,
-    /// Why it cannot be reached, or why nothing is expected of it for now.
-    down: Option<Error>,
+    /// It cannot be reached, or nothing is expected of it until it answers again.
+    down: bool,
     silent: bool,
 }
 
@@ -54,7 +54,7 @@ impl Members {
             engine: Single::new(settings.clone()),
             wake: Timestamp::NEVER,
             fed: false,
-            down: None,
+            down: false,
             silent: false,
         };
         Self {
@@ -80,7 +80,7 @@ impl Members {
     /// Whether it is likely to answer.
     pub(super) fn is_able(&self, at: usize) -> bool {
         let member = &self.all[at];
-        member.down.is_none() && !member.silent
+        !member.down && !member.silent
     }
 
     pub(super) fn able(&self) -> usize {
@@ -116,8 +116,8 @@ impl Members {
             return;
         };
         match &input {
-            Input::Connected { .. } => (member.down, member.silent) = (None, false),
-            Input::Disconnected { error, .. } => member.down = Some(error.clone()),
+            Input::Connected { .. } => (member.down, member.silent) = (false, false),
+            Input::Disconnected { .. } => member.down = true,
             Input::Reply {
                 result: Ok(BatchReply { .. }),
                 ..

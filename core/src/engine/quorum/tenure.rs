@@ -9,9 +9,9 @@ use super::members::too_few;
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId, Wait};
-use crate::engine::lock::tenure::lead;
+use crate::engine::lock::tenure::{lead, too_many_leases};
 use crate::engine::pace::{Pace, RETRY};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::{LeaseEvent, LossReason};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -82,8 +82,7 @@ impl Tenure {
     /// One lease more.
     pub(super) fn join(&mut self, cx: &mut Ctx, lease: &Leased, call: CallId) {
         let answer = if self.leases == u32::MAX {
-            let message = "4,294,967,295 leases share this tenure already";
-            Err(Error::new(ErrorKind::Overloaded, message))
+            Err(too_many_leases())
         } else {
             self.leases += 1;
             Ok(Some(self.lease(lease)))
