@@ -364,6 +364,18 @@ impl Error {
         )
     }
 
+    /// The store cannot be reached for this reason.
+    #[cfg(feature = "native")]
+    pub(crate) fn unreachable(reason: &str) -> Self {
+        let reason = crate::protocol::printable(reason);
+        Self::new(ErrorKind::Unavailable, Self::unreachable_for(&reason))
+    }
+
+    #[cfg(feature = "native")]
+    pub(crate) fn unreachable_for(reason: &str) -> String {
+        format!("the store cannot be reached: {reason}")
+    }
+
     pub(crate) fn shutdown() -> Self {
         Self::new(ErrorKind::Shutdown, "the locker was shut down")
     }

@@ -51,11 +51,14 @@
 //! |---|---|---|
 //! | `native` | on | the client, on tokio and fred |
 //! | `tls-rustls` | on | `rediss://`, by rustls and ring, which needs a C compiler: see [`Tls`] |
+//! | `redis-rs` | off | locks through a connection of that client: [`adapter::RedisRs`] |
 //! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
 //!
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
 //! redsync beside ours, and says how to move a fleet while it runs.
 
+#[cfg(feature = "native")]
+pub mod adapter;
 mod advice;
 #[cfg(feature = "native")]
 mod client;

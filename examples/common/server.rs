@@ -65,6 +65,11 @@ impl Server {
         self.child.kill().await
     }
 
+    /// Its host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Where it answers.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

@@ -20,6 +20,11 @@ fn events_says_what_it_does_first() {
 }
 
 #[test]
+fn adapter_says_what_it_does_first() {
+    assert!(first_line("adapter").starts_with("One locker holds a lock"));
+}
+
+#[test]
 fn leader_says_what_it_does_first() {
     assert!(first_line("leader").starts_with("One of 3 processes leads"));
 }

@@ -105,6 +105,7 @@ pub(crate) const STEPS: &[Step] = &[
         tests: false,
     },
     feature!("feature-native", "native"),
+    feature!("feature-redis-rs", "redis-rs"),
     feature!("feature-sqlite", "sqlite"),
     feature!("feature-postgres", "postgres"),
     feature!("feature-mysql", "mysql"),
@@ -184,6 +185,7 @@ pub(crate) const STEPS: &[Step] = &[
     example!("leasehold-examples", "oversell", needs []),
     example!("leasehold-examples", "five_callers", needs []),
     example!("leasehold-examples", "leader", needs[Need::Redis]),
+    example!("leasehold-examples", "adapter", needs[Need::Redis]),
     example!(
         "leasehold-guard-examples",
         "oversell_sql",

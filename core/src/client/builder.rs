@@ -4,6 +4,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::{Core, Locker, Tls};
+use crate::adapter::Adapter;
 use crate::driver::{Driver, Store, Stores};
 use crate::engine::Settings;
 use crate::error::Error;
@@ -340,6 +341,22 @@ impl Builder {
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
         let store = Store::with_fred(client).await?;
+        self.start_on(owner, Stores::one(store)).await
+    }
+
+    /// Uses whatever Redis client the program has, by an [`Adapter`]: one for the client redis-rs is
+    /// [there](crate::adapter). Its connection stays the program's.
+    ///
+    /// Errors and the runtime as of [`connect`](Self::connect). Cancel-safe: the client stays as it is.
+    ///
+    /// ```no_run
+    /// # async fn example(adapter: impl leasehold::adapter::Adapter) -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::builder().namespace("shop").with_adapter(adapter).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_adapter(self, adapter: impl Adapter) -> Result<Locker, Error> {
+        let owner = self.checked()?;
+        let store = Store::with_adapter(Arc::new(adapter)).await?;
         self.start_on(owner, Stores::one(store)).await
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 
 use super::{Builder, Core, LeaseEvents, Lock};
+use crate::adapter::Adapter;
 use crate::engine::{HolderInfo, Inspection, Listing};
 use crate::error::Error;
 use crate::finding::Finding;
@@ -97,6 +98,42 @@ impl Locker {
     /// ```
     pub async fn with_fred(client: fred::clients::Client) -> Result<Self, Error> {
         Self::builder().with_fred(client).await
+    }
+
+    /// Uses whatever Redis client the program has: see [`Builder::with_adapter`].
+    ///
+    /// ```no_run
+    /// # async fn example(adapter: impl leasehold::adapter::Adapter) -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::with_adapter(adapter).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_adapter(adapter: impl Adapter) -> Result<Self, Error> {
+        Self::builder().with_adapter(adapter).await
+    }
+
+    /// Uses a connection of the client redis-rs, such as a `ConnectionManager`, and a client for pushes,
+    /// without which those who wait ask every second: see [`RedisRs`](crate::adapter::RedisRs).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let connection = client.get_connection_manager().await?;
+    /// let locker = leasehold::Locker::with_redis(connection, client).await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis-rs")]
+    pub async fn with_redis<C>(
+        connection: C,
+        pushes: impl Into<Option<redis::Client>>,
+    ) -> Result<Self, Error>
+    where
+        C: redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let adapter = crate::adapter::RedisRs::new(connection);
+        match pushes.into() {
+            Some(client) => Self::with_adapter(adapter.hearing_by(client)).await,
+            None => Self::with_adapter(adapter).await,
+        }
     }
 
     /// A locker on a store of its own in this process: for tests, and for programs that run

@@ -98,7 +98,7 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
             let message = format!("the store's answer could not be read: {details}");
             return Error::new(kind, message);
         }
-        _ => format!("the store cannot be reached: {details}"),
+        _ => Error::unreachable_for(details),
     };
     match cause {
         Some(cause) => Error::with_source(kind, message, cause),

@@ -20,7 +20,7 @@ use super::link::{Link, OwnTask, unanswered};
 use super::seat::Seat;
 use super::tracking::Tracking;
 use super::url::RedisTarget;
-use super::{Driver, listener};
+use super::{Driver, info, listener};
 use crate::engine::Suspicion;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
@@ -239,28 +239,19 @@ pub(super) async fn check_server(
     secrets: &Secrets,
     run_id: &OnceLock<String>,
 ) -> Result<Vec<Finding>, Error> {
-    let info: String = match info(client).await {
+    let info: String = match ask_info(client).await {
         Some(Ok(info)) => info,
         Some(Err(error)) if !protocol::info_is_withheld(error.details()) => {
             return Err(secrets.convert(&error));
         }
         None | Some(Err(_)) => {
-            tracing::warn!("the server's version could not be checked");
-            return Ok(Vec::new());
+            return Ok(info::is_withheld());
         }
     };
-    protocol::check_server(&info)?;
-    if let Some(id) = protocol::info_field(&info, "run_id") {
-        run_id.get_or_init(|| id.to_owned());
-    }
-    let findings = Finding::all(&info);
-    for finding in &findings {
-        tracing::warn!("{finding}");
-    }
-    Ok(findings)
+    info::check(&info, run_id)
 }
 
-async fn info(client: &Client) -> Option<Result<String, FredError>> {
+async fn ask_info(client: &Client) -> Option<Result<String, FredError>> {
     // fred asks for the version whenever it connects: who may not look is not refused once more.
     client.server_version()?;
     let options = options(CONNECT_TIMEOUT);

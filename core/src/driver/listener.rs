@@ -14,12 +14,10 @@ use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::Input;
 use super::clock::Clock;
 use super::link::OwnTask;
 use super::seat::Seat;
 use super::tracking::{self, Tracking};
-use crate::protocol;
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
 const CAPACITY: usize = 4_096;
@@ -142,7 +140,9 @@ impl Heard {
                 if message.value.as_bytes() == Some(ECHO.as_bytes()) {
                     return Change::Echo;
                 }
-                push(listener.seat, &message);
+                if let Some(text) = message.value.as_bytes() {
+                    listener.seat.hear(text);
+                }
                 Change::News
             }),
             change = self.changes.recv() => change.map_or_else(missed, |change| {
@@ -283,17 +283,4 @@ fn refused() -> FredError {
         ErrorKind::Auth,
         "the server did not accept the subscription",
     )
-}
-
-fn push(seat: &Seat, message: &Message) {
-    let Some(text) = message.value.as_bytes() else {
-        return;
-    };
-    match protocol::decode_push(text) {
-        Ok(push) => seat.feed(Input::Push {
-            server: Some(seat.server),
-            push,
-        }),
-        Err(error) => tracing::warn!(%error, "a push was not understood"),
-    }
 }

@@ -4,11 +4,13 @@
 //! feeds it back, so an uncontended acquire hops through no other task. One background task per
 //! locker owns the timers.
 
+mod adapted;
 mod calls;
 mod clock;
 mod endpoint;
 mod errors;
 mod fred;
+mod info;
 mod life;
 mod link;
 mod listener;
@@ -38,6 +40,7 @@ use tokio::sync::Notify;
 
 pub(crate) use self::errors::Secrets;
 pub(crate) use self::fred::send_script;
+pub(crate) use seat::Seat;
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;
 pub(crate) use tenure::{Share, Tenure};
@@ -54,7 +57,6 @@ use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
 use life::Life;
-use seat::Seat;
 use tenure::Tenures;
 
 /// The longest nap of the background task while it has something to wake for: timers of the

@@ -4,10 +4,12 @@ use std::sync::{Arc, Weak};
 
 use super::Driver;
 use crate::engine::{Input, ServerId};
+use crate::error::Error;
+use crate::protocol;
 
 /// Through this a store tells the engine what happens at it. It does not keep the locker alive.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     pub(super) server: ServerId,
     driver: Weak<Driver>,
 }
@@ -31,12 +33,33 @@ impl Seat {
         }
     }
 
-    pub(super) fn subscribed(&self) {
+    pub(crate) fn connected(&self) {
+        let server = self.server;
+        self.feed(Input::Connected { server });
+    }
+
+    pub(crate) fn disconnected(&self, error: Error) {
+        let server = self.server;
+        self.feed(Input::Disconnected { server, error });
+    }
+
+    /// What the store told this client.
+    pub(crate) fn hear(&self, message: &[u8]) {
+        match protocol::decode_push(message) {
+            Ok(push) => self.feed(Input::Push {
+                server: Some(self.server),
+                push,
+            }),
+            Err(error) => tracing::warn!(%error, "a push was not understood"),
+        }
+    }
+
+    pub(crate) fn subscribed(&self) {
         let server = self.server;
         self.feed(Input::Subscribed { server });
     }
 
-    pub(super) fn unsubscribed(&self) {
+    pub(crate) fn unsubscribed(&self) {
         let server = self.server;
         self.feed(Input::Unsubscribed { server });
     }

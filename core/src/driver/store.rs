@@ -5,11 +5,13 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::Driver;
+use super::adapted::AdaptedStore;
 use super::clock::Clock;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use super::seat::Seat;
 use super::url::Target;
+use crate::adapter::Adapter;
 use crate::client::Tls;
 use crate::engine::Suspicion;
 use crate::error::Error;
@@ -20,6 +22,7 @@ use crate::time::Timestamp;
 /// A store that executes the protocol.
 pub(crate) enum Store {
     Fred(FredStore),
+    Adapted(AdaptedStore),
     Memory(Arc<MemoryStore>),
 }
 
@@ -50,10 +53,15 @@ impl Store {
         FredStore::with_client(client).await.map(Self::Fred)
     }
 
+    /// Uses a client that the program adapts.
+    pub(crate) async fn with_adapter(adapter: Arc<dyn Adapter>) -> Result<Self, Error> {
+        AdaptedStore::open(adapter).await.map(Self::Adapted)
+    }
+
     /// What a locker on it takes for the time.
     pub(super) fn clock(&self) -> Clock {
         match self {
-            Self::Fred(_) => Clock::Machine,
+            Self::Fred(_) | Self::Adapted(_) => Clock::Machine,
             Self::Memory(_) => Clock::of_this_runtime(),
         }
     }
@@ -62,6 +70,7 @@ impl Store {
     pub(super) fn findings(&self) -> &[Finding] {
         match self {
             Self::Fred(store) => store.findings(),
+            Self::Adapted(store) => store.findings(),
             Self::Memory(_) => &[],
         }
     }
@@ -74,6 +83,7 @@ impl Store {
     ) -> Result<BatchReply, Error> {
         match self {
             Self::Fred(store) => store.execute(batch, give_up).await,
+            Self::Adapted(store) => store.execute(batch, give_up).await,
             Self::Memory(store) => Ok(store.execute(batch)),
         }
     }
@@ -82,20 +92,21 @@ impl Store {
     pub(super) fn identity(&self) -> Option<String> {
         match self {
             Self::Fred(store) => store.run_id(),
+            Self::Adapted(store) => store.run_id(),
             Self::Memory(store) => Some(format!("{:p}", Arc::as_ptr(store))),
         }
     }
 
     /// Whether a call to it takes time, so that making one of several is worth a pause.
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self, Self::Fred(_))
+        matches!(self, Self::Fred(_) | Self::Adapted(_))
     }
 
     /// Whether it can be asked from the start on.
     pub(super) fn is_connected(&self) -> bool {
         match self {
             Self::Fred(store) => store.is_connected(),
-            Self::Memory(_) => true,
+            Self::Adapted(_) | Self::Memory(_) => true,
         }
     }
 
@@ -103,6 +114,7 @@ impl Store {
     pub(super) fn watch_link(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.watch_link(driver, seat),
+            Self::Adapted(store) => store.watch_link(driver, seat),
             Self::Memory(_) => {}
         }
     }
@@ -111,6 +123,7 @@ impl Store {
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.subscribe(driver, seat),
+            Self::Adapted(store) => store.subscribe(driver, seat),
             Self::Memory(store) => store.subscribe(driver.client, &seat),
         }
     }
@@ -119,8 +132,8 @@ impl Store {
     pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.watch(keys, driver, seat),
-            // Nobody else can get at it.
-            Self::Memory(_) => {}
+            // Changes are found at the next renewal; and nobody else can get at what is in memory.
+            Self::Adapted(_) | Self::Memory(_) => {}
         }
     }
 
@@ -128,8 +141,8 @@ impl Store {
     pub(super) fn suspect(&self, why: Suspicion, runtime: &Handle) {
         match self {
             Self::Fred(store) => store.suspect(why, runtime),
-            // It always answers.
-            Self::Memory(_) => {}
+            // Its connection is the program's; and what is in memory always answers.
+            Self::Adapted(_) | Self::Memory(_) => {}
         }
     }
 
@@ -137,7 +150,7 @@ impl Store {
     /// network.
     pub(super) fn deliver_pushes(&self) {
         match self {
-            Self::Fred(_) => {}
+            Self::Fred(_) | Self::Adapted(_) => {}
             Self::Memory(store) => store.deliver_pushes(),
         }
     }
@@ -145,7 +158,7 @@ impl Store {
     /// To be called instead of `close` once the runtime is gone, and the connections with it.
     pub(super) fn abandon(&self, client: ClientId) {
         match self {
-            Self::Fred(_) => {}
+            Self::Fred(_) | Self::Adapted(_) => {}
             Self::Memory(store) => store.unsubscribe(client),
         }
     }
@@ -153,6 +166,7 @@ impl Store {
     pub(super) async fn close(&self, client: ClientId) {
         match self {
             Self::Fred(store) => store.close().await,
+            Self::Adapted(store) => store.close().await,
             Self::Memory(store) => store.unsubscribe(client),
         }
     }

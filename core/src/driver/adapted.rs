@@ -1,0 +1,127 @@
+//! A Redis server through a client that the program adapts.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use super::link::unanswered;
+use super::seat::Seat;
+use super::{Driver, info};
+use crate::adapter::{Adapter, CallError, Command, Hearing, Link};
+use crate::error::{Error, ErrorKind};
+use crate::finding::Finding;
+use crate::protocol::{self, BatchReply, Op};
+use crate::rt;
+use crate::time::Timestamp;
+
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub(crate) struct AdaptedStore {
+    adapter: Arc<dyn Adapter>,
+    findings: Vec<Finding>,
+    run_id: OnceLock<String>,
+    watcher: OnceLock<AbortHandle>,
+    listener: OnceLock<AbortHandle>,
+}
+
+impl AdaptedStore {
+    /// Asks whether the server can keep locks, and lets this user.
+    pub(super) async fn open(adapter: Arc<dyn Adapter>) -> Result<Self, Error> {
+        let mut store = Self {
+            adapter,
+            findings: Vec::new(),
+            run_id: OnceLock::new(),
+            watcher: OnceLock::new(),
+            listener: OnceLock::new(),
+        };
+        store.findings = store.check().await.map_err(unanswered)?;
+        // Loads the script, and finds out whether this user may run it.
+        let probe = store.execute(&[], rt::now() + CHECK_TIMEOUT).await;
+        probe.map_err(unanswered)?;
+        Ok(store)
+    }
+
+    async fn check(&self) -> Result<Vec<Finding>, Error> {
+        match self.call(Command::info(), CHECK_TIMEOUT).await {
+            Ok(info) => info::check(&String::from_utf8_lossy(&info.concat()), &self.run_id),
+            Err(CallError::Refused(said)) if protocol::info_is_withheld(&said) => {
+                Ok(info::is_withheld())
+            }
+            Err(error) => Err(convert(error)),
+        }
+    }
+
+    /// What connecting found.
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// What the server calls itself until it ends, if it says so.
+    pub(super) fn run_id(&self) -> Option<String> {
+        self.run_id.get().cloned()
+    }
+
+    pub(super) async fn execute(
+        &self,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
+        let left = || give_up.since(rt::now());
+        let mut answer = self.call(Command::evalsha(batch), left()).await;
+        if let Err(CallError::Refused(said)) = &answer
+            && protocol::script_is_missing(said)
+        {
+            answer = self.call(Command::eval(batch), left()).await;
+        }
+        protocol::decode(batch, &answer.map_err(convert)?)
+    }
+
+    async fn call(&self, command: Command, left: Duration) -> Result<Vec<Vec<u8>>, CallError> {
+        let reply = tokio::time::timeout(left, self.adapter.call(command)).await;
+        reply.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    /// Hears when the link goes and when it is back.
+    pub(super) fn watch_link(&self, driver: &Arc<Driver>, seat: Seat) {
+        let adapter = self.adapter.clone();
+        let watching = async move { adapter.watch(Link(seat)).await };
+        let watcher = driver.runtime.spawn(watching).abort_handle();
+        self.watcher
+            .set(watcher)
+            .expect("the link is watched from the start, once");
+    }
+
+    /// Listens, in the background, to what the server tells this client.
+    pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
+        let (adapter, channel) = (self.adapter.clone(), driver.channel.clone());
+        let listening = async move { adapter.listen(channel, Hearing(seat)).await };
+        let listener = driver.runtime.spawn(listening).abort_handle();
+        self.listener
+            .set(listener)
+            .expect("the engine asks for a subscription once");
+    }
+
+    pub(super) async fn close(&self) {
+        for task in [&self.watcher, &self.listener] {
+            task.get().inspect(|task| task.abort());
+        }
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.adapter.close()).await;
+    }
+}
+
+fn convert(error: CallError) -> Error {
+    match error {
+        CallError::Refused(said) => protocol::server_error(&said, None),
+        CallError::TimedOut => Error::no_answer(),
+        CallError::Unreachable(why) => Error::unreachable(&why),
+        CallError::Unreadable(why) => {
+            let message = format!(
+                "the store's answer could not be read: {}",
+                protocol::printable(&why)
+            );
+            Error::new(ErrorKind::Store, message)
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a server says of itself, before it is used.
+
+use std::sync::OnceLock;
+
+use crate::error::Error;
+use crate::finding::Finding;
+use crate::protocol;
+
+/// Whether it is one that can keep locks, who it is, and what endangers leases there.
+pub(super) fn check(info: &str, run_id: &OnceLock<String>) -> Result<Vec<Finding>, Error> {
+    protocol::check_server(info)?;
+    if let Some(id) = protocol::info_field(info, "run_id") {
+        run_id.get_or_init(|| id.to_owned());
+    }
+    let findings = Finding::all(info);
+    for finding in &findings {
+        tracing::warn!("{finding}");
+    }
+    Ok(findings)
+}
+
+/// It does not say, and may be used all the same.
+pub(super) fn is_withheld() -> Vec<Finding> {
+    tracing::warn!("the server's version could not be checked");
+    Vec::new()
+}

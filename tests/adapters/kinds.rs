@@ -1,0 +1,156 @@
+//! The clients that the suite is tried on.
+
+use leasehold::adapter::{Adapter, Calling, Command, RedisRs};
+use leasehold::{Builder, Error, Locker};
+use leasehold_tests::{RedisServer, unique_name};
+
+use crate::client::Client;
+
+/// A client, and what may be expected of it.
+pub(crate) trait Kind {
+    /// Whether it hears pushes.
+    const HEARS: bool = true;
+    /// Whether it makes its connection anew when that breaks.
+    const RECONNECTS: bool = true;
+
+    /// How many connections the program keeps of itself when its locker has ended.
+    const LEFT: usize = 0;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error>;
+
+    /// Where it keeps its locks.
+    async fn place() -> Place {
+        Place::Server(RedisServer::start().await)
+    }
+}
+
+pub(crate) enum Place {
+    Server(RedisServer),
+    Memory(String),
+}
+
+impl Place {
+    pub(crate) fn server(&self) -> Option<&RedisServer> {
+        match self {
+            Self::Server(server) => Some(server),
+            Self::Memory(_) => None,
+        }
+    }
+
+    pub(crate) fn server_mut(&mut self) -> &mut RedisServer {
+        match self {
+            Self::Server(server) => server,
+            Self::Memory(_) => panic!("it is on a server"),
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Server(server) => server.url(),
+            Self::Memory(name) => format!("memory://{name}"),
+        }
+    }
+
+    fn address(&self) -> String {
+        let port = self.server().map(RedisServer::port);
+        format!("127.0.0.1:{}", port.expect("it is a server's"))
+    }
+}
+
+/// The store in memory.
+pub(crate) struct Memory;
+
+impl Kind for Memory {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        builder.connect(place.url()).await
+    }
+
+    async fn place() -> Place {
+        Place::Memory(unique_name("adapters"))
+    }
+}
+
+/// fred, which the library connects by itself.
+pub(crate) struct Fred;
+
+impl Kind for Fred {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        builder.connect(place.url()).await
+    }
+}
+
+/// fred, as the program has it.
+pub(crate) struct OwnFred;
+
+impl Kind for OwnFred {
+    // Its task runs until the program ends it.
+    const LEFT: usize = 1;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        use fred::interfaces::ClientLike;
+        use fred::types::config::{Config, ReconnectPolicy};
+        let config = Config::from_url(&place.url()).expect("a valid URL");
+        let client = fred::types::Builder::from_config(config)
+            .set_policy(ReconnectPolicy::new_constant(0, 20))
+            .build()
+            .expect("valid settings");
+        client.init().await.expect("it is there");
+        builder.with_fred(client).await
+    }
+}
+
+/// redis-rs, one connection.
+pub(crate) struct Multiplexed;
+
+impl Kind for Multiplexed {
+    const RECONNECTS: bool = false;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let client = redis::Client::open(place.url()).expect("a valid URL");
+        let connection = client.get_multiplexed_async_connection().await;
+        let adapter = RedisRs::new(connection.expect("it is there"));
+        builder.with_adapter(adapter.hearing_by(client)).await
+    }
+}
+
+/// redis-rs, a connection that is made anew.
+pub(crate) struct Manager;
+
+impl Kind for Manager {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let client = redis::Client::open(place.url()).expect("a valid URL");
+        let connection = client.get_connection_manager().await;
+        let adapter = RedisRs::new(connection.expect("it is there"));
+        builder.with_adapter(adapter.hearing_by(client)).await
+    }
+}
+
+/// The client of the example.
+pub(crate) struct Example;
+
+impl Kind for Example {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let client = Client::connect(place.address());
+        builder.with_adapter(client).await
+    }
+}
+
+/// The same with nothing but calls.
+pub(crate) struct CallsAlone;
+
+struct Calls(Client);
+
+impl Adapter for Calls {
+    fn call(&self, command: Command) -> Calling<'_> {
+        self.0.call(command)
+    }
+}
+
+impl Kind for CallsAlone {
+    const HEARS: bool = false;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let client = Client::connect(place.address());
+        builder.with_adapter(Calls(client)).await
+    }
+}

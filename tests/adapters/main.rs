@@ -1,0 +1,63 @@
+//! What the lock relies on of a Redis client, tried on each that there is: one suite for all. For one more,
+//! write its [`kinds::Kind`], and a module of it here.
+
+#[path = "../../examples/adapter/client.rs"]
+mod client;
+mod kinds;
+mod suite;
+
+/// Cases of the suite, each as a test on that client.
+macro_rules! on {
+    ($kind:ident, $($case:ident)*) => {
+        $(#[tokio::test]
+        async fn $case() {
+            crate::suite::$case::<crate::kinds::$kind>().await;
+        })*
+    };
+}
+
+/// What holds of every store.
+macro_rules! on_store {
+    ($kind:ident) => {
+        on!($kind, one_holds_and_tokens_grow many_at_once who_waits_is_told a_holder_is_told_of_its_loss);
+    };
+}
+
+/// And of every server.
+macro_rules! on_server {
+    ($kind:ident) => {
+        on_store!($kind);
+        on!($kind, a_script_that_was_flushed refusals_are_told a_replica_is_refused);
+        on!($kind, a_server_that_stands_still nothing_stays_behind);
+    };
+}
+
+/// And of every client that makes its connection anew.
+macro_rules! on_lasting {
+    ($kind:ident) => {
+        on_server!($kind);
+        on!($kind, a_connection_that_breaks a_server_that_restarts);
+    };
+}
+
+mod memory {
+    on_store!(Memory);
+}
+mod fred {
+    on_lasting!(Fred);
+}
+mod own_fred {
+    on_lasting!(OwnFred);
+}
+mod redis_rs_manager {
+    on_lasting!(Manager);
+}
+mod redis_rs_multiplexed {
+    on_server!(Multiplexed);
+}
+mod example {
+    on_lasting!(Example);
+}
+mod calls_alone {
+    on_lasting!(CallsAlone);
+}

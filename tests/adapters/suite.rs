@@ -1,0 +1,301 @@
+//! The suite.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use leasehold::{ErrorKind, FencingToken, LeaseEvent, Lock, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event};
+
+use crate::kinds::{Kind, Place};
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// Who is not told asks every second.
+const TOLD: Duration = Duration::from_millis(700);
+
+async fn locker<K: Kind>(place: &Place) -> Locker {
+    let locker = K::locker(Locker::builder(), place).await;
+    locker.expect("the store can be reached")
+}
+
+/// A server with whoever may ask it for anything.
+async fn server<K: Kind>() -> (Place, Admin) {
+    let place = K::place().await;
+    let admin = Admin::connect(place.server().expect("it is on a server")).await;
+    (place, admin)
+}
+
+fn lock(locker: &Locker, name: &str) -> Lock {
+    locker.lock(name).expect("a valid name")
+}
+
+async fn stand_in_line(locker: &Locker, name: &str) {
+    eventually(LIMIT, "somebody in line", async || {
+        locker
+            .inspect(name)
+            .await
+            .is_ok_and(|seen| seen.waiting == 1)
+    })
+    .await;
+}
+
+/// Until so many lockers can be told something. In memory they can at once.
+async fn hear<K: Kind>(place: &Place, lockers: usize) {
+    let Some(server) = place.server().filter(|_| K::HEARS) else {
+        return;
+    };
+    let mut admin = Admin::connect(server).await;
+    eventually(LIMIT, "subscriptions", async || {
+        let channels = admin.command(&["PUBSUB", "CHANNELS", "leasehold:*"]).await;
+        matches!(channels, Resp::Array(channels) if channels.len() == lockers)
+    })
+    .await;
+}
+
+/// Catches a reply that is taken for another's, or words that are cut or joined on the way.
+pub(crate) async fn one_holds_and_tokens_grow<K: Kind>() {
+    let place = K::place().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let longest = "x".repeat(512);
+    let mut last: Option<FencingToken> = None;
+    for name in ["orders/42", "a b\r\n$3\r\nabc", "\0€🔒}%", longest.as_str()] {
+        for locker in [&one, &two, &one] {
+            let lease = lock(locker, name).try_acquire().await.expect("it answers");
+            let lease = lease.expect("nobody holds it");
+            for other in [&one, &two] {
+                let refused = lock(other, name).try_acquire().await;
+                assert!(refused.expect("it answers").is_none(), "{name:?} is held");
+            }
+            assert!(last < Some(lease.token()) || name != "orders/42");
+            last = Some(lease.token());
+            let seen = two.inspect(name).await.expect("it answers");
+            assert_eq!(seen.holder.map(|holder| holder.token), last);
+            lease.renew().await.expect("it is held");
+            lease.release().await.expect("it is held");
+        }
+    }
+}
+
+/// Catches replies that come in another order than their calls.
+pub(crate) async fn many_at_once<K: Kind>() {
+    let place = K::place().await;
+    let locker = locker::<K>(&place).await;
+    for _ in 0..2 {
+        let acquiring = (0..500).map(|number| {
+            let lock = lock(&locker, &format!("job/{number}"));
+            async move { lock.acquire().await.expect("nobody holds it") }
+        });
+        let leases = futures::future::join_all(acquiring).await;
+        let held: BTreeSet<_> = locker
+            .list("job/*")
+            .try_collect()
+            .await
+            .expect("it answers");
+        assert_eq!(held.len(), 500);
+        let releasing = leases.into_iter().map(leasehold::Lease::release);
+        let released = futures::future::join_all(releasing).await;
+        assert!(released.iter().all(Result::is_ok));
+    }
+}
+
+/// Catches a server without the script, at first and later, for which the text is not sent.
+pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let locker = locker::<K>(&place).await;
+    for _ in 0..3 {
+        admin.ok(&["SCRIPT", "FLUSH"]).await;
+        let lease = lock(&locker, "job").acquire().await.expect("it is free");
+        lease.release().await.expect("it is held");
+    }
+}
+
+/// Catches a server's refusal that is taken for a broken connection, or loses its words.
+pub(crate) async fn refusals_are_told<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let locker = locker::<K>(&place).await;
+    admin.ok(&["SET", "{leasehold:job}", "not a lock"]).await;
+    let error = lock(&locker, "job")
+        .try_acquire()
+        .await
+        .expect_err("another type");
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    assert!(error.to_string().contains("job"), "{error}");
+
+    admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = lock(&locker, "other")
+        .acquire_within(TOLD)
+        .await
+        .expect_err("no memory");
+    assert!(
+        error.to_string().contains("OOM"),
+        "{:?} {error}",
+        error.kind()
+    );
+}
+
+/// Catches a replica that is taken for a primary.
+pub(crate) async fn a_replica_is_refused<K: Kind>() {
+    let primary = RedisServer::start().await;
+    let replica = RedisServer::config().replica_of(&primary).start().await;
+    let error = K::locker(Locker::builder(), &Place::Server(replica))
+        .await
+        .expect_err("a replica");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+}
+
+/// Catches pushes that are not heard, or heard by the wrong client.
+pub(crate) async fn who_waits_is_told<K: Kind>() {
+    let place = K::place().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    for turn in 0..5 {
+        let held = lock(&one, "job").acquire().await.expect("it is free");
+        let waiting = lock(&two, "job");
+        let waiting = tokio::spawn(async move { waiting.acquire_within(LIMIT).await });
+        stand_in_line(&one, "job").await;
+        hear::<K>(&place, 2).await;
+        held.release().await.expect("it is held");
+        let watch = Stopwatch::start();
+        let lease = waiting.await.expect("no panic").expect("it answers");
+        let lease = lease.expect("it is free");
+        let took = watch.elapsed();
+        assert!(!K::HEARS || took < TOLD, "turn {turn} took {took:?}");
+        lease.release().await.expect("it is held");
+    }
+}
+
+/// Catches a holder that learns of it only at its next renewal.
+pub(crate) async fn a_holder_is_told_of_its_loss<K: Kind>() {
+    let place = K::place().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let held = lock(&one, "job").acquire().await.expect("it is free");
+    hear::<K>(&place, 1).await;
+    two.force_release("job").await.expect("it answers");
+    let watch = Stopwatch::start();
+    if K::HEARS {
+        assert_eq!(held.lost().await, LossReason::Revoked);
+        assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
+    } else {
+        held.renew().await.expect_err("it is lost");
+    }
+}
+
+/// Catches a lease that ends with its connection, and pushes that are not heard again.
+pub(crate) async fn a_connection_that_breaks<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let waiter = lock(&two, "job");
+    let holder = lock(&one, "job").ttl(Duration::from_secs(2));
+    let mut events = holder.events();
+    let held = holder.acquire().await.expect("it is free");
+    for _ in 0..3 {
+        admin.kill_clients().await;
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        next_event(&mut events, LIMIT, renewed).await;
+    }
+    let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
+    stand_in_line(&one, "job").await;
+    hear::<K>(&place, 2).await;
+    held.release().await.expect("it is held");
+    let watch = Stopwatch::start();
+    let lease = waiting.await.expect("no panic").expect("it answers");
+    assert!(lease.is_some());
+    assert!(
+        !K::HEARS || watch.elapsed() < TOLD,
+        "it took {:?}",
+        watch.elapsed()
+    );
+}
+
+/// Catches calls that hang while the server is away, and a link that is not found again.
+pub(crate) async fn a_server_that_restarts<K: Kind>() {
+    let builder = Locker::builder()
+        .command_timeout(Duration::from_millis(500))
+        .patience(Duration::from_secs(1));
+    let mut place = Place::Server(RedisServer::start().await);
+    let locker = K::locker(builder, &place).await.expect("it is there");
+    lock(&locker, "job")
+        .acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    place.server_mut().kill();
+    let watch = Stopwatch::start();
+    let error = lock(&locker, "job")
+        .acquire()
+        .await
+        .expect_err("it is away");
+    assert!(error.is_transient(), "{:?} {error}", error.kind());
+    assert!(
+        watch.elapsed() < Duration::from_secs(3),
+        "it took {:?}",
+        watch.elapsed()
+    );
+    place.server_mut().restart().await;
+    eventually(LIMIT, "the server to be used again", async || {
+        lock(&locker, "job")
+            .try_acquire()
+            .await
+            .is_ok_and(|lease| lease.is_some())
+    })
+    .await;
+}
+
+/// Catches a reply that is waited for past the call's time, and a lease that outlives its deadline.
+pub(crate) async fn a_server_that_stands_still<K: Kind>() {
+    let builder = Locker::builder()
+        .command_timeout(Duration::from_millis(300))
+        .patience(Duration::from_millis(600));
+    let mut place = Place::Server(RedisServer::start().await);
+    let locker = K::locker(builder, &place).await.expect("it is there");
+    let held = lock(&locker, "held").ttl(Duration::from_secs(1));
+    let held = held.acquire().await.expect("it is free");
+    place.server_mut().pause();
+    let watch = Stopwatch::start();
+    let error = lock(&locker, "job").acquire().await.expect_err("no answer");
+    assert!(error.is_transient(), "{:?} {error}", error.kind());
+    assert!(
+        watch.elapsed() < Duration::from_secs(2),
+        "it took {:?}",
+        watch.elapsed()
+    );
+    assert_eq!(held.lost().await, LossReason::Expired);
+    assert!(
+        watch.elapsed() < Duration::from_millis(1_500),
+        "it took {:?}",
+        watch.elapsed()
+    );
+    place.server_mut().resume();
+    if K::RECONNECTS {
+        eventually(LIMIT, "the server to be used again", async || {
+            lock(&locker, "job")
+                .try_acquire()
+                .await
+                .is_ok_and(|lease| lease.is_some())
+        })
+        .await;
+    }
+}
+
+/// Catches connections that stay behind.
+pub(crate) async fn nothing_stays_behind<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let held = lock(&one, "job").acquire().await.expect("it is free");
+    hear::<K>(&place, 1).await;
+    one.shutdown().await;
+    drop((one, held));
+    let free = lock(&two, "job").try_acquire().await.expect("it answers");
+    free.expect("a locker that ends releases its leases")
+        .release()
+        .await
+        .expect("it is held");
+    two.shutdown().await;
+    drop(two);
+    eventually(LIMIT, "all connections to end", async || {
+        let clients = admin.string(&["CLIENT", "LIST"]).await.expect("a list");
+        clients.lines().count() == 1 + 2 * K::LEFT
+    })
+    .await;
+}
