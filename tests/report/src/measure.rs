@@ -160,45 +160,34 @@ pub(crate) async fn held(plan: &Plan, peers: &mut [Peer], results: &mut Results)
     Ok(())
 }
 
-/// From a DEL of all keys of a name that is held until its holder hears of it.
+/// From a DEL of all keys of a name that is held until its holder hears of it, of all sides at once.
 pub(crate) async fn loss(peers: &mut [Peer], results: &mut Results) -> Result<()> {
-    let mut waiting = Vec::new();
-    for (at, peer) in peers.iter_mut().enumerate() {
-        if peer.tell("watch").await.is_none() {
-            continue;
-        }
-        // So that what follows an acquisition in the background has come to its end.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let mut delete = peer.admin.keys("*watched*").await;
-        delete.insert(0, "DEL".to_owned());
-        let deleted = peer.admin.command(&delete).await;
-        if matches!(deleted, Resp::Error(_)) {
-            return Err(format!("{delete:?}: {deleted:?}").into());
-        }
-        waiting.push((at, Instant::now()));
-    }
     eprintln!("loss: up to {LOSS_LIMIT:?}");
-    let mut futures = Vec::new();
-    for (at, peer) in peers.iter_mut().enumerate() {
-        if let Some((_, begin)) = waiting.iter().find(|(waits, _)| *waits == at) {
-            let begin = *begin;
-            futures.push(async move {
-                let told = timeout_at((begin + LOSS_LIMIT).into(), peer.process.read()).await;
-                (
-                    at,
-                    told.is_ok().then(|| begin.elapsed().as_secs_f64() * 1e3),
-                )
-            });
-        }
-    }
-    for (at, millis) in futures::future::join_all(futures).await {
-        let waited_millis = LOSS_LIMIT.as_secs_f64() * 1e3;
-        results.sides[at].loss = Some(Loss {
-            millis,
-            waited_millis,
-        });
+    let told = futures::future::join_all(peers.iter_mut().map(lose)).await;
+    for (told, side) in told.into_iter().zip(&mut results.sides) {
+        side.loss = told?;
     }
     Ok(())
+}
+
+async fn lose(peer: &mut Peer) -> Result<Option<Loss>> {
+    if peer.tell("watch").await.is_none() {
+        return Ok(None);
+    }
+    // So that what follows an acquisition in the background has come to its end.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut delete = peer.admin.keys("*watched*").await;
+    delete.insert(0, "DEL".to_owned());
+    let deleted = peer.admin.command(&delete).await;
+    if matches!(deleted, Resp::Error(_)) {
+        return Err(format!("{delete:?}: {deleted:?}").into());
+    }
+    let begin = Instant::now();
+    let told = timeout_at((begin + LOSS_LIMIT).into(), peer.process.read()).await;
+    Ok(Some(Loss {
+        millis: told.is_ok().then(|| begin.elapsed().as_secs_f64() * 1e3),
+        waited_millis: LOSS_LIMIT.as_secs_f64() * 1e3,
+    }))
 }
 
 fn number(done: &Value, field: &str) -> Result<f64> {
