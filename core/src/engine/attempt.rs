@@ -109,6 +109,17 @@ impl Attempt {
         command: Command,
         give_up: Timestamp,
     ) {
+        self.begin_at(env, whose, (command, ServerId::ONLY), give_up);
+    }
+
+    /// The same; without a key it goes to this server.
+    pub(super) fn begin_at(
+        &mut self,
+        env: &mut Env,
+        whose: Whose,
+        command: (Command, ServerId),
+        give_up: Timestamp,
+    ) {
         let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
         let origin = Origin { whose, attempt };
         let server = env.servers.send(&env.cx, origin, command, give_up);

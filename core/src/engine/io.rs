@@ -51,6 +51,15 @@ pub struct ServerId(pub u32);
 impl ServerId {
     /// The one server of a store that is not a cluster.
     pub const ONLY: Self = Self(0);
+
+    /// Cursors of walks are shorter than this; above it they name a server.
+    pub(crate) const CURSOR_BITS: u32 = 48;
+
+    /// Where a walk over the locks at this server begins: a cursor for [`Input::List`]. Of a cluster each
+    /// server has to be walked.
+    pub fn walk(self) -> u64 {
+        u64::from(self.0) << Self::CURSOR_BITS
+    }
 }
 
 /// A batch that was sent. The engine chooses it.
@@ -184,7 +193,7 @@ pub enum Input {
         call: CallId,
         /// Which locks.
         pattern: Pattern,
-        /// Where the last step ended; 0 to begin.
+        /// Where the last step ended; 0 to begin, or what [`ServerId::walk`] says.
         cursor: u64,
     },
     /// Free a lock, whoever has it. Answered by [`Answer::ForceRelease`]. Only the tenure that the

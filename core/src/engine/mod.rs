@@ -83,7 +83,7 @@ pub use table::{Id, Table};
 
 use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
-use crate::time::Timestamp;
+use crate::time::{ServerTime, Timestamp};
 #[cfg(feature = "quorum")]
 use quorum::Quorum;
 #[cfg(feature = "quorum")]
@@ -162,6 +162,16 @@ impl Engine {
     /// then [`poll_unsent`](Self::poll_unsent) has all else that there is to do.
     pub fn expects_more(&self) -> bool {
         of!(&self.0, engine => engine.expects_more())
+    }
+
+    /// For a host that follows a cluster's redirection: a time that the clock of `to` reaches no later than
+    /// that of `from` reaches `time`. Nothing if one of the clocks is not known, or for a quorum.
+    pub fn no_later(&self, time: ServerTime, from: ServerId, to: ServerId) -> Option<ServerTime> {
+        match &self.0 {
+            Kind::Single(engine) => engine.no_later(time, from, to),
+            #[cfg(feature = "quorum")]
+            Kind::Quorum(_) => None,
+        }
     }
 
     /// Whether nothing is held, under way or waiting for an answer.

@@ -3,7 +3,7 @@
 use super::attempt::{Attempt, Due, Failure, Outcome};
 use super::ctx::{Ctx, Whose};
 use super::env::Env;
-use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, WaiterInfo};
+use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
 use super::pace::RETRY;
 use super::servers::Flight;
 use super::table::Table;
@@ -32,11 +32,18 @@ struct Query {
 #[derive(Debug)]
 enum Goal {
     Look(LockKey),
-    List(Pattern, u64),
+    List(Pattern, Place),
     /// The lock is to be freed, whoever turns out to have it.
     Free(LockKey),
     /// It is being freed of this holder.
     FreeOf(LockKey, HolderInfo),
+}
+
+/// Where a walk is. Its cursor names the server of a cluster in the highest bits.
+#[derive(Copy, Clone, Debug)]
+struct Place {
+    server: ServerId,
+    cursor: u64,
 }
 
 /// What becomes of a query.
@@ -51,7 +58,8 @@ impl Queries {
     }
 
     pub(super) fn list(&mut self, env: &mut Env, call: CallId, (pattern, cursor): (Pattern, u64)) {
-        self.start(env, call, Goal::List(pattern, cursor));
+        let place = Place::of(cursor, env.cx.settings.clustered);
+        self.start(env, call, Goal::List(pattern, place));
     }
 
     pub(super) fn force_release(&mut self, env: &mut Env, call: CallId, key: LockKey) {
@@ -147,8 +155,9 @@ impl Query {
     fn ask(&mut self, env: &mut Env) {
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Query(self.call);
-        let command = self.goal.command();
-        self.attempt.begin(env, whose, command, give_up);
+        let (command, place) = (self.goal.command(), self.goal.place());
+        self.attempt
+            .begin_at(env, whose, (command, place.server), give_up);
     }
 
     fn time(&mut self, env: &mut Env) -> Next {
@@ -177,7 +186,8 @@ impl Query {
             (Ok((Reply::Inspected(seen), time)), Goal::Look(_)) => {
                 Answer::Inspect(Ok(inspection(seen, time)))
             }
-            (Ok((Reply::Listed { cursor, names }, _)), Goal::List(..)) => {
+            (Ok((Reply::Listed { cursor, names }, _)), Goal::List(_, place)) => {
+                let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
             (Ok((Reply::Inspected(seen), time)), Goal::Free(key)) => match seen.holder {
@@ -233,18 +243,44 @@ impl Query {
     }
 }
 
+impl Place {
+    fn of(cursor: u64, clustered: bool) -> Self {
+        if !clustered {
+            let server = ServerId::ONLY;
+            return Self { server, cursor };
+        }
+        let server = u32::try_from(cursor >> ServerId::CURSOR_BITS).unwrap_or(0);
+        Self {
+            server: ServerId(server),
+            cursor: cursor & ((1 << ServerId::CURSOR_BITS) - 1),
+        }
+    }
+
+    /// The same server, further on.
+    fn at(self, cursor: u64) -> u64 {
+        self.server.walk() | cursor
+    }
+}
+
 impl Goal {
     fn command(&self) -> Command {
         match self {
             Self::Look(key) | Self::Free(key) => Command::Inspect(Inspect { key: key.clone() }),
-            Self::List(pattern, cursor) => Command::List(List {
+            Self::List(pattern, place) => Command::List(List {
                 pattern: pattern.clone(),
-                cursor: *cursor,
+                cursor: place.cursor,
             }),
             Self::FreeOf(key, holder) => Command::ForceRelease(ForceRelease {
                 key: key.clone(),
                 token: holder.token,
             }),
+        }
+    }
+
+    fn place(&self) -> Place {
+        match self {
+            Self::List(_, place) => *place,
+            _ => Place::of(0, false),
         }
     }
 

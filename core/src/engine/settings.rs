@@ -18,9 +18,12 @@ pub struct Settings {
     pub patience: Duration,
     /// How far the rates of the store's clock and of the host's may differ, in parts per million.
     pub drift_margin: u32,
-    /// Whether the store is a cluster, of servers with a clock of their own each: operations then
-    /// leave one by one, and a lock that was handed over is asked for once more.
+    /// Whether the store is a cluster, of servers with a clock of their own each: only operations of
+    /// one slot then leave together, and a lock that was handed over is asked for once more.
     pub clustered: bool,
+    /// Whether the host can send to each server of a cluster what has no key in it. Else one is only
+    /// asked for its clock when something is to be sent there, by a key of that.
+    pub addressed: bool,
 }
 
 impl Settings {
@@ -32,6 +35,7 @@ impl Settings {
             patience: const { limits::time("patience") },
             drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
+            addressed: false,
         }
     }
 

@@ -76,6 +76,16 @@ impl Single {
         self.env.servers.expect_more(&self.env.cx.settings)
     }
 
+    /// The same moment by another server's clock, or an earlier one.
+    pub(super) fn no_later(
+        &self,
+        time: ServerTime,
+        from: ServerId,
+        to: ServerId,
+    ) -> Option<ServerTime> {
+        self.env.servers.no_later(time, from, to)
+    }
+
     /// Whether nothing is held, under way or waiting for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.locks.is_idle() && self.queries.len() == 0

@@ -219,15 +219,16 @@ impl Servers {
 /// Operations.
 impl Servers {
     /// Queues an operation, which leaves when the host has taken all outputs, unless many are under
-    /// way. Without a link it waits for one, as long as it may take. Returns where it goes.
+    /// way. Without a link it waits for one, as long as it may take. One without a key goes where it
+    /// is said. Returns where it goes.
     pub(super) fn send(
         &mut self,
         cx: &Ctx,
         origin: Origin,
-        command: Command,
+        (command, keyless): (Command, ServerId),
         give_up: Timestamp,
     ) -> ServerId {
-        let id = command.key().map_or(ServerId::ONLY, |key| self.of(key));
+        let id = command.key().map_or(keyless, |key| self.of(key));
         self.at(id, &cx.settings).queue(Queued {
             origin,
             command,
@@ -290,6 +291,20 @@ impl Servers {
             .filter(|server| !server.has_many_clocks(&cx.settings))?;
         let at = server.anchor()?.not_before(time, server.margin());
         (at <= cx.now).then_some(at)
+    }
+
+    /// A time that the clock of `to` reaches no later than that of `from` reaches `time`; nothing if one of
+    /// them is not known.
+    pub(super) fn no_later(
+        &self,
+        time: ServerTime,
+        from: ServerId,
+        to: ServerId,
+    ) -> Option<ServerTime> {
+        let [from, to] = [from, to].map(|id| self.get(id));
+        let (from, to) = (from?, to?);
+        let at = from.anchor()?.not_before(time, from.margin());
+        Some(to.anchor()?.not_after(at, to.margin()))
     }
 
     pub(super) fn margin(&self, id: ServerId) -> Margin {

@@ -24,6 +24,13 @@ pub(super) struct Queued {
     pub(super) give_up: Timestamp,
 }
 
+impl Queued {
+    /// The slot of a cluster that its keys are in.
+    pub(super) fn slot(&self) -> Option<u16> {
+        self.command.key().map(LockKey::slot)
+    }
+}
+
 /// In the order of attempts, so that one is quickly found; with a gap for each that was taken back.
 #[derive(Debug, Default)]
 struct Queue {
@@ -82,6 +89,11 @@ impl Outbox {
     pub(super) fn first_key(&self) -> Option<LockKey> {
         let mut keys = self.waiting().filter_map(|queued| queued.command.key());
         keys.next().cloned()
+    }
+
+    /// Of the next to leave, if it has one.
+    pub(super) fn next_slot(&self) -> Option<u16> {
+        self.waiting().next().and_then(Queued::slot)
     }
 
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {

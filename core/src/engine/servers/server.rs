@@ -167,8 +167,8 @@ impl Server {
         self.timeouts = 0;
         self.pace = Pace::due_at(cx.now);
         let lost = self.take_requests();
-        // A server of a cluster is only asked by a key of its own, which there may not be yet.
-        if !cx.settings.clustered {
+        // Who has to be asked by a key of its own may have none yet.
+        if is_asked_plainly(&cx.settings) {
             self.probe(cx, Vec::new());
         }
         // What still waits for an anchor was never sent, and waits for the new one.
@@ -203,7 +203,7 @@ impl Server {
         if matches!(self.state, State::Unanchored) {
             let silent = self.trouble_of(Error::no_answer());
             self.trouble.get_or_insert(silent);
-            if !cx.settings.clustered {
+            if is_asked_plainly(&cx.settings) {
                 self.probe(cx, Vec::new());
             }
         }
@@ -416,7 +416,7 @@ impl Server {
 
     fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {
         let refused = self.trouble.clone().filter(|error| !error.is_transient());
-        let asks = cx.settings.clustered
+        let asks = !is_asked_plainly(&cx.settings)
             && refused.is_none()
             && matches!(self.state, State::Unanchored)
             && self.requests.is_empty()
@@ -432,14 +432,15 @@ impl Server {
         self.crowd
             .leaves(under_way.sum::<usize>() + self.outbox.len());
         let margin = self.margin();
+        let most = MAX_BATCH.min(self.outbox.len());
         // The keys of one call have to be in one slot of a cluster.
-        let most = if cx.settings.clustered { 1 } else { MAX_BATCH };
-        let most = most.min(self.outbox.len());
+        let slot = cx.settings.clustered.then(|| self.outbox.next_slot());
         let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
         let (mut give_up, mut bytes) = (cx.now, 0);
         while batch.len() < most {
             let fits = |queued: &Queued| {
                 bytes + queued.command.size() <= MAX_BATCH_BYTES
+                    && slot.is_none_or(|slot| slot.is_some() && queued.slot() == slot)
                     && have_alike_time(give_up.since(cx.now), queued.give_up.since(cx.now))
             };
             let is_first = batch.is_empty();
@@ -472,6 +473,11 @@ impl Server {
             give_up,
         });
     }
+}
+
+/// Whether a server can be asked for its clock alone.
+fn is_asked_plainly(settings: &Settings) -> bool {
+    !settings.clustered || settings.addressed
 }
 
 /// A primary that became a replica keeps its connections, and refuses what writes.

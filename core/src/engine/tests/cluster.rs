@@ -1,15 +1,17 @@
 //! What differs for clusters, whose servers have some of the keys and a clock of their own each.
 
 use super::host::{Host, LOCK, Net, ms};
+use super::view::key;
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
-use crate::engine::{Input, LockId, ServerId, Wait};
-use crate::protocol::LockKey;
+use crate::engine::{Answer, CallId, Engine, Input, LockId, Output, ServerId, Settings, Wait};
+use crate::protocol::{BatchReply, ClientId, Command, LockKey, Pattern, Reply};
+use crate::time::{ServerTime, Timestamp};
 
 const OTHER: LockId = LockId(2);
 
 /// Catches a batch whose keys are on two servers: it would be refused as a whole.
 #[test]
-fn operations_leave_one_by_one() {
+fn operations_of_several_slots_leave_one_by_one() {
     for clustered in [true, false] {
         let mut host = Host::new();
         host.engine.single_mut().env.cx.settings.clustered = clustered;
@@ -56,6 +58,109 @@ fn only_so_many_operations_are_under_way() {
     }
     assert!(host.pending.is_empty());
     assert!(host.is_held(LOCK) && host.is_held(LockId(MAX_ALONE_IN_FLIGHT as u64 + 5)));
+}
+
+/// Catches locks of one slot that cost the cluster a call each.
+#[test]
+fn what_is_of_one_slot_leaves_together() {
+    let mut host = Host::new();
+    host.engine.single_mut().env.cx.settings.clustered = true;
+    host.net = Net::Hold;
+    for lock in 1..=MAX_ALONE_IN_FLIGHT {
+        host.acquire(LockId(lock as u64), Wait::Forever);
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    let pair = (1_000..).find_map(|lock| {
+        let before = seen.insert(key(LockId(lock)).slot(), lock);
+        before.map(|before| [before, lock])
+    });
+    let [one, other] = pair.expect("there are fewer slots than names").map(LockId);
+    for lock in [one, other, LockId(999)] {
+        host.acquire(lock, Wait::Forever);
+    }
+    host.forget();
+    host.answer_next();
+    host.answer_next();
+    let sizes = host.log.iter().map(|sent| sent.batch.len());
+    assert_eq!(sizes.collect::<Vec<_>>(), [2, 1]);
+}
+
+/// Catches a first call to a node that has to wait until the node's clock was asked for.
+#[test]
+fn a_server_that_can_be_asked_by_itself_is_asked_at_once() {
+    for addressed in [true, false] {
+        let mut host = Host::unconnected();
+        let settings = &mut host.engine.single_mut().env.cx.settings;
+        (settings.clustered, settings.addressed) = (true, addressed);
+        host.net = Net::Hold;
+        let server = ServerId(3);
+        host.input(Input::Connected { server });
+        let probes: Vec<_> = host.log.iter().map(|sent| sent.batch.len()).collect();
+        assert_eq!(probes, if addressed { vec![0] } else { vec![] });
+    }
+}
+
+/// Catches a walk that asks one server of the cluster for the locks of another, or again from its start.
+#[test]
+fn a_walk_stays_at_its_server() {
+    let (now, server) = (Timestamp::from_nanos(0), ServerId(3));
+    let mut engine = Engine::new(Settings {
+        clustered: true,
+        addressed: true,
+        ..Settings::new(ClientId(1))
+    });
+    let mut feed = |input| {
+        engine.handle(now, input);
+        let outputs = std::iter::from_fn(|| match engine.poll() {
+            Output::Wait { .. } => None,
+            output => Some(output),
+        });
+        outputs.last()
+    };
+    let replied = |request, reply: Option<Reply>| Input::Reply {
+        server,
+        request,
+        result: Ok(BatchReply {
+            time: Some(ServerTime::from_millis(1_700_000_000_000)),
+            replies: reply.map(Ok).into_iter().collect(),
+        }),
+    };
+    let Some(Output::Send { request, .. }) = feed(Input::Connected { server }) else {
+        panic!("its clock is not asked for");
+    };
+    feed(replied(request, None));
+    for (call, cursor) in [(CallId(1), server.walk()), (CallId(2), server.walk() | 77)] {
+        let pattern = Pattern::new("ns", "*").expect("valid");
+        let asked = feed(Input::List {
+            call,
+            pattern,
+            cursor,
+        });
+        let Some(Output::Send {
+            server: at,
+            request,
+            batch,
+            ..
+        }) = asked
+        else {
+            panic!("it is not asked: {asked:?}");
+        };
+        let Some(Command::List(list)) = batch.first().map(|op| &op.command) else {
+            panic!("it is no walk: {batch:?}");
+        };
+        assert_eq!((at, list.cursor), (server, cursor - server.walk()));
+        let cursor = Some(list.cursor + 1);
+        let names = Vec::new();
+        let answer = feed(replied(request, Some(Reply::Listed { cursor, names })));
+        let Some(Output::Answer {
+            answer: Answer::List(Ok(listing)),
+            ..
+        }) = answer
+        else {
+            panic!("it is not answered: {answer:?}");
+        };
+        assert_eq!(listing.cursor, cursor.map(|cursor| server.walk() + cursor));
+    }
 }
 
 /// Catches what waits for a server that does not have its keys any more; and what is lost sight of
