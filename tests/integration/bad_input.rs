@@ -89,7 +89,7 @@ async fn urls_are_checked() {
         "x",
         "http://localhost",
         "rediss://",
-        "redis-cluster://localhost",
+        "redis-cluster://localhost/1",
         "redis://",
         "redis://h:0x",
     ] {

@@ -183,7 +183,7 @@ async fn a_locker_that_is_dropped_connects_no_more() {
 
 #[tokio::test]
 async fn a_url_that_is_not_valid_is_refused_at_once() {
-    for url in ["", "redis://", "redis-cluster://h", "http://h"] {
+    for url in ["", "redis://", "redis-cluster://h/1", "http://h"] {
         assert!(Locker::connect_lazily(url).expect_err(url).is_config());
     }
 }

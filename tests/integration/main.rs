@@ -3,6 +3,7 @@
 mod bad_input;
 mod cancel;
 mod certificates;
+mod cluster;
 mod connect;
 mod crowds;
 mod eviction;

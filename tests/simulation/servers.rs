@@ -117,8 +117,10 @@ impl World {
             return 0;
         }
         let key = batch.first().and_then(|op| op.command.key());
-        let single = batch.len() == 1;
-        self.checks.ensure("route", single && key.is_some(), || {
+        let slot = key.map(LockKey::slot);
+        let slots = batch.iter().map(|op| op.command.key().map(LockKey::slot));
+        let one = slot.is_some() && slots.into_iter().all(|of| of == slot);
+        self.checks.ensure("route", one, || {
             format!("host {host} sends to a server of a cluster {batch:?}")
         });
         let Some(key) = key else { return 0 };

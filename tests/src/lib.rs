@@ -6,6 +6,7 @@
 //! never has to trust the thing that it tests.
 //!
 //! - [`RedisServer`]: a real `redis-server` that can be paused, killed and restarted
+//! - [`RedisCluster`]: several of them that share the slots, with replicas or without
 //! - [`Admin`] and [`Monitor`]: a plain connection to look at a server and to meddle with it
 //! - [`Tenure`]: who has a lock, as its key says
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
@@ -19,6 +20,7 @@ mod fake_server;
 mod ports;
 mod process;
 mod proxy;
+mod redis_cluster;
 mod redis_server;
 mod resp;
 mod stopwatch;
@@ -28,6 +30,7 @@ mod wait;
 pub use child::Child;
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
+pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisConfig, RedisServer};
 pub use resp::{Admin, Monitor, Resp};
 pub use stopwatch::{Stopwatch, stalled_between, within};

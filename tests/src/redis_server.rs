@@ -92,6 +92,11 @@ impl RedisServer {
         self.running().id()
     }
 
+    /// Whether it was not killed or stopped.
+    pub fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Stops the process (SIGSTOP) and returns once it stands still. Its port still accepts
     /// connections and bytes, as the kernel does that.
     pub fn pause(&self) {

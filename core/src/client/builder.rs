@@ -234,6 +234,8 @@ impl Builder {
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/database]` | a server; port 6379 and database 0 if there are none. An IPv6 address stands in brackets |
     /// | `rediss://…` | the same by TLS 1.2 or 1.3 |
+    /// | `redis-cluster://[user:password@]host[:port],…` | a cluster, of which these are some nodes; the others are asked for at them |
+    /// | `rediss-cluster://…` | the same by TLS. Nodes that call themselves by addresses need certificates of these, or `?serverName=…` |
     /// | `redis-sentinel://[user:password@]host[:port],…/service[/database]` | the primary of a service, which its sentinels know, also after a failover; port 26379 if there is none. How to log in to them is in `?sentinelUsername=…&sentinelPassword=…` |
     /// | `rediss-sentinel://…` | the same by TLS, also to the sentinels |
     /// | `unix:///path/to/socket[?db=database]` | the server behind a socket |
@@ -246,7 +248,7 @@ impl Builder {
     /// Fails with
     ///
     /// - [`Config`](crate::ErrorKind::Config) if a setting, the URL, its database or a file of TLS is not
-    ///   valid, or if one side speaks TLS and the other does not;
+    ///   valid, if one side speaks TLS and the other does not, or if one is of a cluster and the other is not;
     /// - [`Tls`](crate::ErrorKind::Tls) if the server's certificate has expired, is of another name, or
     ///   signed by nobody who is trusted; or if the server refuses the client's. The message says which;
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Timeout`](crate::ErrorKind::Timeout) if the
@@ -317,15 +319,14 @@ impl Builder {
         Ok(locker)
     }
 
-    /// Uses a fred client that the program has and that is connected (`init` was awaited). Its settings
-    /// and its connection stay the program's. Give it a reconnection policy, and an
+    /// Uses a fred client that the program has and that is connected (`init` was awaited). Of a client of
+    /// a cluster only the configuration is used: the locker has a connection of its own to each master,
+    /// because it has to know which one answered. Any other keeps its settings and its connection. Give it a reconnection policy, and an
     /// `UnresponsiveConfig`, because this crate does not replace a connection of the program's that has
     /// gone silent. After the first acquisition a second connection is made for pushes, with the same
     /// configuration; it ends with the locker.
     ///
-    /// Errors and the runtime as of [`connect`](Self::connect); and
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the client is of a cluster. Cancel-safe: the
-    /// client stays as it is.
+    /// Errors and the runtime as of [`connect`](Self::connect). Cancel-safe: the client stays as it is.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

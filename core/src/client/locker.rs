@@ -239,7 +239,8 @@ impl Locker {
     /// for a star, `\\` for a backslash, and all else for itself.
     ///
     /// The server is asked in small steps, so that it does other work meanwhile, and only while the
-    /// stream is polled. A name may come twice; one that is held all the while comes for sure. The stream
+    /// stream is polled. A name may come twice; one that is held all the while comes for sure, unless its
+    /// slot of a cluster is moved meanwhile: each master is walked in its turn. The stream
     /// ends after an error: [`Config`](crate::ErrorKind::Config) for a pattern that is empty, too long, or
     /// has a backslash before anything but `*` and `\`; else as of [`inspect`](Self::inspect).
     ///
@@ -257,14 +258,16 @@ impl Locker {
     pub fn list(&self, pattern: impl AsRef<str>) -> BoxStream<'static, Result<Name, Error>> {
         let pattern = Pattern::new(&self.core.namespace, pattern.as_ref());
         let core = self.core.clone();
-        let steps = futures::stream::try_unfold(Some(0), move |cursor| {
+        let steps = futures::stream::try_unfold(None, move |walks: Option<Vec<u64>>| {
             let (core, pattern) = (core.clone(), pattern.clone());
             async move {
-                let Some(cursor) = cursor else {
+                let mut walks = walks.unwrap_or_else(|| core.driver.walks());
+                let Some(cursor) = walks.pop() else {
                     return Ok::<_, Error>(None);
                 };
                 let Listing { cursor, names } = core.driver.list(pattern?, cursor).await?;
-                Ok(Some((names, cursor)))
+                walks.extend(cursor);
+                Ok(Some((names, Some(walks))))
             }
         });
         let names = steps.map_ok(|names| futures::stream::iter(names).map(Ok));

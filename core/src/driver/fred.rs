@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::fred::clients::Client;
-use ::fred::error::Error as FredError;
+use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, Value};
@@ -50,11 +50,19 @@ pub(crate) struct FredStore {
 
 impl FredStore {
     pub(super) async fn connect(target: RedisTarget) -> Result<Self, Error> {
+        Self::reach(target, async |store| store.link.check().await).await
+    }
+
+    /// Connects, and asks whether it is right there.
+    pub(super) async fn reach(
+        target: RedisTarget,
+        check: impl AsyncFnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let shown = target.shown.clone();
         let named = |cause: Error| cause.of(&shown);
         let store = Self::make(target, true).map_err(named)?;
         // It is large, and comes once for each locker.
-        let task = Box::pin(store.open(&shown)).await;
+        let task = Box::pin(store.open(&shown, check)).await;
         let task = OnceLock::from(task.map_err(named)?);
         Ok(Self {
             own: Some(task),
@@ -72,19 +80,19 @@ impl FredStore {
         })
     }
 
+    /// Uses a client of the program's, which is not of a cluster.
     pub(super) async fn with_client(client: Client) -> Result<Self, Error> {
-        if client.is_clustered() {
-            let message = "the client is of a cluster, which is not supported yet";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let store = Self::of(client, None, false);
+        let store = Self::of(client, (None, false), false);
         store.link.check().await?;
         Ok(store)
     }
 
     fn make(target: RedisTarget, fail_fast: bool) -> Result<Self, Error> {
         let RedisTarget {
-            config, endpoint, ..
+            config,
+            endpoint,
+            of_cluster,
+            ..
         } = target;
         let secrets = Secrets::in_config(&config);
         let client = Builder::from_config(Config {
@@ -102,15 +110,16 @@ impl FredStore {
         .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
         .build()
         .map_err(|error| secrets.convert(&error))?;
-        Ok(Self::of(client, endpoint, true))
+        Ok(Self::of(client, (endpoint, of_cluster), true))
     }
 
-    fn of(client: Client, endpoint: Option<Endpoint>, own: bool) -> Self {
+    fn of(client: Client, (endpoint, of_cluster): (Option<Endpoint>, bool), own: bool) -> Self {
         let link = Link {
             secrets: Secrets::of(&client),
             tracking: Arc::new(Tracking::new(client.clone(), own)),
             client,
             endpoint,
+            of_cluster,
             run_id: OnceLock::new(),
         };
         Self {
@@ -122,8 +131,13 @@ impl FredStore {
         }
     }
 
-    async fn open(&self, shown: &str) -> Result<OwnTask, Error> {
-        let (open, look) = (pin!(self.try_open(shown)), pin!(self.link.look_if_slow()));
+    async fn open(
+        &self,
+        shown: &str,
+        check: impl AsyncFnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<OwnTask, Error> {
+        let open = pin!(self.try_open(shown, check));
+        let look = pin!(self.link.look_if_slow());
         match future::select(open, look).await {
             Either::Left((task, _)) => self.link.explained(task).await,
             Either::Right((Some(error), _)) => Err(error),
@@ -131,7 +145,11 @@ impl FredStore {
         }
     }
 
-    async fn try_open(&self, shown: &str) -> Result<OwnTask, Error> {
+    async fn try_open(
+        &self,
+        shown: &str,
+        check: impl AsyncFnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<OwnTask, Error> {
         let link = &self.link;
         let task = tokio::time::timeout(INIT_TIMEOUT, OwnTask::connect(&link.client));
         let task = task.await.map_err(|_| {
@@ -139,8 +157,13 @@ impl FredStore {
             Error::new(ErrorKind::Timeout, message)
         })?;
         let task = task.map_err(|error| unanswered(link.secrets.convert(&error)))?;
-        link.check().await?;
+        check(self).await?;
         Ok(task)
+    }
+
+    /// The connection for commands.
+    pub(super) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// What connecting found, and what was found later.
@@ -237,7 +260,7 @@ impl FredStore {
 pub(super) async fn check_server(
     client: &Client,
     secrets: &Secrets,
-    run_id: &OnceLock<String>,
+    (run_id, of_cluster): (&OnceLock<String>, bool),
 ) -> Result<Vec<Finding>, Error> {
     let info: String = match ask_info(client).await {
         Some(Ok(info)) => info,
@@ -248,7 +271,12 @@ pub(super) async fn check_server(
             return Ok(info::is_withheld());
         }
     };
-    info::check(&info, run_id)
+    let findings = info::check(&info, run_id)?;
+    if !of_cluster && protocol::info_field(&info, "redis_mode") == Some("cluster") {
+        let message = "the server is a node of a cluster; connect to redis-cluster://";
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(findings)
 }
 
 async fn ask_info(client: &Client) -> Option<Result<String, FredError>> {
@@ -270,6 +298,25 @@ pub(crate) async fn send_script<R: FromValue>(
     let options = options(left.max(Duration::from_millis(1)));
     let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
     client.with_options(&options).custom(command, args).await
+}
+
+/// The same at a node of a cluster that takes over the slot, and does not have it yet.
+pub(super) async fn send_script_asking<R: FromValue>(
+    client: &Client,
+    command: &'static str,
+    args: Vec<Value>,
+    left: Duration,
+) -> Result<R, FredError> {
+    let pipeline = client.pipeline();
+    for (command, args) in [("ASKING", vec![]), (command, args)] {
+        let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+        let _queued: Value = pipeline.custom(command, args).await?;
+    }
+    let replies = tokio::time::timeout(left, pipeline.try_all::<Value>()).await;
+    let late = |_| FredError::new(FredErrorKind::Timeout, "no reply");
+    let reply = replies.map_err(late)?.pop();
+    let nothing = || FredError::new(FredErrorKind::Canceled, "nothing was sent");
+    reply.ok_or_else(nothing)??.convert()
 }
 
 /// Whether a PING is answered in whatever way.

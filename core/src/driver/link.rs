@@ -19,7 +19,7 @@ use super::Input;
 use super::clock::Clock;
 use super::endpoint::Endpoint;
 use super::errors::Secrets;
-use super::fred::{CONNECT_TIMEOUT, check_server, send_script};
+use super::fred::{CONNECT_TIMEOUT, check_server, send_script, send_script_asking};
 use super::seat::Seat;
 use super::tracking::Tracking;
 use crate::error::{Error, ErrorKind};
@@ -39,6 +39,8 @@ pub(super) struct Link {
     pub(super) tracking: Arc<Tracking>,
     /// Where it leads to, if this crate made it.
     pub(super) endpoint: Option<Endpoint>,
+    /// Whether that is a node of a cluster.
+    pub(super) of_cluster: bool,
     /// Which server it first led to.
     pub(super) run_id: OnceLock<String>,
 }
@@ -49,25 +51,38 @@ impl Link {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
-        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
-        let mut answer = self
-            .run("EVALSHA", protocol::SCRIPT_SHA, batch, give_up)
-            .await;
-        if let Err(error) = &answer
-            && protocol::script_is_missing(error.details())
-        {
-            answer = self.run("EVAL", protocol::SCRIPT, batch, give_up).await;
-        }
+        let answer = self.ask(batch, give_up, false).await;
         let answer = answer.map_err(|error| self.secrets.convert(&error))?;
         protocol::decode(batch, &answer)
     }
 
-    async fn run(
+    /// The server's answer as it came. A node of a cluster can be asked for what it only takes over.
+    pub(super) async fn ask(
         &self,
-        command: &'static str,
-        script: &str,
         batch: &[Op],
         give_up: Timestamp,
+        asking: bool,
+    ) -> Result<Vec<Bytes>, FredError> {
+        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
+        let mut answer = self
+            .run(("EVALSHA", protocol::SCRIPT_SHA), batch, give_up, asking)
+            .await;
+        if let Err(error) = &answer
+            && protocol::script_is_missing(error.details())
+        {
+            answer = self
+                .run(("EVAL", protocol::SCRIPT), batch, give_up, asking)
+                .await;
+        }
+        answer
+    }
+
+    async fn run(
+        &self,
+        (command, script): (&'static str, &str),
+        batch: &[Op],
+        give_up: Timestamp,
+        asking: bool,
     ) -> Result<Vec<Bytes>, FredError> {
         let (text, ends, keys) = protocol::encode(batch).into_parts();
         let text = Bytes::from(text);
@@ -80,12 +95,17 @@ impl Link {
             begin = end;
             Value::Bytes(part)
         }));
-        send_script(&self.client, command, args, give_up.since(rt::now())).await
+        let left = give_up.since(rt::now());
+        if asking {
+            return send_script_asking(&self.client, command, args, left).await;
+        }
+        send_script(&self.client, command, args, left).await
     }
 
     /// Whether the server can keep locks, and lets this user; and what endangers leases.
     pub(super) async fn check(&self) -> Result<(), Error> {
-        let found = check_server(&self.client, &self.secrets, &self.run_id).await;
+        let found =
+            check_server(&self.client, &self.secrets, (&self.run_id, self.of_cluster)).await;
         let found = found.map_err(unanswered)?;
         // Loads the script, and finds out whether this user may run it.
         let probe = self.execute(&[], rt::now() + CONNECT_TIMEOUT).await;

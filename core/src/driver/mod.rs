@@ -7,6 +7,7 @@
 mod adapted;
 mod calls;
 mod clock;
+mod cluster;
 mod endpoint;
 mod errors;
 mod fred;
@@ -128,12 +129,14 @@ impl Driver {
     /// first call is one round trip; on a store in memory it is ready at once.
     pub(crate) fn start(
         stores: Stores,
-        settings: Settings,
+        mut settings: Settings,
         (channel, tracking): (String, bool),
     ) -> Result<(Arc<Self>, impl Future<Output = ()> + Send), Error> {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
+        settings.clustered = stores.is_clustered();
+        settings.addressed = settings.clustered;
         let engine = match stores.members() {
             Some(members) => Engine::quorum(settings, members)?,
             None => Engine::new(settings),
@@ -160,10 +163,9 @@ impl Driver {
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
         });
-        // Of the others the engine hears when there is a link.
         let mut sends = Batches::new();
-        for server in driver.stores.connected() {
-            sends.extend(driver.step(Input::Connected { server }));
+        for input in driver.stores.opening() {
+            sends.extend(driver.step(input));
         }
         driver.runtime.spawn(keep_time(Life::of(&driver)));
         driver.stores.watch_links(&driver);
@@ -188,6 +190,11 @@ impl Driver {
     /// What connecting found at the store.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.stores.findings()
+    }
+
+    /// The cursors by which a walk over all locks begins.
+    pub(crate) fn walks(&self) -> Vec<u64> {
+        self.stores.walks()
     }
 
     /// Tells the engine something that no caller waits for.
@@ -292,7 +299,7 @@ impl Driver {
             store.watch(keys, self, Seat::new(self, server));
         }
         for (server, why) in effects.suspicions {
-            self.stores.of(server).suspect(why, &self.runtime);
+            self.stores.of(server).suspect(server, why, &self.runtime);
         }
         if effects.gathers {
             // Not here: this may be a caller's own task, and what waits may be of others.
@@ -388,9 +395,10 @@ impl Driver {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let store = driver.stores.of(batch.server);
-                let result = store.execute(&batch.ops, batch.give_up).await;
+                let executed = store.execute(batch.server, &batch.ops, batch.give_up);
+                let (server, result) = executed.await;
                 let mut sends = driver.step(Input::Reply {
-                    server: batch.server,
+                    server,
                     request: batch.request,
                     result,
                 });

@@ -2,13 +2,16 @@
 
 use std::future::Ready;
 
-use ::fred::types::config::Config;
+use ::fred::types::config::{Config, Server};
 use tokio::net::TcpStream;
 
 use crate::client::Tls;
 use crate::error::{Error, ErrorKind};
 
+pub(super) fn name_node(_: &Config, _: &mut Server, _: &str) {}
+
 /// There is none.
+#[derive(Clone)]
 pub(super) enum TlsClient {}
 
 impl TlsClient {

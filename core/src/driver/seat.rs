@@ -1,17 +1,51 @@
 //! One server's place at a locker.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
 
 use super::Driver;
 use crate::engine::{Input, ServerId};
 use crate::error::Error;
-use crate::protocol;
+use crate::protocol::{self, LockKey};
 
 /// Through this a store tells the engine what happens at it. It does not keep the locker alive.
 #[derive(Clone)]
 pub(crate) struct Seat {
     pub(super) server: ServerId,
     driver: Weak<Driver>,
+    /// Of a node of a cluster.
+    alarm: Option<Arc<Alarm>>,
+}
+
+/// Tells a cluster of its nodes' links.
+pub(super) struct Alarm {
+    is_up: AtomicBool,
+    /// Rings when one goes.
+    bell: Arc<Notify>,
+}
+
+impl Alarm {
+    pub(super) fn new(is_up: bool, bell: Arc<Notify>) -> Self {
+        let is_up = AtomicBool::new(is_up);
+        Self { is_up, bell }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Acquire)
+    }
+
+    fn hear(&self, input: &Input) {
+        match input {
+            Input::Connected { .. } => self.is_up.store(true, Ordering::Release),
+            Input::Disconnected { .. } => {
+                self.is_up.store(false, Ordering::Release);
+                self.bell.notify_one();
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Seat {
@@ -19,7 +53,31 @@ impl Seat {
         Self {
             server,
             driver: Arc::downgrade(driver),
+            alarm: None,
         }
+    }
+
+    /// Of a node of a cluster, which hears of the link, too.
+    pub(super) fn of_node(driver: &Arc<Driver>, server: ServerId, alarm: Arc<Alarm>) -> Self {
+        Self {
+            alarm: Some(alarm),
+            ..Self::new(driver, server)
+        }
+    }
+
+    /// Who it was that a push came from: the nodes of a cluster pass them on to one another.
+    pub(super) fn source(&self) -> Option<ServerId> {
+        self.alarm.is_none().then_some(self.server)
+    }
+
+    /// These keys by what one command may name: of a cluster those of one slot.
+    pub(super) fn at_once(&self, mut keys: Vec<LockKey>) -> Vec<Vec<LockKey>> {
+        if self.alarm.is_none() {
+            return vec![keys];
+        }
+        keys.sort_by_key(LockKey::slot);
+        let groups = keys.chunk_by(|one, other| one.slot() == other.slot());
+        groups.map(<[LockKey]>::to_vec).collect()
     }
 
     /// Whether the locker is still there.
@@ -28,6 +86,9 @@ impl Seat {
     }
 
     pub(super) fn feed(&self, input: Input) {
+        if let Some(alarm) = &self.alarm {
+            alarm.hear(&input);
+        }
         if let Some(driver) = self.driver.upgrade() {
             driver.feed(input);
         }
@@ -47,7 +108,7 @@ impl Seat {
     pub(crate) fn hear(&self, message: &[u8]) {
         match protocol::decode_push(message) {
             Ok(push) => self.feed(Input::Push {
-                server: Some(self.server),
+                server: self.source(),
                 push,
             }),
             Err(error) => tracing::warn!(%error, "a push was not understood"),

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
+use ::fred::interfaces::ClientLike;
 use tokio::runtime::Handle;
 
-use super::Driver;
 use super::adapted::AdaptedStore;
 use super::clock::Clock;
+use super::cluster::Cluster;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use super::seat::Seat;
 use super::url::Target;
+use super::{Driver, Input};
 use crate::adapter::Adapter;
 use crate::client::Tls;
-use crate::engine::Suspicion;
+use crate::engine::{ServerId, Suspicion};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::protocol::{BatchReply, ClientId, LockKey, Op};
@@ -22,6 +24,7 @@ use crate::time::Timestamp;
 /// A store that executes the protocol.
 pub(crate) enum Store {
     Fred(FredStore),
+    Cluster(Arc<Cluster>),
     Adapted(AdaptedStore),
     Memory(Arc<MemoryStore>),
 }
@@ -37,6 +40,7 @@ impl Store {
         match super::url::parse(url, tls)? {
             Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
             Target::Redis(target) => FredStore::connect(*target).await.map(Self::Fred),
+            Target::Cluster(target) => Cluster::connect(*target).await.map(Self::of_cluster),
         }
     }
 
@@ -45,11 +49,15 @@ impl Store {
         match super::url::parse(url, tls)? {
             Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
             Target::Redis(target) => FredStore::connect_lazily(*target).map(Self::Fred),
+            Target::Cluster(target) => Cluster::connect_lazily(*target).map(Self::of_cluster),
         }
     }
 
     /// Uses a client that the program has.
     pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
+        if client.is_clustered() {
+            return Cluster::with_client(&client).await.map(Self::of_cluster);
+        }
         FredStore::with_client(client).await.map(Self::Fred)
     }
 
@@ -58,33 +66,45 @@ impl Store {
         AdaptedStore::open(adapter).await.map(Self::Adapted)
     }
 
+    fn of_cluster(cluster: Cluster) -> Self {
+        Self::Cluster(Arc::new(cluster))
+    }
+
+    /// Whether it has servers with a clock of their own each.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// What a locker on it takes for the time.
     pub(super) fn clock(&self) -> Clock {
         match self {
-            Self::Fred(_) | Self::Adapted(_) => Clock::Machine,
+            Self::Fred(_) | Self::Cluster(_) | Self::Adapted(_) => Clock::Machine,
             Self::Memory(_) => Clock::of_this_runtime(),
         }
     }
 
     /// What connecting found.
-    pub(super) fn findings(&self) -> &[Finding] {
+    pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
-            Self::Fred(store) => store.findings(),
-            Self::Adapted(store) => store.findings(),
-            Self::Memory(_) => &[],
+            Self::Fred(store) => store.findings().to_vec(),
+            Self::Cluster(store) => store.findings(),
+            Self::Adapted(store) => store.findings().to_vec(),
+            Self::Memory(_) => Vec::new(),
         }
     }
 
-    /// Executes a batch in one script call; it gives up at that moment.
+    /// Executes a batch in one script call; it gives up at that moment. Returns who answered, too.
     pub(super) async fn execute(
         &self,
+        server: ServerId,
         batch: &[Op],
         give_up: Timestamp,
-    ) -> Result<BatchReply, Error> {
+    ) -> (ServerId, Result<BatchReply, Error>) {
         match self {
-            Self::Fred(store) => store.execute(batch, give_up).await,
-            Self::Adapted(store) => store.execute(batch, give_up).await,
-            Self::Memory(store) => Ok(store.execute(batch)),
+            Self::Fred(store) => (server, store.execute(batch, give_up).await),
+            Self::Cluster(store) => store.execute(server, batch, give_up).await,
+            Self::Adapted(store) => (server, store.execute(batch, give_up).await),
+            Self::Memory(store) => (server, Ok(store.execute(batch))),
         }
     }
 
@@ -92,6 +112,7 @@ impl Store {
     pub(super) fn identity(&self) -> Option<String> {
         match self {
             Self::Fred(store) => store.run_id(),
+            Self::Cluster(_) => None,
             Self::Adapted(store) => store.run_id(),
             Self::Memory(store) => Some(format!("{:p}", Arc::as_ptr(store))),
         }
@@ -99,14 +120,26 @@ impl Store {
 
     /// Whether a call to it takes time, so that making one of several is worth a pause.
     pub(super) fn is_remote(&self) -> bool {
-        matches!(self, Self::Fred(_) | Self::Adapted(_))
+        !matches!(self, Self::Memory(_))
     }
 
-    /// Whether it can be asked from the start on.
-    pub(super) fn is_connected(&self) -> bool {
+    /// What the engine has to hear first, of a store in this place.
+    pub(super) fn opening(&self, server: ServerId) -> Vec<Input> {
         match self {
-            Self::Fred(store) => store.is_connected(),
-            Self::Adapted(_) | Self::Memory(_) => true,
+            // Of this one it hears when there is a link.
+            Self::Fred(store) if !store.is_connected() => Vec::new(),
+            Self::Cluster(store) => store.opening(),
+            Self::Fred(_) | Self::Adapted(_) | Self::Memory(_) => {
+                vec![Input::Connected { server }]
+            }
+        }
+    }
+
+    /// Its servers that have locks.
+    pub(super) fn walked(&self) -> Vec<ServerId> {
+        match self {
+            Self::Cluster(store) => store.walked(),
+            Self::Fred(_) | Self::Adapted(_) | Self::Memory(_) => vec![ServerId::ONLY],
         }
     }
 
@@ -114,6 +147,7 @@ impl Store {
     pub(super) fn watch_link(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.watch_link(driver, seat),
+            Self::Cluster(store) => store.watch_links(driver),
             Self::Adapted(store) => store.watch_link(driver, seat),
             Self::Memory(_) => {}
         }
@@ -123,6 +157,7 @@ impl Store {
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.subscribe(driver, seat),
+            Self::Cluster(store) => store.subscribe(driver, seat.server),
             Self::Adapted(store) => store.subscribe(driver, seat),
             Self::Memory(store) => store.subscribe(driver.client, &seat),
         }
@@ -132,15 +167,17 @@ impl Store {
     pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, seat: Seat) {
         match self {
             Self::Fred(store) => store.watch(keys, driver, seat),
+            Self::Cluster(store) => store.watch(keys, driver, seat.server),
             // Changes are found at the next renewal; and nobody else can get at what is in memory.
             Self::Adapted(_) | Self::Memory(_) => {}
         }
     }
 
     /// The connection may be of no use.
-    pub(super) fn suspect(&self, why: Suspicion, runtime: &Handle) {
+    pub(super) fn suspect(&self, server: ServerId, why: Suspicion, runtime: &Handle) {
         match self {
             Self::Fred(store) => store.suspect(why, runtime),
+            Self::Cluster(store) => store.suspect(server, why, runtime),
             // Its connection is the program's; and what is in memory always answers.
             Self::Adapted(_) | Self::Memory(_) => {}
         }
@@ -150,7 +187,7 @@ impl Store {
     /// network.
     pub(super) fn deliver_pushes(&self) {
         match self {
-            Self::Fred(_) | Self::Adapted(_) => {}
+            Self::Fred(_) | Self::Cluster(_) | Self::Adapted(_) => {}
             Self::Memory(store) => store.deliver_pushes(),
         }
     }
@@ -158,7 +195,7 @@ impl Store {
     /// To be called instead of `close` once the runtime is gone, and the connections with it.
     pub(super) fn abandon(&self, client: ClientId) {
         match self {
-            Self::Fred(_) | Self::Adapted(_) => {}
+            Self::Fred(_) | Self::Cluster(_) | Self::Adapted(_) => {}
             Self::Memory(store) => store.unsubscribe(client),
         }
     }
@@ -166,6 +203,7 @@ impl Store {
     pub(super) async fn close(&self, client: ClientId) {
         match self {
             Self::Fred(store) => store.close().await,
+            Self::Cluster(store) => store.close().await,
             Self::Adapted(store) => store.close().await,
             Self::Memory(store) => store.unsubscribe(client),
         }

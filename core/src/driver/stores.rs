@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Driver;
 use super::clock::Clock;
+use super::cluster::is_away;
 use super::seat::Seat;
 use super::store::Store;
+use super::{Driver, Input};
 use crate::client::Tls;
 use crate::engine::{ServerId, check_members, majority, too_few};
 use crate::error::{Error, ErrorKind};
@@ -24,6 +25,13 @@ impl Stores {
     /// Independent servers, of which a majority decides and has to be there.
     pub(crate) async fn quorum(urls: &[String], tls: Option<&Tls>) -> Result<Self, Error> {
         check_members(urls.len())?;
+        for (at, url) in urls.iter().enumerate() {
+            if super::url::is_of_cluster(url) {
+                let message =
+                    "a cluster cannot be a member of a quorum; give servers that stand alone";
+                return Err(Error::new(ErrorKind::Unsupported, message).of(place(at)));
+            }
+        }
         let connecting = urls.iter().map(|url| Store::connect(url, tls));
         let connected = futures::future::join_all(connecting).await;
         let (mut stores, mut missing) = (Vec::new(), Vec::new());
@@ -88,8 +96,7 @@ impl Stores {
 
     /// What connecting found.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let findings = self.0.iter().flat_map(Store::findings);
-        findings.cloned().collect()
+        self.0.iter().flat_map(Store::findings).collect()
     }
 
     /// Whether a call to them takes time, so that making one of several is worth a pause.
@@ -97,10 +104,21 @@ impl Stores {
         self.0[0].is_remote()
     }
 
-    /// Those that can be asked from the start on.
-    pub(super) fn connected(&self) -> Vec<ServerId> {
-        let connected = self.each().filter(|(_, store)| store.is_connected());
-        connected.map(|(server, _)| server).collect()
+    /// Whether it is a cluster, whose servers have some of the locks each.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.0[0].is_cluster()
+    }
+
+    /// What the engine has to hear first.
+    pub(super) fn opening(&self) -> Vec<Input> {
+        let inputs = self.each().map(|(server, store)| store.opening(server));
+        inputs.flatten().collect()
+    }
+
+    /// Where a walk over all locks has to begin.
+    pub(super) fn walks(&self) -> Vec<u64> {
+        let servers = self.0[0].walked();
+        servers.into_iter().map(ServerId::walk).collect()
     }
 
     pub(super) fn watch_links(&self, driver: &Arc<Driver>) {
@@ -121,9 +139,4 @@ impl Stores {
 
 fn place(at: usize) -> String {
     format!("server {} of the quorum", at + 1)
-}
-
-/// Whether it may be there later; anything else is to be mended first.
-fn is_away(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

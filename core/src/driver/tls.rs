@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::fred::types::config::{Config, Server, ServerConfig, TlsConnector};
+use ::fred::types::config::{Config, Server, ServerConfig, TlsConnector, TlsHostMapping};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -31,6 +31,7 @@ const REFUSAL: Duration = Duration::from_millis(500);
 const NAMES: usize = 5;
 
 /// How to connect by TLS.
+#[derive(Clone)]
 pub(super) struct TlsClient {
     config: Arc<ClientConfig>,
     roots: Arc<RootCertStore>,
@@ -356,6 +357,20 @@ fn shown(source: &Pem, what: &str) -> String {
     match source {
         Pem::File(path) => format!("the {what} file {}", path.display()),
         Pem::Text(_) => format!("the {what} that was given"),
+    }
+}
+
+/// Whose certificate a node of a program's cluster has to have, if the program says so.
+pub(super) fn name_node(config: &Config, server: &mut Server, seed: &str) {
+    let hosts = config.tls.as_ref().map(|tls| &tls.hostnames);
+    let address = server.host.parse::<std::net::IpAddr>().ok();
+    let name = match (hosts, address) {
+        (Some(TlsHostMapping::DefaultHost), Some(_)) => Some(seed.to_owned()),
+        (Some(TlsHostMapping::Custom(hosts)), Some(address)) => hosts.map(&address, seed),
+        _ => None,
+    };
+    if name.is_some() {
+        *server = Server::new_with_tls(server.host.clone(), server.port, name);
     }
 }
 

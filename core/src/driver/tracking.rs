@@ -104,21 +104,35 @@ impl Tracking {
         if !self.on.load(Ordering::Acquire) {
             return;
         }
+        for keys in seat.at_once(keys) {
+            match self.read_at_once(&keys).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    for key in keys {
+                        seat.feed(Input::Changed { key: Some(key) });
+                    }
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// Returns whether all of them are there, as far as that is known.
+    async fn read_at_once(&self, keys: &[LockKey]) -> Result<bool, FredError> {
         let names = keys.iter().map(|key| Value::from(key.lock())).collect();
         let asked = [
             ("CLIENT", vec!["CACHING".into(), "YES".into()]),
             ("EXISTS", names),
         ];
-        let there = match self.pipeline(asked).await {
-            Ok([Err(error), _]) if self.is_refused(&error) => return self.failed(&error),
+        match self.pipeline(asked).await? {
+            [Err(error), _] if self.is_refused(&error) => Err(error),
             // Else the connection is a new one, for which it is turned on soon.
-            Ok([_, Ok(there)]) => there.as_u64(),
-            Ok([_, Err(error)]) | Err(error) => return self.failed(&error),
-        };
-        if there.is_some_and(|there| there < keys.len() as u64) {
-            for key in keys {
-                seat.feed(Input::Changed { key: Some(key) });
-            }
+            [_, Ok(there)] => Ok(there
+                .as_u64()
+                .is_none_or(|there| there >= keys.len() as u64)),
+            // Its slot of the cluster has moved, or moves.
+            [_, Err(error)] if error.is_cluster() => Ok(false),
+            [_, Err(error)] => Err(error),
         }
     }
 

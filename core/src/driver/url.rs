@@ -4,7 +4,9 @@ mod grammar;
 
 use ::fred::types::config::{Config, Server, ServerConfig};
 
-use self::grammar::{Kind, Node, StoreUrl};
+pub(super) use self::grammar::Node;
+use self::grammar::{Kind, StoreUrl};
+use super::cluster::ClusterTarget;
 use super::endpoint::Endpoint;
 use super::tls::TlsClient;
 use crate::client::Tls;
@@ -14,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 pub(super) enum Target {
     Memory(String),
     Redis(Box<RedisTarget>),
+    Cluster(Box<ClusterTarget>),
 }
 
 /// A server, and how to connect to it.
@@ -23,11 +26,14 @@ pub(super) struct RedisTarget {
     pub(super) endpoint: Option<Endpoint>,
     /// The server's address for errors, without credentials.
     pub(super) shown: String,
+    /// Whether it is a node of a cluster.
+    pub(super) of_cluster: bool,
 }
 
 /// What is supported.
 const FORMS: &str = "redis://[user:password@]host[:port][/database] (rediss:// for TLS), \
                      unix:///path/to/socket[?db=database], \
+                     redis-cluster://host[:port],host[:port],…, \
                      redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
 
 /// Reads a URL, and the files that it or the builder names.
@@ -38,7 +44,8 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
     }
     let server = match url.kind {
         Kind::Memory => return Ok(Target::Memory(url.name)),
-        Kind::Cluster => return Err(unsupported("a cluster")),
+        // Each node has its own.
+        Kind::Cluster => ServerConfig::new_clustered(Vec::<(String, u16)>::new()),
         Kind::Sentinel => ServerConfig::Sentinel {
             hosts: url.nodes.iter().map(server_of).collect(),
             service_name: url.name.clone(),
@@ -62,6 +69,13 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
         database: url.database,
         ..Config::default()
     };
+    if url.kind == Kind::Cluster {
+        return Ok(Target::Cluster(Box::new(ClusterTarget {
+            seeds: url.nodes,
+            config,
+            tls,
+        })));
+    }
     if let Some(tls) = &tls {
         tls.configure(&mut config);
     }
@@ -75,7 +89,13 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
         config,
         endpoint,
         shown,
+        of_cluster: false,
     })))
+}
+
+/// Whether it is a URL of a cluster.
+pub(super) fn is_of_cluster(text: &str) -> bool {
+    grammar::parse(text).is_ok_and(|url| url.kind == Kind::Cluster)
 }
 
 fn server_of(node: &Node) -> Server {
@@ -95,12 +115,6 @@ fn merged(url: &StoreUrl, tls: Option<&Tls>) -> Tls {
         tls = tls.server_name(name);
     }
     tls
-}
-
-fn unsupported(what: &str) -> Error {
-    bad(&format!(
-        "the store's URL asks for {what}, which is not supported yet"
-    ))
 }
 
 fn bad(what: &str) -> Error {

@@ -38,10 +38,10 @@ pub(super) enum Kind {
     Sentinel,
 }
 
-#[derive(PartialEq, Eq, Debug)]
-pub(super) struct Node {
-    pub(super) host: String,
-    pub(super) port: u16,
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::driver) struct Node {
+    pub(in crate::driver) host: String,
+    pub(in crate::driver) port: u16,
 }
 
 const SCHEMES: [(&str, Kind, bool); 8] = [

@@ -98,26 +98,21 @@ fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
 }
 
 #[test]
-fn what_is_to_come_is_told_from_what_is_wrong() {
-    for (url, what) in [
-        ("redis-cluster://host", "a cluster"),
-        ("rediss-cluster://host", "a cluster"),
-    ] {
-        let Err(error) = parse(url, None) else {
-            panic!("{url} was taken");
-        };
-        let said = format!("the store's URL asks for {what}, which is not supported yet; it is");
-        assert!(
-            error.is_config() && error.to_string().starts_with(&said),
-            "{error}"
-        );
-    }
+fn a_cluster_is_connected_to_as_its_url_says() {
+    let Ok(Target::Cluster(target)) = parse("redis-cluster://me:p%40ss@a:7000,b", None) else {
+        panic!("it is of no cluster");
+    };
+    let seeds = target.seeds.iter().map(ToString::to_string);
+    assert_eq!(seeds.collect::<Vec<_>>(), ["a:7000", "b:6379"]);
+    assert_eq!(target.config.username.as_deref(), Some("me"));
+    assert_eq!(target.config.password.as_deref(), Some("p@ss"));
+    assert!(is_of_cluster("redis-cluster://a") && !is_of_cluster("redis://a"));
 }
 
 fn target(url: &str, tls: Option<&Tls>) -> Result<RedisTarget, Error> {
     match parse(url, tls)? {
         Target::Redis(target) => Ok(*target),
-        Target::Memory(_) => panic!("{url} is of a memory store"),
+        Target::Memory(_) | Target::Cluster(_) => panic!("{url} is of no one server"),
     }
 }
 

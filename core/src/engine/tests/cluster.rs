@@ -129,7 +129,7 @@ fn a_walk_stays_at_its_server() {
         panic!("its clock is not asked for");
     };
     feed(replied(request, None));
-    for (call, cursor) in [(CallId(1), server.walk()), (CallId(2), server.walk() | 77)] {
+    for (call, cursor) in [(CallId(1), server.walk()), (CallId(2), server.walk() + 77)] {
         let pattern = Pattern::new("ns", "*").expect("valid");
         let asked = feed(Input::List {
             call,

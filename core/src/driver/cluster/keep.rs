@@ -1,0 +1,132 @@
+//! Keeps up with who serves which slots.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::map::Map;
+use super::target::{ask, first_of};
+use super::{Cluster, Member, nobody};
+use crate::driver::Input;
+use crate::driver::clock::Clock;
+use crate::error::{Error, ErrorKind};
+
+/// While something is wrong the nodes are asked again and again: first after this time, then after twice that,
+/// and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a node has to answer.
+const LIMIT: Duration = Duration::from_secs(1);
+
+pub(super) async fn keep(cluster: Arc<Cluster>) {
+    let mut pause = FIRST_PAUSE;
+    if cluster.is_settled() {
+        cluster.bell.notified().await;
+    }
+    loop {
+        let found = cluster.look().await;
+        if cluster.driver().is_none() {
+            return;
+        }
+        match found {
+            Ok(map) => cluster.take(map),
+            Err(error) => {
+                tracing::debug!(%error, "who serves what in the cluster is not known");
+                cluster.miss(error);
+            }
+        }
+        // However often it rings.
+        Clock::Machine.sleep(FIRST_PAUSE).await;
+        if cluster.is_settled() {
+            pause = FIRST_PAUSE;
+            cluster.bell.notified().await;
+        } else {
+            tokio::select! {
+                () = cluster.bell.notified() => {}
+                () = Clock::Machine.sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether each slot is served by a node that can be reached.
+    fn is_settled(&self) -> bool {
+        let state = self.state();
+        let is_up = |node| {
+            let server = state.numbers.get(node);
+            let member = server.and_then(|server| state.members.get(server));
+            member.is_some_and(|member| member.alarm.is_up())
+        };
+        state.map.gaps().is_empty() && state.map.nodes().into_iter().all(is_up)
+    }
+
+    /// Asks the members that can be reached; if there are none, the nodes that were named at first.
+    async fn look(&self) -> Result<Map, Error> {
+        let mut up = self.members();
+        up.retain(|member| member.alarm.is_up());
+        if up.is_empty() {
+            let (_, store, map) = self.target.find().await?;
+            store.close().await;
+            return Ok(map);
+        }
+        // Not always the same one first.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = turn % up.len();
+        up.rotate_left(first);
+        let map = first_of(up.into_iter().map(|member| async move {
+            let asked = tokio::time::timeout(LIMIT, ask(&member.store, &member.node));
+            let late = |_| Error::new(ErrorKind::Timeout, "a node of the cluster did not answer");
+            asked.await.map_err(late)?
+        }));
+        map.await
+    }
+
+    /// Nobody says who serves what.
+    fn miss(&self, error: Error) {
+        let knows_nothing = self.state().map.0.is_empty();
+        if let Some(driver) = self.driver().filter(|_| knows_nothing) {
+            driver.feed(nobody(error));
+        }
+    }
+
+    /// Takes in what a node said.
+    fn take(&self, map: Map) {
+        let Some(driver) = self.driver() else { return };
+        for node in map.nodes() {
+            self.server_at(node);
+        }
+        let (routes, gone) = {
+            let state = &mut *self.state();
+            let is_new = state.map != map || std::mem::take(&mut state.is_amended);
+            state.map = map;
+            // One that is a replica by now is kept: a slot may be on its way to it.
+            let is_gone = |member: &Member| !member.alarm.is_up() && !state.map.has(&member.node);
+            let gone: Vec<_> = state
+                .members
+                .values()
+                .filter(|member| is_gone(member))
+                .cloned()
+                .collect();
+            for member in &gone {
+                state.members.remove(&member.server);
+            }
+            (is_new.then(|| state.routes()), gone)
+        };
+        for route in routes.into_iter().flatten() {
+            driver.feed(route);
+        }
+        for member in gone {
+            let error = Error::new(
+                ErrorKind::Unavailable,
+                "the store cannot be reached: the node has left the cluster",
+            );
+            let server = member.server;
+            driver.feed(Input::Disconnected { server, error });
+            driver.runtime.spawn(async move {
+                member.store.close().await;
+            });
+        }
+    }
+}

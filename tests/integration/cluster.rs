@@ -1,0 +1,323 @@
+//! Real clusters: who serves what, how that changes, and what is wrong with one.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use fred::interfaces::ClientLike;
+use futures::{StreamExt, TryStreamExt};
+use leasehold::{ErrorKind, LeaseEvent, Locker};
+use leasehold_tests::{Admin, RedisCluster, RedisServer, eventually, next_event};
+
+use crate::{LIMIT, connect, millis};
+
+async fn locker(cluster: &RedisCluster) -> Locker {
+    Locker::connect(cluster.url())
+        .await
+        .expect("the cluster can be reached")
+}
+
+fn key(name: &str) -> String {
+    format!("{{leasehold:{name}}}")
+}
+
+/// A name of which the master of this place has the lock.
+async fn name_at(cluster: &RedisCluster, master: usize) -> String {
+    for number in 0.. {
+        let name = format!("at-{master}-{number}");
+        let slot = cluster.slot(&key(&name)).await;
+        if cluster.master_of(slot).await == master {
+            return name;
+        }
+    }
+    unreachable!("each master has slots")
+}
+
+/// Catches an operation that goes to a node that does not have its slot, and a walk that leaves one out.
+#[tokio::test]
+async fn locks_are_where_their_slots_are() {
+    let cluster = RedisCluster::start().await;
+    let (one, other) = (locker(&cluster).await, locker(&cluster).await);
+    let names: Vec<String> = (0..60).map(|number| format!("many/{number}")).collect();
+    let leases = futures::stream::iter(&names).map(async |name| {
+        let lock = one.lock(name).expect("valid");
+        lock.acquire().await.expect("it is free")
+    });
+    let leases: Vec<_> = leases.buffer_unordered(20).collect().await;
+    let mut counts = Vec::new();
+    for master in &cluster.masters {
+        let mut admin = Admin::connect(master).await;
+        counts.push(admin.keys("*many*").await.len());
+    }
+    assert_eq!(counts.iter().sum::<usize>(), 60);
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+    let listed: BTreeSet<String> = other
+        .list("many/*")
+        .map_ok(|name| name.as_str().to_owned())
+        .try_collect()
+        .await
+        .expect("all are there");
+    assert_eq!(listed, names.iter().cloned().collect());
+    for lease in &leases[..3] {
+        let seen = other
+            .inspect(lease.name().as_str())
+            .await
+            .expect("an answer");
+        assert_eq!(seen.holder.map(|holder| holder.token), Some(lease.token()));
+        let freed = other
+            .force_release(lease.name().as_str())
+            .await
+            .expect("an answer");
+        assert_eq!(freed.map(|holder| holder.token), Some(lease.token()));
+        tokio::time::timeout(LIMIT, lease.lost())
+            .await
+            .expect("the holder hears of it");
+    }
+    for lease in leases.into_iter().skip(3) {
+        lease.release().await.expect("it is held");
+    }
+    assert!(one.findings().is_empty(), "{:?}", one.findings());
+}
+
+/// Catches a waiter that hears pushes of one node alone, and a holder that hears of no change there.
+#[tokio::test]
+async fn grants_and_changes_are_heard_at_every_node() {
+    let cluster = RedisCluster::start().await;
+    let (one, other) = (locker(&cluster).await, locker(&cluster).await);
+    for master in 0..3 {
+        let name = name_at(&cluster, master).await;
+        let lease = one.lock(&name).expect("valid").acquire().await;
+        let lease = lease.expect("it is free");
+        let waiter = other.lock(&name).expect("valid");
+        let waiting = tokio::spawn(async move { waiter.acquire().await });
+        let in_line = async || one.inspect(&name).await.expect("an answer").waiting == 1;
+        eventually(LIMIT, "the waiter to be in line", in_line).await;
+        // A little later it is subscribed.
+        let mut admin = Admin::connect(&cluster.masters[master]).await;
+        let hears = async || admin.hearing_lockers().await == 2;
+        eventually(LIMIT, "both to hear this node", hears).await;
+        let begin = Instant::now();
+        lease.release().await.expect("it is held");
+        let lease = waiting.await.expect("no panic").expect("its turn comes");
+        assert!(begin.elapsed() < millis(500), "{:?}", begin.elapsed());
+        // What is read is read a moment after the lock was taken.
+        tokio::time::sleep(millis(300)).await;
+        let begin = Instant::now();
+        assert_eq!(admin.int(&["DEL", &key(&name)]).await, 1);
+        tokio::time::timeout(LIMIT, lease.lost())
+            .await
+            .expect("it is lost");
+        assert!(begin.elapsed() < millis(1_500), "{:?}", begin.elapsed());
+    }
+    assert!(one.findings().is_empty() && other.findings().is_empty());
+}
+
+/// Catches a lease that is lost because its slot moves, or while that is half done; and tokens that fall.
+#[tokio::test]
+async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
+    let cluster = RedisCluster::start().await;
+    let (one, other) = (locker(&cluster).await, locker(&cluster).await);
+    let name = name_at(&cluster, 0).await;
+    let slot = cluster.slot(&key(&name)).await;
+    let lock = one.lock(&name).expect("valid").ttl(millis(1_500));
+    let lease = lock.acquire().await.expect("it is free");
+    let waiter = other.lock(&name).expect("valid");
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let in_line = async || one.inspect(&name).await.expect("an answer").waiting == 1;
+    eventually(LIMIT, "the waiter to be in line", in_line).await;
+    for round in 0..6 {
+        cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
+        lease.renew().await.expect("it is held");
+    }
+    let token = lease.token();
+    lease.release().await.expect("it is held");
+    let next = tokio::time::timeout(LIMIT, waiting).await;
+    let next = next
+        .expect("its turn comes")
+        .expect("no panic")
+        .expect("it is granted");
+    assert!(next.token() > token);
+    // Half done, for longer than a lease lives: only renewals are let through then.
+    let (source, target) = (&cluster.masters[0], &cluster.masters[1]);
+    let [source_id, target_id] = [
+        Admin::connect(source)
+            .await
+            .string(&["CLUSTER", "MYID"])
+            .await,
+        Admin::connect(target)
+            .await
+            .string(&["CLUSTER", "MYID"])
+            .await,
+    ]
+    .map(|id| id.expect("an id"));
+    let free = one.lock(&name).expect("valid").ttl(millis(1_500));
+    next.release().await.expect("it is held");
+    let held = free.acquire().await.expect("it is free");
+    let mut events = free.events();
+    let slot = slot.to_string();
+    let (mut from, mut to) = (Admin::connect(source).await, Admin::connect(target).await);
+    to.ok(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])
+        .await;
+    from.ok(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id])
+        .await;
+    let port = target.port().to_string();
+    from.ok(&["MIGRATE", "127.0.0.1", &port, &key(&name), "0", "5000"])
+        .await;
+    let begin = Instant::now();
+    while begin.elapsed() < millis(2_500) {
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        next_event(&mut events, LIMIT, renewed).await;
+    }
+    assert!(held.is_valid());
+    cluster.give_slot(&slot, target).await;
+    held.release().await.expect("it is held");
+    let last = other.lock(&name).expect("valid").acquire().await;
+    assert!(last.expect("it is free").token() > token);
+}
+
+/// Catches a locker that stays with a master that is gone.
+#[tokio::test]
+async fn a_replica_takes_over_while_leases_are_held() {
+    let mut cluster = RedisCluster::with_replicas().await;
+    let one = locker(&cluster).await;
+    let (name, elsewhere) = (name_at(&cluster, 1).await, name_at(&cluster, 2).await);
+    let lock = one.lock(&name).expect("valid");
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    let mut admin = Admin::connect(&cluster.masters[1]).await;
+    let replicated = async || admin.int(&["WAIT", "1", "100"]).await == 1;
+    eventually(LIMIT, "the replica to have it", replicated).await;
+    let begin = Instant::now();
+    cluster.masters[1].kill();
+    let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
+    next_event(&mut events, LIMIT, at_risk).await;
+    // The others go on.
+    let other = one.lock(&elsewhere).expect("valid").acquire().await;
+    other
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    assert!(begin.elapsed() < millis(1_500), "{:?}", begin.elapsed());
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    println!("renewed {:?} after its master was killed", begin.elapsed());
+    let token = lease.token();
+    lease.release().await.expect("it is held at the new master");
+    let next = lock.acquire().await.expect("it is free");
+    assert!(next.token() > token);
+}
+
+/// Catches a program's own client that is refused, or that is taken for one of a single server.
+#[tokio::test]
+async fn a_client_of_the_programs_is_taken() {
+    let cluster = RedisCluster::start().await;
+    let hosts = cluster.masters.iter().map(RedisServer::port);
+    let hosts = hosts.map(|port| ("127.0.0.1".to_owned(), port)).collect();
+    let client = fred::types::Builder::from_config(fred::types::config::Config {
+        server: fred::types::config::ServerConfig::new_clustered(hosts),
+        ..Default::default()
+    });
+    let client = client.build().expect("valid");
+    client.init().await.expect("the cluster is there");
+    let locker = Locker::with_fred(client).await.expect("it is taken");
+    for number in 0..20 {
+        let lock = locker.lock(format!("own/{number}")).expect("valid");
+        let lease = lock.acquire().await.expect("it is free");
+        lease.release().await.expect("it is held");
+    }
+}
+
+/// Catches a service that does not start while its cluster is away, and one that never finds it.
+#[tokio::test]
+async fn a_cluster_may_come_later() {
+    let mut cluster =
+        RedisCluster::start_with(&RedisServer::config().append_only(), 1, false).await;
+    cluster.masters[0].kill();
+    let locker = Locker::builder().connect_lazily(cluster.url());
+    let locker = locker.expect("nobody need be there");
+    let lock = locker.lock("later").expect("valid");
+    let error = lock
+        .acquire_within(millis(300))
+        .await
+        .expect_err("nobody is there");
+    assert!(error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+    cluster.masters[0].restart().await;
+    let lease = lock.acquire().await.expect("it is there now");
+    lease.release().await.expect("it is held");
+}
+
+/// Catches errors that do not say what is wrong, or with which node.
+#[tokio::test]
+async fn what_is_wrong_is_named() {
+    let standalone = RedisServer::start().await;
+    let url = format!("redis-cluster://127.0.0.1:{}", standalone.port());
+    let error = Locker::connect(url).await.expect_err("it is no cluster");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
+    assert!(
+        error.to_string().contains("no node of a cluster"),
+        "{error}"
+    );
+
+    let config = RedisServer::config().password("secret");
+    let mut cluster = RedisCluster::start_with(&config, 3, false).await;
+    let error = Locker::connect(cluster.masters[0].url())
+        .await
+        .expect_err("it is one");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("redis-cluster://"), "{error}");
+
+    let wrong = cluster.url().replace("secret", "s3cret");
+    let error = Locker::connect(wrong).await.expect_err("a wrong password");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+
+    let mut admin = Admin::connect(&cluster.masters[2]).await;
+    admin.ok(&["CONFIG", "SET", "requirepass", "another"]).await;
+    let error = Locker::connect(cluster.url())
+        .await
+        .expect_err("one node's is another");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    let port = cluster.masters[2].port().to_string();
+    assert!(error.to_string().contains(&port), "{error}");
+    admin.ok(&["CONFIG", "SET", "requirepass", "secret"]).await;
+
+    // One node away does not keep the others from their work; one that stands still neither.
+    cluster.masters[2].pause();
+    let begin = Instant::now();
+    let locker = Locker::connect(cluster.url()).await.expect("two are there");
+    assert!(
+        begin.elapsed() < Duration::from_secs(7),
+        "{:?}",
+        begin.elapsed()
+    );
+    let name = name_at(&cluster, 0).await;
+    let lock = locker.lock(name).expect("valid");
+    let lease = lock.acquire().await.expect("its node is there");
+    lease.release().await.expect("it is held");
+    cluster.masters[2].resume();
+
+    let url = cluster.url();
+    cluster.masters.iter_mut().for_each(RedisServer::kill);
+    let begin = Instant::now();
+    let error = Locker::connect(&url).await.expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+    assert!(
+        begin.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        begin.elapsed()
+    );
+
+    let members = [url.as_str(), "redis://127.0.0.1:1", "redis://127.0.0.1:2"];
+    let error = Locker::builder()
+        .quorum(members)
+        .await
+        .expect_err("one is a cluster");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    assert!(
+        error.to_string().contains("server 1 of the quorum"),
+        "{error}"
+    );
+    drop(connect(&standalone).await);
+}

@@ -1,0 +1,263 @@
+//! Real clusters.
+
+use std::time::Duration;
+
+use crate::{Admin, RedisConfig, RedisServer, Resp, eventually, ports};
+
+const LIMIT: Duration = Duration::from_secs(30);
+const SLOTS: u16 = 16_384;
+
+/// Masters that have a third of the slots each, if they are three, and a replica for each where that is asked for.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// Those that are masters at first.
+    pub masters: Vec<RedisServer>,
+    /// The replica of each of them; none without.
+    pub replicas: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Three masters.
+    pub async fn start() -> Self {
+        Self::start_with(&RedisServer::config(), 3, false).await
+    }
+
+    /// Three masters and three replicas, of which one takes over when its master is away for two seconds.
+    pub async fn with_replicas() -> Self {
+        Self::start_with(&RedisServer::config(), 3, true).await
+    }
+
+    /// So many masters of this configuration, and a replica for each if they are to have one.
+    pub async fn start_with(config: &RedisConfig, masters: usize, replicas: bool) -> Self {
+        let start = async || {
+            let bus = ports::free_port();
+            let server = config.clone().args([
+                "--cluster-enabled".to_owned(),
+                "yes".to_owned(),
+                "--cluster-port".to_owned(),
+                bus.to_string(),
+                // Without replicas a machine that stands still is no reason for anything.
+                "--cluster-node-timeout".to_owned(),
+                if replicas { "2000" } else { "15000" }.to_owned(),
+                "--cluster-require-full-coverage".to_owned(),
+                "no".to_owned(),
+                "--cluster-replica-validity-factor".to_owned(),
+                "0".to_owned(),
+            ]);
+            (server.start().await, bus)
+        };
+        let mut all = Vec::new();
+        for _ in 0..masters * if replicas { 2 } else { 1 } {
+            all.push(start().await);
+        }
+        let bounds = |at: usize| u16::try_from(usize::from(SLOTS) * at / masters).expect("a slot");
+        let mut first = Admin::connect(&all[0].0).await;
+        for (at, (server, bus)) in all.iter().enumerate() {
+            if at < masters {
+                let (begin, end) = (bounds(at), bounds(at + 1) - 1);
+                let range = [
+                    "CLUSTER",
+                    "ADDSLOTSRANGE",
+                    &begin.to_string(),
+                    &end.to_string(),
+                ];
+                Admin::connect(server).await.ok(&range).await;
+            }
+            let (port, bus) = (server.port().to_string(), bus.to_string());
+            first
+                .ok(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])
+                .await;
+        }
+        let mut servers: Vec<_> = all.into_iter().map(|(server, _)| server).collect();
+        let replicas = servers.split_off(masters);
+        let cluster = Self {
+            masters: servers,
+            replicas,
+        };
+        cluster.join().await;
+        cluster
+    }
+
+    /// Waits until all know of all.
+    async fn join(&self) {
+        let known = self.servers().count().to_string();
+        for server in self.servers() {
+            let mut admin = Admin::connect(server).await;
+            let count = async || info(&mut admin, "cluster_known_nodes").await == known;
+            eventually(LIMIT, "the nodes to know one another", count).await;
+        }
+        for (master, replica) in self.masters.iter().zip(&self.replicas) {
+            let id = Admin::connect(master)
+                .await
+                .string(&["CLUSTER", "MYID"])
+                .await;
+            let id = id.expect("a node has an id");
+            let mut admin = Admin::connect(replica).await;
+            let follows = async || {
+                admin.command(&["CLUSTER", "REPLICATE", &id]).await == Resp::Simple("OK".into())
+            };
+            eventually(LIMIT, "the replica to know its master", follows).await;
+        }
+        for replica in &self.replicas {
+            let mut admin = Admin::connect(replica).await;
+            let synced = async || {
+                let status = admin.info("replication", "master_link_status").await;
+                status.as_deref() == Some("up")
+            };
+            eventually(LIMIT, "the replica to be in sync", synced).await;
+        }
+        for server in self.servers() {
+            let mut admin = Admin::connect(server).await;
+            let ok = async || {
+                info(&mut admin, "cluster_state").await == "ok"
+                    && info(&mut admin, "cluster_slots_ok").await == SLOTS.to_string()
+            };
+            eventually(LIMIT, "the cluster to be up", ok).await;
+        }
+    }
+
+    /// All of its nodes.
+    pub fn servers(&self) -> impl Iterator<Item = &RedisServer> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    /// `redis-cluster://` with its first masters.
+    pub fn url(&self) -> String {
+        let hosts = self.masters.iter().map(|server| {
+            let password = server.password().map(|word| format!(":{word}@"));
+            (password.unwrap_or_default(), server.port())
+        });
+        let (passwords, ports): (Vec<_>, Vec<_>) = hosts.unzip();
+        let hosts: Vec<_> = ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        format!("redis-cluster://{}{}", passwords[0], hosts.join(","))
+    }
+
+    /// The slot of a key.
+    pub async fn slot(&self, key: &str) -> u16 {
+        let mut admin = Admin::connect(self.alive()).await;
+        let slot = admin.int(&["CLUSTER", "KEYSLOT", key]).await;
+        u16::try_from(slot).expect("a slot")
+    }
+
+    /// Which of the first masters serves a slot.
+    pub async fn master_of(&self, slot: u16) -> usize {
+        let port = self.port_of(slot).await;
+        let at = self.masters.iter().position(|server| server.port() == port);
+        at.expect("none of the first masters has it")
+    }
+
+    /// The port of the node that serves a slot.
+    pub async fn port_of(&self, slot: u16) -> u16 {
+        let mut admin = Admin::connect(self.alive()).await;
+        let port = port_of(&mut admin, slot).await;
+        port.unwrap_or_else(|| panic!("nobody serves the slot {slot}"))
+    }
+
+    fn alive(&self) -> &RedisServer {
+        let mut alive = self.servers().filter(|server| server.is_running());
+        alive.next().expect("a node is there")
+    }
+
+    /// Moves a slot with its keys from one master to another, as `redis-cli --cluster` does.
+    pub async fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        let (from, to) = (&self.masters[from], &self.masters[to]);
+        let (mut source, mut target) = (Admin::connect(from).await, Admin::connect(to).await);
+        let slot = slot.to_string();
+        let source_id = source.string(&["CLUSTER", "MYID"]).await.expect("an id");
+        let target_id = target.string(&["CLUSTER", "MYID"]).await.expect("an id");
+        target
+            .ok(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])
+            .await;
+        source
+            .ok(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id])
+            .await;
+        loop {
+            let get = ["CLUSTER", "GETKEYSINSLOT", &slot, "100"];
+            let Resp::Array(keys) = source.command(&get).await else {
+                panic!("CLUSTER GETKEYSINSLOT answers with an array");
+            };
+            if keys.is_empty() {
+                break;
+            }
+            let port = to.port().to_string();
+            let migrate = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000"].map(str::to_owned);
+            let password = to
+                .password()
+                .map(|word| vec!["AUTH".to_owned(), word.to_owned()]);
+            let keys = keys.iter().filter_map(Resp::as_string);
+            let command: Vec<String> = migrate
+                .into_iter()
+                .chain(password.unwrap_or_default())
+                .chain(["KEYS".to_owned()])
+                .chain(keys)
+                .collect();
+            let moved = source.command(&command).await;
+            assert!(
+                matches!(&moved, Resp::Simple(said) if said == "OK" || said == "NOKEY"),
+                "MIGRATE: {moved:?}"
+            );
+        }
+        self.give_slot(&slot, to).await;
+    }
+
+    /// Has all nodes know that a slot is a node's, and waits until none says anything else: a stale message
+    /// of the cluster's own could take it away again.
+    pub async fn give_slot(&self, slot: &str, to: &RedisServer) {
+        let id = Admin::connect(to).await.string(&["CLUSTER", "MYID"]).await;
+        let id = id.expect("a node has an id");
+        let alive = self.servers().filter(|server| server.is_running());
+        let mut admins = Vec::new();
+        for server in alive {
+            admins.push((server.port(), Admin::connect(server).await));
+        }
+        // The new one first, so that no node says that nobody has it.
+        admins.sort_by_key(|(port, _)| *port != to.port());
+        for (_, admin) in &mut admins {
+            // Replicas refuse it, and hear of it from their masters.
+            admin
+                .command(&["CLUSTER", "SETSLOT", slot, "NODE", &id])
+                .await;
+        }
+        let number = slot.parse().expect("a slot");
+        let agree = async || {
+            let mut epochs = Vec::new();
+            for (_, admin) in &mut admins {
+                if port_of(admin, number).await != Some(to.port()) {
+                    return false;
+                }
+                epochs.push(info(admin, "cluster_current_epoch").await);
+            }
+            epochs.windows(2).all(|pair| pair[0] == pair[1])
+        };
+        eventually(LIMIT, "the nodes to agree who has the slot", agree).await;
+    }
+}
+
+/// The port of the master that serves a slot, as this node says.
+async fn port_of(admin: &mut Admin, slot: u16) -> Option<u16> {
+    let Resp::Array(stretches) = admin.command(&["CLUSTER", "SLOTS"]).await else {
+        panic!("CLUSTER SLOTS answers with an array");
+    };
+    stretches.iter().find_map(|stretch| {
+        let Resp::Array(stretch) = stretch else {
+            return None;
+        };
+        let bound = |at: usize| stretch.get(at)?.as_int();
+        let Resp::Array(node) = stretch.get(2)? else {
+            return None;
+        };
+        let has = (bound(0)?..=bound(1)?).contains(&i64::from(slot));
+        has.then(|| u16::try_from(node.get(1)?.as_int()?).ok())?
+    })
+}
+
+async fn info(admin: &mut Admin, field: &str) -> String {
+    let info = admin.string(&["CLUSTER", "INFO"]).await.unwrap_or_default();
+    let value = info
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_default().trim().to_owned()
+}
