@@ -1,0 +1,186 @@
+//! Processes that contend for one lock, and what they did.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold_tests::{Admin, Child, RedisServer, Resp};
+
+/// How long a process may take to end its turn, and a start on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+/// By so much two processes may be late in saying when they got the lock.
+const LATE: u64 = 2_000;
+
+/// Half of them in Rust, and half in JavaScript.
+pub(crate) struct Crowd {
+    children: Vec<Child>,
+    guard: RedisServer,
+    lines: Vec<Vec<String>>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Sum {
+    pub(crate) turns: usize,
+    pub(crate) refused: usize,
+    pub(crate) late: usize,
+    pub(crate) failed: usize,
+    /// When each lock was got, since 1970, in order.
+    got: Vec<(Duration, u64)>,
+}
+
+impl Crowd {
+    pub(crate) async fn start(url: &str, count: usize, ttl: Duration) -> Self {
+        let guard = RedisServer::start().await;
+        let args = [url, &guard.url(), "contended", &ttl.as_millis().to_string()];
+        let rust = Path::new(env!("CARGO_BIN_EXE_contender"));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/contender.mjs");
+        let has_node = script
+            .with_file_name("../../bindings/node/dist/index.js")
+            .exists();
+        if !has_node {
+            println!("the npm package is not built: all contenders are of Rust");
+        }
+        let children = (0..count).map(|at| {
+            if has_node && at % 2 == 1 {
+                let args = std::iter::once(script.clone()).chain(args.iter().map(PathBuf::from));
+                Child::spawn(Path::new("node"), args)
+            } else {
+                Child::spawn(rust, args)
+            }
+        });
+        let mut children: Vec<_> = children.collect();
+        for child in &mut children {
+            child.wait_line("ready", LIMIT).await;
+        }
+        Self {
+            lines: vec![Vec::new(); children.len()],
+            children,
+            guard,
+        }
+    }
+
+    fn read(&mut self) {
+        for (child, lines) in self.children.iter_mut().zip(&mut self.lines) {
+            lines.extend(child.unread_lines());
+        }
+    }
+
+    /// Lets them contend for so long.
+    pub(crate) async fn run(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.read();
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Lets them contend until each has had the lock again. Returns how long that took the first, and all.
+    pub(crate) async fn resumed(&mut self, limit: Duration) -> (Duration, Duration) {
+        self.read();
+        let before: Vec<usize> = self.lines.iter().map(Vec::len).collect();
+        let begin = Instant::now();
+        let mut first = None;
+        loop {
+            self.read();
+            let has_got = |(lines, before): (&Vec<String>, &usize)| {
+                lines[*before..].iter().any(|line| line.starts_with("got "))
+            };
+            let got = self.lines.iter().zip(&before).filter(|pair| has_got(*pair));
+            let got = got.count();
+            if got > 0 {
+                first.get_or_insert_with(|| begin.elapsed());
+            }
+            if got == self.lines.len() {
+                return (first.expect("all are more than none"), begin.elapsed());
+            }
+            assert!(
+                begin.elapsed() < limit,
+                "{got} of {} got the lock within {limit:?}: {:#?}",
+                self.lines.len(),
+                self.lines
+                    .iter()
+                    .map(|lines| lines.last())
+                    .collect::<Vec<_>>()
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Has them end their turns, and checks what holds of all: nobody is forgotten, tokens grow, and the
+    /// guard let no write pass after one of a later token.
+    pub(crate) async fn end(mut self) -> Sum {
+        self.children
+            .iter_mut()
+            .for_each(|child| child.write_line("over"));
+        let end = Instant::now() + LIMIT;
+        let is_done = |lines: &Vec<String>| lines.iter().any(|line| line.starts_with("done "));
+        while !self.lines.iter().all(is_done) {
+            assert!(
+                Instant::now() < end,
+                "somebody waits: {:#?}",
+                self.lines
+                    .iter()
+                    .map(|lines| lines.last())
+                    .collect::<Vec<_>>()
+            );
+            self.read();
+            tokio::time::sleep(LOOK).await;
+        }
+        let count = |what: &str| {
+            let lines = self.lines.iter().flatten();
+            lines.filter(|line| line.starts_with(what)).count()
+        };
+        let mut got: Vec<_> = self
+            .lines
+            .iter()
+            .flatten()
+            .filter_map(|line| taken(line))
+            .collect();
+        got.sort_unstable();
+        for pair in got.windows(2) {
+            let [(before, one), (after, other)] = [pair[0], pair[1]];
+            let apart = after.saturating_sub(before).as_micros();
+            assert!(
+                other > one || apart < u128::from(LATE),
+                "{other} {apart} µs after {one}"
+            );
+        }
+        let mut admin = Admin::connect(&self.guard).await;
+        let Resp::Array(log) = admin.command(&["LRANGE", "log", "0", "-1"]).await else {
+            panic!("LRANGE answers with an array");
+        };
+        let log: Vec<i64> = log.iter().filter_map(Resp::as_int).collect();
+        assert!(log.is_sorted(), "a stale write passed the guard");
+        assert_eq!(log.len(), count("wrote ") + count("late "));
+        Sum {
+            turns: got.len(),
+            refused: count("refused "),
+            late: count("late "),
+            failed: count("failed "),
+            got,
+        }
+    }
+}
+
+/// When a lock was got, and its token.
+fn taken(line: &str) -> Option<(Duration, u64)> {
+    let (token, at) = line.strip_prefix("got ")?.split_once(' ')?;
+    let at = Duration::from_micros(at.parse().expect("a time"));
+    Some((at, token.parse().expect("a token")))
+}
+
+/// Since 1970.
+pub(crate) fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().expect("it is later")
+}
+
+impl Sum {
+    /// The longest time without anybody who got the lock, from this moment on.
+    pub(crate) fn longest_gap(&self, from: Duration, to: Duration) -> Duration {
+        let times = self.got.iter().map(|(at, _)| *at);
+        let times: Vec<_> = times.filter(|at| (from..=to).contains(at)).collect();
+        let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        gaps.max().unwrap_or(to.saturating_sub(from))
+    }
+}
