@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fred::interfaces::ClientLike;
 use futures::{StreamExt, TryStreamExt};
 use leasehold::{ErrorKind, LeaseEvent, Locker};
-use leasehold_tests::{Admin, RedisCluster, RedisServer, eventually, next_event};
+use leasehold_tests::{Admin, Authority, RedisCluster, RedisServer, eventually, next_event};
 
 use crate::{LIMIT, connect, millis};
 
@@ -225,6 +225,33 @@ async fn a_client_of_the_programs_is_taken() {
         let lease = lock.acquire().await.expect("it is free");
         lease.release().await.expect("it is held");
     }
+}
+
+/// Catches a node that is talked to in the clear, because it was not named in the URL.
+#[tokio::test]
+async fn every_node_is_talked_to_by_tls() {
+    let ca = Authority::new("ours");
+    let config = RedisServer::config().tls_cluster(&ca);
+    let cluster = RedisCluster::start_with(&config, 3, false).await;
+    let url = cluster.tls_url(&ca.file);
+    let (seeds, query) = url.split_once('?').expect("it has a CA");
+    let one = seeds.split(',').next().expect("it has nodes");
+    let locker = Locker::connect(format!("{one}?{query}")).await;
+    let locker = locker.expect("it is trusted");
+    for server in &cluster.masters {
+        let mut admin = Admin::connect(server).await;
+        admin.ok(&["CONFIG", "SET", "port", "0"]).await;
+    }
+    for number in 0..20 {
+        let lock = locker.lock(format!("tls/{number}")).expect("valid");
+        let lease = lock.acquire().await.expect("it is free");
+        lease.release().await.expect("it is held");
+    }
+    let stranger = Authority::new("a stranger");
+    let error = Locker::connect(cluster.tls_url(&stranger.file)).await;
+    let error = error.expect_err("it is not trusted");
+    assert_eq!(error.kind(), ErrorKind::Tls, "{error:?}");
+    assert!(error.to_string().starts_with("node 127.0.0.1:"), "{error}");
 }
 
 /// Catches a service that does not start while its cluster is away, and one that never finds it.

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Builder, ErrorKind, Finding, LeaseEvent, Locker};
-use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+use leasehold_tests::{Admin, Authority, RedisServer, Stopwatch, eventually, next_event};
 use tokio::runtime::Handle;
 
-use crate::certificates::Authority;
 use crate::{LIMIT, millis};
 
 fn lazily(builder: Builder, url: &str) -> Locker {

@@ -2,7 +2,6 @@
 
 mod bad_input;
 mod cancel;
-mod certificates;
 mod cluster;
 mod connect;
 mod crowds;

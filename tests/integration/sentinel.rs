@@ -2,62 +2,14 @@
 
 use fred::interfaces::ClientLike;
 use leasehold::{ErrorKind, LeaseEvent, Locker};
-use leasehold_tests::{Admin, RedisServer, eventually, next_event};
+use leasehold_tests::{Admin, RedisServer, RedisService, eventually, next_event};
 
 use crate::LIMIT;
-
-struct Service {
-    primary: RedisServer,
-    replicas: Vec<RedisServer>,
-    sentinels: Vec<RedisServer>,
-}
-
-impl Service {
-    async fn start() -> Self {
-        let primary = RedisServer::start().await;
-        let (mut replicas, mut sentinels) = (Vec::new(), Vec::new());
-        for _ in 0..2 {
-            let replica = RedisServer::config().replica_of(&primary).start().await;
-            let mut admin = Admin::connect(&replica).await;
-            let synced = async || {
-                let status = admin.info("replication", "master_link_status").await;
-                status.as_deref() == Some("up")
-            };
-            eventually(LIMIT, "the replica to be in sync", synced).await;
-            replicas.push(replica);
-        }
-        for _ in 0..3 {
-            sentinels.push(RedisServer::config().sentinel_of(&primary, 2).start().await);
-        }
-        for sentinel in &sentinels {
-            let mut admin = Admin::connect(sentinel).await;
-            let knows = async || {
-                let state = admin.info("sentinel", "master0").await.unwrap_or_default();
-                state.contains("slaves=2,sentinels=3")
-            };
-            eventually(LIMIT, "the sentinel to know all", knows).await;
-        }
-        Self {
-            primary,
-            replicas,
-            sentinels,
-        }
-    }
-
-    fn url(&self) -> String {
-        let hosts: Vec<String> = self
-            .sentinels
-            .iter()
-            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()))
-            .collect();
-        format!("redis-sentinel://{}/mymaster", hosts.join(","))
-    }
-}
 
 /// Catches a locker that stays with a primary that is gone, and one that keeps its tokens from it.
 #[tokio::test]
 async fn a_failover_is_followed_while_a_lease_is_held() {
-    let mut all = Service::start().await;
+    let mut all = RedisService::start().await;
     let locker = Locker::connect(all.url())
         .await
         .expect("the primary is found");
@@ -87,7 +39,7 @@ async fn a_failover_is_followed_while_a_lease_is_held() {
 /// Catches errors that do not say which of the parts is missing.
 #[tokio::test]
 async fn what_is_missing_is_named() {
-    let mut all = Service::start().await;
+    let mut all = RedisService::start().await;
     let url = all.url();
     let wrong = url.replace("mymaster", "nobody");
     let error = Locker::connect(&wrong)

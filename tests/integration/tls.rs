@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{ErrorKind, LeaseEvent, Locker, LossReason, Tls};
-use leasehold_tests::{Admin, FakeServer, RedisServer, Stopwatch, eventually, next_event};
+use leasehold_tests::{
+    Admin, Authority, FakeServer, Pair, RedisServer, Stopwatch, eventually, next_event,
+};
 use tokio::net::TcpListener;
 
-use crate::certificates::{Authority, Pair};
 use crate::{LIMIT, lock_key};
 
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];

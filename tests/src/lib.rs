@@ -7,6 +7,8 @@
 //!
 //! - [`RedisServer`]: a real `redis-server` that can be paused, killed and restarted
 //! - [`RedisCluster`]: several of them that share the slots, with replicas or without
+//! - [`RedisService`]: a primary, replicas and sentinels
+//! - [`Authority`]: a CA, and certificates for servers and clients
 //! - [`Admin`] and [`Monitor`]: a plain connection to look at a server and to meddle with it
 //! - [`Tenure`]: who has a lock, as its key says
 //! - [`Proxy`]: a TCP proxy that loses, delays and cuts
@@ -15,6 +17,7 @@
 //! - [`eventually`], [`next_event`], [`within`] and [`unique_name`]
 //! - [`Stopwatch`]: measures the time in which the machine ran
 
+mod certificates;
 mod child;
 mod fake_server;
 mod ports;
@@ -22,16 +25,19 @@ mod process;
 mod proxy;
 mod redis_cluster;
 mod redis_server;
+mod redis_service;
 mod resp;
 mod stopwatch;
 mod stored;
 mod wait;
 
+pub use certificates::{Authority, Pair};
 pub use child::Child;
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
 pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisConfig, RedisServer};
+pub use redis_service::RedisService;
 pub use resp::{Admin, Monitor, Resp};
 pub use stopwatch::{Stopwatch, stalled_between, within};
 pub use stored::Tenure;

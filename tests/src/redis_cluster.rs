@@ -1,5 +1,6 @@
 //! Real clusters.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::{Admin, RedisConfig, RedisServer, Resp, eventually, ports};
@@ -133,6 +134,13 @@ impl RedisCluster {
             .map(|port| format!("127.0.0.1:{port}"))
             .collect();
         format!("redis-cluster://{}{}", passwords[0], hosts.join(","))
+    }
+
+    /// `rediss-cluster://` with its first masters, for who trusts this CA.
+    pub fn tls_url(&self, ca: &Path) -> String {
+        let hosts = self.masters.iter().map(RedisServer::tls_port);
+        let hosts: Vec<_> = hosts.map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("rediss-cluster://{}?ca={}", hosts.join(","), ca.display())
     }
 
     /// The slot of a key.

@@ -143,7 +143,7 @@ impl Crowd {
             let apart = after.saturating_sub(before).as_micros();
             assert!(
                 other > one || apart < u128::from(LATE),
-                "{other} {apart} µs after {one}"
+                "{other} at {after:?} after {one} at {before:?}"
             );
         }
         let mut admin = Admin::connect(&self.guard).await;

@@ -6,3 +6,36 @@
 
 mod cluster;
 mod crowd;
+mod sentinel;
+
+use std::time::{Duration, Instant};
+
+use leasehold_tests::{Admin, RedisServer, Resp};
+
+const TTL: Duration = Duration::from_millis(1_500);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// How long one of these takes to become a primary, from now on. They are asked in the background.
+fn promoted(replicas: &[RedisServer]) -> tokio::task::JoinHandle<Duration> {
+    let ports: Vec<_> = replicas.iter().map(RedisServer::port).collect();
+    let begin = Instant::now();
+    tokio::spawn(async move {
+        loop {
+            for port in &ports {
+                // Sentinels close the connections of whom they promote.
+                let mut admin = Admin::connect_port(*port).await;
+                let Ok(Resp::Array(role)) = admin.try_command(&["ROLE"]).await else {
+                    continue;
+                };
+                let role = role.first().and_then(Resp::as_string);
+                if role.as_deref() == Some("master") {
+                    return begin.elapsed();
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+}

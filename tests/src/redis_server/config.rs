@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Launch, PORT_ATTEMPTS, RedisServer};
-use crate::ports;
+use crate::{Authority, ports};
 
 /// The configuration of a [`RedisServer`].
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,23 @@ impl RedisConfig {
             .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]);
         self.tls = Some(args.collect());
         self
+    }
+
+    /// The same for the nodes of a cluster, which tell clients of TLS their ports for that.
+    #[must_use]
+    pub fn tls_cluster(self, ca: &Authority) -> Self {
+        let (server, client) = (ca.server(&["127.0.0.1"]), ca.client());
+        let [certificate, key] =
+            [&client.certificate, &client.key].map(|path| path.display().to_string());
+        // They are clients of one another.
+        let args = [
+            ("--tls-cluster", "yes"),
+            ("--tls-client-cert-file", &*certificate),
+            ("--tls-client-key-file", &*key),
+        ];
+        let args = args.map(|(name, value)| [name.to_owned(), value.to_owned()]);
+        self.tls(&server.certificate, &server.key, &ca.file, false)
+            .args(args.into_iter().flatten())
     }
 
     /// Makes it a sentinel that watches `primary` as the service `mymaster`. As many as the quorum have to

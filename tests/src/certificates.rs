@@ -3,29 +3,35 @@
 use std::fs;
 use std::path::PathBuf;
 
-use leasehold_tests::RedisServer;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
 use tempfile::TempDir;
 
+use crate::RedisServer;
+
 /// A CA and what it signs.
-pub(crate) struct Authority {
+#[derive(Debug)]
+pub struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
-    pub(crate) file: PathBuf,
+    /// Its own certificate.
+    pub file: PathBuf,
 }
 
 /// A certificate and its key.
-#[derive(Clone)]
-pub(crate) struct Pair {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// A file.
+    pub certificate: PathBuf,
+    /// Another.
+    pub key: PathBuf,
 }
 
 impl Authority {
-    pub(crate) fn new(name: &str) -> Self {
+    /// One of this name.
+    pub fn new(name: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("leasehold-ca-").tempdir();
         let folder = folder.expect("a folder can be made");
         let mut params = named(name, &[]);
@@ -43,32 +49,35 @@ impl Authority {
     }
 
     /// A certificate for a server of these names.
-    pub(crate) fn server(&self, names: &[&str]) -> Pair {
+    pub fn server(&self, names: &[&str]) -> Pair {
         self.sign("server", &server_params(names))
     }
 
-    pub(crate) fn expired(&self) -> Pair {
+    /// A certificate whose time is over.
+    pub fn expired(&self) -> Pair {
         let mut params = server_params(&["localhost", "127.0.0.1"]);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
         self.sign("expired", &params)
     }
 
-    pub(crate) fn not_valid_yet(&self) -> Pair {
+    /// One whose time is still to come.
+    pub fn not_valid_yet(&self) -> Pair {
         let mut params = server_params(&["localhost", "127.0.0.1"]);
         params.not_before = date_time_ymd(2999, 1, 1);
         params.not_after = date_time_ymd(3000, 1, 1);
         self.sign("early", &params)
     }
 
-    pub(crate) fn client(&self) -> Pair {
+    /// One for a client.
+    pub fn client(&self) -> Pair {
         let mut params = named("client", &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign("client", &params)
     }
 
     /// One for a server that nobody but itself has signed.
-    pub(crate) fn self_signed(&self) -> Pair {
+    pub fn self_signed(&self) -> Pair {
         let key = KeyPair::generate().expect("a key can be made");
         let params = server_params(&["localhost", "127.0.0.1"]);
         let certificate = params.self_signed(&key).expect("valid parameters");
@@ -77,7 +86,7 @@ impl Authority {
 
     /// A server with such a certificate, that trusts the clients of this CA, and asks for their
     /// certificates or does not.
-    pub(crate) async fn start(&self, pair: &Pair, asks: bool) -> RedisServer {
+    pub async fn start(&self, pair: &Pair, asks: bool) -> RedisServer {
         RedisServer::config()
             .tls(&pair.certificate, &pair.key, &self.file, asks)
             .start()
