@@ -2,6 +2,7 @@
 
 mod keys;
 mod line;
+mod mark;
 mod ops;
 mod steps;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use crate::protocol::{
 use crate::time::ServerTime;
 pub use keys::StoredTenure;
 use keys::{Keys, expired};
+use mark::Mark;
 
 /// Executes the protocol's commands in memory, as a Redis with the lock script would. The script is
 /// tested against it, `memory://` stores and the simulation run on it. It has no clock and does no I/O:
@@ -36,6 +38,10 @@ use keys::{Keys, expired};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryServer {
     names: BTreeMap<LockKey, Keys>,
+    /// Of namespaces, if it is one of several servers.
+    marks: BTreeMap<LockKey, Mark>,
+    /// Which process it is.
+    process: u64,
     /// Sorted.
     subscribers: Vec<ClientId>,
     pushes: Vec<(ClientId, Push)>,
@@ -77,14 +83,21 @@ impl MemoryServer {
         self.sweep(now);
         let is_timeless = protocol::is_timeless(batch);
         let is_late = !is_timeless && batch.iter().any(|op| now > op.not_after);
-        let execute = |op: &Op| {
-            if is_late {
-                Ok(Reply::Late)
-            } else {
-                self.apply(now, &op.command)
+        let mut nothing_done = is_late.then_some(Reply::Late);
+        let mut replies = Vec::with_capacity(batch.len());
+        for op in batch {
+            if nothing_done.is_some() {
+                break;
             }
-        };
-        let replies: Vec<_> = batch.iter().map(execute).collect();
+            let reply = self.apply(now, &op.command);
+            if reply == Ok(Reply::Forgot) {
+                nothing_done = Some(Reply::Forgot);
+            }
+            replies.push(reply);
+        }
+        if let Some(reply) = nothing_done {
+            replies = vec![Ok(reply); batch.len()];
+        }
         let is_common = replies.iter().all(|reply| reply == &Ok(Reply::Released));
         let time = (!is_timeless || !is_common).then_some(now);
         BatchReply { time, replies }
@@ -176,6 +189,31 @@ impl MemoryServer {
     /// ```
     pub fn flush(&mut self) {
         self.names.clear();
+        self.marks.clear();
+    }
+
+    /// From now on it is another process, of this number, which has loaded all that the one before had:
+    /// what a server of a quorum tells from one that went on, and that may have forgotten something.
+    ///
+    /// ```
+    #[doc = include_str!("memory/doc_setup.txt")]
+    /// // A client holds the lock.
+    /// use leasehold::protocol::{Command, Enter, Incarnation, Op, Reply, Terms};
+    ///
+    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], forget: vec![] };
+    /// let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) };
+    /// let check = Enter { terms: None, ..enter.clone() };
+    /// let run = |server: &mut MemoryServer, enter: &Enter| {
+    ///     let op = Op { command: Command::Enter(enter.clone()), not_after: now };
+    ///     server.execute(now, &[op]).replies.remove(0)
+    /// };
+    /// assert!(matches!(run(&mut server, &enter), Ok(Reply::Entered(_))));
+    /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact));
+    /// server.begin_anew(2);
+    /// assert_eq!(run(&mut server, &check), Ok(Reply::Forgot));
+    /// ```
+    pub fn begin_anew(&mut self, process: u64) {
+        self.process = process;
     }
 
     /// Frees a lock as `DEL` on its key does: its last token is forgotten, and its line stays.

@@ -14,6 +14,7 @@ mod compare;
 mod keys;
 mod line;
 mod line_refusals;
+mod marks;
 mod model;
 mod property;
 mod real;

@@ -208,7 +208,7 @@ fn is_plain(counter: Counter, time: Duration) -> bool {
 
 const MOST_PLAIN_TTL: Duration = Duration::from_millis(MOST_PLAIN_TTL_MS);
 
-fn whole(time: Duration) -> Duration {
+pub(super) fn whole(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -92,6 +92,23 @@ impl LockKey {
         &self.0
     }
 
+    /// The key of the empty name in its namespace, which no lock has: where a server of a quorum keeps
+    /// what says whether it has forgotten something.
+    ///
+    /// ```
+    /// use leasehold::{protocol::LockKey, Name};
+    ///
+    /// let key = LockKey::new("app", &Name::new("orders/42")?)?;
+    /// assert_eq!(key.mark().lock(), "{app:}");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[must_use]
+    pub fn mark(&self) -> Self {
+        // In the namespace it is escaped.
+        let (namespace, _) = self.0.split_once(':').unwrap_or((&self.0, ""));
+        Self(format!("{namespace}:}}").into())
+    }
+
     /// The key of the line of those who wait.
     pub fn line(&self) -> String {
         format!("{}{}", self.0, Self::LINE)

@@ -45,7 +45,7 @@ limits! {
     /// How many digits the longest times have in milliseconds: a year, and a window.
     TIME_LENGTH: usize = 11;
     WINDOW_LENGTH: usize = 5;
-    /// How long a lease id is in the store, as a text.
+    /// How long a lease id is in the store, as a text; an incarnation is as long.
     LEASE_LENGTH: usize = size_of::<LeaseId>() * 2;
     /// How long the half of it is that a push names.
     HALF_LENGTH: usize = size_of::<HalfId>() * 2;
@@ -82,6 +82,10 @@ limits! {
     RELEASE_FIELD: usize = OP_REST + WINDOW_LENGTH + TIME_LENGTH;
     RELEASE_TOKEN: usize = RELEASE_FIELD + LEASE_LENGTH;
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
+    /// Of an entry: the incarnation, and those that are to be known.
+    ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
+    /// How many incarnations a server knows at the most.
+    MOST_KNOWN: usize = 256;
     /// How many digits the cursor of a walk has.
     CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
     /// An arrival in the line, in microseconds, is greater than this, and a time in milliseconds less.
@@ -97,6 +101,8 @@ mod tests {
     fn ids_are_as_long_as_the_script_expects() {
         let (lease, client) = (LeaseId(0), ClientId(u64::MAX));
         assert_eq!(lease.to_string().len(), LEASE_LENGTH);
+        let incarnation = crate::protocol::Incarnation(0).to_string();
+        assert_eq!(incarnation.len(), LEASE_LENGTH);
         assert_eq!(lease.half().to_string().len(), HALF_LENGTH);
         assert_eq!(client.to_string().len(), CLIENT_LENGTH);
         assert_eq!(FencingToken::MAX.to_string().len(), TOKEN_LENGTH);

@@ -21,6 +21,7 @@
 //! ```
 
 mod claim;
+mod incarnation;
 mod key;
 pub(crate) mod limits;
 mod ops;
@@ -33,10 +34,11 @@ mod sha1;
 mod wire;
 
 pub use claim::{Claim, ClientId, Counter, HalfId, LeaseId};
+pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{
-    Acquire, Command, ForceRelease, Holder, Inspect, Inspected, List, Op, Reclaim, Release, Renew,
-    Waiter,
+    Acquire, Command, Enter, Entered, ForceRelease, Holder, Inspect, Inspected, List, Op, Reclaim,
+    Release, Renew, Terms, Waiter,
 };
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push};

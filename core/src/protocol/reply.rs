@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::claim::LeaseId;
-use super::ops::Inspected;
+use super::ops::{Entered, Inspected};
 use crate::error::Error;
 use crate::name::Name;
 use crate::time::ServerTime;
@@ -25,6 +25,9 @@ pub struct BatchReply {
 pub enum Reply {
     /// The batch came past a `not_after` of its operations; nothing was done.
     Late,
+    /// The server is not in the incarnation any more that the batch meant; nothing was done from the
+    /// [`Enter`](super::Enter) on that checked it, which is the first of a batch that has one.
+    Forgot,
     /// Acquire: the lock is this lease's.
     Held(Grant),
     /// Acquire: somebody else has it.
@@ -64,6 +67,10 @@ pub enum Reply {
         /// What it has.
         grant: Grant,
     },
+    /// Enter: the server is still in the incarnation that was meant.
+    Intact,
+    /// Enter.
+    Entered(Entered),
     /// Inspect.
     Inspected(Inspected),
     /// List.

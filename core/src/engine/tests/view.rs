@@ -134,6 +134,7 @@ pub(super) fn kind(command: &Command) -> &'static str {
         Command::ForceRelease(_) => "force-release",
         Command::Inspect(_) => "inspect",
         Command::List(_) => "list",
+        Command::Enter(_) => "enter",
     }
 }
 

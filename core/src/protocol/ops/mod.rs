@@ -8,6 +8,7 @@
 //! [`MemoryServer`](crate::MemoryServer), which does not compile without.
 
 mod acquire;
+mod enter;
 mod force_release;
 mod inspect;
 mod list;
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::time::ServerTime;
 
 pub use acquire::Reclaim;
+pub use enter::{Entered, Terms};
 pub use inspect::{Holder, Inspected, Waiter};
 
 /// A command with the moment, on the server's clock, past which it must do nothing.
@@ -142,6 +144,7 @@ operations! {
     renew::Renew,
     acquire::Acquire,
     release::Release,
+    enter::Enter,
     force_release::ForceRelease,
     inspect::Inspect,
     list::List,

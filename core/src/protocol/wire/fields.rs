@@ -1,8 +1,12 @@
 //! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
 //! the expected form is an error, never a guess.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
+use crate::protocol::incarnation::Incarnation;
+use crate::protocol::limits::{LEASE_LENGTH, MOST_KNOWN};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -69,6 +73,23 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
             Owner::labelled(label)
         };
         owner.map_err(|_| unexpected())
+    }
+
+    pub(in crate::protocol) fn incarnation(&mut self) -> Result<Incarnation, Error> {
+        let text = self.text()?;
+        let plain = text.len() == LEASE_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
+    }
+
+    /// All the rest; they are few.
+    pub(in crate::protocol) fn rest_as_incarnations(
+        &mut self,
+    ) -> Result<BTreeSet<Incarnation>, Error> {
+        let mut incarnations = BTreeSet::new();
+        while !self.rest.is_empty() && incarnations.len() < 2 * MOST_KNOWN {
+            incarnations.insert(self.incarnation()?);
+        }
+        Ok(incarnations)
     }
 
     /// All the rest, but for what is no text.

@@ -24,10 +24,10 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
     let mut fields = Fields { rest: answer };
     let time = Some(fields.number()?).filter(|time| *time != 0);
     let time = time.map(ServerTime::from_micros);
-    if let ([late], Some(_)) = (fields.rest, time)
-        && late.as_ref() == b"late"
+    if let ([why], Some(_)) = (fields.rest, time)
+        && let Some(nothing_done) = nothing_done(why.as_ref())
     {
-        let replies = batch.iter().map(|_| Ok(Reply::Late)).collect();
+        let replies = batch.iter().map(|_| Ok(nothing_done.clone())).collect();
         return Ok(BatchReply { time, replies });
     }
     if time.is_none() && (!is_timeless(batch) || !fields.rest.is_empty()) {
@@ -46,6 +46,15 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
         other = fields.next_other(place + 1, batch.len())?;
     }
     Ok(BatchReply { time, replies })
+}
+
+/// The reply to each operation of a batch of which nothing was done.
+fn nothing_done(why: &[u8]) -> Option<Reply> {
+    match why {
+        b"late" => Some(Reply::Late),
+        b"forgot" => Some(Reply::Forgot),
+        _ => None,
+    }
 }
 
 fn outcome<F: AsRef<[u8]>>(command: &Command, mut fields: Fields<'_, F>) -> Result<Reply, Error> {

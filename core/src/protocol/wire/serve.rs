@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
+use crate::protocol::incarnation::Incarnation;
 use crate::protocol::key::LockKey;
 use crate::protocol::limits::{
     CLIENT_LENGTH, CURSOR_LENGTH, LEASE_LENGTH, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
 use crate::protocol::ops::{
-    Acquire, Command, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release, Renew,
+    Acquire, Command, Enter, Entered, ForceRelease, Inspect, Inspected, List, Op, Reclaim, Release,
+    Renew, Terms,
 };
 use crate::protocol::pattern::Pattern;
 use crate::protocol::reply::{BatchReply, Grant, Reply};
@@ -44,7 +46,8 @@ fn read_command<'a>(
     keys: &mut impl Iterator<Item = &'a str>,
     text: &mut Reader<'a>,
 ) -> Option<Command> {
-    let letter = text.take(1)?.to_ascii_uppercase();
+    let written = text.take(1)?;
+    let letter = written.to_ascii_uppercase();
     let ttl = text.millis(TIME_LENGTH)?;
     if letter == "L" {
         let cursor = text.number(CURSOR_LENGTH)?;
@@ -89,6 +92,15 @@ fn read_command<'a>(
             let claim = text.claim(lease, (ttl, window, counter))?;
             Command::Release(Release { key, claim, token })
         }
+        "E" => Command::Enter(Enter {
+            key,
+            incarnation: text.incarnation()?,
+            // The small letter only checks.
+            terms: match written {
+                "E" => Some(text.terms(ttl)?),
+                _ => None,
+            },
+        }),
         "F" => Command::ForceRelease(ForceRelease {
             key,
             token: text.token()?,
@@ -129,6 +141,25 @@ impl<'a> Reader<'a> {
         self.take(LEASE_LENGTH)?.parse().ok()
     }
 
+    fn incarnation(&mut self) -> Option<Incarnation> {
+        self.take(LEASE_LENGTH)?.parse().ok()
+    }
+
+    fn terms(&mut self, longest: Duration) -> Option<Terms> {
+        let (mut remember, mut forget) = (Vec::new(), Vec::new());
+        while !self.0.is_empty() {
+            match self.take(1)? {
+                "-" => forget.push(self.incarnation()?),
+                _ => remember.push(self.incarnation()?),
+            }
+        }
+        Some(Terms {
+            longest,
+            remember,
+            forget,
+        })
+    }
+
     fn token(&mut self) -> Option<FencingToken> {
         FencingToken::new(self.number(TOKEN_LENGTH)?).ok()
     }
@@ -157,8 +188,13 @@ impl<'a> Reader<'a> {
 /// What the script returns: the server's time alone, or with what is not common.
 pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchReply) -> Vec<String> {
     let mut fields = vec![time.map_or(0, ServerTime::as_micros).to_string()];
-    if let Some(Ok(Reply::Late)) = replies.first() {
-        fields.push("late".to_owned());
+    let nothing_done = match replies.first() {
+        Some(Ok(Reply::Late)) => Some("late"),
+        Some(Ok(Reply::Forgot)) => Some("forgot"),
+        _ => None,
+    };
+    if let Some(why) = nothing_done {
+        fields.push(why.to_owned());
         return fields;
     }
     for (place, (op, reply)) in batch.iter().zip(replies).enumerate() {
@@ -185,7 +221,8 @@ pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchRepl
 fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
     let mut push = |field: &dyn ToString| fields.push(field.to_string());
     match reply {
-        Reply::Late => push(&"late"),
+        // These are of a whole batch, or said by silence.
+        Reply::Late | Reply::Forgot | Reply::Intact => {}
         Reply::Held(Grant { token, expires }) => {
             push(&"held");
             push(token);
@@ -216,6 +253,18 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(lease);
             push(&grant.token);
             push(&grant.expires.millis());
+        }
+        Reply::Entered(Entered {
+            incarnation,
+            age,
+            longest,
+            known,
+        }) => {
+            push(&"entered");
+            push(incarnation);
+            push(&age.as_millis());
+            push(&longest.as_millis());
+            known.iter().for_each(|known| push(known));
         }
         Reply::Inspected(inspected) => write_inspected(inspected, &mut push),
         Reply::Listed { cursor, names } => {
@@ -291,11 +340,25 @@ mod tests {
             }
         }
 
+        fn enter(&mut self, key: &LockKey) -> Enter {
+            let mut incarnation = || Incarnation(u128::from(self.below(3)) << 64 | 5);
+            let ids = [(); 4].map(|()| incarnation());
+            Enter {
+                key: key.mark(),
+                incarnation: ids[0],
+                terms: (ids[1] != ids[2]).then(|| Terms {
+                    longest: Duration::from_secs(60 + self.below(2)),
+                    remember: ids[1..3].to_vec(),
+                    forget: ids[3..].to_vec(),
+                }),
+            }
+        }
+
         fn command(&mut self) -> Command {
             let name = ["a", "*b}%", "ö:c"][usize::try_from(self.below(3)).expect("below 3")];
             let name = Name::new(name).expect("a short name is valid");
             let key = LockKey::new("n:s*", &name).expect("a short namespace is valid");
-            let (claim, below) = (self.claim(), self.below(12));
+            let (claim, below) = (self.claim(), self.below(14));
             let token = FencingToken::new(1_600_000_000_000_000 + self.below(99)).ok();
             match below {
                 0..5 => Command::Acquire(Acquire {
@@ -326,6 +389,7 @@ mod tests {
                     token: token.unwrap_or(FencingToken::MAX),
                 }),
                 10 => Command::Inspect(Inspect { key }),
+                11 | 12 => Command::Enter(self.enter(&key)),
                 _ => {
                     let patterns = ["*", r"\**", "ö*c", r"*\**"];
                     let pattern = patterns[usize::try_from(self.below(4)).expect("below 4")];
@@ -354,6 +418,10 @@ mod tests {
             };
             let batch: Vec<_> = (0..random.below(4)).map(|_| op(&mut random)).collect();
             let mut by_call = server.clone();
+            if random.below(100) == 0 {
+                server.begin_anew(random.below(3));
+                by_call = server.clone();
+            }
             let reply = server.execute(now, &batch);
             let call = encode(&batch);
             let returned = by_call.call(now, call.keys(), call.args());
@@ -372,6 +440,8 @@ mod tests {
             "late",
             "handed_over",
             "reclaimable",
+            "entered",
+            "forgot",
         ] {
             assert!(seen.contains(status), "never {status}");
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
+use crate::protocol::incarnation::Incarnation;
 use crate::protocol::limits::{
     CLIENT_LENGTH, LEASE_LENGTH, LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
 };
@@ -69,6 +70,10 @@ impl Writer<'_> {
 
     pub(in crate::protocol) fn lease(&mut self, lease: LeaseId) {
         self.hex(lease.0, LEASE_LENGTH);
+    }
+
+    pub(in crate::protocol) fn incarnation(&mut self, incarnation: Incarnation) {
+        self.hex(incarnation.0, LEASE_LENGTH);
     }
 
     pub(in crate::protocol) fn client(&mut self, client: ClientId) {

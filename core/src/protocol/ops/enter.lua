@@ -1,0 +1,31 @@
+-- Asks whether this server has forgotten nothing: says in which incarnation it is, the stretch of time in
+-- which it kept all that it was told. A new one begins where the mark of it is missing, or was written by
+-- another process: that may have begun with data that is old. Or only checks that it is still a certain
+-- one; then nothing that stands behind it in the batch is done if it is not.
+--
+-- Only lockers on several servers have such a mark, in the key of the empty name, which no lock has. It is
+-- a hash. id: the incarnation, run: the process that wrote it, since: when it began, longest: the longest
+-- time to live that anybody may ask for; a k with an incarnation behind it: that one may vote, at any
+-- server of the quorum. saved: when this process last saved its data, as far as was looked; a process that
+-- begins says it anew, so this tells at less cost than the process's own id whether it is the same.
+--
+-- keys   lock
+-- text   the incarnation that it is to be; to enter it is that to begin if there is none, its time to live
+--        the longest of the locker, and for each incarnation to be known from now on a + and the
+--        incarnation, and for each that is not a -
+-- common it is to be checked, and it is still that
+-- reply  entered, incarnation, for how long it has been (ms), longest (ms), incarnations that are known…
+--        And if it is not that the reply to the whole batch is the time and forgot
+local mark, saved = run('HMGET', key, 'id', 'run', 'saved'), run('LASTSAVE')
+local is_same = mark[1] == sub(op, OP_REST)
+if is_same and (type(saved) ~= 'number' or mark[3] ~= tostring(saved)) then
+  local info = run('INFO', 'server')
+  is_same = type(info) == 'string' and (string.match(info, 'run_id:(%x+)') or '') == mark[2]
+  -- Another process that begins within this second would say the same.
+  if is_same and type(saved) == 'number' and saved < now / 1000000 - 1 then
+    run('HSET', key, 'saved', tostring(saved))
+  end
+end
+if not is_same then
+  return { now_digits, 'forgot' }
+end

@@ -1,0 +1,226 @@
+//! What the servers of a quorum know of themselves: random entries and checks on a real server and on
+//! the model, which must reply the same.
+
+use std::time::Duration;
+
+use leasehold::protocol::{Command, Enter, Incarnation, LockKey, Op, Reply, Terms};
+use leasehold::{ErrorKind, MemoryServer};
+use leasehold_tests::{RedisServer, Resp};
+
+use crate::real::Real;
+use crate::samples::{FLOOR, acquire, batch, key, release};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        let random = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = random.wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+
+    fn lease(&mut self) -> u32 {
+        u32::try_from(self.below(3)).expect("it is below 3")
+    }
+
+    fn incarnation(&mut self) -> Incarnation {
+        Incarnation(u128::from(self.below(4)) << 64 | 7)
+    }
+
+    fn enter(&mut self, mark: &LockKey) -> Command {
+        let mut some = |most| -> Vec<_> {
+            let count = self.below(most);
+            (0..count).map(|_| self.incarnation()).collect()
+        };
+        let (remember, forget) = (some(4), some(2));
+        Command::Enter(Enter {
+            key: mark.clone(),
+            incarnation: self.incarnation(),
+            terms: Some(Terms {
+                longest: Duration::from_millis(10 + self.below(60_000)),
+                remember,
+                forget,
+            }),
+        })
+    }
+}
+
+fn check(mark: &LockKey, incarnation: Incarnation) -> Command {
+    Command::Enter(Enter {
+        key: mark.clone(),
+        incarnation,
+        terms: None,
+    })
+}
+
+/// Both do the same, at the time of the real one; and it is returned what that is.
+async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Reply> {
+    let replied = real.run(ops).await.expect("it is answered");
+    let time = replied.time.expect("it tells the time");
+    assert_eq!(model.execute(time, ops), replied, "{ops:?}");
+    let replies = replied.replies.into_iter();
+    replies
+        .map(|reply| reply.expect("none is refused"))
+        .collect()
+}
+
+async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), String> {
+    let mut real = Real::start().await;
+    let (mut model, mut random) = (MemoryServer::new(), Random(seed));
+    let (name, mark) = (key("x"), key("x").mark());
+    let (mut seen, mut process) = ([0; 3], 0);
+    for _ in 0..rounds {
+        match random.below(20) {
+            0 => {
+                real.admin.flushall().await;
+                model.flush();
+            }
+            1 => {
+                // As of a server that loaded what another process had saved.
+                real.admin
+                    .command(&["HSET", mark.lock(), "run", "0f", "saved", ""])
+                    .await;
+                process += 1;
+                model.begin_anew(if knows_processes { process } else { 0 });
+            }
+            2 => drop(real.admin.command(&["SAVE"]).await),
+            _ => {}
+        }
+        let first = match random.below(3) {
+            0 => random.enter(&mark),
+            _ => check(&mark, random.incarnation()),
+        };
+        let ops = batch([
+            first,
+            Command::Acquire(acquire(&name, random.lease(), FLOOR)),
+            release(&name, random.lease()),
+        ]);
+        let replied = real.run(&ops).await?;
+        let time = replied.time.ok_or("it did not tell the time")?;
+        let ours = model.execute(time, &ops);
+        if ours != replied {
+            return Err(format!("{ops:?}: {replied:?}, and not {ours:?}"));
+        }
+        let kind = match &replied.replies[0] {
+            Ok(Reply::Intact) => 0,
+            Ok(Reply::Forgot) => 1,
+            Ok(Reply::Entered(_)) => 2,
+            other => return Err(format!("{other:?}")),
+        };
+        seen[kind] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn marks_are_what_the_model_has() {
+    for seed in 0..3 {
+        let same = compare(seed, 400, true).await;
+        same.unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+    }
+}
+
+/// The negative control.
+#[tokio::test]
+async fn a_model_that_takes_all_processes_for_one_is_found() {
+    assert!(compare(0, 400, false).await.is_err());
+}
+
+/// Catches a mark that does not tell one process from another, which may have begun with old data: also
+/// though nothing was saved since, or just now.
+#[tokio::test]
+async fn a_process_that_begins_with_what_was_saved_is_told_from_the_one_before() {
+    let mut server = RedisServer::start().await;
+    let (mark, one) = (key("x").mark(), Incarnation(1));
+    for saves in [false, true] {
+        let mut real = Real::on(server).await;
+        let mut model = MemoryServer::new();
+        real.admin.flushall().await;
+        let terms = Terms {
+            longest: Duration::from_secs(60),
+            remember: vec![one],
+            forget: Vec::new(),
+        };
+        let enter = Command::Enter(Enter {
+            key: mark.clone(),
+            incarnation: one,
+            terms: Some(terms),
+        });
+        both(&mut real, &mut model, &batch([enter.clone()])).await;
+        for _ in 0..3 {
+            let checked = both(&mut real, &mut model, &batch([check(&mark, one)])).await;
+            assert_eq!(checked, [Reply::Intact]);
+            if saves {
+                real.admin.command(&["SAVE"]).await;
+            }
+        }
+        real.admin.command(&["SAVE"]).await;
+        server = real.server;
+        server.restart().await;
+        let mut real = Real::on(server).await;
+        model.begin_anew(1);
+        let checked = both(&mut real, &mut model, &batch([check(&mark, one)])).await;
+        assert_eq!(checked, [Reply::Forgot]);
+        // What it knew of others it still knows.
+        let Command::Enter(mut again) = enter else {
+            panic!("it is one");
+        };
+        again.incarnation = Incarnation(2);
+        let entered = both(&mut real, &mut model, &batch([Command::Enter(again)])).await;
+        let Reply::Entered(entered) = &entered[0] else {
+            panic!("{entered:?}");
+        };
+        assert_eq!(entered.incarnation, Incarnation(2));
+        assert!(entered.known.contains(&one));
+        server = real.server;
+    }
+}
+
+/// Catches a mark that makes the process say who it is in each batch, which costs twice a lock.
+#[tokio::test]
+async fn a_check_asks_for_the_process_once_after_each_time_that_it_saved() {
+    let mut real = Real::start().await;
+    let (mark, one) = (key("x").mark(), Incarnation(1));
+    let terms = Terms {
+        longest: Duration::from_secs(60),
+        remember: Vec::new(),
+        forget: Vec::new(),
+    };
+    let enter = Command::Enter(Enter {
+        key: mark.clone(),
+        incarnation: one,
+        terms: Some(terms),
+    });
+    real.run(&batch([enter])).await.expect("it is answered");
+    // The server began a moment ago, and another that begins in this second would look the same.
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    real.admin.command(&["CONFIG", "RESETSTAT"]).await;
+    for _ in 0..50 {
+        real.run(&batch([check(&mark, one)]))
+            .await
+            .expect("it is answered");
+    }
+    let calls = real.admin.info("commandstats", "cmdstat_info").await;
+    assert!(calls.is_some_and(|calls| calls.starts_with("calls=1,")));
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_mark_lets_nothing_through_and_is_named() {
+    let mut real = Real::start().await;
+    let (name, mark) = (key("x"), key("x").mark());
+    real.admin.int(&["RPUSH", mark.lock(), "a"]).await;
+    let ops = batch([
+        check(&mark, Incarnation(1)),
+        Command::Acquire(acquire(&name, 1, FLOOR)),
+    ]);
+    let replied = real.run(&ops).await.expect("it is answered");
+    assert_eq!(replied.replies, [Ok(Reply::Forgot), Ok(Reply::Forgot)]);
+    let enter = batch([Random(1).enter(&mark)]);
+    let replied = real.run(&enter).await.expect("it is answered");
+    let error = replied.replies[0].as_ref().expect_err("it is a list");
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    assert!(error.to_string().contains(mark.lock()), "{error}");
+    let exists = real.admin.command(&["EXISTS", name.lock()]).await;
+    assert_eq!(exists, Resp::Integer(0));
+}
