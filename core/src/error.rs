@@ -376,6 +376,14 @@ impl Error {
         format!("the store cannot be reached: {reason}")
     }
 
+    /// A server of a quorum was asked for a lock, and came back before that, perhaps without what it had.
+    pub(crate) fn forgot() -> Self {
+        Self::new(
+            ErrorKind::Unavailable,
+            "the server may have forgotten locks, and did nothing",
+        )
+    }
+
     pub(crate) fn shutdown() -> Self {
         Self::new(ErrorKind::Shutdown, "the locker was shut down")
     }

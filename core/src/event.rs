@@ -103,6 +103,21 @@ pub enum LeaseEvent {
         #[serde(rename = "driftMargin")]
         drift_margin: u32,
     },
+    /// A server of a quorum may have forgotten locks: it restarted, was flushed, or another one came in its
+    /// place. It does not vote on new leases until none that it may have forgotten is left; those that it
+    /// has go on. Only readers of all locks get this event.
+    Quarantined {
+        /// The place of the server in the list, from 1.
+        server: u32,
+        /// The time until it votes again.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// A server of a quorum that was in quarantine votes again. Only readers of all locks get this event.
+    Readmitted {
+        /// The place of the server in the list, from 1.
+        server: u32,
+    },
     /// This reader was too slow and missed events. The losses that it has not read follow (the latest 512),
     /// and an `Acquired` for each lock that is held now.
     Lagged {
@@ -112,7 +127,8 @@ pub enum LeaseEvent {
 }
 
 impl LeaseEvent {
-    /// The name of the event's lock; `None` for `ClockDrift` and `Lagged`.
+    /// The name of the event's lock; `None` for those that are about none: `ClockDrift`, `Quarantined`,
+    /// `Readmitted` and `Lagged`.
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Waiting { name, .. }
@@ -121,11 +137,14 @@ impl LeaseEvent {
             | Self::AtRisk { name, .. }
             | Self::Lost { name, .. }
             | Self::Released { name, .. } => Some(name),
-            Self::ClockDrift { .. } | Self::Lagged { .. } => None,
+            Self::ClockDrift { .. }
+            | Self::Quarantined { .. }
+            | Self::Readmitted { .. }
+            | Self::Lagged { .. } => None,
         }
     }
 
-    /// The tenure's token; `None` for `Waiting`, `ClockDrift` and `Lagged`.
+    /// The tenure's token; `None` for `Waiting`, and for those that are about no lock.
     pub fn token(&self) -> Option<FencingToken> {
         match self {
             Self::Acquired { token, .. }
@@ -133,7 +152,11 @@ impl LeaseEvent {
             | Self::AtRisk { token, .. }
             | Self::Lost { token, .. }
             | Self::Released { token, .. } => Some(*token),
-            Self::Waiting { .. } | Self::ClockDrift { .. } | Self::Lagged { .. } => None,
+            Self::Waiting { .. }
+            | Self::ClockDrift { .. }
+            | Self::Quarantined { .. }
+            | Self::Readmitted { .. }
+            | Self::Lagged { .. } => None,
         }
     }
 }
@@ -309,6 +332,17 @@ mod tests {
                     drift_margin: 96_153,
                 },
                 r#"{"type":"clockDrift","driftMargin":96153}"#,
+            ),
+            (
+                LeaseEvent::Quarantined {
+                    server: 2,
+                    remaining,
+                },
+                r#"{"type":"quarantined","server":2,"remaining":29940}"#,
+            ),
+            (
+                LeaseEvent::Readmitted { server: 2 },
+                r#"{"type":"readmitted","server":2}"#,
             ),
             (
                 LeaseEvent::Lagged { missed: 3 },

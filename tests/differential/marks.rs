@@ -55,10 +55,10 @@ fn check(mark: &LockKey, incarnation: Incarnation) -> Command {
 
 /// Both do the same, at the time of the real one; and it is returned what that is.
 async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Reply> {
-    let replied = real.run(ops).await.expect("it is answered");
-    let time = replied.time.expect("it tells the time");
-    assert_eq!(model.execute(time, ops), replied, "{ops:?}");
-    let replies = replied.replies.into_iter();
+    let batch = real.run(ops).await.expect("it is answered");
+    let time = batch.time.expect("it tells the time");
+    assert_eq!(model.execute(time, ops), batch, "{ops:?}");
+    let replies = batch.replies.into_iter();
     replies
         .map(|reply| reply.expect("none is refused"))
         .collect()
@@ -68,7 +68,7 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
     let mut real = Real::start().await;
     let (mut model, mut random) = (MemoryServer::new(), Random(seed));
     let (name, mark) = (key("x"), key("x").mark());
-    let (mut seen, mut process) = ([0; 3], 0);
+    let (mut kinds, mut process) = ([0; 3], 0);
     for _ in 0..rounds {
         match random.below(20) {
             0 => {
@@ -107,9 +107,9 @@ async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), St
             Ok(Reply::Entered(_)) => 2,
             other => return Err(format!("{other:?}")),
         };
-        seen[kind] += 1;
+        kinds[kind] += 1;
     }
-    assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
+    assert!(kinds.iter().all(|count| *count > 10), "{kinds:?}");
     Ok(())
 }
 

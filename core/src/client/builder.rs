@@ -34,6 +34,7 @@ pub struct Builder {
     command_timeout: Duration,
     patience: Duration,
     drift_margin: u32,
+    longest_ttl: Duration,
     tracking: bool,
     token_retention: Duration,
     tls: Option<Tls>,
@@ -48,6 +49,7 @@ impl Builder {
             command_timeout: settings.command_timeout,
             patience: settings.patience,
             drift_margin: settings.drift_margin,
+            longest_ttl: settings.longest_ttl,
             tracking: true,
             token_retention: const { limits::time("tokenRetention") },
             tls: None,
@@ -164,6 +166,36 @@ impl Builder {
     #[must_use]
     pub fn drift_margin(mut self, parts_per_million: u32) -> Self {
         self.drift_margin = parts_per_million;
+        self
+    }
+
+    /// The longest time to live that a lease may have on a [quorum](Self::quorum), also by
+    /// [`renew_for`](crate::Lease::renew_for): 10 ms to a year (366 days); 60 s by default. All lockers of
+    /// a quorum should set the same. On one server it means nothing.
+    ///
+    /// For so long a server does not vote on new leases after it came back from a restart, or was flushed:
+    /// it may have forgotten to whom it gave a lock. Meanwhile it counts as missing, which the events
+    /// [`Quarantined`](crate::LeaseEvent::Quarantined) and [`Readmitted`](crate::LeaseEvent::Readmitted)
+    /// say. So restart servers one after another, at least this time apart: each that votes has to be one
+    /// of a majority.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    /// use leasehold::Locker;
+    ///
+    /// let servers = ["memory://docs-1", "memory://docs-2", "memory://docs-3"];
+    /// let builder = Locker::builder().longest_ttl(Duration::from_secs(15));
+    /// let locker = builder.quorum(servers).await?;
+    ///
+    /// // A lease lives for 30 s by default.
+    /// let error = locker.lock("orders/42")?.acquire().await.unwrap_err();
+    /// assert_eq!(error.option(), Some("longest_ttl"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn longest_ttl(mut self, longest: Duration) -> Self {
+        self.longest_ttl = longest;
         self
     }
 
@@ -391,10 +423,15 @@ impl Builder {
     /// is taken in when it comes. Who waits stands in line at the first server of the list that can be
     /// reached: so lockers are to have the same list in the same order, and then serve their waiters in order.
     ///
-    /// **It promises nothing if a server loses its data and goes on at once**: it may then vote for a second
-    /// holder, while the first one's lease lives. Have it write to disk (`appendfsync always`), or keep it
-    /// stopped for the longest time to live. And the servers' clocks must not be further apart than the
-    /// [token retention](Self::token_retention).
+    /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
+    /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes
+    /// on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
+    /// majority lose their data within that time**; also if some do, and others are replaced by new ones.
+    /// A majority that is empty is taken for a new quorum, and begins at once.
+    ///
+    /// The servers' clocks are to be apart by less than the longest time to live and the
+    /// [token retention](Self::token_retention): else a token may be smaller than one before, since what a
+    /// server that lost its data gives out begins at its clock.
     ///
     /// # Errors
     ///
@@ -475,6 +512,7 @@ impl Builder {
             command_timeout: self.command_timeout,
             patience: self.patience,
             drift_margin: self.drift_margin,
+            longest_ttl: self.longest_ttl,
             ..Settings::new(client)
         };
         settings.checked()

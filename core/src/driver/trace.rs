@@ -49,6 +49,14 @@ pub(super) fn write(event: &LeaseEvent) {
                 "the clocks run apart: the drift margin is wider"
             );
         }
+        LeaseEvent::Quarantined { server, remaining } => {
+            tracing::warn!(
+                server,
+                ?remaining,
+                "a server may have forgotten locks, and does not vote"
+            );
+        }
+        LeaseEvent::Readmitted { server } => tracing::warn!(server, "a server votes again"),
         // Concerns one reader alone: the hub makes it when that reader is too slow.
         LeaseEvent::Lagged { .. } => {}
     }

@@ -37,6 +37,9 @@ pub(super) enum Whose {
     Contender(HalfId),
     Release(HalfId),
     Query(CallId),
+    /// Of a quorum, which incarnation it is in.
+    #[cfg(feature = "quorum")]
+    Entry,
 }
 
 #[derive(Debug)]

@@ -55,6 +55,8 @@
 mod attempt;
 mod clock;
 mod ctx;
+#[cfg(feature = "quorum")]
+mod entry;
 mod env;
 mod hub;
 mod io;

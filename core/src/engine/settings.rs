@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::clock::Margin;
+use super::io::LockSpec;
 use crate::error::Error;
 use crate::limits;
 use crate::protocol::ClientId;
@@ -24,10 +25,14 @@ pub struct Settings {
     /// Whether the host can send to each server of a cluster what has no key in it. Else one is only
     /// asked for its clock when something is to be sent there, by a key of that.
     pub addressed: bool,
+    /// The longest time to live that a lease may have on a quorum of servers, and for as long a server that
+    /// may have forgotten some does not vote. One server alone ignores it.
+    pub longest_ttl: Duration,
 }
 
 impl Settings {
-    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million.
+    /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million, and
+    /// leases of up to 60 s on a quorum.
     pub fn new(client: ClientId) -> Self {
         Self {
             client,
@@ -36,12 +41,14 @@ impl Settings {
             drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
             addressed: false,
+            longest_ttl: const { limits::time("longestTtl") },
         }
     }
 
     /// The same, with a patience of one attempt at least.
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
-    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift.
+    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift, and a
+    /// time to live that a lease may have.
     ///
     /// ```
     /// use leasehold::{engine::Settings, protocol::ClientId};
@@ -55,6 +62,8 @@ impl Settings {
         let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         Error::check_range("command_timeout", self.command_timeout, least, minute)?;
         Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
+        let (least, most) = (LockSpec::MIN_TTL, LockSpec::MAX_TTL);
+        Error::check_range("longest_ttl", self.longest_ttl, least, most)?;
         let margin = self.drift_margin;
         if Margin::new(margin).parts_per_million() != margin {
             let [least, most] = [Margin::LEAST, Margin::MOST].map(Margin::parts_per_million);

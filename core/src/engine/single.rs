@@ -2,6 +2,8 @@
 
 use super::attempt::Outcome;
 use super::ctx::{Origin, Whose};
+#[cfg(feature = "quorum")]
+use super::entry::{Entry, EntryNews};
 use super::env::Env;
 use super::lock::{Locks, Wanted};
 use super::query::Queries;
@@ -9,6 +11,8 @@ use super::servers::Replied;
 use super::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
+#[cfg(feature = "quorum")]
+use crate::protocol::Enter;
 use crate::protocol::{BatchReply, LeaseId, Reply};
 use crate::time::{ServerTime, Timestamp};
 
@@ -20,6 +24,8 @@ pub(super) struct Single {
     pub(super) env: Env,
     pub(super) locks: Locks,
     queries: Queries,
+    #[cfg(feature = "quorum")]
+    entry: Entry,
     shutdown: Option<Shutdown>,
 }
 
@@ -39,6 +45,8 @@ impl Single {
             env: Env::new(settings),
             locks: Locks::default(),
             queries: Queries::default(),
+            #[cfg(feature = "quorum")]
+            entry: Entry::default(),
             shutdown: None,
         }
     }
@@ -99,6 +107,29 @@ impl Single {
 
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         self.env.cx.timers.first().map(|(at, _)| at)
+    }
+}
+
+/// What a quorum asks of the engine of one of its servers.
+#[cfg(feature = "quorum")]
+impl Single {
+    /// Asks the server in which incarnation it is.
+    pub(super) fn enter(&mut self, enter: Enter, give_up: Timestamp) {
+        self.entry.begin(&mut self.env, enter, give_up);
+    }
+
+    /// There was no answer in time; why.
+    pub(super) fn give_up_entry(&mut self) -> Option<Error> {
+        self.entry.give_up(&mut self.env)
+    }
+
+    /// From now on acquisitions are only for this incarnation of the server.
+    pub(super) fn mean(&mut self, check: Option<Enter>) {
+        self.env.servers.mean(check);
+    }
+
+    pub(super) fn take_entry_news(&mut self) -> Option<EntryNews> {
+        self.entry.take_news()
     }
 }
 
@@ -232,7 +263,14 @@ impl Single {
             sent,
             result,
             drifted,
+            #[cfg(feature = "quorum")]
+            forgot,
+            ..
         } = replied;
+        #[cfg(feature = "quorum")]
+        if let Some(incarnation) = forgot {
+            self.entry.forgot(incarnation);
+        }
         match result {
             Ok(BatchReply { time, replies }) => {
                 // It is only left out where nothing depends on it.
@@ -289,6 +327,8 @@ impl Single {
             Whose::Contender(id) => locks.contender_landed(env, (id, outcome)),
             Whose::Release(id) => locks.release_landed(env, (id, outcome)),
             Whose::Query(call) => queries.landed(env, (call, outcome)),
+            #[cfg(feature = "quorum")]
+            Whose::Entry => self.entry.landed(outcome),
         }
     }
 
@@ -341,6 +381,7 @@ impl Single {
             locks,
             queries,
             shutdown,
+            ..
         } = self;
         let Env { cx, servers, watch } = env;
         let things = locks.len() + queries.len() + servers.len();

@@ -51,6 +51,14 @@ export type LeaseEvent =
    * this event, each time that the margin grows; it never shrinks while the locker lives.
    */
   | { readonly type: "clockDrift"; readonly driftMargin: number }
+  /**
+   * A server of a quorum, of this place in the list from 1, may have forgotten locks: it restarted, was
+   * flushed, or another one came in its place. It does not vote on new leases until none that it may have
+   * forgotten is left, for `remaining` milliseconds. Only readers of all locks get this event.
+   */
+  | { readonly type: "quarantined"; readonly server: number; readonly remaining: number }
+  /** A server of a quorum that was in quarantine votes again. Only readers of all locks get this event. */
+  | { readonly type: "readmitted"; readonly server: number }
   /** This reader was too slow and missed events; an `acquired` for each lock that is held follows. */
   | { readonly type: "lagged"; readonly missed: number };
 

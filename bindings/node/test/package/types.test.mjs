@@ -62,6 +62,10 @@ function told(event: LeaseEvent): string {
       return event.token;
     case "clockDrift":
       return \`\${event.driftMargin}\`;
+    case "quarantined":
+      return \`\${event.server} \${event.remaining}\`;
+    case "readmitted":
+      return \`\${event.server}\`;
     case "lagged":
       return \`\${event.missed}\`;
     default: {

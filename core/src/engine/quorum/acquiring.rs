@@ -164,7 +164,8 @@ impl Acquiring {
         let turn = match desk.map(|desk| lease.votes.get(desk)) {
             None | Some(Vote::Has(_)) => true,
             Some(Vote::Asked(_)) => return Next::Stay,
-            Some(Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
+            Some(Vote::Open) if has + asked >= majority => return Next::Stay,
+            Some(Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
         };
         if !turn || has + asked < majority {
             return self.fall_short(env, lease, desk);
@@ -214,7 +215,7 @@ impl Acquiring {
             Vote::Failed(_) => true,
             // It may be one that does nothing any more, as a read-only replica.
             Vote::Leaving => self.pace.failures >= PATIENT_RESTS,
-            Vote::None | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,
+            Vote::None | Vote::Open | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,
         };
         env.members.desk(failed).filter(|_| self.callers.wait())
     }
@@ -242,7 +243,7 @@ impl Acquiring {
                     Wait::Until(latest)
                 };
                 lease.ask(env, desk, wait);
-                if matches!(lease.votes.get(desk), Vote::Leaving) {
+                if !matches!(lease.votes.get(desk), Vote::Asked(_)) {
                     self.rest(env, lease);
                 }
             }

@@ -1,5 +1,6 @@
 //! What the parts of a quorum work with.
 
+use super::entries::Entries;
 use super::members::Members;
 use crate::engine::ctx::Ctx;
 
@@ -7,4 +8,5 @@ use crate::engine::ctx::Ctx;
 pub(super) struct Env {
     pub(super) cx: Ctx,
     pub(super) members: Members,
+    pub(super) entries: Entries,
 }

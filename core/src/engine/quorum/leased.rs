@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::calls::Asked;
+use super::entries::Standing;
 use super::env::Env;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
 use crate::engine::io::{LockSpec, Wait};
 use crate::engine::lock::who::Who;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
 use crate::protocol::LeaseId;
 use crate::token::FencingToken;
@@ -70,11 +71,45 @@ impl Leased {
         if env.members.uses(at, self.who.lease) {
             return self.votes.set(at, Vote::Leaving);
         }
+        if let Some(vote) = self.may_not_vote(env, at, wait) {
+            return self.votes.set(at, vote);
+        }
         let id = LeaseId(self.who.lease.0 ^ u128::from(self.asks[at]));
         (self.ids[at], self.asks[at]) = (id, self.asks[at] + 1);
         let of = (self.who.lock, id, &self.spec);
         let call = env.members.acquire(&env.cx, at, of, wait);
         self.votes.set(at, Vote::Asked(call));
+    }
+
+    /// What there is instead of a vote of a member that cannot be asked now.
+    fn may_not_vote(&self, env: &Env, at: usize, wait: Wait) -> Option<Vote> {
+        match env.entries.standing(at) {
+            Standing::Votes => {}
+            Standing::Open if wait == Wait::Never => return Some(Vote::Open),
+            Standing::Open | Standing::Out => {
+                return Some(Vote::Failed(env.entries.why_not(env.cx.now, at)));
+            }
+        }
+        let counts = |vote: &Vote| matches!(vote, Vote::Has(_) | Vote::Asked(_));
+        let mut others = self.votes.iter().filter(|(_, vote)| counts(vote));
+        let strange = others.any(|(other, _)| !env.entries.are_acquainted(at, other));
+        strange.then(|| {
+            let message = "servers that have the lease do not know of it yet";
+            Vote::Failed(Error::new(ErrorKind::Unavailable, message))
+        })
+    }
+
+    /// It is known whether this member may vote, or that it may not any more.
+    pub(super) fn stood(&mut self, env: &mut Env, at: usize) {
+        match (self.votes.get(at), env.entries.standing(at)) {
+            (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
+            (Vote::Asked(_), Standing::Open | Standing::Out) => {
+                self.give_back(env, at);
+                let why = env.entries.why_not(env.cx.now, at);
+                self.votes.set(at, Vote::Failed(why));
+            }
+            _ => {}
+        }
     }
 
     /// Gives back what this member gave, or may have given.
@@ -83,6 +118,7 @@ impl Leased {
         match self.votes.get(at) {
             Vote::Asked(call) => env.members.cancel(&env.cx, at, *call, (lock, lease)),
             Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
+            Vote::Open => {}
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
         }
         self.votes.set(at, Vote::None);
@@ -105,7 +141,8 @@ impl Leased {
     }
 
     pub(super) fn asked(&self) -> usize {
-        self.votes.count(|vote| matches!(vote, Vote::Asked(_)))
+        self.votes
+            .count(|vote| matches!(vote, Vote::Open | Vote::Asked(_)))
     }
 
     /// If so many failed that the others are not enough: why.

@@ -303,6 +303,22 @@ impl Locks {
     }
 }
 
+/// Who may vote.
+impl Locks {
+    /// That has changed of this member.
+    pub(super) fn stood(&mut self, env: &mut Env, at: usize) {
+        let waits = |contender: &Contender| {
+            matches!(contender.lease.votes.get(at), Vote::Open | Vote::Asked(_))
+        };
+        for id in self.those(&waits) {
+            self.step(env, id, |contender, env| {
+                contender.lease.stood(env, at);
+                contender.judge(env, LossReason::Expired)
+            });
+        }
+    }
+}
+
 /// What becomes of contenders.
 impl Locks {
     fn step(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::calls::{Asked, Calls};
 use crate::engine::ctx::Ctx;
+use crate::engine::entry::EntryNews;
 use crate::engine::io::{
     Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
 };
@@ -11,7 +12,7 @@ use crate::engine::settings::Settings;
 use crate::engine::single::Single;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{BatchReply, LeaseId};
+use crate::protocol::{BatchReply, Enter, LeaseId};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -46,6 +47,8 @@ pub(super) enum News {
     },
     /// It does not answer any more.
     Silent,
+    /// Of its incarnation.
+    Entry(EntryNews),
 }
 
 impl Members {
@@ -212,6 +215,23 @@ impl Members {
         self.call(cx, at, asked, input);
     }
 
+    /// Asks one of them in which incarnation it is.
+    pub(super) fn enter(&mut self, at: usize, enter: Enter, give_up: Timestamp) {
+        let member = &mut self.all[at];
+        member.engine.enter(enter, give_up);
+        member.fed = true;
+    }
+
+    /// It has not said that in time; why.
+    pub(super) fn give_up_entry(&mut self, at: usize) -> Option<Error> {
+        self.all[at].engine.give_up_entry()
+    }
+
+    /// Acquisitions there are for the incarnation that this checks.
+    pub(super) fn mean(&mut self, at: usize, check: Option<Enter>) {
+        self.all[at].engine.mean(check);
+    }
+
     fn call(
         &mut self,
         cx: &Ctx,
@@ -249,6 +269,9 @@ impl Members {
     ) -> Option<(usize, News)> {
         for (at, member) in self.all.iter_mut().enumerate() {
             while member.fed {
+                if let Some(news) = member.engine.take_entry_news() {
+                    return Some((at, News::Entry(news)));
+                }
                 let output = poll(&mut member.engine);
                 if let Some(news) = member.hear(cx, (at, &mut self.calls), output) {
                     return Some((at, news));

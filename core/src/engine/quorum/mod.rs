@@ -8,8 +8,10 @@
 //! [Redlock](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), which gives no tokens.
 
 mod acquiring;
+mod admission;
 mod calls;
 mod contender;
+mod entries;
 mod env;
 mod leased;
 mod locks;
@@ -22,6 +24,7 @@ mod tests;
 mod votes;
 
 use super::ctx::Ctx;
+use super::entry::EntryNews;
 use super::io::{Answer, CallId, Input, LockId, Output, ServerId};
 use super::settings::Settings;
 use super::timers::Timed;
@@ -30,6 +33,7 @@ use crate::event::LeaseEvent;
 use crate::protocol::{Counter, LeaseId};
 use crate::time::Timestamp;
 use calls::Asked;
+use entries::Entries;
 use env::Env;
 use locks::Locks;
 use members::{Members, News};
@@ -59,9 +63,11 @@ impl Quorum {
     /// majority outlives the loss of one: 3, 5 or 7 are right.
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         check_members(members)?;
+        let entries = Entries::new(&settings, members);
         let members = Members::new(&settings, members);
         Ok(Self {
             env: Env {
+                entries,
                 cx: Ctx::new(settings),
                 members,
             },
@@ -166,11 +172,20 @@ impl Quorum {
                     let error = Error::bad_option("dense_tokens", rule);
                     return env.cx.answer(call, Answer::Acquire(Err(error)));
                 }
+                if let Err(error) = check_ttl(&env.cx, spec.ttl) {
+                    return env.cx.answer(call, Answer::Acquire(Err(error)));
+                }
+                if env.entries.begin(&spec.key) {
+                    stand(env, locks);
+                }
                 locks.acquire(env, (call, wait), (lock, lease, spec));
             }
             Input::Renew {
                 call, lease, ttl, ..
-            } => locks.renew(env, lease, (call, ttl)),
+            } => match ttl.map_or(Ok(()), |ttl| check_ttl(&env.cx, ttl)) {
+                Ok(()) => locks.renew(env, lease, (call, ttl)),
+                Err(error) => env.cx.answer(call, Answer::Renew(Err(error))),
+            },
             Input::Release { call, lease } => locks.release(env, call, lease),
             Input::Close { lock } => locks.close(env, lock),
             Input::Cancel { call, of: None } => queries.cancel(env, call),
@@ -185,14 +200,38 @@ impl Quorum {
             Input::Shutdown { call } => self.shut_down(call),
             changed @ Input::Changed { .. } => env.members.input_to_all(env.cx.now, &changed),
             input => {
-                let down = matches!(input, Input::Disconnected { .. });
-                if let Some(server) = input.server() {
-                    env.members.input(env.cx.now, server, input);
-                    if down {
-                        locks.leave_desk(env, place_of(server));
-                    }
+                if let Some(server) = input
+                    .server()
+                    .filter(|server| place_of(*server) < env.members.len())
+                {
+                    self.take_in_of(server, input);
                 }
             }
+        }
+    }
+
+    /// What is about one server.
+    fn take_in_of(&mut self, server: ServerId, input: Input) {
+        let Self { env, locks, .. } = self;
+        let at = place_of(server);
+        let (mut down, mut up) = (false, false);
+        match &input {
+            Input::Connected { .. } => {
+                up = true;
+                env.entries.connected(env.cx.now, at);
+            }
+            Input::Disconnected { error, .. } => {
+                down = true;
+                env.entries.disconnected(at, error.clone());
+            }
+            _ => {}
+        }
+        env.members.input(env.cx.now, server, input);
+        if up || down {
+            stand(env, locks);
+        }
+        if down {
+            locks.leave_desk(env, at);
         }
     }
 
@@ -249,6 +288,16 @@ impl Quorum {
                 locks.happened(env, (lease.half(), at), (event, deadline));
             }
             News::Silent => locks.leave_desk(env, at),
+            News::Entry(news) => {
+                match news {
+                    EntryNews::Entered(result) => env.entries.entered(&env.cx, at, result),
+                    EntryNews::Late => env.entries.was_late(&env.cx, at),
+                    EntryNews::Forgot(incarnation) => {
+                        env.entries.forgot(env.cx.now, at, incarnation);
+                    }
+                }
+                stand(env, locks);
+            }
         }
     }
 
@@ -283,7 +332,17 @@ impl Quorum {
             match what {
                 Timed::Contender(id) => self.locks.time(&mut self.env, id),
                 Timed::Query(call) => self.queries.time(&mut self.env, call),
-                Timed::Server(_) | Timed::Release(_) | Timed::Watch | Timed::Shutdown => {}
+                Timed::Server(server) => {
+                    let Self { env, locks, .. } = self;
+                    let Env {
+                        cx,
+                        members,
+                        entries,
+                    } = env;
+                    entries.time(cx, members, place_of(server));
+                    stand(env, locks);
+                }
+                Timed::Release(_) | Timed::Watch | Timed::Shutdown => {}
             }
             self.hear_all();
             self.tidy_timers();
@@ -301,11 +360,35 @@ impl Quorum {
         let set_for = |what| match what {
             Timed::Contender(id) => locks.wake(id),
             Timed::Query(call) => queries.wake(call),
-            Timed::Server(_) | Timed::Release(_) | Timed::Watch | Timed::Shutdown => None,
+            Timed::Server(server) => env.entries.wake(server),
+            Timed::Release(_) | Timed::Watch | Timed::Shutdown => None,
         };
         let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
-        env.cx.timers.tidy(locks.len() + queries.len(), set_for);
+        let things = locks.len() + queries.len() + env.members.len();
+        env.cx.timers.tidy(things, set_for);
     }
+}
+
+/// Something is known of who may vote.
+fn stand(env: &mut Env, locks: &mut Locks) {
+    let Env {
+        cx,
+        members,
+        entries,
+    } = env;
+    for at in entries.settle(cx, members) {
+        locks.stood(env, at);
+    }
+}
+
+/// A server that forgot a longer lease would vote too early.
+fn check_ttl(cx: &Ctx, ttl: std::time::Duration) -> Result<(), Error> {
+    let longest = cx.settings.longest_ttl;
+    if ttl <= longest {
+        return Ok(());
+    }
+    let rule = format!("is {longest:?}, and a lease of a quorum may not live for {ttl:?}");
+    Err(Error::bad_option("longest_ttl", rule))
 }
 
 impl Input {

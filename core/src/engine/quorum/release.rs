@@ -39,7 +39,7 @@ impl Release {
                     pending += 1;
                 }
                 Vote::Asked(_) => lease.give_back(env, at),
-                Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => free += 1,
+                Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_) => free += 1,
             }
         }
         Self {

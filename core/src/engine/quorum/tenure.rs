@@ -103,7 +103,7 @@ impl Tenure {
 
     /// Those that do not have it are asked again: they may be back, or free by now.
     fn asks_at(&self, lease: &Leased) -> Timestamp {
-        let lacks = |vote: &Vote| !matches!(vote, Vote::Has(_) | Vote::Asked(_));
+        let lacks = |vote: &Vote| !matches!(vote, Vote::Has(_) | Vote::Open | Vote::Asked(_));
         if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
             return Timestamp::NEVER;
         }

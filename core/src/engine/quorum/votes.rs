@@ -10,6 +10,8 @@ use crate::token::FencingToken;
 pub(super) enum Vote {
     /// Nothing: it was not asked, or has given back what it had.
     None,
+    /// It is asked as soon as it is known whether it may vote.
+    Open,
     Asked(CallId),
     Has(Has),
     /// What was asked for before is still being given back there.
@@ -117,7 +119,7 @@ impl Votes {
                 Vote::Leaving => {
                     Error::new(ErrorKind::NotHeld, "it is still being given back there")
                 }
-                Vote::None | Vote::Asked(_) => {
+                Vote::None | Vote::Open | Vote::Asked(_) => {
                     Error::new(ErrorKind::NotHeld, "it does not have the lease")
                 }
             };

@@ -175,6 +175,13 @@ impl Servers {
         replied
     }
 
+    /// From now on acquisitions are only for the incarnation of the server that this checks. Of a quorum
+    /// it is the only one.
+    #[cfg(feature = "quorum")]
+    pub(super) fn mean(&mut self, check: Option<crate::protocol::Enter>) {
+        self.servers[0].meant = check;
+    }
+
     pub(super) fn time(&mut self, cx: &mut Ctx, id: ServerId) {
         if let Some(server) = self.get_mut(id) {
             server.time(cx);

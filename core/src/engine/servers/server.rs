@@ -12,7 +12,9 @@ use crate::engine::pace::{Pace, RETRY};
 use crate::engine::settings::Settings;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{BatchReply, Command, Inspect, LeaseId, LockKey, Op, Reply};
+use crate::protocol::{
+    BatchReply, Command, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
+};
 use crate::time::{ServerTime, Timestamp};
 
 /// The most operations that leave in one script call, so that it does not keep the server from
@@ -67,6 +69,8 @@ pub(crate) struct Server {
     round_trip: Duration,
     /// How many requests in a row had no answer in time.
     timeouts: usize,
+    /// Of a quorum: checks that the server is still in the incarnation that acquisitions are for.
+    pub(super) meant: Option<Enter>,
     /// Whether its pushes can be heard, and whether the host was asked to see to that.
     pub(super) hears: bool,
     pub(super) wants_pushes: bool,
@@ -88,6 +92,8 @@ pub(crate) struct Request {
     give_up: Timestamp,
     /// Empty if it only asks for the clock.
     origins: Vec<Origin>,
+    /// The first of the batch checks that the server is still in this incarnation.
+    meant: Option<Incarnation>,
 }
 
 /// What a server said to a request, and whom to tell.
@@ -98,6 +104,12 @@ pub(crate) struct Replied {
     pub(crate) result: Result<BatchReply, Error>,
     /// Whether the drift margin had to be widened.
     pub(crate) drifted: bool,
+    /// It is not in this incarnation any more.
+    #[cfg_attr(
+        not(feature = "quorum"),
+        expect(dead_code, reason = "one server alone has none")
+    )]
+    pub(crate) forgot: Option<Incarnation>,
 }
 
 impl Server {
@@ -115,6 +127,7 @@ impl Server {
             crowd: Crowd::default(),
             round_trip: Duration::MAX,
             timeouts: 0,
+            meant: None,
             hears: false,
             wants_pushes: false,
         }
@@ -212,7 +225,7 @@ impl Server {
     /// Asks for its clock.
     fn probe(&mut self, cx: &mut Ctx, batch: Vec<Op>) {
         let give_up = cx.now + cx.settings.command_timeout;
-        self.request(cx, batch, give_up, Vec::new());
+        self.request(cx, (batch, None), give_up, Vec::new());
         self.set_timer(cx, give_up);
     }
 
@@ -290,13 +303,20 @@ impl Server {
                 }
             }
         }
-        let Some(Request { sent, origins, .. }) = request else {
+        let Some(Request {
+            sent,
+            origins,
+            meant,
+            ..
+        }) = request
+        else {
             // It may still hand a lock over.
             return Replied {
                 origins: Vec::new(),
                 sent: cx.now,
                 result,
                 drifted: false,
+                forgot: None,
             };
         };
         self.crowd.answered(origins.len());
@@ -310,11 +330,13 @@ impl Server {
             }
             Ok(BatchReply { time: None, .. }) | Err(_) => false,
         };
+        let (result, forgot) = intact(meant, result);
         Replied {
             origins,
             sent,
             result,
             drifted,
+            forgot,
         }
     }
 
@@ -455,16 +477,34 @@ impl Server {
                 not_after: anchor.not_after(queued.give_up, margin),
             });
         }
-        self.request(cx, batch, give_up, origins);
+        let meant = self.check_first(&mut batch);
+        self.request(cx, (batch, meant), give_up, origins);
     }
 
-    fn request(&mut self, cx: &mut Ctx, batch: Vec<Op>, give_up: Timestamp, origins: Vec<Origin>) {
+    /// With acquisitions the server first checks that it has forgotten nothing.
+    fn check_first(&self, batch: &mut Vec<Op>) -> Option<Incarnation> {
+        let check = self.meant.as_ref()?;
+        let acquires = |op: &Op| matches!(op.command, Command::Acquire(_));
+        let not_after = batch.iter().find(|op| acquires(op))?.not_after;
+        let command = Command::Enter(check.clone());
+        batch.insert(0, Op { command, not_after });
+        Some(check.incarnation)
+    }
+
+    fn request(
+        &mut self,
+        cx: &mut Ctx,
+        (batch, meant): (Vec<Op>, Option<Incarnation>),
+        give_up: Timestamp,
+        origins: Vec<Origin>,
+    ) {
         let id = RequestId(cx.next_serial().get());
         self.requests.push(Request {
             id,
             sent: cx.now,
             give_up,
             origins,
+            meant,
         });
         cx.push(Output::Send {
             server: self.id,
@@ -478,6 +518,22 @@ impl Server {
 /// Whether a server can be asked for its clock alone.
 fn is_asked_plainly(settings: &Settings) -> bool {
     !settings.clustered || settings.addressed
+}
+
+/// What a batch was answered, without the reply to the check before it; if that failed, nothing of the
+/// batch was done.
+fn intact(
+    meant: Option<Incarnation>,
+    mut result: Result<BatchReply, Error>,
+) -> (Result<BatchReply, Error>, Option<Incarnation>) {
+    let (Some(_), Ok(batch)) = (meant, &mut result) else {
+        return (result, None);
+    };
+    let checked = (!batch.replies.is_empty()).then(|| batch.replies.remove(0));
+    match checked {
+        Some(Ok(Reply::Intact | Reply::Late)) => (result, None),
+        _ => (Err(Error::forgot()), meant),
+    }
 }
 
 /// A primary that became a replica keeps its connections, and refuses what writes.

@@ -150,6 +150,8 @@ fn short(event: &LeaseEvent) -> String {
         LeaseEvent::Lost { reason, .. } => format!("lost: {reason}"),
         LeaseEvent::Released { token, .. } => format!("released {token}"),
         LeaseEvent::ClockDrift { drift_margin } => format!("drift {drift_margin}"),
+        LeaseEvent::Quarantined { server, .. } => format!("server {server} is in quarantine"),
+        LeaseEvent::Readmitted { server } => format!("server {server} votes again"),
         LeaseEvent::Lagged { missed } => format!("lagged {missed}"),
     }
 }

@@ -264,7 +264,9 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(incarnation);
             push(&age.as_millis());
             push(&longest.as_millis());
-            known.iter().for_each(|known| push(known));
+            for known in known {
+                push(known);
+            }
         }
         Reply::Inspected(inspected) => write_inspected(inspected, &mut push),
         Reply::Listed { cursor, names } => {

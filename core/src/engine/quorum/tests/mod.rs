@@ -2,6 +2,7 @@
 
 mod acquire;
 mod bounds;
+mod quarantine;
 mod queries;
 mod tenure;
 mod wait;

@@ -12,11 +12,13 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, LeaseId, LockKey, Op};
+use crate::protocol::{ClientId, Command, Counter, LeaseId, LockKey, Op};
 use crate::time::{ServerTime, Timestamp};
 
 pub(super) const LOCK: LockId = LockId(1);
 pub(super) const TTL: Duration = Duration::from_secs(30);
+/// The longest that a lease may live.
+pub(super) const LONGEST: Duration = Duration::from_secs(120);
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a retry takes, at the most, and then some.
 pub(super) const SOON: Duration = Duration::from_millis(1_500);
@@ -48,7 +50,7 @@ pub(super) struct World {
     pub(super) ahead: Vec<u64>,
     pub(super) now: Timestamp,
     pub(super) ttl: Duration,
-    /// How many operations were sent.
+    /// How many operations were sent, but for those that find out who may vote.
     pub(super) sent: usize,
     waiting: Vec<Sent>,
 }
@@ -57,16 +59,35 @@ pub(super) struct Host {
     pub(super) quorum: Quorum,
     pub(super) done: BTreeMap<CallId, Answer>,
     pub(super) events: Vec<(LeaseEvent, Option<Timestamp>)>,
+    /// Events about no lock.
+    pub(super) notices: Vec<LeaseEvent>,
     wake: Timestamp,
     last: u64,
 }
 
 impl World {
+    /// Servers that have been used before, so that each knows the others.
     pub(super) fn new(hosts: usize, servers: usize) -> Self {
+        let mut world = Self::fresh(hosts, servers);
+        for host in 0..hosts {
+            let lease = world.hold(host).lease;
+            world.release(host, lease);
+            world.hosts[host].done.clear();
+            world.hosts[host].events.clear();
+        }
+        for server in &mut world.servers {
+            server.delete(&key());
+        }
+        world
+    }
+
+    /// Servers that are new, as are the hosts to them.
+    pub(super) fn fresh(hosts: usize, servers: usize) -> Self {
         let host = |id: u64| Host {
-            quorum: Quorum::new(Settings::new(ClientId(1 + id)), servers).expect("it is odd"),
+            quorum: Quorum::new(settings(id), servers).expect("it is odd"),
             done: BTreeMap::new(),
             events: Vec::new(),
+            notices: Vec::new(),
             wake: Timestamp::NEVER,
             last: (1 + id) << 32,
         };
@@ -112,6 +133,7 @@ impl World {
                 quorum,
                 done,
                 events,
+                notices,
                 wake,
                 ..
             } = &mut self.hosts[host];
@@ -126,7 +148,8 @@ impl World {
                     batch,
                     give_up,
                 } => {
-                    self.sent += batch.len();
+                    let own = |op: &&Op| matches!(op.command, Command::Enter(_));
+                    self.sent += batch.len() - batch.iter().filter(own).count();
                     let server = usize::try_from(server.0).expect("it is small");
                     self.waiting.push(Sent {
                         host,
@@ -148,6 +171,7 @@ impl World {
                     let server = usize::try_from(server.0).expect("it is small");
                     self.servers[server].subscribe(client);
                 }
+                Output::Notice { event } => notices.push(event),
                 _ => {}
             }
         }
@@ -188,7 +212,7 @@ impl World {
         }
     }
 
-    fn time(&self, server: usize) -> ServerTime {
+    pub(super) fn time(&self, server: usize) -> ServerTime {
         let micros = 1_700_000_000_000_000 + self.now.as_nanos() / 1_000;
         ServerTime::from_micros(micros + self.ahead[server])
     }
@@ -392,6 +416,12 @@ impl World {
             },
         }
     }
+}
+
+fn settings(id: u64) -> Settings {
+    let mut settings = Settings::new(ClientId(1 + id));
+    settings.longest_ttl = LONGEST;
+    settings
 }
 
 pub(super) fn key() -> LockKey {

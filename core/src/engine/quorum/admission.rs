@@ -1,0 +1,362 @@
+//! Which servers of a quorum may vote: those that have forgotten nothing that still matters.
+//!
+//! A server that lost its data, or went back to older ones, does not know to whom it gave a lock, and would
+//! give it to another. So it is to be silent for as long as the longest lease lives: in *quarantine*. It is
+//! told from one that went on by its [incarnation](Incarnation), and from one that is new by what the others
+//! know: every incarnation that votes is known to all that vote with it.
+//!
+//! **Why no lease is given twice.** A lease stands on m of 2m - 1 members, each of which knew all others
+//! when it voted. Say that one of them forgot, and that its new incarnation is let in before that lease is
+//! over. Then m others that were admitted said that they know of no incarnation that is over; one of these
+//! has the lease as well, and knew the one that is over now. It forgot that, too, and was let in before the
+//! lease was over, which takes us back to it: the first that was let in so was not one of fewer than m. Nor
+//! were there m that were all new, as long as never so many forget within that time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::protocol::{Entered, Incarnation};
+use crate::time::Timestamp;
+
+/// What is known of all members. A member is named by its place.
+#[derive(Debug)]
+pub(super) struct Admission {
+    all: Vec<Option<Seen>>,
+    majority: usize,
+    /// How long a lease lives at the most, as far as is known.
+    longest: Duration,
+    /// How far clocks may run apart, in parts per million.
+    drift: u32,
+    /// How many questions were asked.
+    turn: u64,
+    /// Incarnations that are known and that nobody is in, as it seems, and the turn of their discovery.
+    over: Vec<(Incarnation, u64)>,
+}
+
+/// What a member last said.
+#[derive(Debug)]
+struct Seen {
+    incarnation: Incarnation,
+    /// For how long it had been in it, and when it said so.
+    age: Duration,
+    at: Timestamp,
+    known: BTreeSet<Incarnation>,
+    /// The turn in which it was asked.
+    asked: u64,
+    admitted: bool,
+    /// It knows all that vote, and they know it.
+    votes: bool,
+}
+
+impl Admission {
+    pub(super) fn new(members: usize, longest: Duration, drift: u32) -> Self {
+        Self {
+            all: std::iter::repeat_with(|| None).take(members).collect(),
+            majority: super::majority(members),
+            longest,
+            drift,
+            turn: 0,
+            over: Vec::new(),
+        }
+    }
+
+    /// A member is asked now.
+    pub(super) fn next_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// What it said to what it was asked in that turn.
+    pub(super) fn saw(&mut self, now: Timestamp, at: usize, (entered, asked): (Entered, u64)) {
+        self.longest = self.longest.max(entered.longest);
+        let before = self.all[at].take();
+        let before = before.filter(|before| before.incarnation == entered.incarnation);
+        self.all[at] = Some(Seen {
+            incarnation: entered.incarnation,
+            age: entered.age,
+            at: now,
+            known: entered.known,
+            asked,
+            admitted: before.as_ref().is_some_and(|before| before.admitted),
+            votes: before.is_some_and(|before| before.votes),
+        });
+    }
+
+    /// Nothing is known of it any more.
+    pub(super) fn lost(&mut self, at: usize) {
+        self.all[at] = None;
+    }
+
+    /// What follows.
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        let known = self.known();
+        let current: BTreeSet<_> = self.seen().map(|seen| seen.incarnation).collect();
+        for at in 0..self.all.len() {
+            let ripe = self.ripe_at(at) <= now;
+            if let Some(seen) = &mut self.all[at] {
+                seen.admitted |= ripe || known.contains(&seen.incarnation);
+            }
+        }
+        let is_over = |id: &Incarnation| !current.contains(id);
+        let admitted = self.seen().filter(|seen| seen.admitted).count();
+        let is_new = admitted == 0 || admitted >= self.majority;
+        if is_new && current.len() >= self.majority && !known.iter().any(is_over) {
+            // None of those that would know has lost anything; or all begin together.
+            self.all
+                .iter_mut()
+                .flatten()
+                .for_each(|seen| seen.admitted = true);
+        }
+        self.let_vote();
+        self.over
+            .retain(|(id, _)| known.contains(id) && is_over(id));
+        for id in known.into_iter().filter(is_over) {
+            if !self.over.iter().any(|(over, _)| *over == id) {
+                self.over.push((id, self.turn));
+            }
+        }
+    }
+
+    fn let_vote(&mut self) {
+        for at in 0..self.all.len() {
+            let knows_itself = |seen: &Seen| seen.known.contains(&seen.incarnation);
+            let is_ready = |seen: &&Seen| seen.admitted && knows_itself(seen);
+            let Some(seen) = self.all[at].as_ref().filter(is_ready) else {
+                continue;
+            };
+            let votes = self.seen().filter(|other| other.votes);
+            let strangers = votes.filter(|other| !seen.knows(other) || !other.knows(seen));
+            let votes = strangers.count() == 0;
+            if let Some(seen) = &mut self.all[at] {
+                seen.votes = votes;
+            }
+        }
+    }
+
+    fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.all.iter().flatten()
+    }
+
+    fn known(&self) -> BTreeSet<Incarnation> {
+        self.seen().flat_map(|seen| &seen.known).copied().collect()
+    }
+}
+
+/// What is to be done.
+impl Admission {
+    /// Whether it has said in which incarnation it is.
+    pub(super) fn has_answered(&self, at: usize) -> bool {
+        self.all[at].is_some()
+    }
+
+    pub(super) fn answered(&self) -> usize {
+        self.seen().count()
+    }
+
+    pub(super) fn is_admitted(&self, at: usize) -> bool {
+        self.all[at].as_ref().is_some_and(|seen| seen.admitted)
+    }
+
+    pub(super) fn votes(&self, at: usize) -> bool {
+        self.all[at].as_ref().is_some_and(|seen| seen.votes)
+    }
+
+    pub(super) fn incarnation(&self, at: usize) -> Option<Incarnation> {
+        Some(self.all[at].as_ref()?.incarnation)
+    }
+
+    /// For how long it has been in its incarnation.
+    pub(super) fn age(&self, now: Timestamp, at: usize) -> Duration {
+        let seen = self.all[at].as_ref();
+        seen.map_or(Duration::ZERO, |seen| seen.age + now.since(seen.at))
+    }
+
+    /// When no lease that it may have forgotten is left.
+    pub(super) fn ripe_at(&self, at: usize) -> Timestamp {
+        let Some(seen) = &self.all[at] else {
+            return Timestamp::NEVER;
+        };
+        let left = self.longest.saturating_sub(seen.age);
+        seen.at + left + left.saturating_mul(self.drift) / 500_000
+    }
+
+    /// Whether both know of one another, and may vote on one lease. One that may not vote now is not known
+    /// to anybody, and need not be.
+    pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
+        match (&self.all[one], &self.all[other]) {
+            (Some(one), Some(other)) => other.knows(one) && (one.knows(other) || !other.admitted),
+            _ => false,
+        }
+    }
+
+    /// Those that may vote and that it does not know.
+    pub(super) fn to_tell(&self, at: usize) -> Vec<Incarnation> {
+        let Some(to) = &self.all[at] else {
+            return Vec::new();
+        };
+        let admitted = self.seen().filter(|seen| seen.admitted);
+        let unknown = admitted.filter(|seen| !to.knows(seen));
+        unknown.map(|seen| seen.incarnation).collect()
+    }
+
+    /// Those that it knows and that are over: nobody was in them when all were asked after that was seen.
+    pub(super) fn to_forget(&self, at: usize) -> Vec<Incarnation> {
+        let (true, Some(to)) = (self.all_vote(), &self.all[at]) else {
+            return Vec::new();
+        };
+        let asked = self.seen().map(|seen| seen.asked).min().unwrap_or(0);
+        let over = self.over.iter().filter(|(_, turn)| *turn < asked);
+        let over = over.map(|(id, _)| *id);
+        over.filter(|id| to.known.contains(id)).collect()
+    }
+
+    /// Whether it has to be asked again for that to be seen.
+    pub(super) fn is_to_be_asked(&self, at: usize) -> bool {
+        let found = self.over.iter().map(|(_, turn)| *turn).max();
+        let asked = self.all[at].as_ref().map(|seen| seen.asked);
+        self.all_vote() && found >= asked
+    }
+
+    fn all_vote(&self) -> bool {
+        self.seen().filter(|seen| seen.votes).count() == self.all.len()
+    }
+}
+
+impl Seen {
+    fn knows(&self, other: &Self) -> bool {
+        self.known.contains(&other.incarnation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs(60);
+    const NOW: Timestamp = Timestamp::from_nanos(5_000_000_000);
+
+    fn of(members: usize) -> Admission {
+        Admission::new(members, LONGEST, 2_000)
+    }
+
+    /// A member says that it is in this incarnation, for so many seconds, and knows these.
+    fn say(admission: &mut Admission, at: usize, (id, age): (u128, u64), known: &[u128]) {
+        let turn = admission.next_turn();
+        let entered = Entered {
+            incarnation: Incarnation(id),
+            age: Duration::from_secs(age),
+            longest: LONGEST,
+            known: known.iter().map(|id| Incarnation(*id)).collect(),
+        };
+        admission.saw(NOW, at, (entered, turn));
+        admission.settle(NOW);
+    }
+
+    fn voting(admission: &Admission) -> Vec<usize> {
+        let members = 0..admission.all.len();
+        members.filter(|at| admission.votes(*at)).collect()
+    }
+
+    fn admitted(admission: &Admission) -> Vec<usize> {
+        let members = 0..admission.all.len();
+        members.filter(|at| admission.is_admitted(*at)).collect()
+    }
+
+    #[test]
+    fn a_majority_of_new_members_is_admitted_and_votes_once_they_know_each_other() {
+        let mut new = of(3);
+        say(&mut new, 0, (1, 0), &[]);
+        assert!(admitted(&new).is_empty(), "one of three tells nothing");
+        say(&mut new, 2, (3, 0), &[]);
+        assert_eq!((admitted(&new), voting(&new)), (vec![0, 2], vec![]));
+        assert_eq!(new.to_tell(0), [Incarnation(1), Incarnation(3)]);
+        say(&mut new, 0, (1, 0), &[1, 3]);
+        assert_eq!(voting(&new), [0], "the other does not know it");
+        say(&mut new, 2, (3, 0), &[1, 3]);
+        assert_eq!(voting(&new), [0, 2]);
+        say(&mut new, 1, (2, 0), &[]);
+        assert_eq!((admitted(&new), voting(&new)), (vec![0, 1, 2], vec![0, 2]));
+        assert!((0..3).all(|at| new.to_tell(at).contains(&Incarnation(2))));
+    }
+
+    #[test]
+    fn who_is_known_votes_whatever_its_age() {
+        let mut used = of(3);
+        say(&mut used, 1, (2, 0), &[1, 2, 3]);
+        assert_eq!((admitted(&used), voting(&used)), (vec![1], vec![1]));
+        say(&mut used, 0, (1, 0), &[1, 2, 3]);
+        assert_eq!(voting(&used), [0, 1]);
+    }
+
+    /// Catches one that may have forgotten a lock: others know of one that is nobody's any more.
+    #[test]
+    fn who_may_have_been_another_waits_for_as_long_as_a_lease_lives() {
+        let mut used = of(3);
+        say(&mut used, 0, (1, 900), &[1, 2, 3]);
+        say(&mut used, 1, (2, 900), &[1, 2, 3]);
+        say(&mut used, 2, (9, 20), &[]);
+        assert_eq!(admitted(&used), [0, 1]);
+        let ripe = used.ripe_at(2);
+        assert!(ripe >= NOW + LONGEST - Duration::from_secs(20));
+        assert!(ripe <= NOW + LONGEST - Duration::from_secs(19));
+        used.settle(ripe);
+        assert_eq!(admitted(&used), [0, 1, 2]);
+        assert_eq!(used.ripe_at(0), NOW);
+    }
+
+    /// Catches a minority that lets in one that may have voted with those that are not heard.
+    #[test]
+    fn who_is_new_to_fewer_than_a_majority_waits() {
+        let mut used = of(5);
+        say(&mut used, 0, (1, 900), &[1, 2]);
+        say(&mut used, 1, (2, 900), &[1, 2]);
+        say(&mut used, 4, (5, 0), &[]);
+        assert_eq!(admitted(&used), [0, 1]);
+        say(&mut used, 2, (3, 900), &[1, 2, 3]);
+        assert_eq!(admitted(&used), [0, 1, 2, 4]);
+    }
+
+    /// Catches a quarantine that is shorter than a lease of another locker.
+    #[test]
+    fn the_longest_lease_of_all_lockers_counts() {
+        let mut used = of(3);
+        let entered = Entered {
+            incarnation: Incarnation(1),
+            age: Duration::from_secs(100),
+            longest: LONGEST * 2,
+            known: BTreeSet::new(),
+        };
+        used.saw(NOW, 0, (entered, 1));
+        used.settle(NOW);
+        assert!(admitted(&used).is_empty());
+    }
+
+    /// Catches an incarnation that is forgotten though somebody may be in it: one that is newer than what
+    /// its member said before.
+    #[test]
+    fn what_is_over_is_forgotten_once_all_were_asked_again() {
+        let all = [1, 2, 3, 9];
+        let mut used = of(3);
+        for at in 0..3 {
+            let id = u128::try_from(at + 1).expect("it is small");
+            say(&mut used, at, (id, 900), &all);
+        }
+        assert_eq!(used.to_forget(0), []);
+        let again = (0..3).filter(|at| used.is_to_be_asked(*at));
+        assert_eq!(
+            again.collect::<Vec<_>>(),
+            [0],
+            "the others were asked after it was seen"
+        );
+        say(&mut used, 0, (1, 900), &all);
+        assert!((0..3).all(|at| used.to_forget(at) == [Incarnation(9)]));
+        let mut newer = of(3);
+        for at in 0..3 {
+            let id = u128::try_from(at + 1).expect("it is small");
+            say(&mut newer, at, (id, 900), &all);
+        }
+        // The first is in it by now.
+        say(&mut newer, 0, (9, 0), &all);
+        assert!((0..3).all(|at| !newer.to_forget(at).contains(&Incarnation(9))));
+    }
+}

@@ -1,0 +1,316 @@
+//! Finding out which members may vote: each is asked in which incarnation it is, and told which others vote.
+
+use super::admission::Admission;
+use super::members::Members;
+use crate::engine::attempt::Failure;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Output, ServerId};
+use crate::engine::pace::{Pace, RETRY};
+use crate::engine::settings::Settings;
+use crate::engine::timers::Timed;
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::protocol::{Enter, Entered, Incarnation, LeaseId, LockKey, Terms};
+use crate::time::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct Entries {
+    /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
+    key: Option<LockKey>,
+    admission: Admission,
+    all: Vec<Entry>,
+    /// How many incarnations were named.
+    named: u64,
+}
+
+/// What goes on with one member.
+#[derive(Debug)]
+struct Entry {
+    /// In which turn it was asked, and until when that is waited for.
+    under_way: Option<(u64, Timestamp)>,
+    pace: Pace,
+    down: bool,
+    /// It is to be asked again, though it has answered.
+    is_doubtful: bool,
+    /// Why there was no answer.
+    error: Option<Error>,
+    standing: Standing,
+    /// This incarnation of it was said to be in quarantine.
+    announced: Option<Incarnation>,
+    wake: Timestamp,
+}
+
+/// What a member is good for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    Votes,
+    /// It is not known yet.
+    Open,
+    /// It does not vote.
+    Out,
+}
+
+impl Entries {
+    pub(super) fn new(settings: &Settings, members: usize) -> Self {
+        let entry = || Entry {
+            under_way: None,
+            pace: Pace::due_at(Timestamp::from_nanos(0)),
+            down: false,
+            is_doubtful: false,
+            error: None,
+            standing: Standing::Open,
+            announced: None,
+            wake: Timestamp::NEVER,
+        };
+        Self {
+            key: None,
+            admission: Admission::new(members, settings.longest_ttl, settings.drift_margin),
+            all: std::iter::repeat_with(entry).take(members).collect(),
+            named: 0,
+        }
+    }
+
+    pub(super) fn standing(&self, at: usize) -> Standing {
+        self.all[at].standing
+    }
+
+    /// Whether one member may vote on a lease that another one has.
+    pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
+        self.admission.are_acquainted(one, other)
+    }
+
+    /// Why it does not vote now.
+    pub(super) fn why_not(&self, now: Timestamp, at: usize) -> Error {
+        match &self.all[at].error {
+            Some(error) => error.clone(),
+            None if self.admission.has_answered(at) && !self.admission.is_admitted(at) => {
+                let age = self.admission.age(now, at).as_secs();
+                let left = self.admission.ripe_at(at).since(now).as_secs() + 1;
+                let message = format!(
+                    "it came back {age} s ago, may have forgotten locks, and votes again in {left} s"
+                );
+                Error::new(ErrorKind::Unavailable, message)
+            }
+            None => Error::new(
+                ErrorKind::Unavailable,
+                "whether it has forgotten locks is not known yet",
+            ),
+        }
+    }
+
+    pub(super) fn wake(&self, server: ServerId) -> Option<Timestamp> {
+        Some(self.all.get(super::place_of(server))?.wake)
+    }
+}
+
+/// What happens.
+impl Entries {
+    /// Somebody wants a lock. Returns whether that is the first time.
+    pub(super) fn begin(&mut self, key: &LockKey) -> bool {
+        let is_first = self.key.is_none();
+        if is_first {
+            self.key = Some(key.mark());
+        }
+        is_first
+    }
+
+    /// It may be another process than before, which began with old data.
+    pub(super) fn connected(&mut self, now: Timestamp, at: usize) {
+        let entry = &mut self.all[at];
+        (entry.down, entry.is_doubtful, entry.error) = (false, true, None);
+        (entry.under_way, entry.pace) = (None, Pace::due_at(now));
+    }
+
+    pub(super) fn disconnected(&mut self, at: usize, error: Error) {
+        let entry = &mut self.all[at];
+        (entry.down, entry.under_way, entry.error) = (true, None, Some(error));
+    }
+
+    pub(super) fn entered(&mut self, cx: &Ctx, at: usize, result: Result<Entered, Error>) {
+        let entry = &mut self.all[at];
+        let Some((turn, _)) = entry.under_way.take() else {
+            return;
+        };
+        match result {
+            Ok(entered) => {
+                (entry.is_doubtful, entry.error) = (false, None);
+                entry.pace = Pace::due_at(cx.now);
+                self.admission.saw(cx.now, at, (entered, turn));
+            }
+            Err(error) => entry.failed(cx, error),
+        }
+    }
+
+    /// The question came too late, and did nothing. Its answer has told the time, so the next will do.
+    pub(super) fn was_late(&mut self, cx: &Ctx, at: usize) {
+        let entry = &mut self.all[at];
+        entry.under_way = None;
+        if entry.pace.failures == 0 {
+            entry.pace.failures = 1;
+        } else {
+            entry.failed(cx, Failure::late().into_error());
+        }
+    }
+
+    /// It is not in this incarnation any more.
+    pub(super) fn forgot(&mut self, now: Timestamp, at: usize, incarnation: Incarnation) {
+        if self.admission.incarnation(at) == Some(incarnation) {
+            self.admission.lost(at);
+            let entry = &mut self.all[at];
+            (entry.error, entry.pace) = (None, Pace::due_at(now));
+        }
+    }
+
+    /// There was no answer in time; or else nothing but that the time has come.
+    pub(super) fn time(&mut self, cx: &mut Ctx, members: &mut Members, at: usize) {
+        let entry = &mut self.all[at];
+        entry.set_timer(cx, at, Timestamp::NEVER);
+        if entry
+            .under_way
+            .is_some_and(|(_, give_up)| give_up <= cx.now)
+        {
+            entry.under_way = None;
+            let error = members.give_up_entry(at).unwrap_or_else(Error::no_answer);
+            entry.failed(cx, error);
+        }
+    }
+}
+
+/// What follows.
+impl Entries {
+    /// Asks those that are to be asked. Returns whose standing has changed.
+    pub(super) fn settle(&mut self, cx: &mut Ctx, members: &mut Members) -> Vec<usize> {
+        let Some(key) = self.key.clone() else {
+            return Vec::new();
+        };
+        self.admission.settle(cx.now);
+        for at in 0..self.all.len() {
+            // Nobody can come to know others through one that does not answer.
+            let fails = self.all[at].down || self.all[at].error.is_some();
+            if fails && !self.admission.to_tell(at).is_empty() {
+                self.admission.lost(at);
+            }
+        }
+        self.admission.settle(cx.now);
+        let mut changed = Vec::new();
+        for at in 0..self.all.len() {
+            self.ask(cx, members, (at, &key));
+            let standing = self.judge(at);
+            if std::mem::replace(&mut self.all[at].standing, standing) != standing {
+                changed.push(at);
+            }
+            let voting = self.admission.incarnation(at);
+            let voting = voting.filter(|_| standing == Standing::Votes);
+            let check = voting.map(|incarnation| Enter {
+                key: key.clone(),
+                incarnation,
+                terms: None,
+            });
+            members.mean(at, check);
+            self.announce(cx, at, standing);
+            self.set_timer(cx, at);
+        }
+        changed
+    }
+
+    fn judge(&self, at: usize) -> Standing {
+        let entry = &self.all[at];
+        if self.admission.votes(at) {
+            return Standing::Votes;
+        }
+        if !self.admission.has_answered(at) {
+            return match entry.error {
+                Some(_) => Standing::Out,
+                None => Standing::Open,
+            };
+        }
+        // What others are about to say may let it in; and too few can tell nothing.
+        let is_open =
+            |other| !self.admission.has_answered(other) && self.all[other].error.is_none();
+        let are_few = self.admission.answered() < super::majority(self.all.len());
+        if are_few || self.admission.is_admitted(at) || (0..self.all.len()).any(is_open) {
+            Standing::Open
+        } else {
+            Standing::Out
+        }
+    }
+
+    fn is_wanted(&self, at: usize) -> bool {
+        !self.admission.has_answered(at)
+            || self.all[at].is_doubtful
+            || self.admission.is_to_be_asked(at)
+            || !self.admission.to_tell(at).is_empty()
+            || !self.admission.to_forget(at).is_empty()
+    }
+
+    fn ask(&mut self, cx: &Ctx, members: &mut Members, (at, key): (usize, &LockKey)) {
+        let entry = &self.all[at];
+        let may = !entry.down && entry.under_way.is_none() && entry.pace.next <= cx.now;
+        if !may || !self.is_wanted(at) {
+            return;
+        }
+        self.named += 1;
+        let name = u128::from(cx.settings.client.0) << 64 | u128::from(self.named);
+        let enter = Enter {
+            key: key.clone(),
+            incarnation: Incarnation(name),
+            terms: Some(Terms {
+                longest: cx.settings.longest_ttl,
+                remember: self.admission.to_tell(at),
+                forget: self.admission.to_forget(at),
+            }),
+        };
+        let give_up = cx.now + cx.settings.command_timeout;
+        self.all[at].under_way = Some((self.admission.next_turn(), give_up));
+        members.enter(at, enter, give_up);
+    }
+
+    fn announce(&mut self, cx: &mut Ctx, at: usize, standing: Standing) {
+        let incarnation = self.admission.incarnation(at);
+        let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        let is_known = self.admission.answered() >= super::majority(self.all.len());
+        let entry = &mut self.all[at];
+        let event = match standing {
+            Standing::Out
+                if incarnation.is_some() && incarnation != entry.announced && is_known =>
+            {
+                entry.announced = incarnation;
+                let remaining = self.admission.ripe_at(at).since(cx.now);
+                LeaseEvent::Quarantined { server, remaining }
+            }
+            Standing::Votes if entry.announced.take().is_some() => {
+                LeaseEvent::Readmitted { server }
+            }
+            _ => return,
+        };
+        cx.push(Output::Notice { event });
+    }
+
+    fn set_timer(&mut self, cx: &mut Ctx, at: usize) {
+        let wanted = self.is_wanted(at);
+        let entry = &mut self.all[at];
+        let wake = match entry.under_way {
+            Some((_, give_up)) => give_up,
+            None if entry.down => Timestamp::NEVER,
+            None if wanted => entry.pace.next,
+            None => Timestamp::NEVER,
+        };
+        let is_admitted = self.admission.is_admitted(at);
+        let ripe = self.admission.ripe_at(at);
+        let wake = if is_admitted { wake } else { wake.min(ripe) };
+        entry.set_timer(cx, at, wake);
+    }
+}
+
+impl Entry {
+    fn failed(&mut self, cx: &Ctx, error: Error) {
+        let seed = LeaseId(u128::from(cx.settings.client.0));
+        self.pace.back_off(cx.now, RETRY, seed);
+        self.error = Some(error);
+    }
+
+    fn set_timer(&mut self, cx: &mut Ctx, at: usize, wake: Timestamp) {
+        let server = ServerId(u32::try_from(at).unwrap_or(u32::MAX));
+        cx.timers.set(Timed::Server(server), &mut self.wake, wake);
+    }
+}
