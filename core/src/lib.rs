@@ -62,6 +62,7 @@ pub mod adapter;
 mod advice;
 #[cfg(feature = "native")]
 mod client;
+mod digits;
 #[cfg(feature = "native")]
 mod driver;
 pub mod engine;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digits;
 use crate::error::{Error, ErrorKind};
 
 /// A number that tells an older holder of a name from a newer one.
@@ -77,12 +78,8 @@ impl FromStr for FencingToken {
 
     /// Reads plain decimal digits: no sign, no blanks, no leading zero.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let plain = !text.is_empty()
-            && text.len() <= 16
-            && !text.starts_with('0')
-            && text.bytes().all(|byte| byte.is_ascii_digit());
-        match text.parse() {
-            Ok(value) if plain => Self::new(value),
+        match digits::plain(text) {
+            Some(value) if !text.starts_with('0') => Self::new(value),
             _ => Err(Error::new(
                 ErrorKind::Config,
                 format!("a fencing token is plain digits from 1 to {}", Self::MAX),

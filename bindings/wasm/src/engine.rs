@@ -285,7 +285,11 @@ impl Engine {
         let input = Input::List {
             call: CallId(call.into()),
             pattern,
-            cursor: cursor.parse().unwrap_or(0),
+            // One of our own, and of digits alone.
+            cursor: cursor.bytes().fold(0, |number, digit| {
+                let digit = u64::from(digit.wrapping_sub(b'0'));
+                number.wrapping_mul(10).wrapping_add(digit)
+            }),
         };
         self.handle(now, input);
         Ok(())

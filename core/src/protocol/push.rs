@@ -6,6 +6,7 @@ use super::claim::{ClientId, HalfId, LeaseId};
 use super::key::escape;
 use super::reply::Grant;
 use super::sha1::sha1;
+use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
@@ -148,8 +149,8 @@ fn read(message: &[u8]) -> Option<Push> {
     let token = fields.next()?.parse().ok()?;
     let news = match what {
         "granted" => {
-            let expires = ServerTime::from_millis(number(fields.next()?)?);
-            let time = ServerTime::from_micros(number(fields.next()?)?);
+            let expires = ServerTime::from_millis(digits::plain(fields.next()?)?);
+            let time = ServerTime::from_micros(digits::plain(fields.next()?)?);
             let grant = Grant { token, expires };
             News::Granted { grant, time }
         }
@@ -174,11 +175,6 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
         *byte = u8::try_from(value(*high)? * 16 + value(*low)?).ok()?;
     }
     Some(bytes)
-}
-
-fn number(digits: &str) -> Option<u64> {
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| plain)
 }
 
 #[cfg(test)]

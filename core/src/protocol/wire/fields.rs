@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::incarnation::Incarnation;
@@ -26,14 +27,25 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         std::str::from_utf8(self.bytes()?).map_err(|_| unexpected())
     }
 
+    /// Of what is no UTF-8, what is ASCII.
     pub(in crate::protocol) fn lossy(&mut self) -> Result<String, Error> {
-        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+        let bytes = self.bytes()?;
+        // Not by `from_utf8_lossy`: a browser would load a kilobyte for what nobody of ours sends.
+        let ascii = |byte: &u8| {
+            if byte.is_ascii() {
+                char::from(*byte)
+            } else {
+                char::REPLACEMENT_CHARACTER
+            }
+        };
+        Ok(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => bytes.iter().map(ascii).collect(),
+        })
     }
 
     pub(in crate::protocol) fn number(&mut self) -> Result<u64, Error> {
-        let text = self.text()?;
-        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
+        digits::plain(self.text()?).ok_or_else(unexpected)
     }
 
     pub(in crate::protocol) fn millis(&mut self) -> Result<ServerTime, Error> {
