@@ -180,8 +180,7 @@ pub enum LossReason {
 }
 
 impl LossReason {
-    #[cfg(test)]
-    const ALL: &'static [Self] =
+    pub(crate) const ALL: &'static [Self] =
         crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
 
     /// The reason as a short code, as in the JSON of events.

@@ -83,7 +83,7 @@ mod token;
 
 #[cfg(feature = "native")]
 pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run, Tenures, Tls};
-pub use engine::{HolderInfo, Inspection, WaiterInfo};
+pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;

@@ -5,7 +5,7 @@ use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 
 use super::{Builder, Core, LeaseEvents, Lock};
 use crate::adapter::Adapter;
-use crate::engine::{HolderInfo, Inspection, Listing};
+use crate::engine::{HolderInfo, Inspection, Listing, Stats};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
@@ -199,6 +199,24 @@ impl Locker {
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
         self.core.driver.findings()
+    }
+
+    /// What this locker has done since it was made, as numbers: how many leases it holds, what it acquired
+    /// and lost and why, how long calls waited. No I/O; the locker always counts, which costs next to
+    /// nothing. See [`Stats`] for each of them, [`Stats::to_prometheus`] for a page that Prometheus reads.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// lease.release().await?;
+    /// let stats = locker.stats();
+    /// assert_eq!((stats.held, stats.acquired, stats.released), (0, 1, 1));
+    /// assert_eq!(stats.holding_times.count, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.core.driver.stats()
     }
 
     /// The events of all locks of this locker: see [`LeaseEvents`].

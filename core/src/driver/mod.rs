@@ -48,7 +48,7 @@ pub(crate) use tenure::{Share, Tenure};
 
 use crate::engine::{
     Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
-    Suspicion,
+    Stats, Suspicion,
 };
 use crate::error::Error;
 use crate::event::LeaseEvent;
@@ -195,6 +195,12 @@ impl Driver {
     /// The cursors by which a walk over all locks begins.
     pub(crate) fn walks(&self) -> Vec<u64> {
         self.stores.walks()
+    }
+
+    /// What the engine has counted.
+    pub(crate) fn stats(&self) -> Stats {
+        let counts = self.state().engine.counts();
+        counts.into()
     }
 
     /// Tells the engine something that no caller waits for.

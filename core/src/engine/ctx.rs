@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use super::io::{Answer, CallId, LockId, Output};
 use super::queue::Queue;
 use super::settings::Settings;
+use super::stats::Counts;
 use super::table::Id;
 use super::timers::Timers;
 use crate::event::LeaseEvent;
@@ -47,6 +48,7 @@ pub(super) struct Ctx {
     pub(super) now: Timestamp,
     pub(super) settings: Settings,
     pub(super) timers: Timers,
+    pub(super) counts: Counts,
     outputs: Queue<Output>,
     last_serial: u64,
 }
@@ -57,6 +59,7 @@ impl Ctx {
             now: Timestamp::from_nanos(0),
             settings,
             timers: Timers::default(),
+            counts: Counts::new(),
             outputs: Queue::new(),
             last_serial: 0,
         }
@@ -72,6 +75,13 @@ impl Ctx {
     }
 
     pub(super) fn answer(&mut self, call: CallId, answer: Answer) {
+        if let Answer::Acquire(got) = &answer {
+            match got {
+                Ok(Some(_)) => {}
+                Ok(None) => self.counts.got_none(false),
+                Err(_) => self.counts.got_none(true),
+            }
+        }
         self.push(Output::Answer { call, answer });
     }
 
@@ -81,6 +91,7 @@ impl Ctx {
         event: LeaseEvent,
         deadline: Option<Timestamp>,
     ) {
+        self.counts.happened(&event);
         self.push(Output::Event {
             lock,
             lease,

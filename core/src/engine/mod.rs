@@ -69,6 +69,7 @@ mod quorum;
 mod servers;
 mod settings;
 mod single;
+mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -81,6 +82,7 @@ pub use io::{
     RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
 pub use settings::Settings;
+pub use stats::{Counts, Histogram, Losses, Stats};
 pub use table::{Id, Table};
 
 use crate::event::LeaseEvent;
@@ -196,6 +198,15 @@ impl Engine {
         lock: LockId,
     ) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
         of!(&self.0, engine => Box::new(engine.held(now, lock)))
+    }
+
+    /// What was counted since it was made.
+    pub fn counts(&self) -> Counts {
+        match &self.0 {
+            Kind::Single(engine) => engine.counts().clone(),
+            #[cfg(feature = "quorum")]
+            Kind::Quorum(engine) => engine.counts(),
+        }
     }
 
     /// The drift margin, if it had to be widened: an event for readers of all locks.

@@ -18,6 +18,7 @@ use crate::time::{ServerTime, Timestamp};
 
 use super::io::{Answer, CallId, Input, LockId, Output, RequestId, ServerId};
 use super::settings::Settings;
+use super::stats::Counts;
 /// The state of one locker on one store: its locks, calls, leases, servers and timers.
 #[derive(Debug)]
 pub(super) struct Single {
@@ -105,6 +106,10 @@ impl Single {
         self.locks.use_id(lease.half())
     }
 
+    pub(super) fn counts(&self) -> &Counts {
+        &self.env.cx.counts
+    }
+
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         self.env.cx.timers.first().map(|(at, _)| at)
     }
@@ -177,7 +182,10 @@ impl Single {
                 request,
                 result,
             } => self.replied(server, request, result),
-            Input::Push { server, push } => locks.pushed(env, (server, &push)),
+            Input::Push { server, push } => {
+                env.cx.counts.heard();
+                locks.pushed(env, (server, &push));
+            }
             Input::Subscribed { server } => {
                 env.servers.subscribed(&env.cx, server);
                 locks.subscribed(env, server);

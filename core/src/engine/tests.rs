@@ -27,6 +27,7 @@ mod renew_for;
 mod servers;
 mod share;
 mod shutdown;
+mod stats;
 mod tenure;
 mod unreachable;
 mod view;

@@ -6,6 +6,7 @@ import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
 import { type Call, type CallKind, Calls, NOBODY } from "./calls.js";
+import { Counts } from "./counts.js";
 import { and, Effects } from "./effects.js";
 import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
@@ -37,6 +38,7 @@ export class Host implements StoreHost {
   readonly #locks = new Locks();
   readonly #tenures = new Tenures(this.#locks);
   readonly #servers: Servers;
+  readonly #counts = new Counts();
   readonly #alarm = new Alarm(() => this.tick());
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
@@ -160,6 +162,15 @@ export class Host implements StoreHost {
       event = engine.nextEvent(at, reader.id);
     });
     return event;
+  }
+
+  /** So many numbers that were counted, of which the first are gauges; and the losses by a crash. */
+  counts(length: number, gauges: number): [counted: readonly number[], crashed: number] {
+    let own: number[] = Array.from({ length }, () => 0);
+    this.#use((engine) => {
+      own = this.#outputs.counts(engine, length);
+    });
+    return [this.#counts.add(own, gauges), this.#counts.crashed];
   }
 
   /** Ends every tenure, and lets go of the store. */
@@ -338,6 +349,7 @@ export class Host implements StoreHost {
   /** The engine failed: everything in it is lost, and a new one takes its place. */
   restart(cause: unknown): void {
     const tenures = this.#tenures.takeAll();
+    this.#counts.restarted(tenures.length);
     const calls = this.#calls.takeAll();
     this.#forgetAll();
     for (const reader of this.#readers.values()) {

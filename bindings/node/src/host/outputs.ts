@@ -36,6 +36,12 @@ export class Outputs {
     this.#texts = this.number();
   }
 
+  /** So many numbers that an engine has counted; all that was taken before is read. */
+  counts(engine: Engine, length: number): number[] {
+    const begin = engine.counts();
+    return Array.from(new Float64Array(this.#memory.buffer, begin, length));
+  }
+
   /** Whether there is more. */
   get more(): boolean {
     return this.#at < this.#end;

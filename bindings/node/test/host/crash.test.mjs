@@ -37,7 +37,8 @@ forEachStore((store) => {
     const calls = waits.map((call) => call.catch((error) => error));
     await waitFor(() => events.length > 0 && all.filter(({ type }) => type === "waiting").length >= 2);
     const lost = leases.map((lease) => aborted(lease.signal));
-    return { locker, lock, leases, lost, calls, events, all, rival, wanted };
+    const counted = locker.stats();
+    return { locker, lock, leases, lost, calls, events, all, rival, wanted, counted };
   }
 
   async function givenUp(up) {
@@ -57,6 +58,13 @@ forEachStore((store) => {
     const { token, name } = up.leases[0];
     assert.deepEqual(up.events.find(({ type }) => type === "lost"), { type: "lost", name, token, reason: "crashed" });
     assert.equal(up.all.filter(({ type, reason }) => type === "lost" && reason === "crashed").length, 3);
+  }
+
+  function countsOn({ locker, counted }) {
+    const stats = locker.stats();
+    assert.deepEqual([stats.held, stats.waiting, stats.lost.crashed], [0, 0, 3]);
+    assert.deepEqual([counted.held, stats.acquired, stats.busy], [3, counted.acquired, counted.busy]);
+    assert.ok(stats.scriptCalls >= counted.scriptCalls);
   }
 
   async function worksAgain({ locker, lock, leases, events, rival, wanted }) {
@@ -106,6 +114,7 @@ forEachStore((store) => {
       const up = await busy();
       await provoke(up);
       await givenUp(up);
+      countsOn(up);
       await worksAgain(up);
     });
   }

@@ -54,6 +54,20 @@ impl Engine {
     }
 }
 
+/// What was counted.
+#[wasm_bindgen]
+impl Engine {
+    /// The address of its counters, one number for each, in the order of `Counts`. They stay as they are
+    /// until the engine is used again, and what was drained before is gone.
+    pub fn counts(&mut self) -> *const f64 {
+        let numbers = &mut self.outputs.numbers;
+        numbers.clear();
+        let counts = self.inner.counts();
+        numbers.extend(counts.numbers().iter().map(|number| id(*number)));
+        numbers.as_ptr()
+    }
+}
+
 /// What was drained last.
 #[derive(Default)]
 pub(super) struct Outputs {

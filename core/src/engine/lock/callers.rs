@@ -47,6 +47,7 @@ impl Caller {
 
     /// It has the lock.
     pub(in crate::engine) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
+        cx.counts.got(cx.now, self.asked);
         let waited = cx.now.since(self.asked);
         let acquired = Acquired { waited, ..acquired };
         cx.answer(self.call, Answer::Acquire(Ok(Some(acquired))));

@@ -130,9 +130,12 @@ impl Contenders {
     pub(super) fn take(&mut self, env: &mut Env, id: HalfId) -> Option<(Who, Phase)> {
         let mut contender = *self.all.take(&id)?;
         contender.set_timer(&mut env.cx, Timestamp::NEVER);
+        let mut held_since = None;
         if let Some((who, tenure)) = contender.tenure() {
             tenure.watched.end(env, who);
+            held_since = Some(tenure.began);
         }
+        env.cx.counts.over(env.cx.now, held_since);
         self.handles.give_up(contender.who.lock, id);
         Some((contender.who, contender.phase))
     }

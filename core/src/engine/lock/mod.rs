@@ -62,6 +62,12 @@ impl Locks {
         held.filter_map(move |id| self.0.all.get(id)?.held(now))
     }
 
+    /// How many want a lock or have one.
+    #[cfg(test)]
+    pub(super) fn contenders(&self) -> usize {
+        self.0.all.len()
+    }
+
     /// Somebody who wants a lock, if anybody does.
     #[cfg(test)]
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
@@ -128,6 +134,7 @@ impl Locks {
             return caller.fail(&mut env.cx, error);
         }
         self.0.handles.enter(lock, id, spec.reentrant);
+        env.cx.counts.wanted();
         let who = Who { lease, lock, spec };
         let mut acquiring = Acquiring::new(env.cx.now, caller);
         acquiring.ask(env, &who);

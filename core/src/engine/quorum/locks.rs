@@ -91,6 +91,7 @@ impl Locks {
             return caller.fail(&mut env.cx, error);
         }
         self.handles.enter(lock, id, spec.reentrant);
+        env.cx.counts.wanted();
         let mut lease = Leased::new(Who { lease, lock, spec }, env.members.len());
         let mut acquiring = Acquiring::new(env.cx.now, caller);
         acquiring.ask_all(env, &mut lease);
@@ -393,6 +394,11 @@ impl Locks {
     fn take(&mut self, env: &mut Env, id: HalfId) -> Option<(Leased, Phase)> {
         let mut contender = *self.contenders.take(&id)?;
         contender.set_timer(&mut env.cx, Timestamp::NEVER);
+        let held_since = match &contender.phase {
+            Phase::Held(tenure) => Some(tenure.began),
+            Phase::Acquiring(_) => None,
+        };
+        env.cx.counts.over(env.cx.now, held_since);
         self.handles.give_up(contender.lease.who.lock, id);
         Some((contender.lease, contender.phase))
     }

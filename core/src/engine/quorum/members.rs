@@ -10,6 +10,7 @@ use crate::engine::io::{
 };
 use crate::engine::settings::Settings;
 use crate::engine::single::Single;
+use crate::engine::stats::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, Enter, LeaseId};
@@ -96,6 +97,10 @@ impl Members {
 
     pub(super) fn expect_more(&self) -> bool {
         self.all.iter().any(|member| member.engine.expects_more())
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
+        self.all.iter().map(|member| member.engine.counts())
     }
 
     pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {

@@ -27,6 +27,7 @@ use super::ctx::Ctx;
 use super::entry::EntryNews;
 use super::io::{Answer, CallId, Input, LockId, Output, ServerId};
 use super::settings::Settings;
+use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::Error;
 use crate::event::LeaseEvent;
@@ -111,6 +112,11 @@ impl Quorum {
         let at = timer.min(self.env.members.wake_at());
         let until = (at != Timestamp::NEVER).then_some(at);
         self.env.cx.next_output().unwrap_or(Output::Wait { until })
+    }
+
+    /// What was counted: of locks by itself, of servers by its members.
+    pub(super) fn counts(&self) -> Counts {
+        self.env.cx.counts.with(self.env.members.counts())
     }
 
     pub(super) fn expects_more(&self) -> bool {

@@ -251,6 +251,7 @@ impl Server {
     }
 
     fn timed_out(&mut self, cx: &mut Ctx, requests: usize) {
+        cx.counts.timed_out(requests);
         self.timeouts = self.timeouts.saturating_add(requests);
         if requests > 0 && self.timeouts >= TIMEOUTS_TO_SUSPECT {
             self.suspect(cx, Suspicion::Silent);
@@ -320,6 +321,9 @@ impl Server {
             };
         };
         self.crowd.answered(origins.len());
+        if result.is_ok() {
+            cx.counts.replied(cx.now, sent);
+        }
         let drifted = match &result {
             Ok(BatchReply {
                 time: Some(time), ..
@@ -499,6 +503,7 @@ impl Server {
         origins: Vec<Origin>,
     ) {
         let id = RequestId(cx.next_serial().get());
+        cx.counts.sent(batch.len());
         self.requests.push(Request {
             id,
             sent: cx.now,

@@ -70,7 +70,7 @@ fn the_clocks_of_a_cluster_are_not_compared() {
 
 #[test]
 fn the_margin_is_what_deadlines_leave() {
-    let mut host = Host::new();
+    let mut host = Host::unconnected();
     let mut settings = Settings::new(ClientId(7));
     settings.drift_margin = 100_000;
     host.engine = Engine::new(settings.checked().expect("good settings"));

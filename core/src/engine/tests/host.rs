@@ -9,7 +9,7 @@ use crate::engine::Kind;
 use crate::engine::single::Single;
 use crate::engine::{
     Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockSpec,
-    RequestId, ServerId, Settings, Suspicion, Wait,
+    RequestId, ServerId, Settings, Stats, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -196,6 +196,9 @@ pub(super) struct Host {
     pub(super) lost: Vec<(Timestamp, RequestId)>,
     /// Which keys were to be read, and when.
     pub(super) reads: Vec<(Timestamp, Vec<LockKey>)>,
+    /// What was counted when that was last looked at.
+    pub(super) counted: Stats,
+    pub(super) numbers: Vec<u64>,
     last_id: u64,
 }
 
@@ -238,6 +241,8 @@ impl Host {
             suspected: Vec::new(),
             lost: Vec::new(),
             reads: Vec::new(),
+            counted: Stats::default(),
+            numbers: Vec::new(),
             last_id: 0,
         }
     }
@@ -245,6 +250,7 @@ impl Host {
     pub(super) fn input(&mut self, input: Input) {
         self.engine.handle(self.now, input);
         self.drain();
+        self.look_at_counts();
     }
 
     /// Tells the time, as at `wake_at`, which must then ask for a later one.

@@ -4,6 +4,7 @@ mod acquire;
 mod bounds;
 mod quarantine;
 mod queries;
+mod stats;
 mod tenure;
 mod wait;
 mod world;
