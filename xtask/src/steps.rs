@@ -111,6 +111,7 @@ pub(crate) const STEPS: &[Step] = &[
     feature!("feature-mysql", "mysql"),
     feature!("feature-object-store", "object-store"),
     feature!("feature-http", "http"),
+    feature!("feature-metrics", "metrics"),
     Step {
         name: "test",
         what: "unit, integration, differential and simulation tests",

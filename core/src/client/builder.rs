@@ -487,6 +487,8 @@ impl Builder {
             namespace,
             owner,
             token_retention,
+            #[cfg(feature = "metrics")]
+            recorded: super::metrics::Recorded::default(),
         };
         Ok((
             Locker {

@@ -219,6 +219,40 @@ impl Locker {
         self.core.driver.stats()
     }
 
+    /// Hands what was counted since the last call of this to the recorder of the crate
+    /// [`metrics`](https://docs.rs/metrics), with the names of [`Stats::to_prometheus`] and the label
+    /// `namespace`. Nothing happens without a recorder; install it first. No I/O.
+    ///
+    /// To be called every few seconds, or whenever the numbers are looked at, and once more at the end.
+    /// Lockers of one namespace add up. The crate has no histograms that are counted already: times are
+    /// recorded one by one, within their buckets, so that their sum is right. Buckets with
+    /// [`Histogram::BOUNDS`](crate::Histogram::BOUNDS) show them as they were counted.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # let locker = leasehold::Locker::in_memory();
+    /// use std::time::Duration;
+    ///
+    /// let recorded = locker.clone();
+    /// tokio::spawn(async move {
+    ///     let mut ticks = tokio::time::interval(Duration::from_secs(5));
+    ///     loop {
+    ///         ticks.tick().await;
+    ///         recorded.record_metrics();
+    ///     }
+    /// });
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn record_metrics(&self) {
+        let Core {
+            namespace,
+            recorded,
+            ..
+        } = &*self.core;
+        recorded.record(namespace, || self.stats());
+    }
+
     /// The events of all locks of this locker: see [`LeaseEvents`].
     ///
     /// ```

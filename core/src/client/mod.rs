@@ -5,6 +5,8 @@ mod events;
 mod lease;
 mod lock;
 mod locker;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod tenures;
 mod tls;
 
@@ -31,6 +33,8 @@ struct Core {
     namespace: String,
     owner: Owner,
     token_retention: Duration,
+    #[cfg(feature = "metrics")]
+    recorded: metrics::Recorded,
 }
 
 impl Drop for Core {

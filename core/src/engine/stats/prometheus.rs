@@ -10,9 +10,6 @@ use crate::event::LossReason;
 /// What a metric is called, what it says, and its value.
 pub(crate) type Metric<T> = (&'static str, &'static str, T);
 
-/// Has the label `reason`.
-pub(crate) const LOST: Metric<()> = ("leasehold_lost_total", "Tenures that were lost.", ());
-
 impl Stats {
     /// The text that Prometheus scrapes (`text/plain; version=0.0.4`), with these labels on each line; the
     /// values of labels are escaped. [`ErrorKind::Config`] for a name that is none of a label, or is there
@@ -62,10 +59,10 @@ impl Stats {
             page.metric(name, "counter", help);
             page.line(name, "", value);
         }
-        page.metric(LOST.0, "counter", LOST.1);
+        page.metric(Self::LOST.0, "counter", Self::LOST.1);
         for reason in LossReason::ALL {
             let label = format!("reason=\"{}\"", reason.code());
-            page.line(LOST.0, &label, self.lost.of(*reason));
+            page.line(Self::LOST.0, &label, self.lost.of(*reason));
         }
         for (name, help, histogram) in self.histograms() {
             page.metric(name, "histogram", help);
@@ -75,8 +72,12 @@ impl Stats {
     }
 }
 
-/// All metrics but the losses, which have a label.
+/// All metrics.
 impl Stats {
+    /// Has the label `reason`.
+    pub(crate) const LOST: (&'static str, &'static str) =
+        ("leasehold_lost_total", "Tenures that were lost.");
+
     pub(crate) fn gauges(&self) -> [Metric<u64>; 2] {
         [
             ("leasehold_held", "Tenures that are held.", self.held),
