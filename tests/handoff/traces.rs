@@ -128,3 +128,20 @@ async fn spans_and_events_name_the_lock_and_the_token() {
     assert_eq!(fields["name"], "x");
     assert!(fields.contains_key("waited"), "{fields:?}");
 }
+
+/// Catches a name that OpenTelemetry's conventions have otherwise.
+#[tokio::test(flavor = "current_thread")]
+async fn an_error_has_the_names_of_open_telemetry() {
+    let collector = Collector::default();
+    let _second = Dispatch::new(collector.clone());
+    let _collecting = tracing::subscriber::set_default(collector.clone());
+    let server = RedisServer::start().await;
+    let locker = connect(&server).await;
+    let _lease = held(&lock(&locker, "x", "holder")).await;
+    drop(server);
+    let told = async || collector.event("lease at risk");
+    let fields = eventually(LIMIT, "the risk to be traced", told).await;
+    assert_eq!(fields["error.type"], "\"unavailable\"");
+    assert!(!fields["exception.message"].is_empty());
+    assert_eq!(fields["name"], "x");
+}

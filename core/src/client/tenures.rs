@@ -109,7 +109,11 @@ async fn acquire(lock: Lock) -> Result<Lease, Error> {
     loop {
         match lock.acquire().await {
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "still trying to acquire");
+                tracing::warn!(
+                    "error.type" = error.kind().code(),
+                    "exception.message" = %error,
+                    "still trying to acquire"
+                );
                 tokio::time::sleep(PAUSE).await;
             }
             acquired => return acquired,

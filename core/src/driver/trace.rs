@@ -1,5 +1,8 @@
 //! Events as traces, for whoever collects those. They are written with nothing locked, because that
 //! runs the collector's code; only whether somebody collects them is asked before, under the lock.
+//!
+//! Of what OpenTelemetry's conventions have a name for, fields have that: `error.type`, which is the
+//! error's code, and `exception.message`.
 
 use crate::event::LeaseEvent;
 
@@ -34,7 +37,14 @@ pub(super) fn write(event: &LeaseEvent) {
             token,
             remaining,
             error,
-        } => tracing::warn!(%name, %token, ?remaining, %error, "lease at risk"),
+        } => tracing::warn!(
+            %name,
+            %token,
+            ?remaining,
+            "error.type" = error.kind().code(),
+            "exception.message" = %error,
+            "lease at risk"
+        ),
         LeaseEvent::Lost {
             name,
             token,
