@@ -31,6 +31,7 @@ impl World {
             Act::Inspect { .. }
             | Act::List { .. }
             | Act::ForceRelease { .. }
+            | Act::Stats { .. }
             | Act::Shutdown { .. } => self.manage(act).await,
             Act::Events { .. } | Act::Told { .. } | Act::Hold { .. } | Act::Next { .. } => {
                 self.stream(act).await

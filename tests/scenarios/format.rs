@@ -206,6 +206,10 @@ pub(crate) enum Act {
         #[serde(default)]
         holder: Given<HolderSpec>,
     },
+    Stats {
+        locker: String,
+        is: Value,
+    },
     Shutdown {
         locker: String,
     },

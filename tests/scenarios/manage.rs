@@ -2,10 +2,23 @@
 
 use futures::TryStreamExt;
 use leasehold::{FencingToken, HolderInfo, Name};
+use serde_json::Value;
 
 use crate::acts::{Met, within};
 use crate::format::{Act, Given, HolderSpec};
 use crate::world::{World, expect};
+
+/// Whether the numbers are these; those that are not named do not matter.
+fn has(stats: &Value, expected: &Value) -> Result<(), String> {
+    let Value::Object(fields) = expected else {
+        return expect("the number", stats, expected);
+    };
+    fields.iter().try_for_each(|(name, expected)| {
+        let field = stats.get(name);
+        let field = field.ok_or_else(|| format!("there is no {name:?} in {stats}"))?;
+        has(field, expected).map_err(|mismatch| format!("{name}: {mismatch}"))
+    })
+}
 
 impl World {
     pub(crate) async fn manage(&mut self, act: &Act) -> Met {
@@ -36,6 +49,17 @@ impl World {
             } => {
                 let freed = self.lockers.get(locker)?.force_release(name).await?;
                 Ok(self.holder(freed.as_ref(), holder)?)
+            }
+            Act::Stats { locker, is } => {
+                let until = self.waiting();
+                loop {
+                    let stats = serde_json::to_value(self.lockers.get(locker)?.stats());
+                    let stats = stats.map_err(|error| error.to_string())?;
+                    match has(&stats, is) {
+                        Ok(()) => return Ok(()),
+                        Err(mismatch) => until.again(mismatch).await?,
+                    }
+                }
             }
             Act::Shutdown { locker } => {
                 self.lockers.get(locker)?.shutdown().await;

@@ -42,6 +42,8 @@ const range = (value) => {
 };
 const nullable = (kind) => (value) => value === null || kind(value);
 const map = (kind) => (value) => Object.values(value).forEach(kind);
+/** A number, or numbers by their names. */
+const numbers = (value) => (typeof value === "object" ? map(count)(value) : count(value));
 /** An object with these fields and no others; `fields` with a question mark may be left out. */
 const object = (fields) => (value) => {
   assert.equal(typeof value, "object");
@@ -117,6 +119,7 @@ export const STEPS = {
   },
   list: { locker: string, pattern: string, "names?": list(string), ...FAILURE },
   forceRelease: { locker: string, name: string, ...HOLDER, ...FAILURE },
+  stats: { locker: string, is: map(numbers) },
   shutdown: { locker: string },
   events: { "lock?": string, "locker?": string, as: string },
   told: { events: string, "expect?": list(object(EVENT)), "ends?": boolean },

@@ -190,6 +190,13 @@ class World {
     this.#isHolder(freed ?? null, holder);
   }
 
+  async stats({ locker, is }) {
+    await this.#until(async () => {
+      const stats = this.lockers.get(locker).stats();
+      return () => has(stats, is, "stats");
+    });
+  }
+
   async shutdown({ locker }) {
     await this.lockers.get(locker).shutdown();
   }
@@ -391,4 +398,15 @@ async function acquire(lock, options) {
 
 function expectWithin(what, is, [least, most]) {
   assert.ok(is !== null && least <= is && is <= most, `${what} is ${is}, not within ${least} to ${most}`);
+}
+
+/** Whether numbers are these; those that are not named do not matter. */
+function has(numbers, expected, what) {
+  if (typeof expected === "number") {
+    assert.equal(numbers, expected, what);
+    return;
+  }
+  for (const [name, number] of Object.entries(expected)) {
+    has(numbers?.[name], number, `${what}.${name}`);
+  }
 }
