@@ -55,12 +55,34 @@ test("oversell, by processes on a server", async (t) => {
   assert.match(await run("oversell.mjs", "--url", await redis(t)), /5 sold, 0 left[^]*refused: the token/);
 });
 
+test("metrics, in memory", async () => {
+  assert.match(await run("metrics.mjs"), /leasehold_lost_total\{reason="revoked",service="example"\} 1\n/);
+});
+
+test("metrics, on a server", async (t) => {
+  assert.match(await run("metrics.mjs", "--url", await redis(t)), /leasehold_pushes_total\{.*\} [1-9]/);
+});
+
+test("metrics are served, and named as in Rust", async () => {
+  const program = startProgram(process.execPath, ["metrics.mjs", "--port", "0"], { cwd: FOLDER });
+  const url = `http:${await program.says("# http:")}`;
+  const page = await (await fetch(url)).text();
+  assert.equal((await fetch(new URL("/", url))).status, 404);
+  program.kill("SIGTERM");
+  assert.equal(await program.end(), 143);
+  const source = await readFile(`${FOLDER}/../../core/src/engine/stats/prometheus.rs`, "utf8");
+  const [own] = source.split("#[cfg(test)]");
+  const names = new Set([...own.matchAll(/"(leasehold_\w+)"/g)].map(([, name]) => name));
+  assert.equal(names.size, 16);
+  assert.deepEqual(new Set([...page.matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name)), names);
+});
+
 test("the worker, on workerd", async () => {
   assert.match(await run("worker/run.mjs"), /visits/);
 });
 
 test("wrong arguments are named, and help is given", async () => {
-  for (const program of ["events.mjs", "oversell.mjs", "worker/run.mjs"]) {
+  for (const program of ["events.mjs", "metrics.mjs", "oversell.mjs", "worker/run.mjs"]) {
     assert.match(await run(program, "--help"), /--url/);
     const failed = await run(program, "--nonsense").catch((error) => error);
     assert.equal(failed.code, 2);
@@ -75,6 +97,7 @@ test("arguments that mean nothing are refused, and none of them is shown that ma
       ["events.mjs", "--watch", `--seconds=${seconds}`],
       /--seconds is a number above 0/,
     ]),
+    ...["-1", "65536", "a"].map((port) => [["metrics.mjs", `--port=${port}`], /--port is a number up to 65535/]),
     [["oversell.mjs", "--url", "unix:///s3cret"], /--url .* redis:\/\/ or rediss:\/\//],
     [["worker/run.mjs", "--url", "redis://:s3cret@127.0.0.1"], /--url .* https:\/\/ or http:\/\//],
     [["worker/run.mjs", "--url", "https://s3cret.invalid"], /--url and --token go together/],
@@ -96,7 +119,7 @@ test("a server that cannot be used is one line, without the password", async (t)
     [`redis://127.0.0.1:${server.port}`, /^error \(auth\): .*NOAUTH.*\n$/],
     [`redis://:s3cret@127.0.0.1:${port}`, /^error \(unavailable\): redis:\/\/127\.0\.0\.1:\d+: .*ECONNREFUSED.*\n$/],
   ];
-  for (const program of ["events.mjs", "oversell.mjs"]) {
+  for (const program of ["events.mjs", "metrics.mjs", "oversell.mjs"]) {
     for (const [url, line] of cases) {
       await failsInOneLine(line, program, "--url", url);
     }
