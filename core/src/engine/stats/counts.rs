@@ -104,6 +104,8 @@ impl Counts {
             LeaseEvent::Released { .. } => at::RELEASED,
             LeaseEvent::Waiting { .. }
             | LeaseEvent::ClockDrift { .. }
+            | LeaseEvent::Quarantined { .. }
+            | LeaseEvent::Readmitted { .. }
             | LeaseEvent::Lagged { .. } => return,
         };
         self.add(what, 1);
