@@ -40,6 +40,9 @@ pub enum ErrorKind {
     /// A guard refused a write: a greater token was seen for its resource. The
     /// [details](Error::stale_token) say which.
     StaleToken,
+    /// Too few replicas acknowledged a lock in time, or it did not come to the server's disk; the
+    /// message says how many did. The lock was given back.
+    NotReplicated,
     /// A bound was reached: too many calls are waiting.
     Overloaded,
     /// The locker was shut down, or the tokio runtime on which it was made has ended.
@@ -49,7 +52,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     const ALL: &'static [Self] = every!(ErrorKind:
         Config, Unavailable, Timeout, Auth, Tls, ReadOnly, Unsupported, WrongType, Store, NotHeld,
-        StaleToken, Overloaded, Shutdown,
+        StaleToken, NotReplicated, Overloaded, Shutdown,
     );
 
     /// The kind with this [code](Self::code).
@@ -87,6 +90,7 @@ impl ErrorKind {
             Self::Store => "store",
             Self::NotHeld => "notHeld",
             Self::StaleToken => "staleToken",
+            Self::NotReplicated => "notReplicated",
             Self::Overloaded => "overloaded",
             Self::Shutdown => "shutdown",
         }
@@ -94,7 +98,11 @@ impl ErrorKind {
 
     fn is_transient(self) -> bool {
         match self {
-            Self::Unavailable | Self::Timeout | Self::ReadOnly | Self::Overloaded => true,
+            Self::Unavailable
+            | Self::Timeout
+            | Self::ReadOnly
+            | Self::NotReplicated
+            | Self::Overloaded => true,
             Self::Config
             | Self::Auth
             | Self::Tls

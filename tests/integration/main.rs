@@ -16,6 +16,7 @@ mod paused;
 mod quorum;
 mod reasons;
 mod refusals;
+mod replicas;
 mod rights;
 mod round_trips;
 mod runtimes;

@@ -178,6 +178,7 @@ impl Plan {
             reentrant: random.chance(20),
             owner: Owner::labelled(format!("host-{host}")).expect("the label is short"),
             counter: self.counter,
+            durability: None,
         })
     }
 

@@ -280,6 +280,7 @@ impl World {
                     request,
                     batch,
                     give_up,
+                    ..
                 } => self.send(id, server, (request, batch, give_up)),
                 Output::Answer { call, answer } => {
                     book.completed(&mut self.checks, look, call, &answer);

@@ -285,6 +285,7 @@ impl Plan {
             reentrant: random.chance(40),
             owner: owner.expect("the label is short"),
             counter: self.counter,
+            durability: None,
         })
     }
 

@@ -337,6 +337,7 @@ impl World {
                     request,
                     batch,
                     give_up,
+                    ..
                 } => {
                     self.send(id, server, request, batch, give_up);
                 }

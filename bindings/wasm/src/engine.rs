@@ -7,7 +7,9 @@ use std::task::Poll;
 use leasehold::engine::{
     CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, ServerId, Settings, Table, Wait,
 };
-use leasehold::protocol::{self, BatchReply, ClientId, Counter, LeaseId, LockKey, Pattern};
+use leasehold::protocol::{
+    self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
+};
 use leasehold::time::Timestamp;
 use leasehold::{Error, ErrorKind, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -42,6 +44,14 @@ pub struct Engine {
 fn lease_id(words: [i32; 4]) -> LeaseId {
     let words = words.iter().map(|word| word.cast_unsigned());
     LeaseId(words.fold(0, |bits, word| bits << 32 | u128::from(word)))
+}
+
+/// Whether it is on the disk and how many replicas have it; or a code and why that is not known.
+fn copies(first: &str, second: &str) -> Result<[u64; 2], Error> {
+    match (first.parse(), second.parse()) {
+        (Ok(on_disk), Ok(replicas)) => Ok([on_disk, replicas]),
+        _ => Err(error(first, second)),
+    }
 }
 
 /// The words that `lease_id` makes the same lease id of.
@@ -121,6 +131,9 @@ impl Engine {
         owner: &str,
         reclaimable: bool,
         dense: bool,
+        replicas: u32,
+        replicas_timeout: u32,
+        fsynced: bool,
     ) -> Result<(), Thrown> {
         let spec = || {
             let name = Name::new(name)?;
@@ -132,6 +145,11 @@ impl Engine {
             };
             let counter = if dense { Counter::Dense } else { self.counter };
             let ttl = duration("a lease's time to live", ttl)?;
+            let durability = Durability {
+                replicas,
+                fsynced,
+                timeout: replicas_timeout,
+            };
             let spec = LockSpec {
                 name,
                 key,
@@ -140,6 +158,7 @@ impl Engine {
                 reentrant,
                 owner,
                 counter,
+                durability: (replicas > 0 || fsynced).then_some(durability),
             };
             spec.check().map(|()| spec)
         };
@@ -301,7 +320,8 @@ impl Engine {
     }
 
     /// A reply of another form: its strings, each as its length in UTF-16 units, a colon and itself, all
-    /// in one.
+    /// in one. Of a batch that waits for copies the first two say whether it is on the disk and how many
+    /// replicas have it; or a code, and why that is not known.
     #[wasm_bindgen(js_name = replyFields)]
     pub fn reply_fields(&mut self, now: f64, server: u32, request: f64, fields: &str) {
         match text::split(fields) {
@@ -425,9 +445,18 @@ impl Engine {
 
     fn decode(&mut self, now: f64, server: u32, request: f64, fields: &[&str]) {
         let request = RequestId(number(request));
-        if let Some(batch) = self.batches.take(request) {
-            self.replied(now, server, request, protocol::decode(&batch, fields));
+        let Some((batch, durability)) = self.batches.take(request) else {
+            return;
+        };
+        let (copies, fields) = match (&durability, fields) {
+            (Some(_), [first, second, rest @ ..]) => (copies(first, second), rest),
+            _ => (Ok([0; 2]), fields),
+        };
+        let mut result = protocol::decode(&batch, fields);
+        if let Some(durability) = durability {
+            result = result.and_then(|reply| durability.weigh(reply, copies));
         }
+        self.replied(now, server, request, result);
     }
 
     fn replied(

@@ -9,7 +9,7 @@ use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
 use crate::limits;
 use crate::name::{Name, Owner};
-use crate::protocol::{Counter, LeaseId, LockKey};
+use crate::protocol::{Counter, Durability, LeaseId, LockKey};
 use crate::rt;
 
 /// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
@@ -66,6 +66,7 @@ impl Lock {
             counter: Counter::ClockFloor {
                 retention: core.token_retention,
             },
+            durability: None,
         };
         Self::of(core, Arc::new(spec), None)
     }
@@ -204,6 +205,81 @@ impl Lock {
     pub fn dense_tokens(self) -> Self {
         self.with(|spec| {
             spec.counter = Counter::Dense;
+            Ok(())
+        })
+    }
+
+    /// The lock counts only once so many replicas of the server have it, which is asked with `WAIT` in
+    /// the same round trip: a failover to one of them does not lose it. With fewer within the time-out
+    /// the lock is given back and the call fails with
+    /// [`NotReplicated`](crate::ErrorKind::NotReplicated), which says how many of how many there were.
+    ///
+    /// The same holds for each renewal. One that too few acknowledge does not extend the lease: an
+    /// [`AtRisk`](crate::LeaseEvent::AtRisk) event says so, it is tried again, and the lease ends at its
+    /// former deadline. So let `n` be less than the replicas there are, or none of them may fail. A lock
+    /// that comes from the one before in line counts after one more round trip.
+    ///
+    /// The time-out is 1 ms to 1 min, of which no more is used than a third of the time to live. While
+    /// it runs, the server serves nothing else of this locker's connection, so renewals of other
+    /// leases may come late: give locks with a long time-out a locker of their own. What is to be
+    /// waited for leaves together, one call of the script at a time.
+    ///
+    /// Acquiring fails with [`Config`](crate::ErrorKind::Config) for zero replicas, a time-out out of
+    /// bounds, or on a quorum, and with [`Unsupported`](crate::ErrorKind::Unsupported) on a store in
+    /// memory. A replica that did not acknowledge in time may be promoted all the same: let the failover
+    /// choose the one that has most, as Sentinel does, and check tokens where a stale holder does harm.
+    ///
+    /// ```no_run
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let locker = leasehold::Locker::connect("redis://127.0.0.1").await?;
+    /// let lock = locker.lock("orders/42")?.replicas(1, Duration::from_millis(200));
+    /// let lease = lock.acquire().await?;
+    /// println!("a replica has it, too: {}", lease.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn replicas(self, n: u32, timeout: Duration) -> Self {
+        self.with(|spec| {
+            let durability = Durability {
+                replicas: n,
+                timeout: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
+                ..spec.durability.unwrap_or(Durability::NONE)
+            };
+            spec.durability = Some(durability);
+            if n == 0 {
+                return Err(Error::bad_option("replicas", "is 1 at the least"));
+            }
+            durability.check()
+        })
+    }
+
+    /// The lock counts only once the server has it on its disk, in its append-only file, and so do the
+    /// [`replicas`](Self::replicas) if they are asked for too: a server that is killed and comes back
+    /// with its disk still has it. All of what is said there of time and of renewals holds here; the
+    /// time-out is that of `replicas`, or a second.
+    ///
+    /// It is asked with `WAITAOF`, which Redis has since 7.2, and needs `appendonly yes`; without either
+    /// acquiring fails with [`Unsupported`](crate::ErrorKind::Unsupported). With `appendfsync everysec` an
+    /// acquisition takes up to a second and may take longer than the time-out; with `always` it takes the
+    /// time of the disk.
+    ///
+    /// ```no_run
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::connect("redis://127.0.0.1").await?;
+    /// let lease = locker.lock("orders/42")?.fsynced().acquire().await?;
+    /// println!("it is on the disk: {}", lease.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fsynced(self) -> Self {
+        self.with(|spec| {
+            let durability = spec.durability.unwrap_or(Durability::NONE);
+            spec.durability = Some(Durability {
+                fsynced: true,
+                ..durability
+            });
             Ok(())
         })
     }

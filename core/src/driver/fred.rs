@@ -24,7 +24,7 @@ use super::{Driver, info, listener};
 use crate::engine::Suspicion;
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, LockKey, Op};
+use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::time::Timestamp;
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -184,6 +184,15 @@ impl FredStore {
         self.link.execute(batch, give_up)
     }
 
+    pub(super) fn execute_durably(
+        &self,
+        batch: &[Op],
+        durability: &Durability,
+        give_up: Timestamp,
+    ) -> impl Future<Output = Result<BatchReply, Error>> {
+        self.link.execute_durably(batch, durability, give_up)
+    }
+
     /// What the server calls itself until it ends, if it says so.
     pub(super) fn run_id(&self) -> Option<String> {
         self.link.run_id.get().cloned()
@@ -294,8 +303,7 @@ pub(crate) async fn send_script<R: FromValue>(
     args: Vec<Value>,
     left: Duration,
 ) -> Result<R, FredError> {
-    // fred takes zero for "none".
-    let options = options(left.max(Duration::from_millis(1)));
+    let options = options(left);
     let command = CustomCommand::new_static(command, ClusterHash::Offset(2), false);
     client.with_options(&options).custom(command, args).await
 }
@@ -328,7 +336,9 @@ async fn answers(client: &Client) -> bool {
     }
 }
 
-fn options(timeout: Duration) -> Options {
+pub(super) fn options(timeout: Duration) -> Options {
+    // fred takes zero for "none".
+    let timeout = timeout.max(Duration::from_millis(1));
     Options {
         max_attempts: Some(1),
         timeout: Some(timeout),

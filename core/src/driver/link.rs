@@ -77,7 +77,7 @@ impl Link {
         answer
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         (command, script): (&'static str, &str),
         batch: &[Op],

@@ -8,6 +8,7 @@ mod adapted;
 mod calls;
 mod clock;
 mod cluster;
+mod durable;
 mod endpoint;
 mod errors;
 mod fred;
@@ -53,7 +54,7 @@ use crate::engine::{
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, LockKey, Op};
+use crate::protocol::{ClientId, Durability, LockKey, Op};
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
@@ -102,6 +103,7 @@ struct Batch {
     server: ServerId,
     request: RequestId,
     ops: Vec<Op>,
+    durability: Option<Durability>,
     give_up: Timestamp,
 }
 
@@ -320,12 +322,14 @@ impl Driver {
                 server,
                 request,
                 batch,
+                durability,
                 give_up,
             } => {
                 effects.sends.push(Batch {
                     server,
                     request,
                     ops: batch,
+                    durability,
                     give_up,
                 });
             }
@@ -401,8 +405,10 @@ impl Driver {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let store = driver.stores.of(batch.server);
-                let executed = store.execute(batch.server, &batch.ops, batch.give_up);
-                let (server, result) = executed.await;
+                let durability = batch.durability.as_ref();
+                let (server, result) = store
+                    .execute(batch.server, (&batch.ops, durability), batch.give_up)
+                    .await;
                 let mut sends = driver.step(Input::Reply {
                     server,
                     request: batch.request,

@@ -16,9 +16,9 @@ use super::{Driver, Input};
 use crate::adapter::Adapter;
 use crate::client::Tls;
 use crate::engine::{ServerId, Suspicion};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{BatchReply, ClientId, LockKey, Op};
+use crate::protocol::{BatchReply, ClientId, Durability, LockKey, Op};
 use crate::time::Timestamp;
 
 /// A store that executes the protocol.
@@ -97,15 +97,31 @@ impl Store {
     pub(super) async fn execute(
         &self,
         server: ServerId,
-        batch: &[Op],
+        (batch, durability): (&[Op], Option<&Durability>),
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
+        if let Some(durability) = durability {
+            let Self::Fred(store) = self else {
+                return (server, Err(self.lacks_copies()));
+            };
+            // Few ask for it, and every call would have room for it.
+            let executed = Box::pin(store.execute_durably(batch, durability, give_up));
+            return (server, executed.await);
+        }
         match self {
             Self::Fred(store) => (server, store.execute(batch, give_up).await),
             Self::Cluster(store) => store.execute(server, batch, give_up).await,
             Self::Adapted(store) => (server, store.execute(batch, give_up).await),
             Self::Memory(store) => (server, Ok(store.execute(batch))),
         }
+    }
+
+    fn lacks_copies(&self) -> Error {
+        let message = match self {
+            Self::Memory(_) => "a store in memory has neither replicas nor a disk",
+            _ => "replicas and the disk cannot be waited for on a cluster, or by an adapter",
+        };
+        Error::new(ErrorKind::Unsupported, message)
     }
 
     /// Which server it is, if that is known.

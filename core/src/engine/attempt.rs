@@ -5,9 +5,9 @@ use super::ctx::{Origin, Serial, Whose};
 use super::env::Env;
 use super::io::ServerId;
 use super::pace::Pace;
-use super::servers::{Flight, Servers};
+use super::servers::{Flight, Queued, Servers};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Command, Reply};
+use crate::protocol::{Command, Durability, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 /// What came of one attempt.
@@ -109,7 +109,8 @@ impl Attempt {
         command: Command,
         give_up: Timestamp,
     ) {
-        self.begin_at(env, whose, (command, ServerId::ONLY), give_up);
+        let asked = (command, None, ServerId::ONLY);
+        self.send(env, whose, asked, give_up);
     }
 
     /// The same; without a key it goes to this server.
@@ -117,12 +118,39 @@ impl Attempt {
         &mut self,
         env: &mut Env,
         whose: Whose,
-        command: (Command, ServerId),
+        (command, server): (Command, ServerId),
+        give_up: Timestamp,
+    ) {
+        self.send(env, whose, (command, None, server), give_up);
+    }
+
+    /// The same of what counts only with these copies.
+    pub(super) fn begin_durably(
+        &mut self,
+        env: &mut Env,
+        whose: Whose,
+        (command, durability): (Command, Option<Durability>),
+        give_up: Timestamp,
+    ) {
+        let asked = (command, durability, ServerId::ONLY);
+        self.send(env, whose, asked, give_up);
+    }
+
+    fn send(
+        &mut self,
+        env: &mut Env,
+        whose: Whose,
+        (command, durability, keyless): (Command, Option<Durability>, ServerId),
         give_up: Timestamp,
     ) {
         let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
-        let origin = Origin { whose, attempt };
-        let server = env.servers.send(&env.cx, origin, command, give_up);
+        let queued = Queued {
+            origin: Origin { whose, attempt },
+            command,
+            durability,
+            give_up,
+        };
+        let server = env.servers.send(&env.cx, queued, keyless);
         self.under_way = Some(Flight {
             attempt,
             server,

@@ -4,7 +4,7 @@ use super::attempt::{Failure, Outcome};
 use super::ctx::{Origin, Whose};
 use super::env::Env;
 use super::io::ServerId;
-use super::servers::Flight;
+use super::servers::{Flight, Queued};
 use crate::error::Error;
 use crate::protocol::{Command, Enter, Entered, Incarnation, Reply};
 use crate::time::Timestamp;
@@ -32,8 +32,13 @@ impl Entry {
         let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
         let whose = Whose::Entry;
         let origin = Origin { whose, attempt };
-        let command = (Command::Enter(enter), ServerId::ONLY);
-        let server = env.servers.send(&env.cx, origin, command, give_up);
+        let queued = Queued {
+            origin,
+            command: Command::Enter(enter),
+            durability: None,
+            give_up,
+        };
+        let server = env.servers.send(&env.cx, queued, ServerId::ONLY);
         self.under_way = Some(Flight {
             attempt,
             server,

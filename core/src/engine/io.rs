@@ -10,7 +10,7 @@ use super::table::Id;
 use crate::error::Error;
 use crate::event::{LeaseEvent, as_millis};
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, Counter, LeaseId, LockKey, Op, Pattern, Push};
+use crate::protocol::{BatchReply, Counter, Durability, LeaseId, LockKey, Op, Pattern, Push};
 use crate::time::{Timestamp, YEAR};
 use crate::token::FencingToken;
 
@@ -83,6 +83,8 @@ pub struct LockSpec {
     pub owner: Owner,
     /// How tokens are made.
     pub counter: Counter,
+    /// What has to have it, besides the server that gives it, before it counts.
+    pub durability: Option<Durability>,
 }
 
 impl LockSpec {
@@ -94,7 +96,14 @@ impl LockSpec {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if a time is out of bounds.
     pub fn check(&self) -> Result<(), Error> {
         Self::check_ttl(self.ttl)?;
-        self.counter.check()
+        self.counter.check()?;
+        self.durability.as_ref().map_or(Ok(()), Durability::check)
+    }
+
+    /// What has to be waited for, of a lease with this time to live. A lease must not spend its time
+    /// with that.
+    pub(super) fn durability(&self, ttl: Duration) -> Option<Durability> {
+        self.durability.map(|durability| durability.within(ttl / 3))
     }
 
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if it is no time to live.
@@ -272,6 +281,10 @@ pub enum Output {
         request: RequestId,
         /// What to execute; empty to ask for the server's time alone.
         batch: Vec<Op>,
+        /// What to wait for behind the script's call, and to [weigh](Durability::weigh) its reply by. A
+        /// host that cannot do so executes nothing and replies
+        /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+        durability: Option<Durability>,
         /// After this moment nobody waits for the answer.
         give_up: Timestamp,
     },

@@ -28,6 +28,7 @@
 //!     reentrant: false,
 //!     owner: Owner::labelled("docs")?,
 //!     counter: Counter::Dense,
+//!     durability: None,
 //! });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
 //! let now = Timestamp::from_nanos(0);

@@ -9,6 +9,7 @@ mod close;
 mod cluster;
 mod deadline;
 mod drift;
+mod durable;
 mod exclusive;
 mod floor;
 mod grant;

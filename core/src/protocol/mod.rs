@@ -21,6 +21,7 @@
 //! ```
 
 mod claim;
+mod durability;
 mod incarnation;
 mod key;
 pub(crate) mod limits;
@@ -34,6 +35,7 @@ mod sha1;
 mod wire;
 
 pub use claim::{Claim, ClientId, Counter, HalfId, LeaseId};
+pub use durability::Durability;
 pub use incarnation::Incarnation;
 pub use key::LockKey;
 pub use ops::{

@@ -53,6 +53,9 @@ pub enum Reply {
         /// When the lock expires now.
         expires: ServerTime,
     },
+    /// Acquire, renew: done, but for this reason it does not count. No store says so: it is what
+    /// [`Durability::weigh`](super::Durability::weigh) makes of a reply.
+    NotDurable(Error),
     /// Renew, release, force-release: the lock is free.
     Gone,
     /// Renew, release, force-release: the lock is somebody else's.

@@ -52,6 +52,7 @@ impl<S: Store> Host<S> {
                 counter: Counter::ClockFloor {
                     retention: RETENTION,
                 },
+                durability: None,
             }))
         };
         let mut settings = Settings::new(ClientId(0x0123_4567_89ab_cdef));

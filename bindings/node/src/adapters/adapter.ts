@@ -28,6 +28,18 @@ export interface Adapter {
   send?(command: Uint8Array): Promise<unknown>;
   /** Runs a script by its text. */
   eval(script: string, keys: string[], args: string[]): Promise<unknown>;
+  /**
+   * Runs a script by its hash or its text, and sends a command right behind it on the same connection.
+   * Rejects as `evalsha` does, and resolves to the replies of both, or to why the second was refused.
+   * Absent if a client may use another connection for each.
+   */
+  runThen?(
+    how: "EVALSHA" | "EVAL",
+    script: string,
+    keys: string[],
+    args: string[],
+    command: string[],
+  ): Promise<RanThen>;
   /** The server's `INFO` of a section; absent if it cannot be asked. */
   info?(section: "default"): Promise<string>;
   /**
@@ -54,6 +66,11 @@ export interface Adapter {
   /** Closes the connections that this adapter made, and no others. Never rejects. */
   close(): Promise<void>;
 }
+
+/** What came of a script and of the command behind it. */
+export type RanThen =
+  | { readonly reply: unknown; readonly waited: unknown }
+  | { readonly reply: unknown; readonly refused: unknown };
 
 /** By `CLIENT TRACKING`, of what is read by this alone. */
 export interface Tracking {

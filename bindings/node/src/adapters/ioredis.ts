@@ -77,7 +77,10 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
     info: async (section) => String(await anyServer(client).info(section)),
     watch: (link) => watch(client, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
-    ...(!clustered && { tracking: tracking(client as IoredisConnection, own) }),
+    ...(!clustered && {
+      tracking: tracking(client as IoredisConnection, own),
+      runThen: runThen(client as IoredisConnection),
+    }),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
   };
@@ -147,6 +150,19 @@ function tracking(client: IoredisConnection, own: boolean): Tracking {
       }
       return Number(there);
     },
+  };
+}
+
+function runThen(client: IoredisConnection): NonNullable<Adapter["runThen"]> {
+  return async (how, script, keys, args, command) => {
+    // One after the other, with nothing between them.
+    const run = ["call", how, script, String(keys.length), ...keys, ...args];
+    const replies = await client.pipeline([run, ["call", ...command]]).exec();
+    const [[error, reply], [refused, waited]] = replies as [[unknown, unknown], [unknown, unknown]];
+    if (error) {
+      throw error;
+    }
+    return refused ? { reply: texts(reply), refused } : { reply: texts(reply), waited };
   };
 }
 

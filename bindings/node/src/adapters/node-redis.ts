@@ -99,7 +99,10 @@ export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
     watch: (link) =>
       kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
     listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
-    ...(kind === "client" && { tracking: tracking(client as NodeRedisConnection, own) }),
+    ...(kind === "client" && {
+      tracking: tracking(client as NodeRedisConnection, own),
+      runThen: runThen(client as NodeRedisConnection),
+    }),
     keepAlive: (alive) => listeners.keepAlive(alive),
     close: async () => listeners.close(),
   };
@@ -113,6 +116,18 @@ function tracking(client: NodeRedisConnection, own: boolean): Tracking {
       client.sendCommand(["CLIENT", "CACHING", "YES"]).catch(nothing);
       return Number(await client.sendCommand(["EXISTS", ...keys]));
     },
+  };
+}
+
+function runThen(client: NodeRedisConnection): NonNullable<Adapter["runThen"]> {
+  return async (how, script, keys, args, command) => {
+    // Both are sent before either is answered, one after the other.
+    const ran = client.sendCommand([how, script, String(keys.length), ...keys, ...args]);
+    const waited = client.sendCommand(command).then(
+      (waited) => ({ waited }),
+      (refused: unknown) => ({ refused }),
+    );
+    return { reply: texts(await ran), ...(await waited) };
   };
 }
 

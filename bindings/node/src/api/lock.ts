@@ -116,8 +116,17 @@ export class Lock {
 
   /** Its name and options, for logs and `JSON.stringify`. */
   toJSON(): { name: string } & LockOptions {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = this.#state;
-    return { name, ttl, fixed, reentrant, ...(reclaimable && { owner }), denseTokens: dense };
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = this.#state;
+    const { replicas = 0, fsynced, timeout: replicasTimeout } = copies ?? {};
+    return {
+      name,
+      ttl,
+      fixed,
+      reentrant,
+      ...(reclaimable && { owner }),
+      denseTokens: dense,
+      ...(copies && { ...(replicas > 0 && { replicas }), replicasTimeout, fsynced }),
+    };
   }
 
   /** The same, for consoles. @internal */

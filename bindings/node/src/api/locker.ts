@@ -156,9 +156,10 @@ export class Locker {
     checkText("a lock's name", name);
     const read = readOptions("the options of a lock", options, LOCK_OPTIONS);
     const { ttl = DEFAULT_TTL, fixed = false, reentrant = false, denseTokens: dense = false } = read;
-    const { owner = this.#options.owner } = read;
+    const { owner = this.#options.owner, replicas = 0, replicasTimeout = 1_000, fsynced = false } = read;
     const reclaimable = owner !== undefined;
-    const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense };
+    const copies = replicas > 0 || fsynced ? { replicas, fsynced, timeout: replicasTimeout } : undefined;
+    const lock = { name, ttl, fixed, reentrant, owner: owner ?? defaultLabel(), reclaimable, dense, copies };
     return new Lock(this.#host, this.#host.newLock(lock));
   }
 

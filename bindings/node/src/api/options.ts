@@ -87,6 +87,31 @@ export interface LockOptions {
   readonly reentrant?: boolean | undefined;
   /** Tokens count 1, 2, 3, … They fall back to smaller ones if the store loses its data. */
   readonly denseTokens?: boolean | undefined;
+  /**
+   * The lock counts only once so many replicas of the server have it, which is asked with `WAIT` in the same
+   * round trip: a failover to one of them does not lose it. With fewer within the `replicasTimeout` the lock
+   * is given back, and the call fails with the code `notReplicated`; the message says how many of how many
+   * there were. The same holds for each renewal: one that too few acknowledge does not extend the lease, the
+   * event `atRisk` says so, and it is tried again. A lock that comes from the one before in line counts
+   * after one more round trip.
+   *
+   * It needs one connection for both: ioredis, also by sentinels, or a client of node-redis. With clusters,
+   * with sentinels and pools of node-redis, with Upstash, with objects with `eval` and with a store in memory
+   * acquiring fails with the code `unsupported`.
+   */
+  readonly replicas?: number | undefined;
+  /**
+   * Milliseconds to wait for `replicas`, or for the disk: 1 to 60,000; 1,000 by default. No more is used than a
+   * third of the `ttl`. Meanwhile the server serves nothing else on this connection, so renewals of other
+   * leases may be late: give locks with a long one a locker with a client of its own.
+   */
+  readonly replicasTimeout?: number | undefined;
+  /**
+   * The lock counts only once the server, and so the `replicas` if there are any, have it on the disk, in the
+   * append-only file: as of `replicas`. It is asked with `WAITAOF`, which Redis has since 7.2; without that,
+   * or without `appendonly yes`, acquiring fails with the code `unsupported`.
+   */
+  readonly fsynced?: boolean | undefined;
 }
 
 /** How an acquisition waits; read as {@link LockerOptions} are. */
@@ -137,6 +162,9 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
   reentrant: "boolean",
   owner: "string",
   denseTokens: "boolean",
+  replicas: "count",
+  replicasTimeout: "number",
+  fsynced: "boolean",
 };
 
 export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {

@@ -45,7 +45,7 @@ export function readOptions<Options extends object>(
 }
 
 /** What a value may be. */
-export type Kind = "string" | "number" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
+export type Kind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
 export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
 
@@ -91,6 +91,11 @@ const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   number(what, value) {
     if (!isTime(value) || value === Infinity) {
       throw config(`${what} is a number of milliseconds from 0 up, not ${shown(value)}`);
+    }
+  },
+  count(what, value) {
+    if (!Number.isInteger(value) || !((value as number) > 0 && (value as number) < 2 ** 31)) {
+      throw config(`${what} is a whole number from 1 up, not ${shown(value)}`);
     }
   },
   parts(what, value) {

@@ -14,6 +14,7 @@ export type ErrorCode =
   | "store"
   | "notHeld"
   | "staleToken"
+  | "notReplicated"
   | "overloaded"
   | "shutdown"
   | "lost"
@@ -132,6 +133,7 @@ const TRANSIENT: Readonly<Record<ErrorCode, boolean>> = {
   store: false,
   notHeld: false,
   staleToken: false,
+  notReplicated: true,
   overloaded: true,
   shutdown: false,
   lost: false,

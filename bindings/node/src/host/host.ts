@@ -66,9 +66,9 @@ export class Host implements StoreHost {
 
   /** A new lock; throws what is wrong with it. */
   newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = options;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = options;
     // Not by a spread, which takes as long as all the rest.
-    const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, id: 0, uses: 0, tenures: [] };
+    const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
   }
@@ -399,14 +399,27 @@ export class Host implements StoreHost {
     if (lock.id !== 0) {
       return;
     }
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense } = lock;
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = lock;
+    const { replicas, timeout, fsynced } = copies ?? NO_COPIES;
     let id = 0;
     const define = (engine: Engine) => {
       id = this.#locks.newId();
       // Programs often make a new handle for each use of a name, and to define it from its texts costs most.
       const like = this.#locks.like(lock);
       if (like === 0 || !engine.defineLike(id, like)) {
-        engine.define(id, name, ttl, fixed, reentrant, owner, reclaimable, dense);
+        engine.define(
+          id,
+          name,
+          ttl,
+          fixed,
+          reentrant,
+          owner,
+          reclaimable,
+          dense,
+          replicas,
+          timeout,
+          fsynced,
+        );
       }
     };
     // If the engine fails at this it is replaced, and the next one has to know the lock, too.
@@ -547,3 +560,5 @@ export class Host implements StoreHost {
     this.#store.keepAlive(alive);
   }
 }
+
+const NO_COPIES = { replicas: 0, timeout: 0, fsynced: false };

@@ -41,7 +41,7 @@ export class Locks {
   }
 
   /** The number of one that is the same but for its handle; 0 if none is known. */
-  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense }: LockState): number {
+  like({ name, ttl, fixed, reentrant, owner, reclaimable, dense, copies }: LockState): number {
     const last = this.#named.get(name);
     const same =
       last?.ttl === ttl &&
@@ -49,7 +49,9 @@ export class Locks {
       last.reentrant === reentrant &&
       last.owner === owner &&
       last.reclaimable === reclaimable &&
-      last.dense === dense;
+      last.dense === dense &&
+      // One with copies is defined by its texts: few are.
+      (last.copies ?? copies) === undefined;
     return same ? last.id : 0;
   }
 

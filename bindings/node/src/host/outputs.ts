@@ -64,6 +64,8 @@ export class Outputs {
   batch(wire: Wire): Batch {
     const [request, slot, count, parts] = [this.number(), this.number(), this.number(), this.number()];
     const bytes = this.#view();
+    const [replicas, timeout, fsynced] = [this.number(), this.number(), this.number()];
+    const wait = timeout > 0 ? waiting(replicas, timeout, fsynced > 0) : undefined;
     const [keys, args]: [string[], string[]] = [[], []];
     if (wire === "texts") {
       const text = DECODER.decode(bytes);
@@ -74,13 +76,19 @@ export class Outputs {
       }
     }
     // A copy, because it is sent only some time later.
-    return { request, slot, keys, args, command: wire === "command" ? bytes.slice() : undefined };
+    return { request, slot, keys, args, wait, command: wire === "command" ? bytes.slice() : undefined };
   }
 
   #view(): Uint8Array {
     const [begin, end] = [this.#texts + this.number(), this.#texts + this.number()];
     return this.#bytes.subarray(begin, end);
   }
+}
+
+/** The command that waits for copies, as `Durability::command` of the engine. */
+function waiting(replicas: number, timeout: number, fsynced: boolean): string[] {
+  const rest = [String(replicas), String(timeout)];
+  return fsynced ? ["WAITAOF", "1", ...rest] : ["WAIT", ...rest];
 }
 
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -57,7 +57,7 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   try {
     if (owner !== undefined) {
       // The lock's other options do not matter: only its owner is checked.
-      engine.define(1, "n", 1_000, false, false, owner, true, false);
+      engine.define(1, "n", 1_000, false, false, owner, true, false, 0, 0, false);
     }
   } catch (error) {
     throw thrown(error);

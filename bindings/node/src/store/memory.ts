@@ -61,7 +61,12 @@ export class MemoryStore implements Store {
   }
 
   execute(host: StoreHost, engine: Engine, batch: Batch): void {
-    const { keys, args } = batch;
+    const { keys, args, wait } = batch;
+    if (wait !== undefined) {
+      const message = "a store in memory has neither replicas nor a disk";
+      host.replyFailed(engine, batch, new LeaseholdError("unsupported", message));
+      return;
+    }
     let reply: string | undefined;
     try {
       reply = this.#server?.execute(now(), joined(keys), joined(args));

@@ -2,7 +2,7 @@ import type { Adapter } from "../adapters/index.js";
 import { failure } from "../adapters/failure.js";
 import { text, within } from "../adapters/shared.js";
 import { attempt } from "../common/check.js";
-import type { LeaseholdError } from "../common/errors.js";
+import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
@@ -26,6 +26,8 @@ export class RedisStore implements Store {
   #alone = false;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
+  /** How often the connection came or went. */
+  #links = 0;
   /** The id of the connection that hears of changes. */
   #ear: number | undefined;
 
@@ -48,10 +50,14 @@ export class RedisStore implements Store {
     this.#unwatch?.();
     const link = {
       up: () => {
+        this.#links += 1;
         host.connected();
         this.#track(host);
       },
-      down: (error: unknown) => host.disconnected(this.#error(error)),
+      down: (error: unknown) => {
+        this.#links += 1;
+        host.disconnected(this.#error(error));
+      },
     };
     this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
   }
@@ -78,8 +84,13 @@ export class RedisStore implements Store {
   execute(host: StoreHost, engine: Engine, batch: Batch): void {
     const replied = (reply: unknown) => host.replied(engine, batch, replyOf(reply));
     const failed = (error: unknown) => host.replyFailed(engine, batch, this.#error(error));
-    const { keys, args, command } = batch;
+    const { keys, args, wait, command } = batch;
     const { send } = this.#adapter;
+    if (wait !== undefined) {
+      const texts = command === undefined ? { keys, args } : textsOf(command);
+      this.#runDurably(texts, wait).then((reply) => host.replied(engine, batch, reply), failed);
+      return;
+    }
     if (send === undefined || command === undefined) {
       this.#run(keys, args).then(replied, failed);
       return;
@@ -184,10 +195,45 @@ export class RedisStore implements Store {
     }
   }
 
+  /** Runs the script, and waits for copies of what it did. */
+  async #runDurably({ keys, args }: Texts, wait: string[]): Promise<Reply> {
+    const { client, runThen } = this.#adapter;
+    if (runThen === undefined) {
+      const message = `${client} cannot wait for replicas or a disk on the connection of a lock`;
+      throw new LeaseholdError("unsupported", message);
+    }
+    const { text, sha } = this.#script;
+    const links = this.#links;
+    const ran = await runThen("EVALSHA", sha, keys, args, wait).catch((error: unknown) => {
+      if (stateless().scriptIsMissing(messageOf(error))) {
+        return runThen("EVAL", text, keys, args, wait);
+      }
+      throw error;
+    });
+    if (links !== this.#links) {
+      // A new connection has written nothing that a server would wait for.
+      const message = "the connection was replaced before it was known who has the lock";
+      throw new LeaseholdError("unavailable", message);
+    }
+    const reply = replyOf(ran.reply);
+    // WAIT does not tell whether it is on the disk, which nobody asked then.
+    const copies = "waited" in ran ? [1, ran.waited].flat().slice(-2) : this.#refused(ran.refused);
+    return joined(copies) + (typeof reply === "number" ? joined([reply]) : reply);
+  }
+
+  /** Why a server does not wait; throws what is no refusal. */
+  #refused(error: unknown): string[] {
+    if (!("reply" in failure(error))) {
+      throw error;
+    }
+    const { code, message } = this.#error(error);
+    return [code, message];
+  }
+
   /** Does what a command should have done, with the text of the script. */
   #runText(command: Uint8Array): Promise<unknown> {
-    const [, , count, ...parts] = partsOf(command);
-    return this.#adapter.eval(this.#script.text, parts.slice(0, Number(count)), parts.slice(Number(count)));
+    const { keys, args } = textsOf(command);
+    return this.#adapter.eval(this.#script.text, keys, args);
   }
 
   #error(error: unknown): LeaseholdError {
@@ -210,6 +256,11 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return within(CHECK_LIMIT, answer, "the server did not answer", true);
 }
 
+/** Texts as the engine takes them: each one's length, a colon and itself. */
+function joined(texts: readonly unknown[]): string {
+  return texts.map(String).reduce((all, text) => `${all}${text.length}:${text}`, "");
+}
+
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
   if (!Array.isArray(answer)) {
@@ -230,6 +281,14 @@ function replyOf(answer: unknown): Reply {
 
 /** A server's time in microseconds, or what stands for none. */
 const TIME = /^(?:0|[1-9]\d{15})$/;
+
+type Texts = Pick<Batch, "keys" | "args">;
+
+/** The keys and arguments in a command that the engine made. */
+function textsOf(command: Uint8Array): Texts {
+  const [, , count, ...parts] = partsOf(command);
+  return { keys: parts.slice(0, Number(count)), args: parts.slice(Number(count)) };
+}
 
 /** The parts of a command that the engine made. */
 function partsOf(command: Uint8Array): string[] {

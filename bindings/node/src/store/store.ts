@@ -18,6 +18,8 @@ export interface Batch {
   readonly slot: number;
   readonly keys: string[];
   readonly args: string[];
+  /** The command that is to wait for copies, right behind the script and on the same connection. */
+  readonly wait: string[] | undefined;
   readonly command: Uint8Array | undefined;
 }
 
@@ -53,7 +55,9 @@ export interface Store {
 
 /**
  * A script's reply: the server's time alone, or 0 in its place, as a number; or its strings, each as its
- * length, a colon and itself, all in one text, which is empty for what no server would reply.
+ * length, a colon and itself, all in one text, which is empty for what no server would reply. Of a batch that
+ * waits it is always a text, and two strings come first: whether it is on the disk and how many replicas have
+ * it, as numbers; or the code of an error and its message.
  */
 export type Reply = number | string;
 

@@ -34,6 +34,9 @@ const ofLock = {
   ttl: [...badNumbers, 0, 9, 9.99, 366 * 24 * 60 * 60 * 1_000 + 1, 1e18, 1e300],
   fixed: badBooleans,
   denseTokens: badBooleans,
+  replicas: [...badNumbers, 0, 1.5, 2 ** 31, 1e300],
+  replicasTimeout: badNumbers,
+  fsynced: badBooleans,
   owner: badOwners,
 };
 const ofAcquire = { signal: badSignals, timeout: badNumbers.filter((value) => value !== Infinity) };

@@ -1,7 +1,7 @@
 //! The batches that were sent, which their answers are read by.
 
 use leasehold::engine::RequestId;
-use leasehold::protocol::Op;
+use leasehold::protocol::{Durability, Op};
 use leasehold::time::Timestamp;
 
 /// What was sent and not answered yet: few batches.
@@ -11,6 +11,7 @@ pub(super) struct Batches(Vec<Sent>);
 struct Sent {
     request: RequestId,
     ops: Vec<Op>,
+    durability: Option<Durability>,
     until: Timestamp,
 }
 
@@ -21,12 +22,13 @@ impl Batches {
         &mut self,
         now: Timestamp,
         request: RequestId,
-        ops: Vec<Op>,
+        (ops, durability): (Vec<Op>, Option<Durability>),
         give_up: Timestamp,
     ) {
         let sent = Sent {
             request,
             ops,
+            durability,
             until: give_up + give_up.since(now),
         };
         match self.0.iter_mut().find(|sent| sent.until <= now) {
@@ -35,9 +37,10 @@ impl Batches {
         }
     }
 
-    pub(super) fn take(&mut self, request: RequestId) -> Option<Vec<Op>> {
+    pub(super) fn take(&mut self, request: RequestId) -> Option<(Vec<Op>, Option<Durability>)> {
         let place = self.0.iter().position(|sent| sent.request == request)?;
-        Some(self.0.swap_remove(place).ops)
+        let sent = self.0.swap_remove(place);
+        Some((sent.ops, sent.durability))
     }
 }
 
@@ -52,7 +55,7 @@ mod tests {
         for number in 0..1_000 {
             let now = Timestamp::from_nanos(number);
             let give_up = Timestamp::from_nanos(number + 10);
-            batches.add(now, RequestId(number), Vec::new(), give_up);
+            batches.add(now, RequestId(number), (Vec::new(), None), give_up);
         }
         assert_eq!(batches.0.len(), 20);
         assert!(batches.take(RequestId(980)).is_some());

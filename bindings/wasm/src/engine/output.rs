@@ -3,7 +3,7 @@
 use leasehold::Error;
 use leasehold::LeaseEvent;
 use leasehold::engine::{Answer, LockId, Output, ReaderId, Suspicion};
-use leasehold::protocol::{LeaseId, LockKey, Op, encode};
+use leasehold::protocol::{Durability, LeaseId, LockKey, Op, encode};
 use leasehold::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// |  | what | numbers after that |
     /// |---|---|---|
-    /// | 1 | execute a batch | request, slot, keys, parts, begin, end; of texts: the end of each part |
+    /// | 1 | execute a batch | request, slot, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
     /// | 2 | a call acquired the lock | call, lease (4), token, deadline, began, waited |
     /// | 3 | a call ended | call |
     /// | 4 | an acquisition did not get the lock | call |
@@ -149,11 +149,13 @@ impl Engine {
             Output::Send {
                 request,
                 batch,
+                durability,
                 give_up,
                 ..
             } => {
-                self.put_batch(id(request.0), &batch);
-                self.batches.add(self.now, request, batch, give_up);
+                self.put_batch(id(request.0), &batch, durability);
+                self.batches
+                    .add(self.now, request, (batch, durability), give_up);
             }
             Output::Answer { call, answer } => {
                 let call = id(call.0);
@@ -193,7 +195,7 @@ impl Engine {
         }
     }
 
-    fn put_batch(&mut self, request: f64, batch: &[Op]) {
+    fn put_batch(&mut self, request: f64, batch: &[Op], durability: Option<Durability>) {
         let call = encode(batch);
         let first = batch.first().filter(|_| self.clustered);
         let key = first.and_then(|op| op.command.key());
@@ -204,7 +206,14 @@ impl Engine {
         let head = [task::SEND, request, slot, size(keys), size(parts), begin];
         numbers.extend_from_slice(&head);
         let end = numbers.len();
-        numbers.push(0.0);
+        numbers.extend_from_slice(&[0.0; 4]);
+        if let (Some(durability), Some([replicas, timeout, fsynced])) =
+            (durability, numbers.last_chunk_mut())
+        {
+            *replicas = f64::from(durability.replicas);
+            *timeout = f64::from(durability.timeout);
+            *fsynced = f64::from(u8::from(durability.fsynced));
+        }
         match self.wire {
             Wire::Resp => wire::resp(&call, bytes),
             Wire::Texts => wire::texts(&call, bytes, numbers),

@@ -15,7 +15,7 @@ use crate::engine::pace::{Pace, RETRY};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Acquire, Command, Grant, Reclaim, Reply};
+use crate::protocol::{Acquire, Command, Durability, Grant, Reclaim, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -33,8 +33,9 @@ pub(super) struct Acquiring {
     reclaims: Reclaim,
     /// What was taken away before the answer was here that it was taken.
     taken_away: Option<(FencingToken, LossReason)>,
-    /// An attempt that was never answered may have taken a place in line.
-    may_stand_in_line: bool,
+    /// An attempt that was never answered may have taken a place in line, or one got the lock that
+    /// does not count.
+    may_be_known: bool,
     /// Since when the store has given no answer, and why.
     silence: Option<(Timestamp, Error)>,
 }
@@ -69,7 +70,7 @@ impl Acquiring {
             refused: None,
             reclaims: Reclaim::Ask,
             taken_away: None,
-            may_stand_in_line: false,
+            may_be_known: false,
             silence: None,
         }
     }
@@ -103,9 +104,9 @@ impl Acquiring {
         Next::Leave
     }
 
-    /// Whether the store may know of a place in line.
-    pub(super) fn may_stand_in_line(&self) -> bool {
-        self.place.is_some() || self.may_stand_in_line
+    /// Whether the store may know of it.
+    pub(super) fn may_be_known(&self) -> bool {
+        self.place.is_some() || self.may_be_known
     }
 }
 
@@ -122,7 +123,8 @@ impl Acquiring {
         });
         let give_up = (env.cx.now + self.patience_of_one(&env.cx, spec)).min(self.callers.latest);
         let whose = Whose::Contender(who.id());
-        self.attempt.begin(env, whose, command, give_up);
+        let asked = (command, spec.durability(spec.ttl));
+        self.attempt.begin_durably(env, whose, asked, give_up);
     }
 
     pub(super) fn ask_now(&mut self, env: &mut Env, who: &Who) -> Next {
@@ -160,7 +162,8 @@ impl Acquiring {
         let heartbeat = self
             .place
             .map_or(Duration::MAX, |_| line::heartbeat(spec.ttl));
-        cx.settings.command_timeout.min(spec.ttl).min(heartbeat)
+        let waits = Durability::time(spec.durability(spec.ttl));
+        cx.settings.command_timeout.min(spec.ttl).min(heartbeat) + waits
     }
 
     fn late(&mut self, env: &mut Env, who: &Who, flight: Flight) -> Next {
@@ -205,6 +208,10 @@ impl Acquiring {
                 self.refused(flight, time);
                 self.ask(env, who);
                 Next::Stay
+            }
+            Reply::NotDurable(error) => {
+                self.may_be_known = true;
+                self.fail(&mut env.cx, &error)
             }
             Reply::Full { waiting } => self.line_full(env, flight, (waiting, time)),
             // The server's clock was not where the anchor said; by this reply it is known anew, so
@@ -298,7 +305,7 @@ impl Acquiring {
     fn failed(&mut self, env: &mut Env, who: &Who, flight: Flight, failure: &Failure) -> Next {
         let (now, patience) = (env.cx.now, env.cx.settings.patience);
         let linked = env.servers.is_up(flight.server);
-        self.may_stand_in_line |= self.attempt.failed(&mut env.servers, flight, failure);
+        self.may_be_known |= self.attempt.failed(&mut env.servers, flight, failure);
         let error = failure.error();
         if !error.is_transient() {
             return self.fail(&mut env.cx, error);
@@ -372,6 +379,7 @@ pub(super) struct Granted {
 impl Acquiring {
     /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
     /// After a push it renews at once, because the store gave it only the time to take the lock up.
+    /// Of what needs copies it asks, since nobody has waited for any yet.
     pub(super) fn granted(&mut self, env: &mut Env, who: &Who, granted: Granted) -> Next {
         let (
             spec,
@@ -384,6 +392,9 @@ impl Acquiring {
         ) = (&who.spec, granted);
         // If the store said later that somebody else has the lock, it was over by then.
         let is_over = |(by, at): (ServerId, ServerTime)| by == server && at > time;
+        if spec.durability.is_some() {
+            return self.ask_now(env, who);
+        }
         let granted_at = asked.or_else(|| env.servers.not_before(&env.cx, server, time));
         let Some(began) = granted_at.filter(|_| !self.refused.is_some_and(is_over)) else {
             return self.ask_now(env, who);

@@ -112,7 +112,7 @@ impl Contenders {
             return;
         };
         let doubt = acquiring.attempt.abandon(&mut env.servers);
-        if doubt.is_some() || acquiring.may_stand_in_line() {
+        if doubt.is_some() || acquiring.may_be_known() {
             let remains = (doubt, who.spec.ttl);
             self.releases.give_back(env, &who, remains);
         }

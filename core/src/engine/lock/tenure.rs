@@ -13,7 +13,7 @@ use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Command, LeaseId, Renew, Reply};
+use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
@@ -376,10 +376,13 @@ impl Tenure {
         });
         (self.looks, self.looks_again) = (false, false);
         let third = self.ttl(spec) / 3;
-        let give_up = env.cx.now + env.cx.settings.command_timeout.min(third);
+        let durability = spec.durability(self.ttl(spec));
+        let patience = env.cx.settings.command_timeout.min(third) + Durability::time(durability);
+        let give_up = env.cx.now + patience;
         let give_up = give_up.min(self.loss_at(spec));
         let whose = Whose::Contender(who.id());
-        self.attempt.begin(env, whose, command, give_up);
+        let asked = (command, durability);
+        self.attempt.begin_durably(env, whose, asked, give_up);
     }
 
     /// A renewal has an outcome. Returns why the tenure is over, if it is.
@@ -406,8 +409,9 @@ impl Tenure {
                 return Some(LossReason::Superseded);
             }
             Ok((Reply::Late, _)) => Failure::late().into_error(),
+            // Done, but a failover may lose what was done.
+            Ok((Reply::NotDurable(error), _)) | Err(error) => error,
             Ok(_) => Failure::mismatch().into_error(),
-            Err(error) => error,
         };
         self.failed(env, who, Some(flight), error);
         None

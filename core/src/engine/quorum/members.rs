@@ -331,6 +331,7 @@ impl Member {
             Output::Send {
                 request,
                 batch,
+                durability,
                 give_up,
                 ..
             } => {
@@ -338,6 +339,7 @@ impl Member {
                     server,
                     request,
                     batch,
+                    durability,
                     give_up,
                 });
             }

@@ -178,6 +178,11 @@ impl Quorum {
                     let error = Error::bad_option("dense_tokens", rule);
                     return env.cx.answer(call, Answer::Acquire(Err(error)));
                 }
+                if spec.durability.is_some() {
+                    let rule = "cannot be waited for by a quorum, which has copies of its own";
+                    let error = Error::bad_option("replicas", rule);
+                    return env.cx.answer(call, Answer::Acquire(Err(error)));
+                }
                 if let Err(error) = check_ttl(&env.cx, spec.ttl) {
                     return env.cx.answer(call, Answer::Acquire(Err(error)));
                 }

@@ -14,9 +14,9 @@ use super::io::{RequestId, ServerId};
 use super::settings::Settings;
 use crate::error::Error;
 use crate::event::LeaseEvent;
-use crate::protocol::{BatchReply, Command, LockKey};
+use crate::protocol::{BatchReply, LockKey};
 use crate::time::{ServerTime, Timestamp};
-use outbox::Queued;
+pub(super) use outbox::Queued;
 pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
@@ -228,19 +228,9 @@ impl Servers {
     /// Queues an operation, which leaves when the host has taken all outputs, unless many are under
     /// way. Without a link it waits for one, as long as it may take. One without a key goes where it
     /// is said. Returns where it goes.
-    pub(super) fn send(
-        &mut self,
-        cx: &Ctx,
-        origin: Origin,
-        (command, keyless): (Command, ServerId),
-        give_up: Timestamp,
-    ) -> ServerId {
-        let id = command.key().map_or(keyless, |key| self.of(key));
-        self.at(id, &cx.settings).queue(Queued {
-            origin,
-            command,
-            give_up,
-        });
+    pub(super) fn send(&mut self, cx: &Ctx, queued: Queued, keyless: ServerId) -> ServerId {
+        let id = queued.command.key().map_or(keyless, |key| self.of(key));
+        self.at(id, &cx.settings).queue(queued);
         id
     }
 

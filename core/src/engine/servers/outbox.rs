@@ -2,7 +2,7 @@
 
 use crate::engine::ctx::{Origin, Serial};
 use crate::engine::queue;
-use crate::protocol::{Command, LockKey};
+use crate::protocol::{Command, Durability, LockKey};
 use crate::time::Timestamp;
 
 /// Up to so many operations that were taken back are kept until their turn would have come.
@@ -14,14 +14,18 @@ const MOST_GAPS: usize = 64;
 pub(super) struct Outbox {
     renewals: Queue,
     others: Queue,
+    /// What leaves by itself, because the connection waits for its copies.
+    durable: Queue,
 }
 
 #[derive(Debug)]
-pub(super) struct Queued {
-    pub(super) origin: Origin,
-    pub(super) command: Command,
+pub(in crate::engine) struct Queued {
+    pub(in crate::engine) origin: Origin,
+    pub(in crate::engine) command: Command,
+    /// What has to have it before it counts.
+    pub(in crate::engine) durability: Option<Durability>,
     /// Nobody wants it any more.
-    pub(super) give_up: Timestamp,
+    pub(in crate::engine) give_up: Timestamp,
 }
 
 impl Queued {
@@ -42,6 +46,7 @@ impl Outbox {
     /// Gives it the turn that it has by its attempt.
     pub(super) fn push(&mut self, out: Queued) {
         let queue = match out.command {
+            _ if out.durability.is_some() => &mut self.durable,
             Command::Renew(_) => &mut self.renewals,
             _ => &mut self.others,
         };
@@ -52,35 +57,51 @@ impl Outbox {
     pub(super) fn take_all(&mut self, which: &dyn Fn(&Queued) -> bool) -> Vec<Queued> {
         let mut taken = self.renewals.take_all(which);
         taken.append(&mut self.others.take_all(which));
+        taken.append(&mut self.durable.take_all(which));
         taken
     }
 
-    /// The next to leave, if the condition holds for it.
-    pub(super) fn pop_if(&mut self, condition: impl FnOnce(&Queued) -> bool) -> Option<Queued> {
-        let queue = if self.renewals.len() > 0 {
+    /// The next to leave of what needs these copies, if the condition holds for it.
+    pub(super) fn pop_if(
+        &mut self,
+        durability: Option<Durability>,
+        condition: impl FnOnce(&Queued) -> bool,
+    ) -> Option<Queued> {
+        let queue = if durability.is_some() {
+            &mut self.durable
+        } else if self.renewals.len() > 0 {
             &mut self.renewals
         } else {
             &mut self.others
         };
-        queue.pop_if(condition)
+        queue.pop_if(|queued| queued.durability == durability && condition(queued))
     }
 
     /// Takes one back; nothing if it is not there.
     pub(super) fn take_back(&mut self, attempt: Serial) -> Option<Queued> {
         let renewal = self.renewals.take_back(attempt);
-        renewal.or_else(|| self.others.take_back(attempt))
+        let other = renewal.or_else(|| self.others.take_back(attempt));
+        other.or_else(|| self.durable.take_back(attempt))
     }
 
     /// One that is there.
     pub(super) fn find(&mut self, attempt: Serial) -> Option<&mut Queued> {
         let renewal = self.renewals.find(attempt);
-        renewal.or_else(|| self.others.find(attempt))
+        let other = renewal.or_else(|| self.others.find(attempt));
+        other.or_else(|| self.durable.find(attempt))
     }
 
     pub(super) fn has(&self, attempt: Serial) -> bool {
-        self.renewals.has(attempt) || self.others.has(attempt)
+        self.renewals.has(attempt) || self.others.has(attempt) || self.durable.has(attempt)
     }
 
+    /// What the next batch waits for that leaves by itself, if there is one.
+    pub(super) fn next_durability(&self) -> Option<Durability> {
+        let mut durable = self.durable.waiting.iter();
+        durable.find_map(|(_, out)| out.as_ref()?.durability)
+    }
+
+    /// Without what leaves by itself.
     pub(super) fn len(&self) -> usize {
         self.renewals.len() + self.others.len()
     }
@@ -101,11 +122,9 @@ impl Outbox {
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Queued> {
-        let waiting = self
-            .renewals
-            .waiting
-            .iter()
-            .chain(self.others.waiting.iter());
+        let waiting = self.renewals.waiting.iter();
+        let waiting = waiting.chain(self.others.waiting.iter());
+        let waiting = waiting.chain(self.durable.waiting.iter());
         waiting.filter_map(|(_, out)| out.as_ref())
     }
 }
@@ -210,12 +229,13 @@ mod tests {
                 attempt,
             },
             command,
+            durability: None,
             give_up: Timestamp::NEVER,
         }
     }
 
     fn left(outbox: &mut Outbox) -> Vec<u64> {
-        let all = std::iter::from_fn(|| outbox.pop_if(|_| true));
+        let all = std::iter::from_fn(|| outbox.pop_if(None, |_| true));
         all.map(|out| out.origin.attempt.get()).collect()
     }
 
@@ -227,7 +247,7 @@ mod tests {
             outbox.push(out(number, number % 3 == 0));
         }
         assert_eq!(outbox.len(), 6);
-        assert!(outbox.pop_if(|_| false).is_none());
+        assert!(outbox.pop_if(None, |_| false).is_none());
         assert_eq!(left(&mut outbox), [3, 6, 1, 2, 4, 5]);
         assert_eq!(outbox.len(), 0);
     }

@@ -13,7 +13,7 @@ use crate::engine::settings::Settings;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    BatchReply, Command, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
+    BatchReply, Command, Durability, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
 };
 use crate::time::{ServerTime, Timestamp};
 
@@ -90,6 +90,8 @@ pub(crate) struct Request {
     id: RequestId,
     sent: Timestamp,
     give_up: Timestamp,
+    /// Whether the connection serves nothing else until its copies are there.
+    waits: bool,
     /// Empty if it only asks for the clock.
     origins: Vec<Origin>,
     /// The first of the batch checks that the server is still in this incarnation.
@@ -160,7 +162,9 @@ impl Server {
 
     /// Takes in what is to leave.
     pub(super) fn queue(&mut self, out: Queued) {
-        self.crowd.asked();
+        if out.durability.is_none() {
+            self.crowd.asked();
+        }
         self.outbox.push(out);
     }
 
@@ -225,7 +229,7 @@ impl Server {
     /// Asks for its clock.
     fn probe(&mut self, cx: &mut Ctx, batch: Vec<Op>) {
         let give_up = cx.now + cx.settings.command_timeout;
-        self.request(cx, (batch, None), give_up, Vec::new());
+        self.request(cx, (batch, None, None), give_up, Vec::new());
         self.set_timer(cx, give_up);
     }
 
@@ -252,6 +256,10 @@ impl Server {
 
     fn timed_out(&mut self, cx: &mut Ctx, requests: usize) {
         cx.counts.timed_out(requests);
+        // Behind what waits for its copies all else is late.
+        if self.waits() {
+            return;
+        }
         self.timeouts = self.timeouts.saturating_add(requests);
         if requests > 0 && self.timeouts >= TIMEOUTS_TO_SUSPECT {
             self.suspect(cx, Suspicion::Silent);
@@ -308,6 +316,7 @@ impl Server {
             sent,
             origins,
             meant,
+            waits,
             ..
         }) = request
         else {
@@ -320,7 +329,9 @@ impl Server {
                 forgot: None,
             };
         };
-        self.crowd.answered(origins.len());
+        if !waits {
+            self.crowd.answered(origins.len());
+        }
         if result.is_ok() {
             cx.counts.replied(cx.now, sent);
         }
@@ -384,7 +395,12 @@ impl Server {
             return self.flush_unanchored(cx);
         };
         while self.outbox.len() >= self.least_to_leave(cx) {
-            self.send_batch(cx, anchor);
+            self.send_batch(cx, anchor, None);
+        }
+        if let Some(durability) = self.outbox.next_durability()
+            && !self.waits()
+        {
+            self.send_batch(cx, anchor, Some(durability));
         }
         if self.outbox.len() > 0 && !cx.settings.clustered {
             self.time_late_reply(cx);
@@ -397,7 +413,7 @@ impl Server {
 
     /// What waits for a reply leaves without it once that is late.
     fn time_late_reply(&mut self, cx: &mut Ctx) {
-        let oldest = self.requests.first();
+        let oldest = self.under_way().next();
         let late = oldest.map_or(Timestamp::NEVER, |request| request.sent + LATE);
         if late > cx.now && late != self.wake {
             self.set_timer(cx, late);
@@ -406,7 +422,7 @@ impl Server {
 
     /// How many operations have to wait for a batch of them to leave now.
     fn least_to_leave(&self, cx: &Ctx) -> usize {
-        let under_way = self.requests.len();
+        let under_way = self.under_way().count();
         let (any_size, most) = if cx.settings.clustered {
             (MAX_ALONE_IN_FLIGHT, MAX_ALONE_IN_FLIGHT)
         } else {
@@ -422,7 +438,7 @@ impl Server {
 
     /// How many batches may be under way before what comes next waits for their replies.
     fn any_size_in_flight(&self, now: Timestamp) -> usize {
-        let oldest = self.requests.first();
+        let oldest = self.under_way().next();
         let awaited = oldest.map_or(Duration::ZERO, |request| now.since(request.sent));
         let way = if awaited < LATE {
             self.round_trip
@@ -430,6 +446,16 @@ impl Server {
             awaited
         };
         usize::try_from(1 + way.as_nanos() / NEAR.as_nanos()).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the connection waits for copies.
+    fn waits(&self) -> bool {
+        self.requests.iter().any(|request| request.waits)
+    }
+
+    /// All else that was sent.
+    fn under_way(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter().filter(|request| !request.waits)
     }
 
     /// Whether what waits is likely to become more at once: those who were answered together ask
@@ -453,10 +479,12 @@ impl Server {
         refused
     }
 
-    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor) {
-        let under_way = self.requests.iter().map(|request| request.origins.len());
-        self.crowd
-            .leaves(under_way.sum::<usize>() + self.outbox.len());
+    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor, durability: Option<Durability>) {
+        if durability.is_none() {
+            let under_way = self.under_way().map(|request| request.origins.len());
+            let under_way = under_way.sum::<usize>();
+            self.crowd.leaves(under_way + self.outbox.len());
+        }
         let margin = self.margin();
         let most = MAX_BATCH.min(self.outbox.len());
         // The keys of one call have to be in one slot of a cluster.
@@ -470,7 +498,10 @@ impl Server {
                     && have_alike_time(give_up.since(cx.now), queued.give_up.since(cx.now))
             };
             let is_first = batch.is_empty();
-            let Some(queued) = self.outbox.pop_if(|queued| is_first || fits(queued)) else {
+            let Some(queued) = self
+                .outbox
+                .pop_if(durability, |queued| is_first || fits(queued))
+            else {
                 break;
             };
             bytes += queued.command.size();
@@ -482,7 +513,7 @@ impl Server {
             });
         }
         let meant = self.check_first(&mut batch);
-        self.request(cx, (batch, meant), give_up, origins);
+        self.request(cx, (batch, meant, durability), give_up, origins);
     }
 
     /// With acquisitions the server first checks that it has forgotten nothing.
@@ -498,7 +529,7 @@ impl Server {
     fn request(
         &mut self,
         cx: &mut Ctx,
-        (batch, meant): (Vec<Op>, Option<Incarnation>),
+        (batch, meant, durability): (Vec<Op>, Option<Incarnation>, Option<Durability>),
         give_up: Timestamp,
         origins: Vec<Origin>,
     ) {
@@ -508,6 +539,7 @@ impl Server {
             id,
             sent: cx.now,
             give_up,
+            waits: durability.is_some(),
             origins,
             meant,
         });
@@ -515,6 +547,7 @@ impl Server {
             server: self.id,
             request: id,
             batch,
+            durability,
             give_up,
         });
     }

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
 use crate::name::{Name, Owner};
-use crate::protocol::{BatchReply, ClientId, Counter, LeaseId, LockKey, Op, Push};
+use crate::protocol::{BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Op, Push};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -65,6 +65,7 @@ pub(super) struct Sent {
     pub(super) at: Timestamp,
     pub(super) request: RequestId,
     pub(super) batch: Vec<Op>,
+    pub(super) durability: Option<Durability>,
     pub(super) give_up: Timestamp,
 }
 
@@ -184,6 +185,9 @@ pub(super) struct Host {
     pub(super) heard: VecDeque<Push>,
     pub(super) ttl: Duration,
     pub(super) fixed: bool,
+    /// What its locks need, and what the store says of that.
+    pub(super) durability: Option<Durability>,
+    pub(super) copies: Result<[u64; 2], Error>,
     /// Everything that was sent.
     pub(super) log: Vec<Sent>,
     pub(super) pending: VecDeque<Sent>,
@@ -232,6 +236,8 @@ impl Host {
             heard: VecDeque::new(),
             ttl: TTL,
             fixed: false,
+            durability: None,
+            copies: Ok([1, 0]),
             log: Vec::new(),
             pending: VecDeque::new(),
             events: Vec::new(),
@@ -413,6 +419,7 @@ impl Host {
             reentrant: true,
             owner: Owner::labelled("host").expect("a short label is valid"),
             counter: Counter::Dense,
+            durability: self.durability,
         }
     }
 }

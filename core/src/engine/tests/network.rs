@@ -25,6 +25,7 @@ impl Host {
                 Output::Send {
                     request,
                     batch,
+                    durability,
                     give_up,
                     ..
                 } => {
@@ -32,6 +33,7 @@ impl Host {
                         at: self.now,
                         request,
                         batch,
+                        durability,
                         give_up,
                     };
                     self.log.push(sent.clone());
@@ -141,7 +143,12 @@ impl Host {
     pub(super) fn execute(&mut self, sent: &Sent) -> BatchReply {
         let reply = self.server.execute(self.server_now(), &sent.batch);
         self.listen();
-        reply
+        let Some(durability) = sent.durability else {
+            return reply;
+        };
+        durability
+            .weigh(reply, self.copies.clone())
+            .expect("the store says how many")
     }
 
     /// The oldest batch that the test has not decided about.

@@ -114,6 +114,7 @@ impl Cluster {
             reentrant: false,
             owner: Owner::labelled("host").expect("a short label is valid"),
             counter: Counter::Dense,
+            durability: None,
         });
         let call = CallId(lock.0);
         self.input(Input::Acquire {

@@ -247,6 +247,8 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
         }
         Reply::Gone => push(&"gone"),
         Reply::Taken => push(&"taken"),
+        // It is nothing that a store says.
+        Reply::NotDurable(_) => {}
         Reply::Released => push(&"released"),
         Reply::HandedOver { lease, grant } => {
             push(&"handed_over");

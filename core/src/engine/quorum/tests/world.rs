@@ -147,6 +147,7 @@ impl World {
                     request,
                     batch,
                     give_up,
+                    ..
                 } => {
                     let own = |op: &&Op| matches!(op.command, Command::Enter(_));
                     self.sent += batch.len() - batch.iter().filter(own).count();
@@ -414,6 +415,7 @@ impl World {
             counter: Counter::ClockFloor {
                 retention: Duration::from_secs(86_400),
             },
+            durability: None,
         }
     }
 }

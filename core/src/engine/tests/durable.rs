@@ -1,0 +1,271 @@
+//! Locks that count only with their copies.
+
+use std::time::Duration;
+
+use super::host::{Done, Host, LEAD, LOCK, Net, TTL, ms};
+use super::line::in_line;
+use crate::engine::{LockId, Wait};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::Durability;
+
+const OTHER: LockId = LockId(2);
+
+/// Its locks need two replicas, which they get.
+fn host() -> Host {
+    let mut host = Host::new();
+    host.durability = Some(Durability {
+        replicas: 2,
+        timeout: 500,
+        ..Durability::NONE
+    });
+    host.copies = Ok([1, 2]);
+    host
+}
+
+/// Catches a lock that counts with too few copies, and one that is kept then.
+#[test]
+fn too_few_copies_are_told_and_the_lock_is_given_back() {
+    let mut host = host();
+    host.hold(LOCK);
+    host.copies = Ok([1, 1]);
+    for wait in [Wait::Never, Wait::Forever, Wait::Until(host.now + TTL)] {
+        host.forget();
+        let call = host.acquire(OTHER, wait);
+        let error = host.outcome(call).as_ref().expect_err("it does not count");
+        assert_eq!(error.kind(), ErrorKind::NotReplicated);
+        let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
+        assert_eq!(error.to_string(), said);
+        assert_eq!(host.ops(), ["acquire", "release"]);
+        assert!(host.told().is_empty() && !host.is_taken(OTHER));
+    }
+    assert!(host.is_held(LOCK));
+}
+
+/// Catches a server that is asked for another thing than its disk, and numbers that are taken for others.
+#[test]
+fn each_copy_is_asked_for_and_weighed() {
+    let replicas = Durability {
+        replicas: 1,
+        timeout: 10,
+        ..Durability::NONE
+    };
+    let disk = Durability {
+        replicas: 0,
+        fsynced: true,
+        timeout: 70,
+    };
+    let both = Durability {
+        replicas: 1,
+        ..disk
+    };
+    assert_eq!(replicas.command(), ["WAIT", "1", "10"]);
+    let short = replicas.within(Duration::ZERO);
+    assert_eq!(short.command()[2], "1", "0 would be for ever");
+    assert_eq!(disk.command(), ["WAITAOF", "1", "0", "70"]);
+    assert_eq!(both.command(), ["WAITAOF", "1", "1", "70"]);
+    let cases: [(_, &[u64], _); 9] = [
+        (replicas, &[1], Ok(())),
+        (replicas, &[7], Ok(())),
+        (replicas, &[0], Err(ErrorKind::NotReplicated)),
+        (replicas, &[], Err(ErrorKind::Store)),
+        (disk, &[1, 0], Ok(())),
+        (disk, &[0, 9], Err(ErrorKind::NotReplicated)),
+        (disk, &[1], Err(ErrorKind::Store)),
+        (both, &[1, 1], Ok(())),
+        (both, &[1, 0], Err(ErrorKind::NotReplicated)),
+    ];
+    for (durability, said, expected) in cases {
+        let mut host = Host::new();
+        host.durability = Some(durability);
+        host.net = Net::Hold;
+        let call = host.acquire(LOCK, Wait::Never);
+        let sent = host.take();
+        assert_eq!(sent.durability, Some(durability));
+        let reply = host.server.execute(host.server_now(), &sent.batch);
+        let copies = durability.copies(said);
+        let weighed = copies.and_then(|copies| durability.weigh(reply, Ok(copies)));
+        host.reply(&sent, weighed);
+        let kind = host.outcome(call).as_ref().map_err(Error::kind);
+        assert_eq!(kind.map(|_| ()), expected, "{durability:?} {said:?}");
+    }
+}
+
+/// Catches a lock that stays taken because the server refuses to wait.
+#[test]
+fn a_refusal_to_wait_is_told_and_the_lock_is_given_back() {
+    let refusals = [
+        (ErrorKind::Store, ErrorKind::Unsupported),
+        (ErrorKind::Auth, ErrorKind::Auth),
+    ];
+    for (kind, told) in refusals {
+        let mut host = host();
+        host.copies = Err(Error::new(kind, "there is no such command"));
+        let call = host.acquire(LOCK, Wait::Forever);
+        assert_eq!(host.error(call), told);
+        assert!(!host.is_taken(LOCK));
+    }
+}
+
+/// Catches an acquisition that is given up because nobody knows of its copies, and one with a new id.
+#[test]
+fn an_unknown_outcome_is_asked_for_again() {
+    let mut host = host();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    let sent = host.take();
+    host.execute(&sent);
+    let lost = Error::new(ErrorKind::Unavailable, "the connection was replaced");
+    host.reply(&sent, Err(lost));
+    host.net = Net::Up;
+    host.advance(ms(100));
+    assert_eq!(host.grant(call).token.get(), 1, "it is the same tenure");
+}
+
+/// Catches batches that wait behind one another, or hold up what has nothing to do with them.
+#[test]
+fn one_batch_waits_at_a_time_and_all_else_leaves_without_it() {
+    let mut host = host();
+    host.net = Net::Hold;
+    let first = host.acquire(LOCK, Wait::Never);
+    let calls = [3, 4, 5].map(|lock| host.acquire(LockId(lock), Wait::Never));
+    host.durability = None;
+    let plain = host.acquire(OTHER, Wait::Never);
+    let sizes = |host: &Host| {
+        let pending = host.pending.iter();
+        let sizes = pending.map(|sent| (sent.batch.len(), sent.durability.is_some()));
+        sizes.collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&host), [(1, true), (1, false)]);
+    host.answer_next();
+    host.grant(first);
+    assert_eq!(sizes(&host), [(1, false), (3, true)]);
+    host.answer_all();
+    host.grant(plain);
+    for call in calls {
+        host.grant(call);
+    }
+}
+
+/// Catches copies of one kind that are asked for another kind of lock, in the same batch.
+#[test]
+fn what_needs_other_copies_leaves_apart() {
+    let mut host = host();
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Never);
+    host.acquire(OTHER, Wait::Never);
+    let one = host.durability.map(|two| Durability { replicas: 1, ..two });
+    host.durability = one;
+    let third = host.acquire(LockId(3), Wait::Never);
+    host.answer_next();
+    host.answer_next();
+    let sent = host.take();
+    assert_eq!((sent.batch.len(), sent.durability), (1, one));
+    let reply = host.execute(&sent);
+    host.reply(&sent, Ok(reply));
+    host.grant(third);
+}
+
+/// Catches a connection that is replaced because what came behind a `WAIT` was late.
+#[test]
+fn what_is_late_behind_it_says_nothing_of_the_connection() {
+    let mut host = host();
+    let late = |host: &mut Host| {
+        host.durability = None;
+        for _ in 0..5 {
+            let call = host.acquire(OTHER, Wait::Until(host.now + ms(20)));
+            host.advance(ms(30));
+            assert_eq!(host.error(call), ErrorKind::Timeout);
+        }
+    };
+    host.net = Net::Hold;
+    host.acquire(LOCK, Wait::Forever);
+    late(&mut host);
+    assert!(host.suspected.is_empty(), "{:?}", host.suspected);
+    host.answer_all();
+    late(&mut host);
+    assert!(!host.suspected.is_empty(), "now it says something");
+}
+
+/// Catches a lock that counts because a push says so, of which no replica has heard yet.
+#[test]
+fn a_lock_that_is_handed_over_is_asked_for() {
+    let mut host = host();
+    let call = in_line(&mut host);
+    host.net = Net::Hold;
+    host.stranger_releases(LOCK);
+    assert!(host.is_open(call));
+    assert_eq!(host.ops(), ["acquire"]);
+    assert!(
+        host.log
+            .last()
+            .is_some_and(|sent| sent.durability.is_some())
+    );
+    host.answer_next();
+    assert_eq!(host.grant(call).token.get(), 2);
+    let until = host.held_until(LOCK);
+    assert!(until + ms(100) >= host.now + TTL, "for its time to live");
+
+    let mut host = self::host();
+    let call = in_line(&mut host);
+    host.copies = Ok([1, 0]);
+    host.stranger_releases(LOCK);
+    assert_eq!(host.error(call), ErrorKind::NotReplicated);
+    assert!(!host.is_taken(LOCK), "it was given back");
+}
+
+/// Catches a deadline that is later than what the copies know.
+#[test]
+fn a_renewal_with_too_few_copies_does_not_extend() {
+    for looks in [false, true] {
+        let mut host = host();
+        let lease = host.hold(LOCK);
+        host.copies = Ok([1, 1]);
+        host.forget();
+        if looks {
+            let call = host.renew(lease.lease);
+            assert_eq!(host.error(call), ErrorKind::NotReplicated);
+        }
+        host.advance(TTL / 2);
+        assert!(host.told().iter().all(|told| told == "at risk"));
+        assert!(host.count("renew") > 1);
+        assert_eq!(host.held_until(LOCK), lease.deadline);
+        host.copies = Ok([1, 2]);
+        host.advance(ms(2_000));
+        assert_eq!(host.told().last().map(String::as_str), Some("renewed"));
+        let until = host.held_until(LOCK);
+        assert!(until > lease.deadline);
+        host.copies = Ok([1, 0]);
+        host.advance(TTL);
+        let told = host.told();
+        assert_eq!(told.last().map(String::as_str), Some("lost: it expired"));
+        assert_eq!(host.last_told().at, until - LEAD);
+        assert!(!host.is_taken(LOCK), "it was given back");
+    }
+}
+
+/// Catches leases that spend most of their time with waiting.
+#[test]
+fn a_lease_waits_for_a_third_of_its_time_at_the_most() {
+    let mut host = host();
+    host.ttl = ms(300);
+    host.hold(LOCK);
+    host.advance(ms(150));
+    let timeouts = host.log.iter().filter_map(|sent| sent.durability);
+    let timeouts: Vec<_> = timeouts.map(|durability| durability.timeout).collect();
+    assert!(timeouts.len() > 1);
+    assert!(timeouts.iter().all(|timeout| *timeout == 100));
+}
+
+/// Catches a release, or a question, that waits for copies which nobody needs.
+#[test]
+fn only_what_takes_or_keeps_a_lock_waits() {
+    let mut host = host();
+    let lease = host.hold(LOCK);
+    host.renew(lease.lease);
+    host.inspect(LOCK);
+    let call = host.release(lease.lease);
+    assert_eq!(host.outcome(call), &Ok(Done::Released));
+    assert_eq!(host.ops(), ["acquire", "renew", "inspect", "release"]);
+    let waits = host.log.iter().map(|sent| sent.durability.is_some());
+    assert_eq!(waits.collect::<Vec<_>>(), [true, true, false, false]);
+}

@@ -1,0 +1,322 @@
+//! Locks that count only once replicas have them, or the disk has, on one primary and two replicas.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold::{Error, ErrorKind, LeaseEvent, Lock, Locker, LossReason};
+use leasehold_tests::{Admin, FakeServer, Mode, Proxy, RedisServer, eventually, next_event};
+
+use crate::{LIMIT, connect, connect_with, lock_key, millis};
+
+/// Long enough for a replica that is well, on a machine that is busy.
+const ENOUGH: Duration = Duration::from_secs(3);
+/// For one that is not.
+const SHORT: Duration = Duration::from_millis(200);
+
+struct Replicated {
+    primary: RedisServer,
+    replicas: Vec<RedisServer>,
+    /// Between the primary and each replica.
+    links: Vec<Proxy>,
+}
+
+impl Replicated {
+    async fn start() -> Self {
+        let primary = RedisServer::start().await;
+        let (mut replicas, mut links) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let link = Proxy::start(primary.port()).await;
+            let of = format!("127.0.0.1 {}", link.port());
+            let replica = RedisServer::config().args(["--replicaof", &of]);
+            let replica = replica.start().await;
+            links.push(link);
+            let mut admin = Admin::connect(&replica).await;
+            let synced = async || {
+                let status = admin.info("replication", "master_link_status").await;
+                status.as_deref() == Some("up")
+            };
+            eventually(LIMIT, "the replica to be in sync", synced).await;
+            replicas.push(replica);
+        }
+        let all = Self {
+            primary,
+            replicas,
+            links,
+        };
+        all.acknowledge().await;
+        all
+    }
+
+    /// Waits until both replicas do.
+    async fn acknowledge(&self) {
+        let mut admin = Admin::connect(&self.primary).await;
+        let acknowledge = async || admin.int(&["WAIT", "2", "100"]).await == 2;
+        eventually(LIMIT, "both replicas to acknowledge", acknowledge).await;
+    }
+
+    /// The primary dies, and the first replica takes its place.
+    async fn fail_over(&mut self) -> Locker {
+        self.primary.kill();
+        let replica = &self.replicas[0];
+        let mut admin = Admin::connect(replica).await;
+        admin.ok(&["REPLICAOF", "NO", "ONE"]).await;
+        connect(replica).await
+    }
+}
+
+fn lock(locker: &Locker, name: &str) -> Lock {
+    locker.lock(name).expect("valid")
+}
+
+async fn too_few(lock: &Lock) -> Error {
+    let error = lock.try_acquire().await.expect_err("too few acknowledge");
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
+    assert!(error.is_transient());
+    error
+}
+
+async fn is_free(admin: &mut Admin, name: &str) {
+    let key = lock_key(name);
+    let free = async || admin.int(&["HLEN", &key]).await <= 1;
+    eventually(LIMIT, "the lock to be given back", free).await;
+}
+
+/// Catches an acquisition that counts before its replicas have it, and one that is refused and kept.
+#[tokio::test]
+async fn a_lock_counts_once_its_replicas_have_it() {
+    let mut all = Replicated::start().await;
+    let locker = connect(&all.primary).await;
+    let mut admin = Admin::connect(&all.primary).await;
+    let both = lock(&locker, "x").replicas(2, ENOUGH);
+    let lease = both.acquire().await.expect("both are there");
+    for replica in &all.replicas {
+        let mut admin = Admin::connect(replica).await;
+        assert_eq!(admin.int(&["EXISTS", &lock_key("x")]).await, 1);
+    }
+    lease.renew().await.expect("both are there");
+    lease.release().await.expect("it is held");
+
+    all.replicas[0].pause();
+    let error = too_few(&lock(&locker, "x").replicas(2, SHORT)).await;
+    let said = "the lock does not count: 1 of 2 replicas acknowledged it in time";
+    assert!(error.to_string().contains(said), "{error}");
+    is_free(&mut admin, "x").await;
+    let one = lock(&locker, "x").replicas(1, ENOUGH);
+    let lease = one.acquire().await.expect("one is there");
+    lease.release().await.expect("it is held");
+
+    all.replicas[1].kill();
+    let error = too_few(&lock(&locker, "x").replicas(1, SHORT)).await;
+    assert!(error.to_string().contains("0 of 1"), "{error}");
+    is_free(&mut admin, "x").await;
+    all.replicas[0].resume();
+    // Whoever waits in line is told as well: nobody would do better.
+    let held = lock(&locker, "x").acquire().await.expect("it asks nobody");
+    let waits = lock(&locker, "x").replicas(2, SHORT);
+    let waits = tokio::spawn(async move { waits.acquire().await });
+    let waiting = async || locker.inspect("x").await.expect("an answer").waiting == 1;
+    eventually(LIMIT, "one to wait", waiting).await;
+    held.release().await.expect("it is held");
+    let error = waits.await.expect("no panic").expect_err("one is dead");
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
+    is_free(&mut admin, "x").await;
+}
+
+/// Without replicas, which is the negative control, a failover gives the lock to a second holder; with
+/// them it does not. Catches a lock that counts although the server that is promoted never heard of it.
+#[tokio::test]
+async fn a_failover_does_not_lose_what_was_acknowledged() {
+    for waits in [false, true] {
+        let mut all = Replicated::start().await;
+        let locker = connect(&all.primary).await;
+        // By a process that is stopped the kernel would keep for it what it has not read.
+        let black_hole = |link: &Proxy| link.set_both(Mode::BlackHole);
+        all.links.iter().for_each(black_hole);
+        let lock_of = |locker: &Locker| {
+            let lock = lock(locker, "x").ttl(Duration::from_secs(60));
+            if waits { lock.replicas(2, SHORT) } else { lock }
+        };
+        let first = if waits {
+            too_few(&lock_of(&locker)).await;
+            all.links.iter().for_each(Proxy::heal);
+            all.acknowledge().await;
+            let lock = lock(&locker, "x").ttl(Duration::from_secs(60));
+            lock.replicas(2, ENOUGH).acquire().await
+        } else {
+            lock_of(&locker).acquire().await
+        };
+        let first = first.expect("it is free");
+        let promoted = all.fail_over().await;
+        let second = lock(&promoted, "x").try_acquire().await.expect("an answer");
+        assert_eq!(second.is_none(), waits, "held twice: {}", second.is_some());
+        assert!(first.is_valid(), "its holder cannot know");
+        if let Some(second) = second {
+            // Guards refuse the first holder at least.
+            assert!(second.token() > first.token());
+        }
+    }
+}
+
+/// Catches a lease that is extended by a renewal which a failover would lose, and one whose holder
+/// does not hear of that.
+#[tokio::test]
+async fn a_renewal_that_too_few_acknowledge_does_not_count() {
+    let all = Replicated::start().await;
+    let locker = connect(&all.primary).await;
+    let ttl = millis(1_500);
+    let lock = lock(&locker, "x").ttl(ttl).replicas(2, SHORT);
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("both are there");
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    all.replicas[1].pause();
+    let at_risk = |event: &LeaseEvent| match event {
+        LeaseEvent::AtRisk { error, .. } => error.kind() == ErrorKind::NotReplicated,
+        _ => false,
+    };
+    next_event(&mut events, LIMIT, at_risk).await;
+    let reason = tokio::time::timeout(LIMIT, lease.lost()).await;
+    assert_eq!(reason, Ok(LossReason::Expired));
+    let mut admin = Admin::connect(&all.primary).await;
+    is_free(&mut admin, "x").await;
+    all.replicas[1].resume();
+    let lease = lock.acquire().await.expect("both are there again");
+    lease.release().await.expect("it is held");
+}
+
+/// Catches a lock that counts as soon as it is pushed, which no replica may have by then.
+#[tokio::test]
+async fn a_lock_that_is_handed_over_is_acknowledged_first() {
+    let all = Replicated::start().await;
+    let lockers = [connect(&all.primary).await, connect(&all.primary).await];
+    let mut admin = Admin::connect(&all.primary).await;
+    for next in [0, 1] {
+        let held = lock(&lockers[0], "x").acquire().await.expect("it is free");
+        let waiting = lock(&lockers[next], "x").replicas(2, ENOUGH);
+        let waiting = tokio::spawn(async move { waiting.acquire().await });
+        let waits = async || lockers[0].inspect("x").await.expect("an answer").waiting == 1;
+        eventually(LIMIT, "one to wait", waits).await;
+        all.replicas.iter().for_each(RedisServer::pause);
+        held.release().await.expect("it is held");
+        let key = lock_key("x");
+        let granted = async || admin.int(&["HLEN", &key]).await == 4;
+        eventually(LIMIT, "the lock to be handed over", granted).await;
+        tokio::time::sleep(millis(300)).await;
+        assert!(!waiting.is_finished(), "no replica has it");
+        all.replicas.iter().for_each(RedisServer::resume);
+        let lease = waiting.await.expect("no panic").expect("both have it");
+        lease.release().await.expect("it is held");
+    }
+}
+
+/// Catches other leases that are lost, and a link that is replaced, because a server waits.
+#[tokio::test]
+async fn others_go_on_while_one_waits_for_replicas() {
+    let all = Replicated::start().await;
+    let locker = connect(&all.primary).await;
+    all.replicas[0].pause();
+    let other = lock(&locker, "other").ttl(millis(2_000));
+    let other = other.acquire().await.expect("it is free");
+    let before = locker.inspect("other").await.expect("an answer");
+    let hopeless = lock(&locker, "x").replicas(2, SHORT);
+    for _ in 0..20 {
+        too_few(&hopeless).await;
+        assert!(other.is_valid());
+    }
+    let after = locker.inspect("other").await.expect("an answer");
+    let tokens = [before, after].map(|seen| seen.holder.expect("it is held").token);
+    assert_eq!(tokens[0], tokens[1]);
+    other.release().await.expect("it is held");
+}
+
+/// Catches a `fsynced()` that a server without `WAITAOF` ignores.
+#[tokio::test]
+async fn what_cannot_be_waited_for_is_told() {
+    let server = RedisServer::config().append_only().start().await;
+    let mut admin = Admin::connect(&server).await;
+    let version = admin.info("server", "redis_version").await;
+    let version = version.expect("the server tells its version");
+    let locker = connect(&server).await;
+    let on_disk = lock(&locker, "x").fsynced();
+    let acquired = on_disk.try_acquire().await;
+    if version.starts_with("7.0.") {
+        let error = acquired.expect_err("there is no WAITAOF");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+        assert!(error.to_string().contains("WAITAOF"), "{error}");
+        is_free(&mut admin, "x").await;
+    } else {
+        let lease = acquired.expect("it is written").expect("it is free");
+        lease.release().await.expect("it is held");
+    }
+    let memory = Locker::in_memory();
+    for lock in [
+        lock(&memory, "x").fsynced(),
+        lock(&memory, "x").replicas(1, SHORT),
+    ] {
+        let error = lock.acquire().await.expect_err("there are none");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+        let message = "a store in memory has neither replicas nor a disk";
+        assert!(error.to_string().contains(message), "{error}");
+    }
+    let quorum = Locker::quorum([
+        "memory://durable-1",
+        "memory://durable-2",
+        "memory://durable-3",
+    ]);
+    let quorum = quorum.await.expect("they are there");
+    let error = lock(&quorum, "x").replicas(1, SHORT).acquire().await;
+    let error = error.expect_err("it has copies of its own");
+    assert!(error.is_config(), "{error:?}");
+    assert!(error.to_string().contains("a quorum"), "{error}");
+    for (n, timeout) in [
+        (0, SHORT),
+        (1, Duration::ZERO),
+        (1, Duration::from_secs(61)),
+    ] {
+        let lock = lock(&memory, "x").replicas(n, timeout).fsynced();
+        let error = lock.acquire().await.expect_err("it is out of bounds");
+        assert!(error.is_config(), "{error:?}");
+    }
+}
+
+/// What a server of version 7.2 answers; without an append-only file at the end.
+#[tokio::test]
+async fn the_disk_is_asked_behind_the_script() {
+    let server = FakeServer::start(|command| {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time.expect("it is after 1970").as_micros();
+        match command[0].to_uppercase().as_str() {
+            "PING" => "+PONG\r\n".to_owned(),
+            "CLIENT" | "SELECT" => "+OK\r\n".to_owned(),
+            "INFO" => "$31\r\n# Server\r\nredis_version:7.2.0\r\n\r\n".to_owned(),
+            "EVALSHA" => format!("$16\r\n{time}\r\n"),
+            "WAITAOF" if command[2] == "0" => "*2\r\n:1\r\n:0\r\n".to_owned(),
+            "WAITAOF" if command[2] == "1" => "*2\r\n:0\r\n:1\r\n".to_owned(),
+            "WAITAOF" => {
+                "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n"
+                    .to_owned()
+            }
+            _ => format!("-ERR unknown command '{}'\r\n", command[0]),
+        }
+    })
+    .await;
+    let locker = connect_with(Locker::builder(), &server.url()).await;
+    let lease = lock(&locker, "x").fsynced().acquire().await;
+    let lease = lease.expect("it is on the disk");
+    let commands = server.commands();
+    let place = commands.iter().position(|words| words[0] == "WAITAOF");
+    let place = place.expect("it was asked");
+    assert_eq!(commands[place], ["WAITAOF", "1", "0", "1000"]);
+    assert_eq!(commands[place - 1][0], "EVALSHA");
+    drop(lease);
+    let error = too_few(&lock(&locker, "y").replicas(1, SHORT).fsynced()).await;
+    let said = "it was not on the disk in time";
+    assert!(error.to_string().contains(said), "{error}");
+    let error = lock(&locker, "z")
+        .fsynced()
+        .replicas(2, SHORT)
+        .acquire()
+        .await;
+    let error = error.expect_err("there is no append-only file");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    assert!(error.to_string().contains("appendonly"), "{error}");
+}
