@@ -18,6 +18,7 @@ mod reasons;
 mod refusals;
 mod replicas;
 mod rights;
+mod rights_apart;
 mod round_trips;
 mod runtimes;
 mod sentinel;

@@ -19,7 +19,7 @@ const LIST: &str = "+scan";
 const DATABASE: &str = "+select";
 
 /// The rights for locks and for pushes.
-fn named() -> Vec<&'static str> {
+pub(crate) fn named() -> Vec<&'static str> {
     let words = LOCKS.split_whitespace().chain(PUSHES.split_whitespace());
     words.collect()
 }

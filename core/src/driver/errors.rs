@@ -75,6 +75,10 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
     if let (FredErrorKind::Sentinel, Some(message)) = (error.kind(), misconfigured(details)) {
         return Error::new(ErrorKind::Config, message);
     }
+    if error.kind() == &FredErrorKind::Sentinel && details.starts_with("NOPERM") {
+        let message = format!("the server answered: {details}; {SENTINEL_RIGHTS}");
+        return Error::new(ErrorKind::Auth, message);
+    }
     let kind = match error.kind() {
         FredErrorKind::Timeout => return Error::no_answer(),
         FredErrorKind::Backpressure => ErrorKind::Overloaded,
@@ -105,6 +109,10 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
         None => Error::new(kind, message),
     }
 }
+
+/// On the way to a primary; tested with each of them taken away.
+const SENTINEL_RIGHTS: &str = "behind sentinels a user of the locks needs +role as well, and a user of \
+                               the sentinels +sentinel|get-master-addr-by-name +sentinel|sentinels";
 
 /// What is wrong with the URL, of what a sentinel said.
 fn misconfigured(details: &str) -> Option<&'static str> {

@@ -93,10 +93,13 @@ impl Durability {
         let wanted = self.replicas;
         let (kind, what) = match copies {
             Ok([_, replicas]) if replicas < wanted.into() => {
-                let what = format!("{replicas} of {wanted} replicas acknowledged it");
+                let what = format!("{replicas} of {wanted} replicas acknowledged it in time");
                 (ErrorKind::NotReplicated, what)
             }
-            Ok([0, _]) => (ErrorKind::NotReplicated, "it was not on the disk".into()),
+            Ok([0, _]) => (
+                ErrorKind::NotReplicated,
+                "it was not on the disk in time".into(),
+            ),
             Ok(_) => return Ok(reply),
             Err(error) if error.is_transient() => return Err(error),
             // Before 7.2 there is no `WAITAOF`, and without an append-only file it is refused.
@@ -105,7 +108,7 @@ impl Durability {
             }
             Err(error) => (error.kind(), error.to_string()),
         };
-        let error = Error::new(kind, format!("the lock does not count: {what} in time"));
+        let error = Error::new(kind, format!("the lock does not count: {what}"));
         for reply in &mut reply.replies {
             if let Ok(Reply::Held(_) | Reply::Renewed { .. }) = reply {
                 *reply = Ok(Reply::NotDurable(error.clone()));

@@ -1,0 +1,192 @@
+//! The rights that come on top of those for locks: for replicas, sentinels, changes by others, and
+//! guards. Each is enough, and each is needed.
+
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::types::config::Config;
+use leasehold::fence::redis::FencedRedis;
+use leasehold::{ErrorKind, FencingToken, Finding, Locker, LossReason};
+use leasehold_tests::{Admin, RedisServer, eventually};
+
+use crate::rights::{named, statistic, user};
+use crate::{LIMIT, lock_key, millis};
+
+/// For locks with replicas, and on the disk from 7.2 on.
+const REPLICAS: &str = "+wait";
+/// At the sentinels, of a user of theirs.
+const SENTINELS: &str = "+sentinel|get-master-addr-by-name +sentinel|sentinels";
+/// And at the primary that they name.
+const PRIMARY: &str = "+role";
+/// To hear at once that a held lock was changed, and that for a client of the program's.
+const TRACKING: &str = "+client|id +client|tracking +client|caching";
+const OF_PROGRAM: &str = "+client|getredir";
+/// For guards in Redis: the check, and what is written behind it, on the resource's keys.
+const GUARD: &str = "+eval +evalsha +get +set";
+const GUARDED: &str = "~{orders/42}:fence ~orders/42";
+
+/// Some rights, one of which is missing.
+fn without<'a>(rights: &[&'a str], taken: &str) -> Vec<&'a str> {
+    let rights = rights.iter().filter(|right| **right != taken);
+    rights.copied().collect()
+}
+
+/// Catches a right that is documented for replicas and not enough, and one whose lack is not told.
+#[tokio::test]
+async fn to_wait_for_replicas_takes_one_right_more() {
+    let server = RedisServer::start().await;
+    let replica = RedisServer::config().replica_of(&server).start().await;
+    let mut admin = Admin::connect(&server).await;
+    let acknowledges = async || admin.int(&["WAIT", "1", "100"]).await == 1;
+    eventually(LIMIT, "the replica to be in sync", acknowledges).await;
+    let url = user(&server, &mut admin, "readme", &named()).await;
+    let locker = Locker::connect(url).await.expect("the rights are enough");
+    let lock = locker.lock("x").expect("valid");
+    let lock = lock.replicas(1, Duration::from_secs(3));
+    let error = lock.acquire().await.expect_err("it may not wait");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    assert!(error.to_string().contains("wait"), "{error}");
+    let key = lock_key("x");
+    let given_back = async || admin.int(&["HLEN", &key]).await <= 1;
+    eventually(LIMIT, "the lock to be given back", given_back).await;
+    user(&server, &mut admin, "readme", &[REPLICAS]).await;
+    let lease = lock.acquire().await.expect("the rights are enough");
+    lease.release().await.expect("it is held");
+    drop(replica);
+}
+
+/// Catches a right at the sentinels that is documented and not needed, or needed and not documented.
+#[tokio::test]
+async fn sentinels_are_asked_with_few_rights() {
+    let primary = RedisServer::start().await;
+    let sentinel = RedisServer::config().sentinel_of(&primary, 1).start().await;
+    let mut admin = Admin::connect(&primary).await;
+    user(&primary, &mut admin, "few", &named()).await;
+    user(&primary, &mut admin, "locks", &named()).await;
+    user(&primary, &mut admin, "locks", &[PRIMARY]).await;
+    let mut watcher = Admin::connect(&sentinel).await;
+    let rights: Vec<_> = SENTINELS.split_whitespace().collect();
+    let url = |name: &str| {
+        let port = sentinel.port();
+        let there = format!("sentinelUsername={name}&sentinelPassword=s3cret");
+        format!("redis-sentinel://locks:s3cret@127.0.0.1:{port}/mymaster?{there}")
+    };
+    user(&sentinel, &mut watcher, "all", &rights).await;
+    let locker = Locker::connect(url("all")).await;
+    let locker = locker.expect("the rights are enough");
+    let lease = locker.lock("x").expect("valid").acquire().await;
+    drop(lease.expect("it is free"));
+    for (number, taken) in rights.iter().enumerate() {
+        let name = format!("without{number}");
+        let rest = without(&rights, taken);
+        user(&sentinel, &mut watcher, &name, &rest).await;
+        let error = Locker::connect(url(&name)).await.expect_err(taken);
+        assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
+        assert!(error.to_string().contains(SENTINELS), "{error}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+    let few = url("all").replace("locks:", "few:");
+    let error = Locker::connect(few).await.expect_err("it may not ask");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    assert!(error.to_string().contains(PRIMARY), "{error}");
+}
+
+/// Catches a right to hear of changes that is documented and not needed, or needed and not documented.
+#[tokio::test]
+async fn changes_are_heard_with_three_rights_more() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let rights: Vec<_> = TRACKING.split_whitespace().collect();
+    let missing = [None].into_iter().chain(rights.iter().copied().map(Some));
+    for (number, taken) in missing.enumerate() {
+        let name = format!("user{number}");
+        let own = without(&rights, taken.unwrap_or_default());
+        let all: Vec<_> = named().into_iter().chain(own).collect();
+        let url = user(&server, &mut admin, &name, &all).await;
+        let locker = Locker::connect(url).await.expect("it may connect");
+        let lock = locker.lock(&name).expect("valid");
+        let lease = lock.acquire().await.expect("it is free");
+        let Some(taken) = taken else {
+            let tracked =
+                async || admin.info("stats", "tracking_total_keys").await != Some("0".into());
+            eventually(LIMIT, "the key to be read", tracked).await;
+            admin.int(&["DEL", &lock_key(&name)]).await;
+            let lost = tokio::time::timeout(millis(5_000), lease.lost()).await;
+            assert_eq!(lost, Ok(LossReason::Deleted), "long before its renewal");
+            assert!(locker.findings().is_empty(), "{:?}", locker.findings());
+            continue;
+        };
+        let untracked = async || {
+            let findings = locker.findings();
+            let found = |finding: &Finding| matches!(finding, Finding::Untracked { .. });
+            findings.iter().any(found)
+        };
+        eventually(LIMIT, taken, untracked).await;
+        assert!(lease.is_valid(), "all else goes on");
+    }
+}
+
+async fn client_of(url: &str) -> Client {
+    let config = Config::from_url(url).expect("a valid URL");
+    let client = fred::types::Builder::from_config(config).build();
+    let client = client.expect("valid settings");
+    client.init().await.expect("it is there");
+    client
+}
+
+/// Catches a client of the program's that is not looked at before it is told to track.
+#[tokio::test]
+async fn a_program_s_client_takes_one_right_more_to_hear_of_changes() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for permitted in [false, true] {
+        let rights = TRACKING.split_whitespace();
+        let rights = rights.chain(permitted.then_some(OF_PROGRAM));
+        let rights: Vec<_> = named().into_iter().chain(rights).collect();
+        let url = user(&server, &mut admin, &format!("of{permitted}"), &rights).await;
+        let locker = Locker::with_fred(client_of(&url).await).await;
+        let locker = locker.expect("the rights are enough");
+        let _lease = locker.lock("x").expect("valid").acquire().await;
+        if permitted {
+            let on = async || statistic(&mut admin, "client|tracking", "calls").await > 0;
+            eventually(LIMIT, "it to be turned on", on).await;
+            assert!(locker.findings().is_empty(), "{:?}", locker.findings());
+        } else {
+            let untracked = async || !locker.findings().is_empty();
+            eventually(LIMIT, "the lack to be found", untracked).await;
+        }
+    }
+}
+
+/// Catches a guard that needs a right which is not documented, and one that writes without its fence.
+#[tokio::test]
+async fn a_guard_needs_its_fence_and_what_it_writes() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let rights: Vec<_> = GUARD
+        .split_whitespace()
+        .chain(GUARDED.split_whitespace())
+        .collect();
+    let missing = [None].into_iter().chain(rights.iter().copied().map(Some));
+    for (number, taken) in missing.enumerate() {
+        admin.flushall().await;
+        admin.ok(&["SCRIPT", "FLUSH"]).await;
+        let rest = without(&rights, taken.unwrap_or_default());
+        let name = format!("user{number}");
+        let url = user(&server, &mut admin, &name, &rest).await;
+        let redis = FencedRedis::new(client_of(&url).await);
+        let token = FencingToken::new(7).expect("valid");
+        let order = redis.resource("orders/42", token).expect("valid");
+        let written = order.set("orders/42", "paid").await;
+        let there = admin.int(&["EXISTS", "orders/42"]).await;
+        match taken {
+            None => written.expect("the rights are enough"),
+            Some(right) => {
+                let error = written.expect_err(right);
+                assert_eq!(error.kind(), ErrorKind::Auth, "{right}: {error:?}");
+            }
+        }
+        assert_eq!(there == 1, taken.is_none(), "without {taken:?}");
+    }
+}
