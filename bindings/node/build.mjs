@@ -13,6 +13,7 @@ const EXTERNAL = ["ioredis", "redis", "node:*"];
 const { version } = JSON.parse(await readFile("package.json", "utf8"));
 const WASM = "src/generated/leasehold.wasm";
 const MEMORY_WASM = "src/generated/memory.wasm";
+const QUORUM_WASM = "src/generated/quorum.wasm";
 /** Becomes dist/ when all of it is there. */
 const OUT = "dist-new";
 
@@ -20,7 +21,7 @@ const OUT = "dist-new";
  * Takes the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
  * that `Locker.connect` opens run only on Node and its like; elsewhere no bundler should look for them.
  */
-const resolve = (source, extension, { connects, memory }) => ({
+const resolve = (source, extension, { connects, memory, quorum }) => ({
   name: "leasehold",
   setup({ onResolve }) {
     if (!connects) {
@@ -32,6 +33,9 @@ const resolve = (source, extension, { connects, memory }) => ({
       onResolve({ filter: /\/load\.js$/ }, () => ({
         path: fileURLToPath(new URL("src/store/load-require.ts", import.meta.url)),
       }));
+      onResolve({ filter: /\/module\/quorum\.js$/ }, () => ({
+        path: fileURLToPath(new URL("src/module/quorum-require.ts", import.meta.url)),
+      }));
     }
     onResolve({ filter: /\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
@@ -40,6 +44,8 @@ const resolve = (source, extension, { connects, memory }) => ({
     onResolve({ filter: /^wasm:module$/ }, () => ({ path: "./leasehold.wasm", external: true }));
     onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: fileURLToPath(new URL(MEMORY_WASM, import.meta.url)) }));
     onResolve({ filter: /^wasm:memory-module$/ }, () => ({ path: "./memory.wasm", external: true }));
+    onResolve({ filter: /^wasm:quorum-base64$/ }, () => ({ path: fileURLToPath(new URL(QUORUM_WASM, import.meta.url)) }));
+    onResolve({ filter: /^wasm:quorum-module$/ }, () => ({ path: "./quorum.wasm", external: true }));
     if (memory !== undefined) {
       onResolve({ filter: /\/module\/memory\.js$/ }, () => ({
         path: fileURLToPath(new URL(`src/module/memory-${memory}.ts`, import.meta.url)),
@@ -53,6 +59,8 @@ const resolve = (source, extension, { connects, memory }) => ({
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
     // Of the store in memory: what never needs it loads it not at all, or does not compile it.
     onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./memory${extension}`, external: true }));
+    // Of the engine with quorums, which is loaded only for those.
+    onResolve({ filter: /\/quorum-blob\.js$/ }, () => ({ path: `./${quorum}${extension}`, external: true }));
   },
 });
 
@@ -67,7 +75,9 @@ const keepClassNames = (code) =>
     code,
   );
 
-async function bundle(entries, source, extension, { connects = true, memory } = {}) {
+const WORKERD = { connects: false, memory: "workerd", quorum: "quorum.workerd" };
+
+async function bundle(entries, source, extension, { connects = true, memory, quorum = "quorum" } = {}) {
   const { outputFiles } = await build({
     entryPoints: entries,
     outdir: OUT,
@@ -81,7 +91,7 @@ async function bundle(entries, source, extension, { connects = true, memory } = 
     external: EXTERNAL,
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
-    plugins: [resolve(source, extension, { connects, memory })],
+    plugins: [resolve(source, extension, { connects, memory, quorum })],
     // It refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
@@ -137,17 +147,18 @@ await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts", reach: "src/adapters/reach.ts" }, "inline", extension),
+    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts", quorum: "src/module/quorum-blob.ts", reach: "src/adapters/reach.ts" }, "inline", extension),
     bundle({ slim: "src/index.ts" }, "slim", extension),
   ]),
-  bundle({ "index.workerd": "src/index.ts" }, "workerd", ".js", { connects: false, memory: "workerd" }),
-  bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", { connects: false, memory: "workerd" }),
+  bundle({ "index.workerd": "src/index.ts", "quorum.workerd": "src/module/quorum-workerd.ts" }, "workerd", ".js", WORKERD),
+  bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", WORKERD),
   bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false, memory: "later" }),
   bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false, memory: "later" }),
   types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts" }),
 ]);
 await cp(WASM, `${OUT}/leasehold.wasm`);
 await cp(MEMORY_WASM, `${OUT}/memory.wasm`);
+await cp(QUORUM_WASM, `${OUT}/quorum.wasm`);
 await rm("dist", { recursive: true, force: true });
 await rename(OUT, "dist");
 // npm packs no file from outside the folder.

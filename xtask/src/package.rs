@@ -27,13 +27,21 @@ struct Module {
     limit: usize,
 }
 
-const MODULES: [Module; 2] = [
+const MODULES: [Module; 3] = [
     Module {
         feature: "engine",
         name: "leasehold",
         glue: "glue",
         aim: 62_000,
         limit: 83_500,
+    },
+    // The engine with quorums, in the place of the other for those who use them.
+    Module {
+        feature: "quorum",
+        name: "quorum",
+        glue: "quorum-glue",
+        aim: 100_000,
+        limit: 110_000,
     },
     // The store in memory, which only those load who use one.
     Module {

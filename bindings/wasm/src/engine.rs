@@ -1,5 +1,7 @@
 mod batches;
 mod output;
+#[cfg(feature = "quorum")]
+mod quorum;
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -60,6 +62,26 @@ fn words(lease: LeaseId) -> [f64; 4] {
     [96, 64, 32, 0].map(|shift| f64::from((lease.0 >> shift) as i32))
 }
 
+fn settings(
+    client: (u32, u32),
+    namespace: &str,
+    [command_timeout, patience, drift_margin, token_retention]: [f64; 4],
+) -> Result<(Settings, Counter), Error> {
+    let client = ClientId(u64::from(client.0) << 32 | u64::from(client.1));
+    let settings = Settings {
+        command_timeout: duration("command_timeout", command_timeout)?,
+        patience: duration("patience", patience)?,
+        drift_margin: u32::try_from(number(drift_margin)).unwrap_or(u32::MAX),
+        ..Settings::new(client)
+    };
+    let retention = duration("token_retention", token_retention)?;
+    let counter = Counter::ClockFloor { retention };
+    counter.check()?;
+    // Any name will do: this is for the namespace.
+    LockKey::new(namespace, &Name::new("n")?)?;
+    Ok((settings.checked()?, counter))
+}
+
 /// Settings, and the locks that the host defines.
 #[wasm_bindgen]
 impl Engine {
@@ -80,37 +102,24 @@ impl Engine {
         clustered: bool,
         wire: u32,
     ) -> Result<Self, Thrown> {
-        let client = ClientId(u64::from(client_high) << 32 | u64::from(client_low));
-        let made = || {
-            let settings = Settings {
-                command_timeout: duration("command_timeout", command_timeout)?,
-                patience: duration("patience", patience)?,
-                drift_margin: u32::try_from(number(drift_margin)).unwrap_or(u32::MAX),
-                clustered,
-                ..Settings::new(client)
-            };
-            let retention = duration("token_retention", token_retention)?;
-            let counter = Counter::ClockFloor { retention };
-            counter.check()?;
-            // Any name will do: this is for the namespace.
-            LockKey::new(&namespace, &Name::new("n")?)?;
-            Ok((settings.checked()?, counter))
-        };
-        let (settings, counter) = made().map_err(|error: Error| thrown(&error))?;
-        Ok(Self {
-            client,
-            namespace,
-            counter,
-            inner: leasehold::engine::Engine::new(settings),
-            hub: Hub::default(),
-            locks: Table::default(),
-            batches: Batches::default(),
-            awake: Vec::new(),
-            outputs: Outputs::default(),
-            now: Timestamp::from_nanos(0),
+        let made = settings(
+            (client_high, client_low),
+            &namespace,
+            [command_timeout, patience, drift_margin, token_retention],
+        );
+        let (settings, counter) = made.map_err(|error| thrown(&error))?;
+        let settings = Settings {
             clustered,
-            wire: Wire::new(wire),
-        })
+            ..settings
+        };
+        let client = settings.client;
+        let inner = leasehold::engine::Engine::new(settings);
+        Ok(Self::of(
+            inner,
+            (client, namespace, counter),
+            clustered,
+            wire,
+        ))
     }
 
     /// The channel on which the store tells this client something.
@@ -186,7 +195,7 @@ impl Engine {
 /// What happened.
 #[wasm_bindgen]
 impl Engine {
-    /// A server can be reached: for the first time, or again. One that is no cluster's is number 0.
+    /// A server can be reached: for the first time, or again. One that is alone is number 0.
     pub fn connected(&mut self, now: f64, server: u32) {
         let server = ServerId(server);
         self.handle(now, Input::Connected { server });
@@ -339,17 +348,18 @@ impl Engine {
     /// There is no answer to a batch.
     #[wasm_bindgen(js_name = replyFailed)]
     pub fn reply_failed(&mut self, now: f64, server: u32, request: f64, code: &str, message: &str) {
+        let server = ServerId(server);
         let request = RequestId(number(request));
-        self.batches.take(request);
+        self.batches.take(self.batch_id(server, request));
         self.replied(now, server, request, Err(error(code, message)));
     }
 
-    /// A message came on the channel. Returns whether it is of the protocol.
-    pub fn push(&mut self, now: f64, message: &str) -> bool {
+    /// A message came on a server's channel. Returns whether it is of the protocol.
+    pub fn push(&mut self, now: f64, server: u32, message: &str) -> bool {
         match protocol::decode_push(message.as_bytes()) {
             Ok(push) => {
                 // The servers of a cluster pass messages on.
-                let server = (!self.clustered).then_some(ServerId::ONLY);
+                let server = (!self.clustered).then_some(ServerId(server));
                 self.handle(now, Input::Push { server, push });
                 true
             }
@@ -438,14 +448,38 @@ impl Engine {
 }
 
 impl Engine {
+    fn of(
+        inner: leasehold::engine::Engine,
+        (client, namespace, counter): (ClientId, String, Counter),
+        clustered: bool,
+        wire: u32,
+    ) -> Self {
+        Self {
+            client,
+            namespace,
+            counter,
+            inner,
+            hub: Hub::default(),
+            locks: Table::default(),
+            batches: Batches::default(),
+            awake: Vec::new(),
+            outputs: Outputs::default(),
+            now: Timestamp::from_nanos(0),
+            clustered,
+            wire: Wire::new(wire),
+        }
+    }
+
     fn handle(&mut self, now: f64, input: Input) {
         self.now = timestamp(now);
         self.inner.handle(self.now, input);
     }
 
     fn decode(&mut self, now: f64, server: u32, request: f64, fields: &[&str]) {
+        let server = ServerId(server);
         let request = RequestId(number(request));
-        let Some((batch, durability)) = self.batches.take(request) else {
+        let asked = self.batches.take(self.batch_id(server, request));
+        let Some((batch, durability)) = asked else {
             return;
         };
         let (copies, fields) = match (&durability, fields) {
@@ -459,14 +493,21 @@ impl Engine {
         self.replied(now, server, request, result);
     }
 
+    /// What a batch is kept under: each member of a quorum numbers its own, and of those there are up to 7.
+    /// At a cluster another server may reply than it was sent to.
+    fn batch_id(&self, server: ServerId, request: RequestId) -> RequestId {
+        let several = cfg!(feature = "quorum") && !self.clustered;
+        let member = if several { u64::from(server.0) } else { 0 };
+        RequestId(request.0 << 3 | member)
+    }
+
     fn replied(
         &mut self,
         now: f64,
-        server: u32,
+        server: ServerId,
         request: RequestId,
         result: Result<BatchReply, Error>,
     ) {
-        let server = ServerId(server);
         let input = Input::Reply {
             server,
             request,

@@ -1,6 +1,7 @@
-//! The lock engine for JavaScript: the core's state machine behind a small synchronous surface; and its
-//! store in memory, which is a module of its own, because few programs load it. The features `engine`
-//! and `memory` say which of them this is. It knows nothing of the protocol that the core does not.
+//! The lock engine for JavaScript: the core's state machine behind a small synchronous surface; the same with
+//! quorums; and its store in memory. Each is a module of its own, because few programs load the latter two.
+//! The features `engine`, `quorum` and `memory` say which of them this is. It knows nothing of the protocol
+//! that the core does not.
 //!
 //! Numbers and strings cross the border; what the engine wants is read from its memory. Times are milliseconds of the host's
 //! monotonic clock; ids are numbers that the host chooses. What fails throws the error as a string,

@@ -91,8 +91,8 @@ use crate::protocol::LeaseId;
 use crate::time::{ServerTime, Timestamp};
 #[cfg(feature = "quorum")]
 use quorum::Quorum;
-#[cfg(feature = "quorum")]
-pub(crate) use quorum::{check_members, majority, too_few};
+#[cfg(feature = "native")]
+pub(crate) use quorum::members::{check_members, majority, too_few};
 use single::Single;
 
 /// The state of one locker. See the [module](self) for how to drive it.

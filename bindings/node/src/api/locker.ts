@@ -4,11 +4,15 @@ import { defaultLabel } from "../common/platform.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
 import { wasmModuleAsync } from "../module/module.js";
+import { loadQuorum } from "../module/quorum.js";
 import { checkSettings, type Settings } from "../module/wasm.js";
 import { openClient, preload } from "../store/connect.js";
+import { checkMembers, openMembers } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
 import { MemoryStore } from "../store/memory.js";
+import { QuorumStore } from "../store/quorum.js";
 import { RedisStore } from "../store/redis.js";
+import type { Store } from "../store/store.js";
 import { checkAttached } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lock } from "./lock.js";
@@ -40,15 +44,15 @@ export class Locker {
   readonly #host: Host;
   readonly #options: Checked;
   /**
-   * What `Locker.connect` found that endangers leases although the store works, such as a server that
-   * evicts keys. Empty if the user may not run `INFO`, and for lockers made by `Locker.from` or
+   * What `Locker.connect` or `Locker.quorum` found that endangers leases although the store works, such as a
+   * server that evicts keys. Empty if the user may not run `INFO`, and for lockers made by `Locker.from` or
    * `Locker.inMemory`. Each finding was also emitted as a warning of the process, named
    * `LeaseholdWarning`, where the runtime has such warnings.
    */
   readonly findings: readonly Finding[];
 
   private constructor(host: Host, options: Checked, findings: readonly Finding[] = []) {
-    const made = "a Locker is made by Locker.connect, Locker.from or Locker.inMemory";
+    const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
     if (!attempt(made, () => host instanceof Host)) {
       throw config(made);
     }
@@ -136,12 +140,54 @@ export class Locker {
     return Locker.#on(new RedisStore(adapter), settings);
   }
 
+  /**
+   * Connects to 3, 5 or 7 independent servers, of which a majority has each lock: it outlives the loss of the
+   * others. Each is a URL as {@link Locker.connect} takes it, or a client as {@link Locker.from} does, of a
+   * server, with or without sentinels, that replicates to none of the others; or all are `memory://name`.
+   *
+   * A lease is held while a majority has it, and ends with the deadline of that majority. Its token is greater
+   * than those of all leases before. A majority has to be there now; a server that is away is taken in when it
+   * comes. Who waits stands in line at the first server of the list that can be reached: so lockers are to have
+   * the same list in the same order, and then serve their waiters in order.
+   *
+   * **It promises nothing if a server loses its data and goes on at once**: it may then vote for a second
+   * holder, while the first one's lease lives. Have it write to disk (`appendfsync always`), or keep it
+   * stopped for the longest time to live. And the servers' clocks must not be further apart than the
+   * `tokenRetention`.
+   *
+   * Its engine is a WebAssembly module of its own, which is loaded at the first call.
+   *
+   * @throws LeaseholdError as `connect`, with the number of the server in the list; `config` for other numbers
+   * of servers, one that is there twice, servers of Redis and in memory together, and clusters; `unavailable` if
+   * no majority is there. Dense tokens are refused when a lock is acquired.
+   *
+   * @example
+   * ```ts
+   * const locker = await Locker.quorum(["memory://one", "memory://two", "memory://three"]);
+   * await locker.lock("orders/42").using((lease) => console.log(`held with token ${lease.token}`));
+   * await locker.shutdown();
+   * ```
+   */
+  static async quorum(servers: readonly (string | RedisClient)[], options?: LockerOptions): Promise<Locker> {
+    const members = checkMembers(servers);
+    const settings = readSettings(options);
+    const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
+    checkSettings(settings, settings.owner);
+    const { stores, findings, close } = await openMembers(members);
+    try {
+      return Locker.#on(new QuorumStore(stores, newInstance), settings, findings);
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+
   /** A locker on a store of its own in this process: for tests, and for programs that run alone. */
   static inMemory(options?: LockerOptions): Locker {
     return Locker.#on(new MemoryStore(), checked(options));
   }
 
-  static #on(store: RedisStore | MemoryStore, options: Checked, findings?: readonly Finding[]): Locker {
+  static #on(store: Store, options: Checked, findings?: readonly Finding[]): Locker {
     return new Locker(new Host(store, options), options, findings);
   }
 
@@ -164,7 +210,7 @@ export class Locker {
   }
 
   /**
-   * Whether its client cannot subscribe, as that of Upstash. Waiters then ask the store every second,
+   * Whether its client, or one of a quorum's, cannot subscribe, as that of Upstash. Waiters then ask the store every second,
    * and a holder learns of a forced release only at its next renewal.
    */
   get polls(): boolean {

@@ -13,9 +13,9 @@ export class Effects {
   wakes: readonly number[] = NONE;
   /** Servers whose messages are to be heard. */
   subscribes: readonly number[] = NONE;
-  suspicions: readonly Suspicion[] = NONE;
+  suspicions: readonly (readonly [why: Suspicion, server: number])[] = NONE;
   /** Keys of which changes are to be heard. */
-  watches: readonly (readonly string[])[] = NONE;
+  watches: readonly (readonly [server: number, keys: readonly string[]])[] = NONE;
 }
 
 /** Most of the time there is nothing of a kind, or one. */

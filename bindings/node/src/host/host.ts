@@ -214,30 +214,35 @@ export class Host implements StoreHost {
   }
 
   pushed(text: string): void {
-    this.step((engine, at) => engine.push(at, text));
+    this.step((engine, at) => engine.push(at, 0, text));
   }
 
   /** A batch was executed, with this reply; nothing happens if it is too late. */
-  replied(engine: Engine, { request, slot }: Batch, reply: Reply): void {
+  replied(engine: Engine, batch: Batch, reply: Reply): void {
     if (engine !== this.#engine) {
       return;
     }
     this.#stepSoon((_, at) => {
-      const server = this.#servers.serving(engine, at, slot);
+      const server = this.#server(engine, at, batch);
       if (typeof reply === "number") {
-        engine.reply(at, server, request, reply);
+        engine.reply(at, server, batch.request, reply);
       } else {
-        engine.replyFields(at, server, request, reply);
+        engine.replyFields(at, server, batch.request, reply);
       }
     });
   }
 
-  replyFailed(engine: Engine, { request, slot }: Batch, { code, message }: LeaseholdError): void {
+  replyFailed(engine: Engine, batch: Batch, { code, message }: LeaseholdError): void {
     if (engine === this.#engine) {
       this.step((_, at) =>
-        engine.replyFailed(at, this.#servers.serving(engine, at, slot), request, code, message),
+        engine.replyFailed(at, this.#server(engine, at, batch), batch.request, code, message),
       );
     }
+  }
+
+  /** Which server a batch was for; of a cluster, which serves it now. */
+  #server(engine: Engine, at: number, { place }: Batch): number {
+    return this.#store.clustered ? this.#servers.serving(engine, at, place) : place;
   }
 
   /** Feeds the engine, and does what its outputs ask for; first what those of earlier inputs ask for. */
@@ -375,9 +380,10 @@ export class Host implements StoreHost {
   }
 
   #newEngine(): [Engine, Outputs] {
-    const { clustered, wire } = this.#store;
+    const { clustered, members, wire } = this.#store;
     const glue = this.#store.instance();
-    return [newEngine(glue, this.#settings, clustered, WIRES[wire]), new Outputs(glue.memory)];
+    const shape = { clustered, members, wire: WIRES[wire] };
+    return [newEngine(glue, this.#settings, shape), new Outputs(glue.memory)];
   }
 
   #forgetAll(): void {
@@ -469,10 +475,10 @@ export class Host implements StoreHost {
           break;
         case 12:
         case 13:
-          effects.suspicions = and(effects.suspicions, task === 13 ? "demoted" : "silent");
+          effects.suspicions = and(effects.suspicions, [task === 13 ? "demoted" : "silent", outputs.number()]);
           break;
         case 14:
-          effects.watches = and(effects.watches, outputs.texts());
+          effects.watches = and(effects.watches, [outputs.number(), outputs.texts()]);
           break;
       }
     }
@@ -495,11 +501,11 @@ export class Host implements StoreHost {
     for (const id of effects.wakes) {
       this.#readers.get(id)?.wake();
     }
-    for (const why of effects.suspicions) {
-      this.#store.suspect(why);
+    for (const [why, server] of effects.suspicions) {
+      this.#store.suspect(why, server);
     }
-    for (const keys of effects.watches) {
-      this.#store.watch(this, keys);
+    for (const [server, keys] of effects.watches) {
+      this.#store.watch(this, keys, server);
     }
     for (const server of effects.subscribes) {
       if (engine === this.#engine) {
@@ -509,11 +515,11 @@ export class Host implements StoreHost {
     this.#alive.update();
   }
 
-  /** One subscription is for all servers. */
+  /** One subscription is for all servers of a cluster; those of a quorum have one each. */
   #subscribe(engine: Engine, server: number): void {
-    if (this.#hears === undefined) {
+    if (this.#hears === undefined || this.#store.members !== undefined) {
       this.#hears = false;
-      this.#store.subscribe(this, engine.channel(), this.#settings.tracking);
+      this.#store.subscribe(this, engine.channel(), this.#settings.tracking, server);
     } else if (this.#hears) {
       this.step((own, at) => own.hears(at, server, true));
     }

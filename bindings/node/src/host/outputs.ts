@@ -62,7 +62,7 @@ export class Outputs {
   }
 
   batch(wire: Wire): Batch {
-    const [request, slot, count, parts] = [this.number(), this.number(), this.number(), this.number()];
+    const [request, place, count, parts] = [this.number(), this.number(), this.number(), this.number()];
     const bytes = this.#view();
     const [replicas, timeout, fsynced] = [this.number(), this.number(), this.number()];
     const wait = timeout > 0 ? waiting(replicas, timeout, fsynced > 0) : undefined;
@@ -76,7 +76,7 @@ export class Outputs {
       }
     }
     // A copy, because it is sent only some time later.
-    return { request, slot, keys, args, wait, command: wire === "command" ? bytes.slice() : undefined };
+    return { request, place, keys, args, wait, command: wire === "command" ? bytes.slice() : undefined };
   }
 
   #view(): Uint8Array {

@@ -3,7 +3,7 @@ import type { ServerOf } from "../store/store.js";
 
 const SLOTS = 16_384;
 
-/** The one of a store that is no cluster, and of a cluster whose client cannot tell its servers apart. */
+/** The one of a store that is alone, and of a cluster whose client cannot tell its servers apart. */
 const ONLY = 0;
 
 /** The servers of a store, by the numbers that the engine knows them by. */

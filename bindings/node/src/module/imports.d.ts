@@ -24,6 +24,18 @@ declare module "wasm:memory-module" {
   export default module;
 }
 
+/** The WebAssembly of the engine with quorums as text. */
+declare module "wasm:quorum-base64" {
+  const base64: string;
+  export default base64;
+}
+
+/** The same, compiled by a bundler. */
+declare module "wasm:quorum-module" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
 /** The version in package.json. */
 declare const PACKAGE_VERSION: string;
 

@@ -1,6 +1,7 @@
 import { LeaseholdError, type ErrorCode } from "../common/errors.js";
 import { random } from "../common/platform.js";
 import { instantiate, type Glue } from "../generated/glue.js";
+import type { Glue as QuorumGlue } from "../generated/quorum-glue.js";
 import { wasmModule } from "./module.js";
 
 export type { Glue };
@@ -30,22 +31,24 @@ export interface Settings {
   readonly tracking: boolean;
 }
 
-/** @param wire what the host wants to have of a batch: a number of the engine's */
-export function newEngine(glue: Glue, settings: Settings, clustered: boolean, wire: number): Engine {
+/** What an engine is for. */
+export interface Shape {
+  readonly clustered: boolean;
+  /** How many servers decide by majority, in an instance with quorums; nothing of a store that is alone. */
+  readonly members?: number | undefined;
+  /** What the host wants to have of a batch: a number of the engine's. */
+  readonly wire: number;
+}
+
+export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: Shape): Engine {
   const { namespace, commandTimeout, patience, driftMargin, tokenRetention } = settings;
+  const { clustered, members, wire } = shape;
   const [high, low] = random();
+  const read = [high, low, namespace, commandTimeout, patience, driftMargin, tokenRetention] as const;
   try {
-    return new glue.Engine(
-      high,
-      low,
-      namespace,
-      commandTimeout,
-      patience,
-      driftMargin,
-      tokenRetention,
-      clustered,
-      wire,
-    );
+    return members === undefined
+      ? new glue.Engine(...read, clustered, wire)
+      : (glue as QuorumGlue).Engine.quorum(...read, members, wire);
   } catch (error) {
     throw thrown(error);
   }
@@ -53,7 +56,7 @@ export function newEngine(glue: Glue, settings: Settings, clustered: boolean, wi
 
 /** Throws what is wrong with the settings, or with the owner of a locker's locks. */
 export function checkSettings(settings: Settings, owner: string | undefined): void {
-  const engine = newEngine(stateless(), settings, false, 0);
+  const engine = newEngine(stateless(), settings, { clustered: false, wire: 0 });
   try {
     if (owner !== undefined) {
       // The lock's other options do not matter: only its owner is checked.

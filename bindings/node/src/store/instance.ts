@@ -8,23 +8,34 @@ import type { StoreHost } from "./store.js";
  */
 const MOST = 100;
 
-/** The one that takes the next host. */
-let newest: Instance | undefined;
+/** Makes an instance of the engine's module: of that with quorums, or without. */
+export type NewInstance = () => Glue;
+
+/** The ones that take the next host. */
+const newest = new Map<NewInstance, Instance>();
 
 /** An instance of the engine's module, and the hosts whose engines live in it. */
-export class Instance {
-  readonly glue: Glue = newInstance();
+class Instance {
+  readonly glue: Glue;
+  readonly #make: NewInstance;
   #places = 0;
   #hosts: Weak<StoreHost>[] = [];
   #failed: { readonly cause: unknown } | undefined;
 
+  constructor(make: NewInstance) {
+    this.#make = make;
+    this.glue = make();
+  }
+
   /** One that has room for one more host. */
-  static shared(): Instance {
-    if (newest === undefined || newest.#places === MOST) {
-      newest = new Instance();
+  static shared(make: NewInstance): Instance {
+    let shared = newest.get(make);
+    if (shared === undefined || shared.#places === MOST) {
+      shared = new Instance(make);
+      newest.set(make, shared);
     }
-    newest.#places += 1;
-    return newest;
+    shared.#places += 1;
+    return shared;
   }
 
   /** From now on the host is restarted when the engine of another host fails. */
@@ -45,8 +56,8 @@ export class Instance {
   abandon(host: StoreHost, cause: unknown): void {
     this.#failed ??= { cause };
     this.glue.discard();
-    if (newest === this) {
-      newest = undefined;
+    if (newest.get(this.#make) === this) {
+      newest.delete(this.#make);
     }
     this.remove(host);
     host.restart(this.#failed.cause);
@@ -55,5 +66,36 @@ export class Instance {
     for (let next = this.#hosts.shift(); next !== undefined; next = this.#hosts.shift()) {
       next.deref()?.restart(this.#failed.cause);
     }
+  }
+}
+
+/** Where a host's engine lives. */
+export class Home {
+  readonly #make: NewInstance;
+  #instance: Instance | undefined;
+  /** Whether the host's engine failed once: if it does so again, it takes no other with it. */
+  #alone = false;
+
+  constructor(make: NewInstance = newInstance) {
+    this.#make = make;
+  }
+
+  /** An instance for a new engine of the host. */
+  instance(): Glue {
+    this.#instance = this.#alone ? new Instance(this.#make) : Instance.shared(this.#make);
+    return this.#instance.glue;
+  }
+
+  add(host: StoreHost): void {
+    this.#instance?.add(host);
+  }
+
+  remove(host: StoreHost): void {
+    this.#instance?.remove(host);
+  }
+
+  abandon(host: StoreHost, cause: unknown): void {
+    this.#alone ||= this.#instance?.failed === false;
+    this.#instance?.abandon(host, cause);
   }
 }

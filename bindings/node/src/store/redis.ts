@@ -7,7 +7,7 @@ import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
-import { Instance } from "./instance.js";
+import { Home } from "./instance.js";
 import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "./store.js";
 
 /** Milliseconds that each question of `check` may take. */
@@ -21,9 +21,8 @@ export class RedisStore implements Store {
   readonly wire: Wire;
   readonly #adapter: Adapter;
   readonly #script: { readonly text: string; readonly sha: string };
-  #instance: Instance | undefined;
-  /** Whether this host's engine failed once: if it does so again, it takes no other with it. */
-  #alone = false;
+  readonly #home = new Home();
+  #runId: string | undefined;
   #unwatch: (() => void) | undefined;
   #unlisten: (() => void) | undefined;
   /** How often the connection came or went. */
@@ -41,12 +40,11 @@ export class RedisStore implements Store {
   }
 
   instance(): Glue {
-    this.#instance = this.#alone ? new Instance() : Instance.shared();
-    return this.#instance.glue;
+    return this.#home.instance();
   }
 
   open(host: StoreHost): void {
-    this.#instance?.add(host);
+    this.#home.add(host);
     this.#unwatch?.();
     const link = {
       up: () => {
@@ -62,6 +60,11 @@ export class RedisStore implements Store {
     this.#unwatch = attempt("the client cannot be watched", () => this.#adapter.watch(link));
   }
 
+  /** What the server calls itself until it ends, if `check` learnt that. */
+  get runId(): string | undefined {
+    return this.#runId;
+  }
+
   /** Whether the server can keep locks, and this user may run the script; and what endangers leases. */
   async check(): Promise<Finding[]> {
     // Somebody waits for this; later on a host decides.
@@ -73,6 +76,7 @@ export class RedisStore implements Store {
       const info = await inTime(this.#info());
       stateless().checkServer(info);
       await ran;
+      this.#runId = /^run_id:(\w+)/m.exec(info)?.[1];
       const policy = stateless().evictionPolicy(info);
       return policy === "" ? [] : [warned(policy)];
     } catch (error) {
@@ -155,12 +159,11 @@ export class RedisStore implements Store {
   }
 
   abandon(host: StoreHost, cause: unknown): void {
-    this.#alone ||= this.#instance?.failed === false;
-    this.#instance?.abandon(host, cause);
+    this.#home.abandon(host, cause);
   }
 
   async close(host: StoreHost): Promise<void> {
-    this.#instance?.remove(host);
+    this.#home.remove(host);
     this.unsubscribe();
     this.#unwatch?.();
     await this.#adapter.close();

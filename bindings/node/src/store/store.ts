@@ -14,8 +14,8 @@ export type Wire = "texts" | "command";
 export interface Batch {
   /** The engine's number of it. */
   readonly request: number;
-  /** The slot of a cluster that its keys are in. */
-  readonly slot: number;
+  /** The slot of a cluster that its keys are in; else the number of the server. */
+  readonly place: number;
   readonly keys: string[];
   readonly args: string[];
   /** The command that is to wait for copies, right behind the script and on the same connection. */
@@ -26,6 +26,8 @@ export interface Batch {
 /** Where a host's batches go. */
 export interface Store {
   readonly clustered: boolean;
+  /** How many independent servers there are, of which a majority decides; nothing if it is no quorum. */
+  readonly members?: number;
   /** Of a cluster whose client can tell. */
   readonly serverOf?: ServerOf | undefined;
   readonly wire: Wire;
@@ -37,14 +39,14 @@ export interface Store {
   open(host: StoreHost): void;
   /** Executes a batch of the host's engine. */
   execute(host: StoreHost, engine: Engine, batch: Batch): void;
-  /** From now on the host hears the pushes on its channel. */
-  subscribe(host: StoreHost, channel: string, tracks: boolean): void;
+  /** From now on the host hears the pushes on its channel; those of one server of a quorum. */
+  subscribe(host: StoreHost, channel: string, tracks: boolean, server: number): void;
   /** Reads these keys, so that the host hears when others change them. */
-  watch(host: StoreHost, keys: readonly string[]): void;
+  watch(host: StoreHost, keys: readonly string[], server: number): void;
   /** Whether the process is to stay alive for what is under way. */
   keepAlive(alive: boolean): void;
   /** The connection may be of no use. */
-  suspect(why: Suspicion): void;
+  suspect(why: Suspicion, server: number): void;
   /** The host's engine is gone, and so is its channel; `open` may follow. */
   unsubscribe(host: StoreHost): void;
   /** A host's engine failed: whoever shares its instance is to start anew. */

@@ -16,6 +16,7 @@ const wasm = {
     const generated = (file) => fileURLToPath(new URL(`../../src/generated/${file}`, import.meta.url));
     onResolve({ filter: /^wasm:base64$/ }, () => ({ path: generated("leasehold.wasm") }));
     onResolve({ filter: /^wasm:memory-base64$/ }, () => ({ path: generated("memory.wasm") }));
+    onResolve({ filter: /^wasm:quorum-base64$/ }, () => ({ path: generated("quorum.wasm") }));
   },
 };
 

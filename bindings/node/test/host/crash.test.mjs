@@ -2,7 +2,7 @@
 // word, and the locker goes on with a new one.
 import assert from "node:assert/strict";
 import { before } from "node:test";
-import { LeaseholdError, LeaseLostError } from "../../dist/index.js";
+import { LeaseholdError, LeaseLostError, Locker } from "../../dist/index.js";
 import { aborted, clients, collect, forEachStore } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
 import { waitFor, within } from "../support/wait.mjs";
@@ -206,6 +206,38 @@ forEachStore(
   },
   { only: clients },
 );
+
+test("a quorum's engine that fails takes its leases along, and no servers", async () => {
+  const servers = ["memory://crash-1", "memory://crash-2", "memory://crash-3"];
+  const [locker, other] = [await Locker.quorum(servers), await Locker.quorum(servers)];
+  await setApart(locker);
+  const lease = await locker.lock("x", { ttl: 1_000 }).acquire();
+  const kept = await other.lock("y", { ttl: 1_000 }).acquire();
+  const lost = aborted(lease.signal);
+  await setApart(locker);
+  assert.equal((await lost).reason, "crashed");
+  // It is still at the servers, until it expires there.
+  const next = await locker.lock("x").acquire();
+  assert.ok(next.token > lease.token);
+  await kept.renew();
+  assert.ok(kept.valid);
+  await Promise.all([locker.shutdown(), other.shutdown()]);
+});
+
+test("a quorum's server in memory that fails is one that was emptied: the others go on", async () => {
+  const servers = ["memory://fails-1", "memory://fails-2", "memory://fails-3"];
+  const locker = await Locker.quorum(servers);
+  const lease = await locker.lock("x", { ttl: 1_000 }).acquire();
+  const events = collect(locker.events());
+  traps.anywhere("memorystore_execute");
+  const renewals = () => events.filter(({ type }) => type === "renewed").length;
+  await waitFor(() => renewals() >= 3, 10_000, "renewals");
+  assert.ok(lease.valid);
+  await lease.release();
+  const next = await locker.lock("x").acquire();
+  assert.ok(next.token > lease.token);
+  await locker.shutdown();
+});
 
 /** A locker whose engine failed has an instance by itself: what fails later is not its own. */
 async function setApart(locker) {

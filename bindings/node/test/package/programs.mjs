@@ -1,9 +1,12 @@
-// What each runtime is to do: take a lock in memory, and see that it excludes.
+// What each runtime is to do: take a lock in memory, and see that it excludes; the same of a quorum.
 
 const WORK = `
 async function work({ Locker, LeaseholdError }, fence) {
   if (fence.LeaseholdError !== LeaseholdError) throw new Error("two classes of errors");
-  const locker = Locker.inMemory();
+  await excludes(await Locker.quorum(["memory://one", "memory://two", "memory://three"]));
+  return excludes(Locker.inMemory());
+}
+async function excludes(locker) {
   const [first, second] = [locker.lock("orders/42"), locker.lock("orders/42")];
   const lease = await first.acquire();
   if (!lease.valid || lease.signal.aborted) throw new Error("a lease that is over at once");

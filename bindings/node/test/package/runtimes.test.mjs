@@ -15,6 +15,7 @@ const config :Workerd.Config = (services = [(name = "main", worker = (
     (name = "worker", esModule = embed "worker.js"),
     (name = "leasehold.wasm", wasm = embed "leasehold.wasm"),
     (name = "memory.wasm", wasm = embed "memory.wasm"),
+    (name = "quorum.wasm", wasm = embed "quorum.wasm"),
   ],
 ))]);
 `;
@@ -69,7 +70,7 @@ async function worker(folder, conditions) {
     logLevel: "error",
   });
   // That of the control imports none.
-  for (const wasm of ["leasehold.wasm", "memory.wasm"]) {
+  for (const wasm of ["leasehold.wasm", "memory.wasm", "quorum.wasm"]) {
     await run("cp", [`${folder}/node_modules/leasehold/dist/${wasm}`, `${out}/${wasm}`], out);
   }
   return out;

@@ -133,7 +133,7 @@ describe("types", () => {
 
   test("are found under every condition, as Are The Types Wrong sees it", async () => {
     // node10 knows no exports; the blob has no types.
-    const args = ["--profile", "node16", "--exclude-entrypoints", "leasehold.wasm", "memory.wasm", "--no-emoji"];
+    const args = ["--profile", "node16", "--exclude-entrypoints", "leasehold.wasm", "memory.wasm", "quorum.wasm", "--no-emoji"];
     await run("attw", [tarball, ...args], folder);
   });
 });

@@ -2,7 +2,7 @@
 
 use leasehold::Error;
 use leasehold::LeaseEvent;
-use leasehold::engine::{Answer, LockId, Output, ReaderId, Suspicion};
+use leasehold::engine::{Answer, LockId, Output, ReaderId, ServerId, Suspicion};
 use leasehold::protocol::{Durability, LeaseId, LockKey, Op, encode};
 use leasehold::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// |  | what | numbers after that |
     /// |---|---|---|
-    /// | 1 | execute a batch | request, slot, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
+    /// | 1 | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
     /// | 2 | a call acquired the lock | call, lease (4), token, deadline, began, waited |
     /// | 3 | a call ended | call |
     /// | 4 | an acquisition did not get the lock | call |
@@ -33,13 +33,13 @@ impl Engine {
     /// | 9 | a tenure was given up | lock, lease (2) |
     /// | 10 | subscribe to the channel, so that a server is heard | server |
     /// | 11 | there is something for a reader | reader |
-    /// | 12 | the connection may be half-open | |
-    /// | 13 | the server is a replica by now | |
-    /// | 14 | keys of which changes are to be heard | count, and of each begin, end |
+    /// | 12 | the connection may be half-open | server |
+    /// | 13 | the server is a replica by now | server |
+    /// | 14 | keys of which changes are to be heard | server, count, and of each begin, end |
     ///
     /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
     /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as `Wire` says;
-    /// a slot past the last one says nothing.
+    /// a place is that of a slot of a cluster, or else a server.
     pub fn drain(&mut self) -> *const f64 {
         self.outputs.clear();
         loop {
@@ -147,15 +147,15 @@ impl Engine {
     fn put(&mut self, output: Output) {
         match output {
             Output::Send {
+                server,
                 request,
                 batch,
                 durability,
                 give_up,
-                ..
             } => {
-                self.put_batch(id(request.0), &batch, durability);
-                self.batches
-                    .add(self.now, request, (batch, durability), give_up);
+                self.put_batch((server, id(request.0)), &batch, durability);
+                let id = self.batch_id(server, request);
+                self.batches.add(self.now, id, (batch, durability), give_up);
             }
             Output::Answer { call, answer } => {
                 let call = id(call.0);
@@ -177,16 +177,20 @@ impl Engine {
             Output::Subscribe { server } => {
                 self.outputs.push(&[task::SUBSCRIBE, f64::from(server.0)]);
             }
-            Output::Suspect { why, .. } => self.outputs.push(&[match why {
-                Suspicion::Silent => task::SILENT,
-                Suspicion::Demoted => task::DEMOTED,
-            }]),
+            Output::Suspect { server, why } => {
+                let task = match why {
+                    Suspicion::Silent => task::SILENT,
+                    Suspicion::Demoted => task::DEMOTED,
+                };
+                self.outputs.push(&[task, f64::from(server.0)]);
+            }
             Output::Notice { event } => {
                 let woken = self.hub.notify(&event);
                 self.awake.extend(woken);
             }
-            Output::Watch { keys, .. } => {
-                self.outputs.push(&[task::WATCH, size(keys.len())]);
+            Output::Watch { server, keys } => {
+                let head = [task::WATCH, f64::from(server.0), size(keys.len())];
+                self.outputs.push(&head);
                 for key in keys {
                     self.outputs.push_text(key.lock());
                 }
@@ -195,15 +199,31 @@ impl Engine {
         }
     }
 
-    fn put_batch(&mut self, request: f64, batch: &[Op], durability: Option<Durability>) {
+    fn put_batch(
+        &mut self,
+        (server, request): (ServerId, f64),
+        batch: &[Op],
+        durability: Option<Durability>,
+    ) {
         let call = encode(batch);
-        let first = batch.first().filter(|_| self.clustered);
-        let key = first.and_then(|op| op.command.key());
-        let slot = f64::from(key.map_or(LockKey::SLOTS, LockKey::slot));
+        let place = if self.clustered {
+            let key = batch.first().and_then(|op| op.command.key());
+            // A slot past the last one says nothing.
+            u32::from(key.map_or(LockKey::SLOTS, LockKey::slot))
+        } else {
+            server.0
+        };
         let (keys, parts) = (call.keys().len(), call.keys().len() + call.args().len());
         let Outputs { numbers, bytes } = &mut self.outputs;
         let begin = size(bytes.len());
-        let head = [task::SEND, request, slot, size(keys), size(parts), begin];
+        let head = [
+            task::SEND,
+            request,
+            f64::from(place),
+            size(keys),
+            size(parts),
+            begin,
+        ];
         numbers.extend_from_slice(&head);
         let end = numbers.len();
         numbers.extend_from_slice(&[0.0; 4]);

@@ -15,7 +15,7 @@ mod entries;
 mod env;
 mod leased;
 mod locks;
-mod members;
+pub(super) mod members;
 mod query;
 mod release;
 mod tenure;
@@ -37,8 +37,7 @@ use calls::Asked;
 use entries::Entries;
 use env::Env;
 use locks::Locks;
-use members::{Members, News};
-pub(crate) use members::{check_members, majority, too_few};
+use members::{Members, News, check_members};
 use query::Queries;
 
 /// The state of one locker on several servers.

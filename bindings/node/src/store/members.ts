@@ -1,0 +1,182 @@
+import { type Adapter, adapt, type RedisClient } from "../adapters/index.js";
+import { Late, OPEN_LIMIT, within } from "../adapters/shared.js";
+import { attempt, checkText, config, shown } from "../common/check.js";
+import { LeaseholdError } from "../common/errors.js";
+import type { Finding } from "../common/types.js";
+import { openClient } from "./connect.js";
+import { explained } from "./explain.js";
+import { memoryName } from "./memory-url.js";
+import { MemoryStore } from "./memory.js";
+import { RedisStore } from "./redis.js";
+
+/** The servers of a quorum, as the program gave them. */
+export type Given = readonly (string | RedisClient)[];
+
+/** What is checked before anything is opened. */
+export function checkMembers(servers: Given): Given {
+  if (!attempt("quorum: the servers cannot be read", () => Array.isArray(servers))) {
+    throw config(`quorum: the servers are an array of URLs and clients, not ${shown(servers)}`);
+  }
+  // A copy, since the program may change its own meanwhile.
+  const given = [...servers];
+  // Said by the engine in the same words; but that is loaded only for what it may be asked.
+  if (![3, 5, 7].includes(given.length)) {
+    throw config(`quorum has 3, 5 or 7 servers, not ${given.length}`);
+  }
+  const inMemory = given.filter((server, at) => named(at, () => isInMemory(server)));
+  if (inMemory.length > 0 && inMemory.length < given.length) {
+    throw config("quorum has servers that are all Redis, or all in memory");
+  }
+  refuseTwins(given);
+  return given;
+}
+
+/** Members that are open, and what was found on the way. */
+export interface Opened {
+  readonly stores: readonly (RedisStore | MemoryStore)[];
+  readonly findings: readonly Finding[];
+  /** Closes what was opened here. Never rejects. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens all of them at once. One that is away may come later, but a majority has to be there. If it throws,
+ * nothing is left open.
+ */
+export async function openMembers(servers: Given): Promise<Opened> {
+  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server))));
+  const members = opening.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
+  const close = async () => {
+    await Promise.all(members.map(({ adapter }) => adapter?.close()));
+  };
+  try {
+    for (const member of opening) {
+      if (member.status === "rejected") {
+        throw member.reason;
+      }
+    }
+    checkMajority(members);
+    refuseTwins(members.map(({ store }) => (store instanceof RedisStore ? store.runId : store)));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return {
+    stores: members.map(({ store }) => store),
+    findings: members.flatMap(({ findings }) => findings),
+    close,
+  };
+}
+
+interface Member {
+  readonly store: RedisStore | MemoryStore;
+  readonly adapter?: Adapter;
+  readonly findings: readonly Finding[];
+  /** Why it is not there yet. */
+  readonly away?: LeaseholdError;
+}
+
+async function openMember(server: string | RedisClient): Promise<Member> {
+  const name = typeof server === "string" ? memoryName(server) : undefined;
+  if (name !== undefined) {
+    return { store: MemoryStore.named(name), findings: [] };
+  }
+  try {
+    return await opened(typeof server === "string" ? await openClient(server) : await connected(server));
+  } catch (error) {
+    if (!isAway(error)) {
+      throw error;
+    }
+    // It may come later.
+    const adapter = typeof server === "string" ? await openClient(server, { lazily: true }) : adapt(server);
+    return { adapter, store: storeOn(adapter), findings: [], away: error };
+  }
+}
+
+/** A member on a connection that is there, if its server can keep locks. */
+async function opened(adapter: Adapter): Promise<Member> {
+  try {
+    const store = storeOn(adapter);
+    return { adapter, store, findings: await store.check() };
+  } catch (error) {
+    await adapter.close();
+    throw error;
+  }
+}
+
+/** The adapter of a client of the program, once that is connected. */
+async function connected(client: RedisClient): Promise<Adapter> {
+  const adapter = attempt("the client cannot be read", () => adapt(client));
+  let unwatch: (() => void) | undefined;
+  const up = new Promise<void>((resolve, reject) => {
+    unwatch = attempt("the client cannot be watched", () => adapter.watch({ up: resolve, down: reject }));
+  });
+  try {
+    await within(OPEN_LIMIT, up, "the client was not connected", true);
+    return adapter;
+  } catch (error) {
+    throw explained(error instanceof Late ? new LeaseholdError("timeout", error.message) : error, adapter);
+  } finally {
+    unwatch?.();
+  }
+}
+
+function storeOn(adapter: Adapter): RedisStore {
+  if (adapter.clustered) {
+    throw config("it is a cluster, and each has to be one server, with or without sentinels");
+  }
+  return new RedisStore(adapter);
+}
+
+function checkMajority(members: readonly Member[]): void {
+  const missing = members.flatMap(({ away }, at) => (away === undefined ? [] : `server ${at + 1}: ${away.message}`));
+  const needed = Math.floor(members.length / 2) + 1;
+  if (members.length - missing.length < needed) {
+    const short = `${missing.length} of ${members.length} servers are missing, and ${needed} are needed`;
+    throw new LeaseholdError("unavailable", `${short}: ${missing.join("; ")}`);
+  }
+}
+
+/** Refuses what stands in the list twice; what is not known is of no other. */
+function refuseTwins(identities: readonly unknown[]): void {
+  for (const [at, identity] of identities.entries()) {
+    const first = identity === undefined ? at : identities.indexOf(identity);
+    if (first < at) {
+      throw config(`quorum has each server once: ${place(at)} is ${place(first)}`);
+    }
+  }
+}
+
+function isInMemory(server: string | RedisClient): boolean {
+  if (typeof server !== "string") {
+    return false;
+  }
+  checkText("a URL", server);
+  return memoryName(server) !== undefined;
+}
+
+/** Whether it may be there later; anything else is to be mended first. */
+function isAway(error: unknown): error is LeaseholdError {
+  return error instanceof LeaseholdError && (error.code === "unavailable" || error.code === "timeout");
+}
+
+function place(at: number): string {
+  return `server ${at + 1} of the quorum`;
+}
+
+/** What this throws, or rejects with, then says of which server it is. */
+function named<T>(at: number, act: () => T): T {
+  const name = (error: unknown): never => {
+    if (!(error instanceof LeaseholdError)) {
+      throw error;
+    }
+    const { code, message, cause } = error;
+    throw new LeaseholdError(code, `${place(at)}: ${message}`, cause === undefined ? undefined : { cause });
+  };
+  try {
+    const made = act();
+    return made instanceof Promise ? (made.catch(name) as T) : made;
+  } catch (error) {
+    return name(error);
+  }
+}

@@ -1,0 +1,329 @@
+// One lock at several servers, of which a majority decides.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { describe } from "node:test";
+import { FencedRedis } from "../../dist/fence.js";
+import { LeaseholdError, Locker } from "../../dist/index.js";
+import { freePort, startCluster, startRedis } from "../support/redis.mjs";
+import { aborted, clients, collect, isHeld, key, lockerOf } from "../support/stores.mjs";
+import { test } from "../support/test.mjs";
+import { awake, waitFor } from "../support/wait.mjs";
+
+const TTL = 2_000;
+/** A server that says nothing is waited for this long before the others decide alone. */
+const OPTIONS = { commandTimeout: 300, patience: 1_500 };
+
+async function start(t, count, options) {
+  const servers = await Promise.all(Array.from({ length: count }, () => startRedis(options)));
+  t.after(() => Promise.all(servers.map((server) => server.stop())));
+  return servers;
+}
+
+const urlsOf = (servers) => servers.map(({ url }) => url);
+
+/** At how many of the servers somebody has the lock. */
+async function heldAt(servers, name = "x") {
+  const held = await Promise.all(servers.map((server) => isHeld(server, key(name))));
+  return held.filter(Boolean).length;
+}
+
+/** What a locker of a quorum is made of: URLs, or clients that the program has. */
+const sources = {
+  urls: async (_, servers) => urlsOf(servers),
+  ...Object.fromEntries(
+    clients.map((kind) => [
+      kind,
+      async (t, servers) => {
+        const made = await Promise.all(servers.map(({ url }) => lockerOf(kind, url)));
+        t.after(() => Promise.all(made.map(({ end }) => end())));
+        await Promise.all(made.map(({ locker }) => locker.shutdown()));
+        return made.map(({ client }) => client);
+      },
+    ]),
+  ),
+};
+
+/** Lockers on the servers, which end with the test. */
+async function quorum(t, source, servers, options = OPTIONS) {
+  const locker = await Locker.quorum(await sources[source](t, servers), options);
+  t.after(() => locker.shutdown());
+  return locker;
+}
+
+const FAULTS = {
+  down: (server) => server.kill(),
+  paused: (server) => server.pause(),
+  "read-only": (server) => server.command("REPLICAOF", "127.0.0.1", "1"),
+  emptied: (server) => server.command("FLUSHALL"),
+};
+
+describe("a quorum of real servers", { concurrency: 2 }, () => {
+  for (const source of Object.keys(sources)) {
+    for (const [fault, fail] of Object.entries(FAULTS)) {
+      // Catches a minority that holds up, or takes along, what the majority does.
+      test(`of ${source}: two of five may be ${fault}`, async (t) => {
+        const servers = await start(t, 5);
+        const [one, other] = [await quorum(t, source, servers), await quorum(t, source, servers)];
+        const lock = one.lock("x", { ttl: TTL });
+        const events = collect(lock.events());
+        const first = await lock.acquire();
+        // The first two: one of them is where waiters stand in line.
+        await Promise.all(servers.slice(0, 2).map(fail));
+        const renewals = () => events.filter(({ type }) => type === "renewed").length;
+        const before = renewals();
+        await waitFor(() => renewals() >= before + 3, 20_000, "renewals");
+        assert.ok(first.valid);
+        const waiting = other.lock("x", { ttl: TTL }).acquire();
+        const begin = awake();
+        await first.release();
+        const second = await waiting;
+        assert.ok(awake() - begin < TTL * 2, `${awake() - begin} ms`);
+        assert.ok(second.token > first.token);
+        await second.release();
+        servers.slice(0, 2).forEach((server) => fault === "paused" && server.resume());
+        assert.ok(events.every(({ type }) => type !== "lost"));
+      });
+    }
+  }
+
+  test("without three of five it says which are missing, in time, and keeps nothing", async (t) => {
+    const servers = await start(t, 5);
+    const locker = await quorum(t, "urls", servers);
+    await Promise.all([0, 2, 4].map((at) => servers[at].kill()));
+    const begin = awake();
+    const lock = locker.lock("x", { ttl: TTL });
+    const error = await lock.tryAcquire().catch((error) => error);
+    assert.ok(error instanceof LeaseholdError);
+    assert.equal(error.code, "unavailable");
+    assert.match(error.message, /3 of 5 servers are missing, .*server 1: .*server 3: .*server 5: /);
+    assert.ok(awake() - begin < 2_500, `${awake() - begin} ms`);
+    await waitFor(async () => (await heldAt([servers[1], servers[3]])) === 0, 5_000, "nothing is left");
+    await assert.rejects(lock.acquire(), { code: "unavailable" });
+  });
+
+  test("a lease that loses its majority is lost in time", async (t) => {
+    const servers = await start(t, 3);
+    const locker = await quorum(t, "urls", servers);
+    const events = collect(locker.events());
+    const lease = await locker.lock("x", { ttl: TTL }).acquire();
+    const lost = aborted(lease.signal);
+    const begin = awake();
+    servers[0].pause();
+    servers[1].pause();
+    assert.equal((await lost).reason, "expired");
+    assert.ok(awake() - begin < TTL + 200, `${awake() - begin} ms`);
+    const risk = events.find(({ type }) => type === "atRisk");
+    assert.match(risk?.error.message, /server [12]/);
+    servers[0].resume();
+    servers[1].resume();
+  });
+
+  test("guards take its tokens, which grow while servers come and go", async (t) => {
+    const servers = await start(t, 3);
+    const locker = await quorum(t, "ioredis", servers);
+    const storage = await startRedis();
+    const { client, locker: unused, end } = await lockerOf("ioredis", storage.url);
+    t.after(async () => {
+      await unused.shutdown();
+      await end();
+      await storage.stop();
+    });
+    const fenced = new FencedRedis(client);
+    let last = 0;
+    for (let round = 0; round < 12; round++) {
+      const away = servers[round % 3];
+      away.pause();
+      const lease = await locker.lock("x", { ttl: TTL }).acquire();
+      assert.ok(lease.token > last, `${lease.token} after ${last}`);
+      await fenced.resource("account", lease).set("account", String(round));
+      if (last > 0) {
+        await assert.rejects(fenced.resource("account", last).set("account", "late"), { code: "staleToken" });
+      }
+      last = lease.token;
+      away.resume();
+      await lease.release();
+    }
+  });
+
+  test("a server that is away at the start is taken in when it comes", async (t) => {
+    const servers = await start(t, 3);
+    await servers[1].kill();
+    for (const source of ["urls", "ioredis"]) {
+      const given = source === "urls" ? urlsOf(servers) : await ioredis(t, servers);
+      const locker = await Locker.quorum(given, OPTIONS);
+      const lease = await locker.lock("x", { ttl: TTL }).acquire();
+      assert.equal(await heldAt([servers[0], servers[2]]), 2);
+      await servers[1].start();
+      await waitFor(async () => (await heldAt(servers)) === 3, 20_000, "it is held everywhere");
+      await lease.release();
+      await waitFor(async () => (await heldAt(servers)) === 0, 5_000, "nothing is left");
+      await locker.shutdown();
+      await servers[1].kill();
+    }
+  });
+
+  test("too few at the start are an error that names them, and leave nothing behind", async (t) => {
+    const servers = await start(t, 3);
+    await servers[0].kill();
+    await servers[2].kill();
+    // A client of the program's stays connected.
+    for (const [given, left] of [[urlsOf(servers), 0], [await ioredis(t, servers), 1]]) {
+      const error = await Locker.quorum(given, OPTIONS).catch((error) => error);
+      assert.equal(error.code, "unavailable", error.stack);
+      assert.match(error.message, /^2 of 3 servers are missing, and 2 are needed: server 1: .*; server 3: /);
+      await waitFor(async () => (await servers[1].clients()).length === left, 5_000, "no connection is left");
+    }
+  });
+
+  test("what is found at each is told, and a shutdown closes all connections but the program's", async (t) => {
+    const [first, second] = await start(t, 2);
+    const [third] = await start(t, 1, { config: ["maxmemory 100mb", "maxmemory-policy allkeys-lru"] });
+    const servers = [first, second, third];
+    const locker = await Locker.quorum(urlsOf(servers));
+    assert.deepEqual(locker.findings.map(({ policy }) => policy), ["allkeys-lru"]);
+    await locker.lock("x").using(() => {});
+    await locker.shutdown();
+    const all = async () => (await Promise.all(servers.map((server) => server.clients()))).flat().length;
+    await waitFor(async () => (await all()) === 0, 5_000, "no connection is left");
+    const given = await ioredis(t, servers);
+    const other = await Locker.quorum(given);
+    await other.lock("x").using(() => {});
+    await other.shutdown();
+    await waitFor(async () => (await all()) === 3, 5_000, "those of the program are left");
+    assert.deepEqual(await Promise.all(given.map((client) => client.ping())), ["PONG", "PONG", "PONG"]);
+  });
+
+  test("what is no quorum is refused, by the number of the server", async (t) => {
+    const servers = await start(t, 3);
+    const [closed] = await start(t, 1, { password: "s3cret" });
+    const cluster = await startCluster();
+    t.after(cluster.stop);
+    const good = urlsOf(servers);
+    const others = [...(await ioredis(t, servers.slice(0, 1))), ...good.slice(1)];
+    const with_ = (at, server) => good.map((url, i) => (i === at ? server : url));
+    const locker = await Locker.quorum(others);
+    const cases = [
+      ["redis://127.0.0.1", "config", /the servers are an array/],
+      [[], "config", /not 0$/],
+      [good.slice(1), "config", /^quorum has 3, 5 or 7 servers, not 2$/],
+      [[...good, closed.url], "config", /not 4$/],
+      [with_(2, good[0]), "config", /server 3 of the quorum is server 1/],
+      // The same server by another name.
+      [with_(2, good[0].replace("127.0.0.1", "localhost")), "config", /server 3 of the quorum is server 1/],
+      [[others[0], good[1], good[0]], "config", /server 3 of the quorum is server 1/],
+      [with_(1, "memory://m"), "config", /all Redis, or all in memory/],
+      [["memory://a", "memory://b", "MEMORY://a"], "config", /server 3 of the quorum is server 1/],
+      [with_(1, "http://x"), "config", /^server 2 of the quorum: .*scheme "http"/],
+      [with_(1, "memory://x?y"), "config", /^server 2 of the quorum: .*takes nothing but a name/],
+      [with_(1, {}), "config", /^server 2 of the quorum: the object is not a Redis client/],
+      [with_(1, undefined), "config", /^server 2 of the quorum: undefined is not/],
+      [with_(2, `redis://:wr0ng@127.0.0.1:${closed.port}`), "auth", /^server 3 of the quorum: .*WRONGPASS/],
+      [with_(0, cluster.url), "config", /^server 1 of the quorum: it is a cluster/],
+      [with_(0, `redis-cluster://127.0.0.1:${await freePort()}`), "config", /^server 1 of the quorum: it is a cluster/],
+      [with_(0, locker), "config", /^server 1 of the quorum: an object of Locker/],
+    ];
+    const left = await Promise.all(servers.map((server) => server.clients()));
+    for (const [given, code, says] of cases) {
+      const error = await Locker.quorum(given).then(() => assert.fail(`${given} was taken`), (error) => error);
+      assert.ok(error instanceof LeaseholdError, error.stack);
+      assert.equal(error.code, code, error.message);
+      assert.match(error.message, says);
+      assert.doesNotMatch(`${error.stack} ${error.cause?.stack}`, /s3cret|wr0ng/);
+    }
+    const now = async () => (await Promise.all(servers.map((server) => server.clients()))).flat().length;
+    await waitFor(async () => (await now()) <= left.flat().length, 5_000, "no connection is left");
+    await assert.rejects(Locker.quorum(good, { patience: -1 }), { code: "config", message: /patience/ });
+    await assert.rejects(Locker.quorum(good, { ttl: 1 }), { code: "config", message: /have no "ttl"/ });
+    await assert.rejects(locker.lock("x", { denseTokens: true }).acquire(), { code: "config", message: /denseTokens/ });
+    await locker.shutdown();
+  });
+});
+
+describe("a quorum in memory", () => {
+  const cjs = createRequire(import.meta.url)("../../dist/index.cjs");
+  const names = ["memory://one", "memory://two", "memory://three"];
+
+  test("is the same for both module formats, and hands over in line", async () => {
+    const [one, other] = await Promise.all([Locker.quorum(names), cjs.Locker.quorum(names)]);
+    const lease = await one.lock("x").acquire();
+    assert.equal(await other.lock("x").tryAcquire(), undefined);
+    const waiting = other.lock("x").acquire();
+    await waitFor(async () => (await one.inspect("x")).waiting === 1, 5_000, "one in line");
+    const { holder } = await other.inspect("x");
+    assert.equal(holder.token, lease.token);
+    await lease.release();
+    const next = await waiting;
+    assert.ok(next.token > lease.token);
+    const lost = aborted(next.signal);
+    assert.equal((await one.forceRelease("x")).token, next.token);
+    assert.equal((await lost).reason, "revoked");
+    await Promise.all([one.shutdown(), other.shutdown()]);
+  });
+
+  test("has handles as one server has", async () => {
+    const locker = await Locker.quorum(names);
+    const lock = locker.lock("x", { reentrant: true, owner: "job-7" });
+    const [first, second] = [await lock.acquire(), await lock.acquire()];
+    assert.equal(first.token, second.token);
+    assert.equal(lock.held, true);
+    await first.renew({ ttl: 60_000 });
+    assert.ok(second.remaining > 50_000);
+    const other = await Locker.quorum(names);
+    const reclaimed = await other.lock("x", { owner: "job-7" }).acquire();
+    assert.ok(reclaimed.token > first.token);
+    await Promise.all([first.release().catch(() => {}), second.release().catch(() => {})]);
+    await reclaimed.release();
+    for await (const lease of locker.lock("y", { fixed: true, ttl: 1_000 }).hold()) {
+      assert.ok(lease.valid);
+      await lease.release();
+      break;
+    }
+    const found = new Set();
+    const held = await other.lock("orders/42").acquire();
+    for await (const name of locker.list("orders/*")) found.add(name);
+    assert.deepEqual([...found], ["orders/42"]);
+    const events = collect(other.events());
+    await other.shutdown();
+    await events.ended;
+    assert.deepEqual(events.at(-1), { type: "lost", name: "orders/42", token: held.token, reason: "shutdown" });
+    assert.equal(locker.polls, false);
+    assert.deepEqual(JSON.parse(JSON.stringify(locker)), JSON.parse(JSON.stringify(Locker.inMemory())));
+    await locker.shutdown();
+  });
+
+  test("is a module that nobody else loads", () => {
+    // Catches a program that pays for quorums and has none.
+    const program = (make) => `
+      const compiled = [];
+      const { Module } = WebAssembly;
+      const note = (bytes) => compiled.push(bytes.byteLength);
+      WebAssembly.Module = function (bytes) { note(bytes); return new Module(bytes); };
+      const compile = WebAssembly.compile;
+      WebAssembly.compile = (bytes) => { note(bytes); return compile(bytes); };
+      const { Locker } = await import("${new URL("../../dist/index.js", import.meta.url)}");
+      const locker = await ${make};
+      await locker.lock("x").using(() => {});
+      await locker.shutdown();
+      console.log(compiled.sort((a, b) => a - b).join());`;
+    const compiled = (make) => {
+      const args = ["--input-type=module", "--eval", program(make)];
+      return execFileSync(process.execPath, args, { encoding: "utf8" }).trim();
+    };
+    const size = (name) => statSync(new URL(`../../dist/${name}.wasm`, import.meta.url)).size;
+    const [memory, engine, quorum] = ["memory", "leasehold", "quorum"].map(size);
+    assert.equal(compiled("Locker.inMemory()"), `${memory},${engine}`);
+    // The control.
+    assert.equal(compiled(`Locker.quorum(${JSON.stringify(names)})`), `${memory},${engine},${quorum}`);
+  });
+});
+
+/** Clients of ioredis, of which some may be of servers that are away. */
+async function ioredis(t, servers) {
+  const { Redis } = await import("ioredis");
+  const made = servers.map(({ url }) => new Redis(url, { lazyConnect: true, retryStrategy: () => 50, maxRetriesPerRequest: 0 }));
+  t.after(() => made.forEach((client) => client.disconnect()));
+  made.forEach((client) => client.on("error", () => {}));
+  return made;
+}

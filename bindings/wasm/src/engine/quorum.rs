@@ -1,0 +1,35 @@
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use super::{Engine, settings};
+use crate::server::{Thrown, thrown};
+
+#[wasm_bindgen]
+impl Engine {
+    /// As the constructor, of an engine on so many independent servers, of which a majority decides. They
+    /// are numbers from 0 on.
+    // An object would cost more across the border.
+    #[allow(clippy::too_many_arguments)]
+    pub fn quorum(
+        client_high: u32,
+        client_low: u32,
+        namespace: String,
+        command_timeout: f64,
+        patience: f64,
+        drift_margin: f64,
+        token_retention: f64,
+        servers: usize,
+        wire: u32,
+    ) -> Result<Self, Thrown> {
+        let made = settings(
+            (client_high, client_low),
+            &namespace,
+            [command_timeout, patience, drift_margin, token_retention],
+        );
+        let made = made.and_then(|(settings, counter)| {
+            let client = settings.client;
+            let inner = leasehold::engine::Engine::quorum(settings, servers)?;
+            Ok(Self::of(inner, (client, namespace, counter), false, wire))
+        });
+        made.map_err(|error| thrown(&error))
+    }
+}
