@@ -2,7 +2,8 @@
 //!
 //! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
 //! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the
-//! lock or without it, and prints `overlap` whenever it finds another process in there.
+//! lock or without it, and prints `overlap` whenever it finds another process in there. Of several URLs with
+//! blanks between them it makes a quorum.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -17,13 +18,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match args[..] {
         ["hold", url, name, ttl] => {
             let ttl = Duration::from_millis(ttl.parse()?);
-            let locker = Locker::connect(url).await?;
+            let locker = connect(url).await?;
             let lease = locker.lock(name)?.ttl(ttl).acquire().await?;
             println!("held {}", lease.token());
             println!("lost {}", lease.lost().await);
         }
         ["visit", url, name, file, rounds, how] => {
-            let locker = Locker::connect(url).await?;
+            let locker = connect(url).await?;
             for _ in 0..rounds.parse::<u32>()? {
                 let lease = match how {
                     "lock" => Some(locker.lock(name)?.acquire().await?),
@@ -39,6 +40,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("hold URL NAME TTL_MS | visit URL NAME FILE ROUNDS lock|bare".into()),
     }
     Ok(())
+}
+
+async fn connect(urls: &str) -> Result<Locker, leasehold::Error> {
+    match urls.split(' ').collect::<Vec<_>>()[..] {
+        [url] => Locker::connect(url).await,
+        ref urls => Locker::quorum(urls).await,
+    }
 }
 
 /// Creates a file that must not be there, stays a moment, and removes it.

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { fileURLToPath } from "node:url";
 import { FencedRedis } from "../../dist/fence.js";
+import { Locker } from "../../dist/index.js";
 import { startNode, startProgram } from "../support/program.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { aborted, clients, heard, lockerOf } from "../support/stores.mjs";
@@ -55,24 +56,38 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  for (const how of ["lock", "bare"]) {
-    test(`two processes of each contend for one name, ${how}`, async () => {
-      const file = join(folder, how);
-      const args = [server.url, how, file, 120, how];
-      const programs = [
-        ...[1, 2].map(() => rust("holder", "visit", ...args)),
-        ...[1, 2].map(() => startNode(visitor, ...args)),
-      ];
-      await Promise.all(programs.map((program) => program.says("done", 60_000)));
-      const overlaps = programs.flatMap(({ lines }) => lines.filter((line) => line === "overlap"));
-      if (how === "lock") {
-        assert.equal(overlaps.length, 0, "two were inside");
-      } else {
-        // The negative control: without the lock they do meet.
-        assert.ok(overlaps.length > 0, "without the lock they meet");
-      }
-    });
+  /** Two processes of each go in and out; how often two were inside. */
+  async function overlaps(url, how, rounds, disturb = async () => {}) {
+    const args = [url, how, join(folder, `${how} ${Math.random()}`), rounds, how];
+    const programs = [
+      ...[1, 2].map(() => rust("holder", "visit", ...args)),
+      ...[1, 2].map(() => startNode(visitor, ...args)),
+    ];
+    await Promise.all([...programs.map((program) => program.says("done", 90_000)), disturb()]);
+    return programs.flatMap(({ lines }) => lines.filter((line) => line === "overlap")).length;
   }
+
+  test("two processes of each contend for one name", async () => {
+    assert.equal(await overlaps(server.url, "lock", 120), 0, "two were inside");
+    // The negative control: without the lock they do meet.
+    assert.ok((await overlaps(server.url, "bare", 120)) > 0, "without the lock they meet");
+  });
+
+  test("two processes of each contend for one name at the same five servers, of which two go down", async (t) => {
+    const servers = await Promise.all(Array.from({ length: 5 }, () => startRedis()));
+    t.after(() => Promise.all(servers.map((one) => one.stop())));
+    const url = servers.map((one) => one.url).join(" ");
+    const fail = async () => {
+      const began = async () => ((await servers[4].commandStats()).evalsha ?? 0) > 100;
+      await waitFor(began, 30_000, "they are at it");
+      await servers[0].kill();
+      await servers[3].kill();
+    };
+    assert.equal(await overlaps(url, "lock", 12, fail), 0, "two were inside");
+    const locker = await Locker.quorum(url.split(" "));
+    assert.equal((await locker.inspect("lock")).holder, null, "nothing is left");
+    await locker.shutdown();
+  });
 
   for (const kind of clients) {
     /** Of its own: `heard` would take the subscription of another test for the one that it waits for. */

@@ -1,10 +1,11 @@
-// The same as the program `holder visit` of the Rust tests: node visitor.mjs URL NAME FILE ROUNDS lock|bare
+// The same as the program `holder visit` of the Rust tests: node visitor.mjs "URL …" NAME FILE ROUNDS lock|bare
 import { open, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Locker } from "../../dist/index.js";
 
 const [, , url, name, file, rounds, how] = process.argv;
-const locker = await Locker.connect(url);
+const urls = url.split(" ");
+const locker = await (urls.length === 1 ? Locker.connect(url) : Locker.quorum(urls));
 for (let round = 0; round < Number(rounds); round++) {
   const lease = how === "lock" ? await locker.lock(name).acquire() : undefined;
   await visit();
