@@ -39,7 +39,8 @@
 //! # Where to look
 //!
 //! [`Locker`] connects, [`Lock`] is a name with its options, [`Lease`] is the right to it,
-//! [`LeaseEvents`] is the stream of what happens, and [`fence`] has the guards.
+//! [`LeaseEvents`] is the stream of what happens, and [`fence`] has the guards. [`MemoryStore`] takes a store
+//! in memory away, to try what a program does when a server of its locks fails.
 //!
 //! The rest is for hosts other than tokio: the [`engine`] decides everything and does no I/O, the
 //! [`protocol`] is what it says to a store, and [`MemoryServer`] is a store without a server. Without the
@@ -83,7 +84,7 @@ pub mod time;
 mod token;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, Run, Tenures, Tls};
+pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures, Tls};
 pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};

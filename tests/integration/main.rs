@@ -12,6 +12,7 @@ mod hostile;
 mod lazy;
 mod link;
 mod memory;
+mod outage;
 mod paused;
 mod quorum;
 mod reasons;

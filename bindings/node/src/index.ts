@@ -10,6 +10,7 @@ export { init } from "./api/init.js";
 export type { Lease } from "./api/lease.js";
 export type { Lock } from "./api/lock.js";
 export { Locker } from "./api/locker.js";
+export { MemoryStore } from "./api/memory.js";
 export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./api/options.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";

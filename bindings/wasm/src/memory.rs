@@ -57,6 +57,12 @@ impl MemoryStore {
         Some(fields.fold(String::new(), |list, field| text::with(list, field)))
     }
 
+    /// Forgets all that is stored, but not for whom there are pushes.
+    pub fn clear(&mut self) {
+        self.server.flush();
+        self.pushes.clear();
+    }
+
     /// From now on there are pushes for a client, whose id this is in hexadecimal.
     pub fn subscribe(&mut self, client: &str) {
         self.server.subscribe(client_id(client));

@@ -5,6 +5,7 @@ mod events;
 mod lease;
 mod lock;
 mod locker;
+mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod tenures;
@@ -15,6 +16,7 @@ pub use events::LeaseEvents;
 pub use lease::{Lease, Lost, Run};
 pub use lock::Lock;
 pub use locker::Locker;
+pub use memory::MemoryStore;
 pub use tenures::Tenures;
 #[cfg(feature = "tls-rustls")]
 pub(crate) use tls::Pem;

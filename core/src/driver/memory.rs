@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::Input;
 use super::clock::Clock;
 use super::seat::Seat;
+use crate::error::{Error, ErrorKind};
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
@@ -17,7 +18,16 @@ pub(crate) struct MemoryStore {
     /// The wall clock's time and this clock's when the store was made. From there on its time follows
     /// this clock, also if the wall clock is set.
     origin: (ServerTime, Timestamp),
+    links: Mutex<Links>,
     pushes: Mutex<Pushes>,
+}
+
+/// The lockers that use it.
+#[derive(Default)]
+struct Links {
+    /// Whether they are to find it as a server that cannot be reached.
+    cut: bool,
+    seats: BTreeMap<ClientId, Seat>,
 }
 
 #[derive(Default)]
@@ -38,12 +48,13 @@ impl MemoryStore {
             server: Mutex::default(),
             origin: (rt::wall_clock(), clock.now()),
             clock,
+            links: Mutex::default(),
             pushes: Mutex::default(),
         }
     }
 
     /// The store of this name, which all of this process share.
-    pub(super) fn named(name: &str) -> Arc<Self> {
+    pub(crate) fn named(name: &str) -> Arc<Self> {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = named.get(name).and_then(Weak::upgrade) {
@@ -54,8 +65,9 @@ impl MemoryStore {
         store
     }
 
-    pub(super) fn execute(&self, batch: &[Op]) -> BatchReply {
-        let server = &mut *self.server.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn execute(&self, batch: &[Op]) -> Result<BatchReply, Error> {
+        self.check_link()?;
+        let server = &mut *self.server();
         // Read with the lock held, so that the store's time never goes back.
         let now = self.origin.0 + self.clock.now().since(self.origin.1);
         let reply = server.execute(now, batch);
@@ -63,24 +75,37 @@ impl MemoryStore {
         if !pushes.is_empty() {
             self.pushes().queue.extend(pushes);
         }
-        reply
+        Ok(reply)
+    }
+
+    /// [`ErrorKind::Unavailable`] while it is cut off.
+    pub(super) fn check_link(&self) -> Result<(), Error> {
+        if self.links().cut {
+            return Err(cut_off());
+        }
+        Ok(())
+    }
+
+    /// From now on the engine hears when it is cut off and when it is back.
+    pub(super) fn watch_link(&self, client: ClientId, seat: &Seat) {
+        self.links().seats.insert(client, seat.clone());
+        if let Err(error) = self.check_link() {
+            seat.disconnected(error);
+        }
     }
 
     pub(super) fn subscribe(&self, client: ClientId, seat: &Seat) {
         self.pushes().subscribers.insert(client, seat.clone());
-        self.server
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .subscribe(client);
-        seat.subscribed();
+        self.server().subscribe(client);
+        if self.check_link().is_ok() {
+            seat.subscribed();
+        }
     }
 
     pub(super) fn unsubscribe(&self, client: ClientId) {
+        self.links().seats.remove(&client);
         self.pushes().subscribers.remove(&client);
-        self.server
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .unsubscribe(client);
+        self.server().unsubscribe(client);
     }
 
     /// Delivers the pushes that executed batches have caused, with nothing locked.
@@ -104,9 +129,57 @@ impl MemoryStore {
         None
     }
 
+    fn server(&self) -> MutexGuard<'_, MemoryServer> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pushes(&self) -> MutexGuard<'_, Pushes> {
         self.pushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a program does to it that tries how it does when a server fails.
+impl MemoryStore {
+    /// Nobody reaches it any more, and what it has to say is lost.
+    pub(crate) fn cut_off(&self) {
+        let seats = self.set_cut(true);
+        self.pushes().queue.clear();
+        for seat in seats {
+            seat.unsubscribed();
+            seat.disconnected(cut_off());
+        }
+    }
+
+    /// It can be reached again.
+    pub(crate) fn reconnect(&self) {
+        for seat in self.set_cut(false) {
+            seat.connected();
+        }
+        let hearing: Vec<_> = self.pushes().subscribers.values().cloned().collect();
+        hearing.iter().for_each(Seat::subscribed);
+    }
+
+    /// Forgets all that is stored.
+    pub(crate) fn clear(&self) {
+        self.server().flush();
+    }
+
+    /// Those who are to be told; none if nothing changes.
+    fn set_cut(&self, cut: bool) -> Vec<Seat> {
+        let links = &mut *self.links();
+        if std::mem::replace(&mut links.cut, cut) == cut {
+            return Vec::new();
+        }
+        links.seats.values().cloned().collect()
+    }
+}
+
+fn cut_off() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store in memory is cut off")
 }
 
 /// Ends the delivery of one push when it is dropped, even if a waker of the program panics.

@@ -42,6 +42,7 @@ use tokio::sync::Notify;
 
 pub(crate) use self::errors::Secrets;
 pub(crate) use self::fred::send_script;
+pub(crate) use self::memory::MemoryStore;
 pub(crate) use seat::Seat;
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;

@@ -38,7 +38,11 @@ impl Store {
     /// Connects to what a URL names.
     pub(crate) async fn connect(url: &str, tls: Option<&Tls>) -> Result<Self, Error> {
         match super::url::parse(url, tls)? {
-            Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
+            Target::Memory(name) => {
+                let store = MemoryStore::named(&name);
+                store.check_link()?;
+                Ok(Self::Memory(store))
+            }
             Target::Redis(target) => FredStore::connect(*target).await.map(Self::Fred),
             Target::Cluster(target) => Cluster::connect(*target).await.map(Self::of_cluster),
         }
@@ -112,7 +116,7 @@ impl Store {
             Self::Fred(store) => (server, store.execute(batch, give_up).await),
             Self::Cluster(store) => store.execute(server, batch, give_up).await,
             Self::Adapted(store) => (server, store.execute(batch, give_up).await),
-            Self::Memory(store) => (server, Ok(store.execute(batch))),
+            Self::Memory(store) => (server, store.execute(batch)),
         }
     }
 
@@ -142,8 +146,9 @@ impl Store {
     /// What the engine has to hear first, of a store in this place.
     pub(super) fn opening(&self, server: ServerId) -> Vec<Input> {
         match self {
-            // Of this one it hears when there is a link.
+            // Of these it hears when there is a link.
             Self::Fred(store) if !store.is_connected() => Vec::new(),
+            Self::Memory(store) if store.check_link().is_err() => Vec::new(),
             Self::Cluster(store) => store.opening(),
             Self::Fred(_) | Self::Adapted(_) | Self::Memory(_) => {
                 vec![Input::Connected { server }]
@@ -165,7 +170,7 @@ impl Store {
             Self::Fred(store) => store.watch_link(driver, seat),
             Self::Cluster(store) => store.watch_links(driver),
             Self::Adapted(store) => store.watch_link(driver, seat),
-            Self::Memory(_) => {}
+            Self::Memory(store) => store.watch_link(driver.client, &seat),
         }
     }
 

@@ -9,7 +9,7 @@ import { checkSettings, type Settings } from "../module/wasm.js";
 import { openClient, preload } from "../store/connect.js";
 import { checkMembers, openMembers } from "../store/members.js";
 import { memoryName } from "../store/memory-url.js";
-import { MemoryStore } from "../store/memory.js";
+import { Memory } from "../store/memory.js";
 import { QuorumStore } from "../store/quorum.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
@@ -106,6 +106,7 @@ export class Locker {
     checkText("connectLazily: the URL", url);
     return Locker.#open(url, options, async (settings) =>
       Locker.#on(new RedisStore(await openClient(url, { lazily: true })), settings),
+      true,
     );
   }
 
@@ -113,6 +114,7 @@ export class Locker {
     url: string,
     options: LockerOptions | undefined,
     open: (settings: Checked) => Promise<Locker>,
+    lazily = false,
   ): Promise<Locker> {
     const settings = readSettings(options);
     const name = memoryName(url);
@@ -122,7 +124,14 @@ export class Locker {
     }
     await compiled;
     checkSettings(settings, settings.owner);
-    return name === undefined ? open(settings) : Locker.#on(MemoryStore.named(name), settings);
+    if (name === undefined) {
+      return open(settings);
+    }
+    const store = Memory.named(name);
+    if (!lazily) {
+      store.checkLink();
+    }
+    return Locker.#on(store, settings);
   }
 
   /**
@@ -184,7 +193,7 @@ export class Locker {
 
   /** A locker on a store of its own in this process: for tests, and for programs that run alone. */
   static inMemory(options?: LockerOptions): Locker {
-    return Locker.#on(new MemoryStore(), checked(options));
+    return Locker.#on(new Memory(), checked(options));
   }
 
   static #on(store: Store, options: Checked, findings?: readonly Finding[]): Locker {

@@ -6,7 +6,7 @@ import type { Finding } from "../common/types.js";
 import { openClient } from "./connect.js";
 import { explained } from "./explain.js";
 import { memoryName } from "./memory-url.js";
-import { MemoryStore } from "./memory.js";
+import { Memory } from "./memory.js";
 import { RedisStore } from "./redis.js";
 
 /** The servers of a quorum, as the program gave them. */
@@ -33,7 +33,7 @@ export function checkMembers(servers: Given): Given {
 
 /** Members that are open, and what was found on the way. */
 export interface Opened {
-  readonly stores: readonly (RedisStore | MemoryStore)[];
+  readonly stores: readonly (RedisStore | Memory)[];
   readonly findings: readonly Finding[];
   /** Closes what was opened here. Never rejects. */
   close(): Promise<void>;
@@ -69,7 +69,7 @@ export async function openMembers(servers: Given): Promise<Opened> {
 }
 
 interface Member {
-  readonly store: RedisStore | MemoryStore;
+  readonly store: RedisStore | Memory;
   readonly adapter?: Adapter;
   readonly findings: readonly Finding[];
   /** Why it is not there yet. */
@@ -78,16 +78,21 @@ interface Member {
 
 async function openMember(server: string | RedisClient): Promise<Member> {
   const name = typeof server === "string" ? memoryName(server) : undefined;
-  if (name !== undefined) {
-    return { store: MemoryStore.named(name), findings: [] };
-  }
+  const memory = name === undefined ? undefined : Memory.named(name);
   try {
+    if (memory !== undefined) {
+      memory.checkLink();
+      return { store: memory, findings: [] };
+    }
     return await opened(typeof server === "string" ? await openClient(server) : await connected(server));
   } catch (error) {
     if (!isAway(error)) {
       throw error;
     }
     // It may come later.
+    if (memory !== undefined) {
+      return { store: memory, findings: [], away: error };
+    }
     const adapter = typeof server === "string" ? await openClient(server, { lazily: true }) : adapt(server);
     return { adapter, store: storeOn(adapter), findings: [], away: error };
   }

@@ -6,7 +6,7 @@ import { newInstance, type Engine, type Glue } from "../module/wasm.js";
 import type { Batch, Store, StoreHost } from "./store.js";
 
 /** A store in this process, for any number of lockers. */
-export class MemoryStore implements Store {
+export class Memory implements Store {
   readonly clustered = false;
   readonly polled = false;
   readonly wire = "texts";
@@ -16,18 +16,20 @@ export class MemoryStore implements Store {
   #glue: Glue | undefined;
   #server: MemoryServer | undefined;
   #delivering = false;
+  /** Whether its hosts are to find it as a server that cannot be reached. */
+  #cut = false;
 
   /**
    * The store of this name: one for the whole process, whichever copy of this package asks for it. The
    * first copy makes it, and hosts of the other copies run their engines in its instance.
    */
-  static named(name: string): MemoryStore {
+  static named(name: string): Memory {
     const named = registry();
     const known = named.get(name)?.deref();
     if (known !== undefined) {
       return known;
     }
-    const store = new MemoryStore();
+    const store = new Memory();
     named.set(name, weak(store));
     for (const [other, reference] of named) {
       if (reference.deref() === undefined) {
@@ -45,6 +47,10 @@ export class MemoryStore implements Store {
 
   open(host: StoreHost): void {
     this.#hosts.add(host);
+    if (this.#cut) {
+      host.disconnected(cutOff());
+      return;
+    }
     if (this.#server !== undefined) {
       host.connected();
       return;
@@ -61,6 +67,10 @@ export class MemoryStore implements Store {
   }
 
   execute(host: StoreHost, engine: Engine, batch: Batch): void {
+    if (this.#cut) {
+      host.replyFailed(engine, batch, cutOff());
+      return;
+    }
     const { keys, args, wait } = batch;
     if (wait !== undefined) {
       const message = "a store in memory has neither replicas nor a disk";
@@ -84,7 +94,9 @@ export class MemoryStore implements Store {
     const client = clientOf(channel);
     this.#subscribers.set(client, host);
     this.#server?.subscribe(client);
-    host.subscribed();
+    if (!this.#cut) {
+      host.subscribed();
+    }
   }
 
   /** Nobody else can get at it. */
@@ -122,9 +134,56 @@ export class MemoryStore implements Store {
     this.#hosts.delete(host);
   }
 
+  /** Throws while it is cut off. */
+  checkLink(): void {
+    if (this.#cut) {
+      throw cutOff();
+    }
+  }
+
+  /** Nobody reaches it any more, and what it has to say is lost. */
+  cutOff(): void {
+    if (this.#cut) {
+      return;
+    }
+    this.#cut = true;
+    const hearing = new Set(this.#subscribers.values());
+    for (const host of [...this.#hosts]) {
+      if (hearing.has(host)) {
+        host.unsubscribed();
+      }
+      host.disconnected(cutOff());
+    }
+  }
+
+  /** It can be reached again. */
+  reconnect(): void {
+    if (!this.#cut) {
+      return;
+    }
+    this.#cut = false;
+    for (const host of [...this.#hosts]) {
+      this.open(host);
+      if ([...this.#subscribers.values()].includes(host)) {
+        host.subscribed();
+      }
+    }
+  }
+
+  /** Forgets all that is stored. */
+  clear(): void {
+    this.#server?.clear();
+  }
+
   #loaded(host: StoreHost, newMemory: NewMemory): void {
-    this.#server ??= newMemory(now(), Date.now());
-    if (this.#hosts.has(host)) {
+    if (this.#server === undefined) {
+      this.#server = newMemory(now(), Date.now());
+      // Of those who came while it was cut off.
+      for (const client of this.#subscribers.keys()) {
+        this.#server.subscribe(client);
+      }
+    }
+    if (this.#hosts.has(host) && !this.#cut) {
       host.connected();
     }
   }
@@ -143,12 +202,17 @@ export class MemoryStore implements Store {
     try {
       for (let push = this.#server?.takePush(); push !== undefined; push = this.#server?.takePush()) {
         // Nobody may be there any more whom it is for.
-        this.#subscribers.get(push.slice(0, CLIENT))?.pushed(push.slice(CLIENT));
+        const host = this.#cut ? undefined : this.#subscribers.get(push.slice(0, CLIENT));
+        host?.pushed(push.slice(CLIENT));
       }
     } finally {
       this.#delivering = false;
     }
   }
+}
+
+function cutOff(): LeaseholdError {
+  return new LeaseholdError("unavailable", "the store in memory is cut off");
 }
 
 /** Strings as the store takes them: each one's length, a colon and itself. */
@@ -165,7 +229,7 @@ function clientOf(channel: string): string {
 const CLIENT = 16;
 
 /** The stores of `memory://` URLs that somebody uses. */
-type Registry = Map<string, Weak<MemoryStore>>;
+type Registry = Map<string, Weak<Memory>>;
 
 /** Each version has stores of its own, because how a copy uses a store may differ from version to version. */
 const REGISTRY = Symbol.for(`leasehold.memory ${PACKAGE_VERSION}`);

@@ -52,7 +52,7 @@ impl Admission {
     pub(super) fn new(members: usize, longest: Duration, drift: u32) -> Self {
         Self {
             all: std::iter::repeat_with(|| None).take(members).collect(),
-            majority: super::majority(members),
+            majority: super::members::majority(members),
             longest,
             drift,
             turn: 0,

@@ -227,7 +227,7 @@ impl Entries {
         // What others are about to say may let it in; and too few can tell nothing.
         let is_open =
             |other| !self.admission.has_answered(other) && self.all[other].error.is_none();
-        let are_few = self.admission.answered() < super::majority(self.all.len());
+        let are_few = self.admission.answered() < super::members::majority(self.all.len());
         if are_few || self.admission.is_admitted(at) || (0..self.all.len()).any(is_open) {
             Standing::Open
         } else {
@@ -268,7 +268,7 @@ impl Entries {
     fn announce(&mut self, cx: &mut Ctx, at: usize, standing: Standing) {
         let incarnation = self.admission.incarnation(at);
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
-        let is_known = self.admission.answered() >= super::majority(self.all.len());
+        let is_known = self.admission.answered() >= super::members::majority(self.all.len());
         let entry = &mut self.all[at];
         let event = match standing {
             Standing::Out

@@ -1,0 +1,116 @@
+//! Stores in memory that a program cuts off and clears.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LeaseEvent, Locker, LossReason, MemoryStore};
+use leasehold_tests::{Stopwatch, next_event, unique_name};
+
+use crate::{LIMIT, millis};
+
+const TTL: Duration = Duration::from_secs(1);
+
+fn store() -> (MemoryStore, String) {
+    let name = unique_name("outage");
+    (MemoryStore::named(&name), format!("memory://{name}"))
+}
+
+async fn connect(url: &str) -> Locker {
+    let builder = Locker::builder().command_timeout(millis(100));
+    let locker = builder.patience(millis(200)).connect(url).await;
+    locker.expect("it is there")
+}
+
+/// Catches a store that is cut off for some of what is asked only, or for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_answered_while_it_is_cut_off_and_all_goes_on_after() {
+    let (store, url) = store();
+    let (locker, other) = (connect(&url).await, connect(&url).await);
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    let waiting = tokio::spawn({
+        let lock = other.lock("x").expect("valid");
+        async move { lock.acquire_within(LIMIT).await }
+    });
+    while locker.inspect("x").await.expect("it is there").waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    store.cut_off();
+    let error = locker.inspect("x").await.expect_err("it is cut off");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("cut off"), "{error}");
+    let refused = Locker::connect(&url).await.expect_err("it is cut off");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    let later = Locker::connect_lazily(&url).expect("it may come");
+    let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
+    next_event(&mut events, LIMIT, at_risk).await;
+    store.reconnect();
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    assert!(lease.is_valid());
+    assert!(later.inspect("x").await.expect("it came").holder.is_some());
+    let watch = Stopwatch::start();
+    lease.release().await.expect("it is held");
+    let next = waiting.await.expect("no panic").expect("it waited");
+    assert!(next.is_some());
+    assert!(watch.elapsed() < millis(500), "by a push");
+}
+
+#[tokio::test]
+async fn what_is_cut_off_for_too_long_is_lost() {
+    let (store, url) = store();
+    let locker = connect(&url).await;
+    let lease = locker.lock("x").expect("valid").ttl(TTL).acquire().await;
+    let lease = lease.expect("it is free");
+    store.cut_off();
+    assert_eq!(lease.lost().await, LossReason::Expired);
+}
+
+#[tokio::test]
+async fn what_is_cleared_is_gone() {
+    let (store, url) = store();
+    let locker = connect(&url).await;
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let lease = lock.acquire().await.expect("it is free");
+    store.cut_off();
+    store.clear();
+    store.reconnect();
+    assert_eq!(lease.lost().await, LossReason::Deleted);
+    let next = lock.acquire().await.expect("it is free");
+    assert!(next.token() > lease.token());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_goes_on_without_two_of_five_and_with_one_that_was_cleared() {
+    let stores: Vec<_> = (0..5).map(|_| store()).collect();
+    let urls = || stores.iter().map(|(_, url)| url);
+    let locker = Locker::quorum(urls()).await.expect("all are there");
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("it is free");
+    stores[0].0.cut_off();
+    stores[3].0.cut_off();
+    let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
+    next_event(&mut events, LIMIT, at_risk).await;
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    assert!(lease.is_valid());
+    // Two that are away at the start are taken in later.
+    let other = Locker::quorum(urls()).await.expect("three are there");
+    let token = lease.token();
+    lease.release().await.expect("three are there");
+    let next = other.lock("x").expect("valid").ttl(TTL).acquire().await;
+    let next = next.expect("three are there");
+    assert!(next.token() > token);
+    stores[1].0.cut_off();
+    let error = Locker::quorum(urls()).await.expect_err("two are too few");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    for at in [0, 1, 3] {
+        stores[at].0.reconnect();
+    }
+    stores[4].0.clear();
+    let token = next.token();
+    next.release().await.expect("they are there");
+    let last = lock.acquire().await.expect("they are there");
+    assert!(last.token() > token);
+}
