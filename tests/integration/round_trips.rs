@@ -1,5 +1,6 @@
 //! What calls cost, as the server counts it.
 
+use futures::StreamExt;
 use leasehold::{Lock, Locker};
 use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually};
 
@@ -153,4 +154,31 @@ async fn renewals_that_are_due_together_leave_together() {
         "{calls} calls for {renewals} renewals"
     );
     assert!(leases.iter().all(leasehold::Lease::is_valid));
+}
+
+/// Catches: a walk that goes on by itself where it finds nothing, so that nobody can give it a pace.
+#[tokio::test]
+async fn a_walk_makes_one_call_a_step() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for at in 0..5_000 {
+        admin.ok(&["SET", &format!("other/{at}"), "x"]).await;
+    }
+    let locker = subscribed(&server, &mut admin).await;
+    let lease = lock(&locker, "x").acquire().await.expect("it is free");
+    let (mut steps, mut found, mut count) = (locker.list_steps("*"), Vec::new(), 0);
+    loop {
+        let before = admin.script_calls().await;
+        let step = steps.next().await.transpose().expect("it may list");
+        let calls = admin.script_calls().await - before;
+        let Some(names) = step else {
+            assert_eq!(calls, 0);
+            break;
+        };
+        assert_eq!(calls, 1);
+        found.extend(names);
+        count += 1;
+    }
+    assert!(count >= 3, "{count}");
+    assert_eq!(found, [lease.name().clone()]);
 }

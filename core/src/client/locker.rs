@@ -308,6 +308,33 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn list(&self, pattern: impl AsRef<str>) -> BoxStream<'static, Result<Name, Error>> {
+        let names = self
+            .list_steps(pattern)
+            .map_ok(|names| futures::stream::iter(names).map(Ok));
+        names.try_flatten().boxed()
+    }
+
+    /// The same as [`list`](Self::list), with the names of one step of the server together: of up to some
+    /// thousand keys, so there may be none. For who pauses between steps, because the server has much to do,
+    /// or many keys that are no locks.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// use futures::TryStreamExt;
+    ///
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lease = locker.lock("orders/42")?.acquire().await?;
+    /// let mut steps = locker.list_steps("*");
+    /// while let Some(names) = steps.try_next().await? {
+    ///     println!("{names:?}");
+    ///     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn list_steps(
+        &self,
+        pattern: impl AsRef<str>,
+    ) -> BoxStream<'static, Result<Vec<Name>, Error>> {
         let pattern = Pattern::new(&self.core.namespace, pattern.as_ref());
         let core = self.core.clone();
         let steps = futures::stream::try_unfold(None, move |walks: Option<Vec<u64>>| {
@@ -322,8 +349,7 @@ impl Locker {
                 Ok(Some((names, Some(walks))))
             }
         });
-        let names = steps.map_ok(|names| futures::stream::iter(names).map(Ok));
-        names.try_flatten().boxed()
+        steps.boxed()
     }
 
     /// Frees a name whoever holds it, and returns who that was; `None` if it was free. The first in line
