@@ -123,7 +123,13 @@ pub(crate) const STEPS: &[Step] = &[
             "--locked",
             "--no-fail-fast",
         ]),
-        needs: &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
+        needs: &[
+            Need::Redis,
+            Need::Postgres,
+            Need::MariaDb,
+            Need::Venv,
+            Need::Chromium,
+        ],
         tests: true,
     },
     Step {

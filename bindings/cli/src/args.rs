@@ -5,6 +5,7 @@
 )]
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -84,6 +85,29 @@ pub(crate) enum Task {
     /// who wait have changed. It looks again and again, so what begins and ends between two looks is only
     /// seen by its token. It goes on while the store cannot be reached, and ends by Ctrl-C.
     Watch(WatchArgs),
+    /// Show the locks on a live page, for a browser
+    ///
+    /// Who has which lock, for how long still, and who waits; what happens, as it happens; and how often. It
+    /// only looks, unless --allow-release is given. It goes on while the store cannot be reached, and ends by
+    /// Ctrl-C.
+    ///
+    /// The page is there for this machine alone, unless --listen names another address; then a token is
+    /// needed, too. It is made and printed, or taken from --token-file or LEASEHOLD_SERVE_TOKEN. A browser
+    /// opens /?token=TOKEN once; other programs send Authorization: Bearer TOKEN. Everybody on this machine can
+    /// open the page: give a token here as well, if not all of them may see it, or release locks.
+    ///
+    /// /api/locks has the table as JSON, and /metrics numbers for Prometheus.
+    ///
+    /// The store has to do --looks inspections a second at the most, and 4 SCANs of 1,000 keys, however many
+    /// locks there are and however many look at the page. With many locks those that are on somebody's screen
+    /// are looked at first, the others less often. If this user may use CLIENT TRACKING (+client|tracking), the
+    /// server says what changes, and there is less to do.
+    #[command(after_help = "\
+Examples:
+  leasehold serve --demo                      something to see, with nothing installed
+  leasehold serve --url redis://10.0.0.1      the locks there, at http://127.0.0.1:8420/
+  leasehold serve --listen 0.0.0.0:8420       for others, who need the token that it prints")]
+    Serve(ServeArgs),
     /// Guard a file: refuse a token that is stale
     ///
     /// Beside FILE stands FILE.fence with the greatest token that was seen. A smaller one is refused with
@@ -241,6 +265,48 @@ pub(crate) struct WatchArgs {
     pub(crate) interval: Duration,
 
     /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+pub(crate) struct ServeArgs {
+    /// Where the page is: an address of this machine and a port; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    pub(crate) listen: SocketAddr,
+
+    /// A file whose first line is the token that one needs; or set LEASEHOLD_SERVE_TOKEN
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// A name by which browsers find the page, such as that of a proxy; addresses and localhost are known
+    ///
+    /// May be given several times. Requests by any other name are refused, because another site could make it
+    /// lead here.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+
+    /// Let the page release locks by force: it asks first
+    #[arg(long)]
+    pub(crate) allow_release: bool,
+
+    /// Show a few invented contenders, in memory; no store is needed
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// How many locks to look at in a second, at the most
+    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    pub(crate) looks: u32,
+
+    /// Do not have the server say what changes (CLIENT TRACKING): only look
+    #[arg(long)]
+    pub(crate) poll_only: bool,
+
+    /// Print where the page is as a JSON object
     #[arg(long)]
     pub(crate) json: bool,
 

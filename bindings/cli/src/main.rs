@@ -13,6 +13,7 @@ mod look;
 mod out;
 mod run;
 mod say;
+mod serve;
 mod times;
 mod watch;
 mod work;
@@ -58,6 +59,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
+            Self::Serve(args) => args.json,
             Self::Bench(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
@@ -73,6 +75,7 @@ impl Task {
             Self::Inspect(args) => look::inspect(args),
             Self::Release(args) => look::release(args),
             Self::Watch(args) => watch::main(args, voice),
+            Self::Serve(args) => serve::main(args, voice),
             Self::Bench(args) => bench::main(args),
             Self::Doctor(args) => doctor::main(args),
             Self::Fence(FenceTask::Check(args)) => fence::check(args),

@@ -1,7 +1,7 @@
 //! `leasehold doctor`: looks at a store as one who uses locks would want it looked at.
 
 mod locks;
-mod probe;
+pub(crate) mod probe;
 mod rights;
 mod server;
 

@@ -80,7 +80,13 @@ impl Probe {
 
 /// A client of the store that is not connected yet.
 pub(super) fn client(url: &str) -> Option<Client> {
+    client_with(url, |_| {})
+}
+
+/// The same with other settings.
+pub(crate) fn client_with(url: &str, set: impl FnOnce(&mut Builder)) -> Option<Client> {
     let mut builder = Builder::from_config(config(url)?);
+    set(&mut builder);
     builder.with_connection_config(|connection| {
         connection.connection_timeout = TO_REPLY;
         connection.max_command_attempts = 1;

@@ -6,7 +6,7 @@ use crate::program::{LIMIT, Output, Program, is_held, key, leasehold, on, output
 use crate::pty::Shell;
 
 /// Holds a lock until it is dropped, or its standard input is closed.
-fn hold(server: &RedisServer, name: &str) -> (Program, u64) {
+pub(crate) fn hold(server: &RedisServer, name: &str) -> (Program, u64) {
     let script = "echo token $LEASEHOLD_TOKEN; cat";
     let holder = Program::spawn(on(
         server,
@@ -16,7 +16,7 @@ fn hold(server: &RedisServer, name: &str) -> (Program, u64) {
     (holder, token)
 }
 
-fn wait_in_line(server: &RedisServer, name: &str) -> Program {
+pub(crate) fn wait_in_line(server: &RedisServer, name: &str) -> Program {
     let waiter = Program::spawn(on(server, ["run", name, "--json", "--", "cat"]));
     waiter.error_line(r#"{"type":"waiting""#);
     waiter

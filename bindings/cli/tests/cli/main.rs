@@ -1,6 +1,7 @@
 //! The command `leasehold` as a program, on real servers.
 
 mod bench;
+mod browser;
 mod codes;
 mod docs;
 mod doctor;
@@ -9,7 +10,9 @@ mod fence;
 mod hold;
 mod look;
 mod loss;
+mod page;
 mod program;
 mod pty;
+mod serve;
 mod signals;
 mod terminal;

@@ -1,0 +1,175 @@
+//! What must have happened between two looks at a lock.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use leasehold::{FencingToken, HolderInfo, Inspection};
+use serde::Serialize;
+
+/// A lease that nobody renews any more has less than this part of its time left at the end.
+const LATE: f64 = 0.35;
+/// More than any tenure lasts; a token that says so is no clock's.
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
+
+/// A lock, as it was found.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) found: Inspection,
+    pub(super) at: Instant,
+    /// The most time that this tenure had left at any look.
+    pub(super) fullest: Duration,
+    /// How long before `at` the tenure began, if its token says so.
+    pub(super) held: Option<Duration>,
+    /// Since when nobody has it, or waits for it.
+    pub(super) idle: Option<Instant>,
+}
+
+/// What happened to a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Kind {
+    Acquired,
+    /// Its key went before its time.
+    Released,
+    /// Nobody renewed it, and then it was gone.
+    Expired,
+    /// Its owner has it again, with a new token.
+    Superseded,
+    /// It was released by force, here.
+    Revoked,
+    /// It is over; how, was not seen.
+    Ended,
+}
+
+impl Kind {
+    /// All ways in which a tenure ends.
+    pub(super) const ENDS: [Self; 5] = [
+        Self::Released,
+        Self::Expired,
+        Self::Superseded,
+        Self::Revoked,
+        Self::Ended,
+    ];
+}
+
+/// A change of a lock.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Change {
+    pub(super) kind: Kind,
+    pub(super) token: FencingToken,
+    pub(super) owner: String,
+    /// How long before the look it was.
+    pub(super) ago: Duration,
+    /// How long who got the lock had been seen in line.
+    pub(super) waited: Option<Duration>,
+}
+
+impl Look {
+    pub(super) fn new(found: Inspection, at: Instant, before: Option<&Self>) -> Self {
+        let same = before.filter(|before| before.token() == token(&found));
+        let left = found
+            .holder
+            .as_ref()
+            .map_or(Duration::ZERO, |holder| holder.remaining);
+        let idle = found.holder.is_none() && found.waiting == 0;
+        let idle = idle.then(|| same.and_then(|before| before.idle).unwrap_or(at));
+        Self {
+            fullest: same.map_or(left, |before| before.fullest.max(left)),
+            held: found.holder.as_ref().and_then(held),
+            idle,
+            found,
+            at,
+        }
+    }
+
+    pub(super) fn token(&self) -> Option<FencingToken> {
+        token(&self.found)
+    }
+
+    /// What is left at this moment, as far as is known.
+    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
+        let holder = self.found.holder.as_ref()?;
+        Some(
+            holder
+                .remaining
+                .saturating_sub(now.saturating_duration_since(self.at)),
+        )
+    }
+
+    /// What changed since the look before, the end of a tenure before the beginning of the next.
+    pub(super) fn changes(&self, before: &Self, revoked: Option<FencingToken>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.token() == before.token() {
+            return changes;
+        }
+        let began = self.began(before);
+        if let Some(holder) = &before.found.holder {
+            let kind = if revoked == Some(holder.token) {
+                Kind::Revoked
+            } else {
+                self.end(before, holder)
+            };
+            changes.push(Change {
+                kind,
+                token: holder.token,
+                owner: holder.owner.label().to_owned(),
+                ago: began,
+                waited: None,
+            });
+        }
+        if let Some(holder) = &self.found.holder {
+            changes.push(Change {
+                kind: Kind::Acquired,
+                token: holder.token,
+                owner: holder.owner.label().to_owned(),
+                ago: began,
+                waited: self.waited(before, holder, began),
+            });
+        }
+        changes
+    }
+
+    /// How long ago the change was: since the look before, and as the new token says.
+    fn began(&self, before: &Self) -> Duration {
+        let most = self.at.saturating_duration_since(before.at);
+        self.held.unwrap_or_default().min(most)
+    }
+
+    fn end(&self, before: &Self, holder: &HolderInfo) -> Kind {
+        if let Some(next) = &self.found.holder
+            && next.owner.is_reclaimable()
+            && next.owner == holder.owner
+        {
+            return Kind::Superseded;
+        }
+        let over = before.left(self.at).is_none_or(|left| left.is_zero());
+        let late = holder.remaining.as_secs_f64() < before.fullest.as_secs_f64() * LATE;
+        match (over, late) {
+            (false, _) => Kind::Released,
+            (true, true) => Kind::Expired,
+            (true, false) => Kind::Ended,
+        }
+    }
+
+    fn waited(&self, before: &Self, holder: &HolderInfo, began: Duration) -> Option<Duration> {
+        let mut line = before.found.line.iter();
+        let waiter = line.find(|waiter| waiter.owner == holder.owner)?;
+        let since = self.at.saturating_duration_since(before.at);
+        Some(waiter.waited + since.saturating_sub(began))
+    }
+}
+
+fn token(found: &Inspection) -> Option<FencingToken> {
+    found.holder.as_ref().map(|holder| holder.token)
+}
+
+/// A token is the server's clock at the acquisition, in microseconds, unless it is a dense one or follows
+/// one from a clock that was ahead. This machine's clock stands for the server's.
+fn held(holder: &HolderInfo) -> Option<Duration> {
+    let began = SystemTime::UNIX_EPOCH + Duration::from_micros(holder.token.get());
+    let held = match SystemTime::now().duration_since(began) {
+        Ok(held) => held,
+        Err(ahead) if ahead.duration() < Duration::from_secs(5) => Duration::ZERO,
+        Err(_) => return None,
+    };
+    (held < YEAR).then_some(held)
+}

@@ -1,0 +1,108 @@
+//! What is seen of the locks, in the text form of Prometheus. Names of locks are in none of it: there may be
+//! many, and they are other people's.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use super::board::{Board, Store};
+use super::look::Kind;
+use super::tally::UP_TO;
+
+pub(super) fn text(board: &Board, namespace: &str, now: Instant) -> String {
+    let sum = board.sum(now);
+    let tally = sum.tally;
+    let namespace = escaped(namespace);
+    let mut out = Out {
+        text: String::new(),
+        label: format!("namespace=\"{namespace}\""),
+    };
+    let up = u64::from(*sum.store == Store::Up);
+    out.gauge("store_up", "Whether the store replies.", up);
+    out.gauge("locks_held", "Locks that are held.", sum.held);
+    out.gauge("waiting", "Contenders that wait in line.", sum.waiting);
+    let longest = sum.longest.map_or(0, |(_, waiting)| u64::from(waiting));
+    out.gauge("line_longest", "Length of the longest line.", longest);
+    let oldest = sum.oldest.map_or(0, |(_, held)| held);
+    let help = "How long the oldest holder has had its lock, by its token.";
+    out.head("holder_oldest_seconds", help, "gauge");
+    out.put("holder_oldest_seconds", "", seconds(oldest));
+    let help = "Acquisitions that were seen; between two looks at a lock there may be more.";
+    out.counter("acquired_total", help, tally.acquired);
+    let help = "Those of them by a contender that was seen in line.";
+    out.counter("handoffs_total", help, tally.handoffs);
+    out.head(
+        "ended_total",
+        "Tenures whose end was seen, by how they ended.",
+        "counter",
+    );
+    for (kind, count) in Kind::ENDS.into_iter().zip(tally.ends) {
+        out.put("ended_total", &format!(",how=\"{}\"", how(kind)), count);
+    }
+    let help = "How long those waited in line who then got the lock.";
+    out.head("waited_seconds", help, "histogram");
+    let mut below = 0;
+    for (up_to, count) in UP_TO.iter().zip(tally.waits.counts) {
+        below += count;
+        let le = format!(",le=\"{}\"", up_to.as_secs_f64());
+        out.put("waited_seconds_bucket", &le, below);
+    }
+    let count: u64 = tally.waits.counts.iter().sum();
+    out.put("waited_seconds_bucket", ",le=\"+Inf\"", count);
+    out.put("waited_seconds_sum", "", tally.waits.sum.as_secs_f64());
+    out.put("waited_seconds_count", "", count);
+    out.counter("looks_total", "Looks at a lock.", sum.looks);
+    let help = "Steps of the walk over the database.";
+    out.counter("walk_steps_total", help, sum.steps);
+    out.text
+}
+
+struct Out {
+    text: String,
+    label: String,
+}
+
+impl Out {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        self.put(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        self.put(name, "", value);
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = write!(
+            self.text,
+            "# HELP leasehold_{name} {help}\n# TYPE leasehold_{name} {kind}\n"
+        );
+    }
+
+    fn put(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let label = &self.label;
+        let _ = writeln!(self.text, "leasehold_{name}{{{label}{labels}}} {value}");
+    }
+}
+
+fn how(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Released => "released",
+        Kind::Expired => "expired",
+        Kind::Superseded => "superseded",
+        Kind::Revoked => "revoked",
+        Kind::Acquired | Kind::Ended => "unseen",
+    }
+}
+
+/// Of milliseconds.
+fn seconds(millis: u64) -> f64 {
+    std::time::Duration::from_millis(millis).as_secs_f64()
+}
+
+fn escaped(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

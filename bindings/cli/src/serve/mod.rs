@@ -1,0 +1,259 @@
+//! `leasehold serve`: a live page of the locks.
+
+mod agenda;
+mod board;
+mod demo;
+mod eye;
+mod follow;
+mod gate;
+mod http;
+mod listen;
+mod look;
+mod metrics;
+mod page;
+mod show;
+mod state;
+mod tally;
+mod walk;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::Locker;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::args::ServeArgs;
+use crate::exit::{FILE, Failure, INTERNAL, USAGE};
+use crate::out;
+use crate::say::Voice;
+use eye::{Eye, Inputs, Pace};
+use gate::Gate;
+use http::{About, Site};
+use state::State;
+
+const TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
+const LEAST_TOKEN: usize = 16;
+const MOST_TOKEN: usize = 256;
+const TO_CONNECT: Duration = Duration::from_secs(10);
+/// A look that is later than this is one at a store that is away.
+const PATIENCE: Duration = Duration::from_secs(2);
+const TO_END: Duration = Duration::from_secs(2);
+const MOST_LOOKS: u32 = 10_000;
+/// How often the pages hear of changes, in quarters of a second; and of the sums in whole ones.
+const SEND: Duration = Duration::from_millis(250);
+const SUM: u32 = 4;
+/// Steps of the walk that the eye has not taken in yet.
+const STEPS: usize = 4;
+
+#[derive(Serialize)]
+struct Serving<'a> {
+    r#type: &'static str,
+    url: &'a str,
+}
+
+pub(crate) fn main(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
+    if !(1..=MOST_LOOKS).contains(&args.looks) {
+        let what = format!("--looks is from 1 to {MOST_LOOKS}");
+        return Err(Failure::usage(what));
+    }
+    crate::block_on(serve(args, voice))
+}
+
+async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
+    let (token, made) = token(args)?;
+    let url = if args.demo {
+        format!("memory://demo-{}", std::process::id())
+    } else {
+        args.store.url()?
+    };
+    let settings = args
+        .store
+        .builder()
+        .patience(PATIENCE)
+        .command_timeout(PATIENCE);
+    let connecting = settings.connect(&url);
+    let connected = tokio::time::timeout(TO_CONNECT, connecting).await;
+    let locker = connected.map_err(|_| {
+        Failure::new(
+            crate::exit::STORE_AWAY,
+            "no connection to the store within 10s",
+        )
+    })??;
+    let listener = listen(args).await?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| listening(args, &error))?;
+    let state = Arc::new(State::new());
+    let mut tasks = watch(args, &url, &locker, &state);
+    let mut players = JoinSet::new();
+    if args.demo {
+        players = demo::play(&args.store, &url).await?;
+    }
+    let site = Site {
+        state,
+        locker: locker.clone(),
+        gate: Gate::new(token.clone(), random()?, args.host.clone()),
+        about: About {
+            store: shown(&url),
+            namespace: args.store.namespace().to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+            demo: args.demo,
+            release: args.allow_release,
+        },
+    };
+    tasks.spawn(listen::serve(listener, http::router(Arc::new(site))));
+    let query = token
+        .filter(|_| made)
+        .map(|token| format!("?token={token}"));
+    let here = format!("http://{address}/{}", query.unwrap_or_default());
+    say(args, voice, &here)?;
+    stopped().await?;
+    players.abort_all();
+    tasks.shutdown().await;
+    let _ = tokio::time::timeout(TO_END, locker.shutdown()).await;
+    Ok(0)
+}
+
+fn say(args: &ServeArgs, voice: &Voice, here: &str) -> Result<(), Failure> {
+    if args.json {
+        let (r#type, url) = ("serving", here);
+        out::json(&Serving { r#type, url })?;
+    } else {
+        out::text(&format!("serving {here}\n"))?;
+    }
+    if !args.listen.ip().is_loopback() {
+        voice.note(
+            "what is sent is not encrypted: put a TLS proxy in front, and name its host by --host",
+        );
+    }
+    Ok(())
+}
+
+/// All that finds out, and sends the pages what it found.
+fn watch(args: &ServeArgs, url: &str, locker: &Locker, state: &Arc<State>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let (steps, walked) = mpsc::channel(STEPS);
+    let free = url.starts_with("memory://");
+    let looks = args.looks;
+    let eye = Eye::new(locker.clone(), state.clone(), Pace { looks, free });
+    let seen = state.seen();
+    tasks.spawn(eye.look(Inputs { walked, seen }));
+    tasks.spawn(walk::walk(locker.clone(), state.clone(), steps));
+    if !free && !args.poll_only {
+        let namespace = args.store.namespace().to_owned();
+        tasks.spawn(follow::follow(url.to_owned(), namespace, state.clone()));
+    }
+    let state = state.clone();
+    tasks.spawn(async move {
+        let mut ticks = interval(SEND);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for tick in (0_u32..).cycle() {
+            ticks.tick().await;
+            state.send_changes(Instant::now());
+            if tick % SUM == 0 {
+                state.send_sum(Instant::now());
+            }
+        }
+    });
+    tasks
+}
+
+async fn listen(args: &ServeArgs) -> Result<TcpListener, Failure> {
+    let listening_at = TcpListener::bind(args.listen).await;
+    listening_at.map_err(|error| listening(args, &error))
+}
+
+fn listening(args: &ServeArgs, error: &std::io::Error) -> Failure {
+    Failure::new(USAGE, format!("listening at {}: {error}", args.listen))
+        .advise("give another --listen; port 0 stands for any that is free")
+}
+
+/// The token, and whether it was made just now.
+fn token(args: &ServeArgs) -> Result<(Option<String>, bool), Failure> {
+    let given = match &args.token_file {
+        Some(file) => {
+            let text = fs::read_to_string(file).map_err(|error| {
+                let what = format!("the token file {} cannot be read: {error}", file.display());
+                Failure::new(FILE, what)
+            })?;
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        }
+        None => std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
+    };
+    let Some(token) = given else {
+        let needed = !args.listen.ip().is_loopback();
+        let made = needed.then(random).transpose()?;
+        return Ok((made, needed));
+    };
+    let fits = (LEAST_TOKEN..=MOST_TOKEN).contains(&token.len())
+        && token
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte));
+    if !fits {
+        let what = format!(
+            "the token has to have {LEAST_TOKEN} to {MOST_TOKEN} characters: letters, digits, - _ . ~"
+        );
+        return Err(Failure::usage(what).advise("for example: openssl rand -hex 16"));
+    }
+    Ok((Some(token), false))
+}
+
+/// 128 bits that nobody can guess.
+fn random() -> Result<String, Failure> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|error| Failure::new(INTERNAL, format!("there is no randomness: {error}")))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}
+
+/// Where the locks are kept, without user, password and settings.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+    out::plain(&format!("{scheme}://{rest}"))
+}
+
+/// Until somebody ends it.
+async fn stopped() -> Result<(), Failure> {
+    let failed = |error| Failure::new(INTERNAL, format!("signals cannot be heard: {error}"));
+    let mut ends = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut hangs_up = signal(SignalKind::hangup()).map_err(failed)?;
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
+    tokio::select! {
+        _ = ends.recv() => {}
+        _ = hangs_up.recv() => {}
+        _ = interrupts.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        for (url, says) in [
+            ("redis://me:secret@host:1/5", "redis://host:1/5"),
+            ("redis://:s%40@host?timeout=1", "redis://host"),
+            (
+                "unix://:secret@/run/redis.sock?db=1",
+                "unix:///run/redis.sock",
+            ),
+            (
+                "redis-sentinel://u:p@a,b:1/service?sentinelPassword=x",
+                "redis-sentinel://a,b:1/service",
+            ),
+            ("rediss://host", "rediss://host"),
+        ] {
+            assert_eq!(shown(url), says);
+        }
+    }
+}

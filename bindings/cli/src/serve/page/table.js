@@ -1,0 +1,155 @@
+// The table. Only the rows that are on the screen are elements, so that it may have any number of them.
+
+const SPARE = 6;
+const table = { shown: [], version: -1, query: "", order: "name", pool: new Map(), top: 0, sorted: 0, height: 0 };
+
+const ORDERS = {
+  name: (a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0),
+  line: (a, b) => b.waiting - a.waiting || ORDERS.name(a, b),
+  held: (a, b) => (a.holder?.since ?? Infinity) - (b.holder?.since ?? Infinity) || ORDERS.name(a, b),
+};
+
+function chosen() {
+  const query = table.query.toLowerCase();
+  const rows = [...model.rows.values()];
+  const has = (row) => row.key.includes(query) || row.holder?.owner.toLowerCase().includes(query);
+  const found = query ? rows.filter(has) : rows;
+  return found.sort(ORDERS[table.order]).map((row) => row.name);
+}
+
+/** Puts the rows in order: at once if somebody asked for it or names came, else once a second. */
+function order(force) {
+  const moving = table.order !== "name" || table.query;
+  const late = now() - table.sorted > 1000;
+  const anew = force || (table.version !== model.version && (late || model.rows.size < 500)) || (moving && late);
+  if (!anew) return;
+  table.version = model.version;
+  table.sorted = now();
+  table.shown = chosen();
+  const count = table.shown.length;
+  table.height = parseInt(getComputedStyle(document.documentElement).getPropertyValue("--row"), 10);
+  byId("space").style.height = `${count * table.height}px`;
+  byId("table").setAttribute("aria-rowcount", String(count + 1));
+  const all = model.rows.size;
+  say(byId("count"), count === all ? `${number(all)} ${all === 1 ? "lock" : "locks"}` : `${number(count)} of ${number(all)} locks`);
+  const empty = byId("empty");
+  empty.hidden = count > 0 || !model.ready;
+  say(empty, all ? "No lock has that in its name or its holder's." : "No lock is held. What is taken will show here.");
+}
+
+function visible() {
+  const scroll = byId("scroll");
+  const first = Math.max(0, Math.floor(scroll.scrollTop / table.height) - SPARE);
+  const last = Math.ceil((scroll.scrollTop + scroll.clientHeight) / table.height) + SPARE;
+  return table.shown.slice(first, last).map((name, at) => [name, first + at]);
+}
+
+function showTable() {
+  if (byId("all").hidden || table.height === 0) return;
+  const wanted = visible();
+  const names = new Set(wanted.map(([name]) => name));
+  const spare = [];
+  for (const [name, row] of table.pool) {
+    if (names.has(name)) continue;
+    table.pool.delete(name);
+    // What has the focus keeps it while it is in the table.
+    spare.push(row);
+  }
+  for (const [name, at] of wanted) {
+    let row = table.pool.get(name);
+    if (!row) {
+      row = spare.pop() ?? newRow();
+      table.pool.set(name, row);
+      row.link.href = linkTo(name);
+    }
+    if (row.at !== at) {
+      row.at = at;
+      row.element.style.transform = `translateY(${at * table.height}px)`;
+      row.element.setAttribute("aria-rowindex", String(at + 2));
+    }
+    fill(row, model.rows.get(name));
+  }
+  spare.forEach((row) => row.element.remove());
+}
+
+function newRow() {
+  const element = make("div", "row");
+  element.setAttribute("role", "row");
+  const cells = ["name", "holder", "token", "left", "line"].map((kind) => {
+    const cell = make("span", kind);
+    cell.setAttribute("role", "cell");
+    element.append(cell);
+    return cell;
+  });
+  const [name, holder, token, left, line] = cells;
+  const link = make("a");
+  const label = make("bdi");
+  link.append(label);
+  name.append(link);
+  const owner = make("bdi");
+  holder.append(owner);
+  const meter = make("span", "meter");
+  const bar = make("i");
+  const time = make("b");
+  meter.append(bar);
+  left.append(meter, time);
+  const waiting = make("b");
+  const first = make("bdi");
+  line.append(waiting, " ", first);
+  byId("space").append(element);
+  return { element, link, label, owner, token, bar, time, waiting, first, at: -1 };
+}
+
+function fill(row, lock) {
+  if (!lock) return;
+  const { holder } = lock;
+  say(row.label, lock.shown);
+  const state = lock.trouble ? "trouble" : lock.looked === undefined ? "unknown" : holder ? "held" : "free";
+  const className = `row ${state}`;
+  if (row.element.className !== className) row.element.className = className;
+  const words = { trouble: lock.trouble, unknown: "held, not looked at yet", free: "free" };
+  say(row.owner, words[state] ?? holder.owner);
+  row.owner.title = words[state] ?? holder.owner;
+  row.label.title = lock.shown;
+  say(row.token, holder ? String(holder.token) : "");
+  meter(row.bar, row.time, holder, state === "unknown" ? "" : "–");
+  say(row.waiting, lock.waiting > 0 ? number(lock.waiting) : "");
+  say(row.first, lock.waiting > 0 ? waiters(lock) : "");
+}
+
+/** The first in line, and for how long. */
+function waiters(lock) {
+  const [first] = lock.line;
+  return first ? `${span(now() - first.since)} ${first.owner}` : "";
+}
+
+function meter(bar, time, holder, none) {
+  const left = holder ? Math.max(0, holder.until - now()) : 0;
+  const part = holder ? Math.min(1, left / holder.fullest) : 0;
+  const scale = `scaleX(${part.toFixed(3)})`;
+  if (bar.style.transform !== scale) bar.style.transform = scale;
+  const kind = holder ? (part > 0.35 ? "" : part > 0.12 ? "low" : "out") : "none";
+  if (bar.className !== kind) bar.className = kind;
+  say(time, holder ? span(left) : none);
+}
+
+/** Moves the focus from row to row. */
+function steer(event) {
+  const links = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
+  const by = links[event.key];
+  if (by === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+  const current = [...table.pool.values()].find((row) => row.link === document.activeElement);
+  if (!current && event.target.id !== "search") return;
+  if (event.target.id === "search" && Math.abs(by) !== 1) return;
+  event.preventDefault();
+  const to = Math.min(Math.max((current?.at ?? -1) + by, 0), table.shown.length - 1);
+  if (to < 0) return;
+  const scroll = byId("scroll");
+  const top = to * table.height;
+  if (top < scroll.scrollTop) scroll.scrollTop = top;
+  else if (top + table.height > scroll.scrollTop + scroll.clientHeight) {
+    scroll.scrollTop = top + table.height - scroll.clientHeight;
+  }
+  showTable();
+  table.pool.get(table.shown[to])?.link.focus({ preventScroll: true });
+}

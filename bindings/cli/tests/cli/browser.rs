@@ -1,0 +1,232 @@
+//! Chromium without a window, driven over pipes, by the protocol of its developers' tools.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::program::LIMIT;
+
+/// It reads from descriptor 3 and writes to 4.
+const SCRIPT: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
+const FLAGS: [&str; 11] = [
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--mute-audio",
+];
+const POLL: Duration = Duration::from_millis(15);
+
+/// A page in a browser of its own. Dropping it kills the browser.
+pub(crate) struct Page {
+    child: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    last: u64,
+    session: Option<String>,
+    errors: Vec<String>,
+    _profile: TempDir,
+}
+
+impl Page {
+    /// Of this size; `light` or `dark`.
+    pub(crate) fn open(url: &str, (width, height): (u32, u32), scheme: &str) -> Self {
+        let profile = TempDir::new().expect("a folder");
+        let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT, &chromium])
+            .args(FLAGS)
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let (sender, from) = channel();
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        thread::spawn(move || {
+            for message in out.split(0).map_while(Result::ok) {
+                let message = serde_json::from_slice(&message).expect("a message");
+                let _ = sender.send(message);
+            }
+        });
+        let to = child.stdin.take().expect("it is piped");
+        let mut page = Self {
+            child,
+            to,
+            from,
+            last: 0,
+            session: None,
+            errors: Vec::new(),
+            _profile: profile,
+        };
+        let target = page.call("Target.createTarget", &json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let attached = page.call("Target.attachToTarget", &attach);
+        page.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log"] {
+            page.call(&format!("{domain}.enable"), &json!({}));
+        }
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        page.call("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        page.call("Emulation.setEmulatedMedia", &scheme);
+        page.go(url);
+        page
+    }
+
+    pub(crate) fn go(&mut self, url: &str) {
+        self.call("Page.navigate", &json!({"url": url}));
+    }
+
+    /// What an expression is.
+    pub(crate) fn eval(&mut self, expression: &str) -> Value {
+        let question =
+            json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let answer = self.call("Runtime.evaluate", &question);
+        assert!(
+            answer.get("exceptionDetails").is_none(),
+            "{expression}: {answer}"
+        );
+        answer["result"]["value"].clone()
+    }
+
+    pub(crate) fn text(&mut self, selector: &str) -> String {
+        let found = self.eval(&format!(
+            "document.querySelector({selector:?})?.textContent ?? ''"
+        ));
+        found.as_str().expect("a text").to_owned()
+    }
+
+    pub(crate) fn click(&mut self, selector: &str) {
+        self.eval(&format!("document.querySelector({selector:?}).click()"));
+    }
+
+    /// Waits until an expression is true, and returns how long that took.
+    #[track_caller]
+    pub(crate) fn wait(&mut self, expression: &str) -> Duration {
+        // What it asks of may not be there yet.
+        let question = format!("(() => {{ try {{ return !!({expression}); }} catch {{}} }})()");
+        let start = Instant::now();
+        while self.eval(&question) != json!(true) {
+            if start.elapsed() > LIMIT {
+                let shown = self.eval("document.body.innerText");
+                panic!(
+                    "it did not become so: {expression}; errors: {:?}; {shown}",
+                    self.errors
+                );
+            }
+            thread::sleep(POLL);
+        }
+        start.elapsed()
+    }
+
+    /// Presses a key, such as `Enter` or `a`.
+    pub(crate) fn press(&mut self, key: &str) {
+        let text = if key.len() == 1 {
+            key
+        } else if key == "Enter" {
+            "\r"
+        } else {
+            ""
+        };
+        let codes = [
+            ("Enter", 13),
+            ("Escape", 27),
+            ("End", 35),
+            ("Home", 36),
+            ("ArrowUp", 38),
+            ("ArrowDown", 40),
+        ];
+        let code = codes.iter().find(|(name, _)| *name == key);
+        let code = code.map_or(0, |(_, code)| *code);
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// What was complained of on the console since this was last asked.
+    pub(crate) fn errors(&mut self) -> Vec<String> {
+        // By its reply all that came before is there.
+        self.eval("0");
+        std::mem::take(&mut self.errors)
+    }
+
+    /// Puts a picture where the variable `LEASEHOLD_SCREENSHOTS` says, if it does.
+    pub(crate) fn picture(&mut self, name: &str) {
+        if let Some(folder) = std::env::var_os("LEASEHOLD_SCREENSHOTS") {
+            let shot = self.call("Page.captureScreenshot", &json!({"format": "png"}));
+            let base64 = shot["data"].as_str().expect("a picture").to_owned();
+            let path = std::path::Path::new(&folder).join(format!("{name}.png"));
+            let mut decoder = Command::new("base64")
+                .arg("--decode")
+                .stdin(Stdio::piped())
+                .stdout(std::fs::File::create(path).expect("a file"))
+                .spawn()
+                .expect("it starts");
+            let stdin = decoder.stdin.take();
+            stdin
+                .expect("it is piped")
+                .write_all(base64.as_bytes())
+                .expect("it reads");
+            assert!(decoder.wait().expect("it ends").success());
+        }
+    }
+
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.last += 1;
+        let id = self.last;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let sent = self.to.write_all(format!("{message}\0").as_bytes());
+        sent.and_then(|()| self.to.flush())
+            .expect("the browser reads");
+        loop {
+            let message = self.from.recv_timeout(LIMIT).expect("the browser replies");
+            if message["id"] == json!(id) {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            self.hear(&message);
+        }
+    }
+
+    fn hear(&mut self, message: &Value) {
+        let params = &message["params"];
+        let bad = match message["method"].as_str().unwrap_or_default() {
+            "Runtime.exceptionThrown" => true,
+            "Runtime.consoleAPICalled" => {
+                matches!(
+                    params["type"].as_str(),
+                    Some("error" | "warning" | "assert")
+                )
+            }
+            "Log.entryAdded" => params["entry"]["level"] != json!("verbose"),
+            _ => false,
+        };
+        if bad {
+            self.errors.push(params.to_string());
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,359 @@
+//! The page of `leasehold serve`, in Chromium.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Locker;
+use leasehold_tests::{Admin, RedisServer};
+
+use crate::browser::Page;
+use crate::look::{hold, wait_in_line};
+use crate::program::{Program, leasehold, on};
+
+const WIDE: (u32, u32) = (1280, 900);
+const NARROW: (u32, u32) = (400, 860);
+const LIVE: &str = "document.querySelector('#state').dataset.state === 'live'";
+
+/// A page for this server's locks, with these options more.
+pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
+    let args = ["serve", "--listen", "127.0.0.1:0"];
+    let serving = Program::spawn(on(server, args.iter().chain(more)));
+    let url = serving.line("serving ");
+    (serving, url)
+}
+
+/// Finds a row by its name.
+fn row(name: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.space .row')].find(row => row.querySelector('.name').textContent === {name:?})"
+    )
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &["--allow-release"]);
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait(LIVE);
+    page.wait("!document.querySelector('#empty').hidden");
+
+    let (mut first, one) = hold(&server, "orders/42");
+    let orders = row("orders/42");
+    let has = |token: u64| format!("{orders}?.querySelector('.token').textContent === '{token}'");
+    page.wait(&has(one));
+    page.wait("document.querySelector('#held').textContent === '1'");
+    let waiter = wait_in_line(&server, "orders/42");
+    page.wait(&format!(
+        "{orders}.querySelector('.line').textContent.startsWith('1 ')"
+    ));
+    page.eval(&format!("{orders}.querySelector('a').click()"));
+    page.wait("document.querySelectorAll('#line li').length === 1 && document.querySelector('#oneWaiting').textContent === '1'");
+    page.wait(&format!(
+        "document.querySelector('#oneToken').textContent === '{one}'"
+    ));
+
+    first.close_stdin();
+    page.wait(&format!(
+        "document.querySelector('#oneToken').textContent !== '{one}'"
+    ));
+    page.wait("document.querySelector('#events').textContent.includes('in line')");
+    page.wait("document.querySelectorAll('#timeline .into').length === 1");
+    page.wait("document.querySelectorAll('#timeline rect').length === 2");
+
+    page.click("#ask");
+    page.wait("document.querySelector('#confirm').open");
+    let token = page.text("#confirmToken");
+    assert_eq!(page.text("#oneToken"), token);
+    page.picture("confirm");
+    page.click("#cancel");
+    page.wait("!document.querySelector('#confirm').open");
+    assert_eq!(page.text("#oneToken"), token, "nothing was released");
+    page.click("#ask");
+    page.click("#release");
+    waiter.error_line(r#"{"type":"lost","name":"orders/42","#);
+    page.wait("document.querySelector('#events').textContent.includes('released by force here')");
+    page.wait("document.querySelector('#oneHolder').textContent === 'free'");
+    page.wait("document.querySelectorAll('#timeline .stroke.loss').length === 1");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn names_and_owners_are_text_and_nothing_else() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let name = "</script><img src=x onerror=alert(1)>\u{202e}\u{1b}{{style}}";
+    let owner = "<b onclick=alert(2)>&lt;\u{2066}";
+    let args = ["run", name, "--owner", owner, "--", "cat"];
+    let _holder = Program::spawn(on(&server, args));
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait("document.querySelectorAll('.space .row .name a').length === 1");
+    page.wait("document.querySelector('.space .row .holder').textContent.startsWith('<b')");
+    let shown = page.text(".space .row .name");
+    let expected = "</script><img src=x onerror=alert(1)>\\u{202e}\\u{1b}{{style}}";
+    assert_eq!(shown, expected);
+    page.click(".space .row .name a");
+    page.wait("document.querySelector('#oneHolder').textContent.startsWith('<b')");
+    assert_eq!(page.text("#name"), expected);
+    assert_eq!(
+        page.eval("document.querySelectorAll('img, b[onclick]').length"),
+        0
+    );
+    assert_eq!(page.eval("document.querySelector('#ask').hidden"), true);
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_store_that_goes_away_is_shown_and_comes_back() {
+    let mut server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let mut page = Page::open(&url, NARROW, "dark");
+    page.wait(LIVE);
+    let before = hold(&server, "before");
+    page.wait(&row("before"));
+    drop(before);
+    server.kill();
+    page.wait("document.querySelector('#state').dataset.state === 'away'");
+    assert!(page.text("#banner").contains("The store is away"));
+    page.picture("away");
+    server.restart().await;
+    page.wait(LIVE);
+    page.wait("document.querySelector('#banner').hidden");
+    let _after = hold(&server, "after");
+    page.wait(&row("after"));
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_page_comes_back_with_the_command() {
+    let server = RedisServer::start().await;
+    let (serving, url) = serve(&server, &[]);
+    let mut page = Page::open(&url, WIDE, "dark");
+    page.wait(LIVE);
+    drop(serving);
+    page.wait("document.querySelector('#banner').textContent.includes('does not reply')");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let _again = Program::spawn(on(&server, ["serve", "--listen", address]));
+    page.wait(LIVE);
+    page.wait("document.querySelector('#banner').hidden");
+}
+
+#[tokio::test]
+async fn it_works_without_a_mouse() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    let mut leases = Vec::new();
+    for name in ["a/1", "a/2", "b/1"] {
+        let lock = locker.lock(name).expect("a valid name");
+        leases.push(lock.acquire().await.expect("it is free"));
+    }
+    let mut page = Page::open(&url, WIDE, "light");
+    page.wait("document.querySelectorAll('.space .row').length === 3");
+    page.press("/");
+    page.wait("document.activeElement.id === 'search'");
+    page.press("a");
+    page.press("/");
+    page.wait("document.querySelectorAll('.space .row').length === 2");
+    assert_eq!(page.text("#count"), "2 of 3 locks");
+    page.press("ArrowDown");
+    page.press("ArrowDown");
+    page.wait("document.activeElement.textContent === 'a/2'");
+    page.press("Enter");
+    page.wait("document.querySelector('#name').textContent === 'a/2'");
+    page.press("Escape");
+    page.wait(
+        "!document.querySelector('#all').hidden && document.activeElement.textContent === 'a/2'",
+    );
+    page.press("/");
+    page.press("Escape");
+    page.wait("document.querySelectorAll('.space .row').length === 3");
+    page.press("z");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// What does not fit is cut off, and never makes the page wider than the screen.
+#[tokio::test]
+async fn the_demo_fits_every_screen() {
+    let args = [
+        "serve",
+        "--demo",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow-release",
+    ];
+    let demo = Program::spawn(leasehold(args));
+    let url = demo.line("serving ");
+    for (size, scheme, name) in [
+        (WIDE, "light", "light"),
+        (WIDE, "dark", "dark"),
+        (NARROW, "light", "narrow"),
+        (NARROW, "dark", "narrow-dark"),
+    ] {
+        let mut page = Page::open(&url, size, scheme);
+        page.wait("document.querySelectorAll('.space .row').length >= 8");
+        let jumps = "new Promise(resolve => { let sum = 0; \
+            new PerformanceObserver(list => list.getEntries().forEach(entry => sum += entry.value))\
+            .observe({ type: 'layout-shift', buffered: false }); setTimeout(() => resolve(sum), 2000); })";
+        let jumped = page.eval(jumps).as_f64().expect("a number");
+        assert!(jumped < 0.001, "{name}: {jumped}");
+        let fits = "document.documentElement.scrollWidth <= innerWidth";
+        assert_eq!(page.eval(fits), true, "{name}");
+        page.picture(name);
+        page.eval("location.hash = '#/lock/' + encodeURIComponent('media/transcode-queue')");
+        page.wait("document.querySelectorAll('#timeline rect').length >= 2");
+        assert_eq!(page.eval(fits), true, "{name}");
+        page.picture(&format!("lock-{name}"));
+        assert_eq!(page.errors(), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_locks_stay_usable() {
+    let server = RedisServer::start().await;
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    let acquiring = (0..10_000).map(|at| {
+        let lock = locker
+            .lock(format!("orders/{at:05}"))
+            .expect("a valid name");
+        async move { lock.ttl(Duration::from_secs(300)).acquire().await }
+    });
+    let leases = futures::future::try_join_all(acquiring)
+        .await
+        .expect("all are free");
+    let (_serving, url) = serve(&server, &[]);
+    let mut page = Page::open("about:blank", WIDE, "light");
+    page.go(&url);
+    page.wait("globalThis.performance.getEntriesByName('ready').length");
+    page.wait("document.querySelector('#count').textContent === '10,000 locks'");
+    // By now all names are known; what a new page needs is measured.
+    page.go("about:blank");
+    page.go(&url);
+    let ready = "performance.getEntriesByName('ready')[0]";
+    page.wait(&format!("document.readyState === 'complete' && {ready}"));
+    let paint = page.eval("performance.getEntriesByType('paint').at(-1).startTime");
+    let all = page.eval(&format!("{ready}.startTime"));
+    let rows = page.eval("document.querySelectorAll('.space .row').length");
+    assert!(
+        rows.as_u64().expect("a number") < 60,
+        "only what is seen is there: {rows}"
+    );
+
+    page.eval("document.querySelector('#scroll').scrollTop = 9e9");
+    let last = row("orders/09999");
+    page.wait(&format!("{last}?.classList.contains('held')"));
+    let released = Instant::now();
+    for lease in leases {
+        if lease.name().as_str() == "orders/09999" {
+            lease.release().await.expect("it is held");
+        } else {
+            std::mem::forget(lease);
+        }
+    }
+    page.wait(&format!("{last}?.classList.contains('free')"));
+    let seen = released.elapsed();
+    let search = "(() => { const search = document.querySelector('#search'); const from = performance.now(); \
+        search.value = '0123'; search.dispatchEvent(new Event('input')); return performance.now() - from; })()";
+    let searched = page.eval(search);
+    assert_eq!(page.text("#count"), "11 of 10,000 locks");
+    println!(
+        "first paint {paint} ms, all rows {all} ms, a release seen after {seen:?}, searched in {searched} ms"
+    );
+    for (what, millis, most) in [
+        ("paint", &paint, 2_000.0),
+        ("rows", &all, 6_000.0),
+        ("search", &searched, 500.0),
+    ] {
+        assert!(
+            millis.as_f64().expect("a number") < most,
+            "{what}: {millis} ms"
+        );
+    }
+    assert!(seen < Duration::from_secs(3), "{seen:?}");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// What looking costs the store does not grow with the number of locks beyond what is allowed.
+#[tokio::test]
+async fn the_load_on_the_store_is_bounded() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    for (count, more) in [
+        (100, &["--poll-only"][..]),
+        (100, &[]),
+        (10_000, &["--poll-only"]),
+        (10_000, &[]),
+    ] {
+        let acquiring = (0..count).map(|at| {
+            let lock = locker
+                .lock(format!("n/{count}/{at}{}", more.len()))
+                .expect("valid");
+            async move { lock.ttl(Duration::from_secs(600)).acquire().await }
+        });
+        let leases = futures::future::try_join_all(acquiring)
+            .await
+            .expect("all are free");
+        let (serving, url) = serve(&server, more);
+        let mut page = Page::open(&url, WIDE, "light");
+        page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .held').length > 5");
+        // A few are looked at for the first time; of ten thousand it would be some all the time.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (calls, busy) = cost(&mut admin, Duration::from_secs(4)).await;
+        println!("{count} locks {more:?}: {calls:?} a second, {busy:.2} % of a core");
+        let scripts = calls[0];
+        assert!(
+            scripts < 300.0,
+            "{count} {more:?}: {scripts} calls a second"
+        );
+        assert!(
+            calls[2] <= 4.5,
+            "{count} {more:?}: {} scans a second",
+            calls[2]
+        );
+        drop((page, serving));
+        for lease in leases {
+            let _ = lease.release().await;
+        }
+    }
+}
+
+/// Calls a second, of scripts, of all commands that they run, and of SCAN; and the server's time, in percent.
+async fn cost(admin: &mut Admin, time: Duration) -> ([f64; 3], f64) {
+    admin.reset_stats().await;
+    let cpu = async |admin: &mut Admin| {
+        let mut sum = 0.0;
+        for field in ["used_cpu_sys", "used_cpu_user"] {
+            let text = admin.info("cpu", field).await.expect("it says so");
+            sum += text.parse::<f64>().expect("a number");
+        }
+        sum
+    };
+    let (before, start) = (cpu(admin).await, Instant::now());
+    tokio::time::sleep(time).await;
+    let busy = cpu(admin).await - before;
+    let took = start.elapsed().as_secs_f64();
+    let mut calls = [
+        admin.command_calls("evalsha").await,
+        0,
+        admin.command_calls("scan").await,
+    ];
+    for command in [
+        "evalsha",
+        "time",
+        "hget",
+        "hmget",
+        "hgetall",
+        "httl",
+        "hpttl",
+        "pttl",
+        "pexpiretime",
+        "zcount",
+        "zrangebyscore",
+        "zscore",
+        "scan",
+        "type",
+    ] {
+        calls[1] += admin.command_calls(command).await;
+    }
+    let rate = |count: u64| f64::from(u32::try_from(count).expect("not so many")) / took;
+    (calls.map(rate), busy / took * 100.0)
+}

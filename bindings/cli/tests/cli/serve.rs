@@ -1,0 +1,297 @@
+//! `leasehold serve`, as one asks it without a browser.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use leasehold::Locker;
+use leasehold_tests::{RedisServer, eventually};
+use nix::sys::signal::Signal;
+
+use crate::look::hold;
+use crate::page::serve;
+use crate::program::{LIMIT, Program, leasehold, on, output};
+
+/// What came back: the status line and the head, and the body.
+struct Answer {
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn status(&self) -> u16 {
+        let status = self.head.split(' ').nth(1).expect("a status");
+        status.parse().expect("a number")
+    }
+}
+
+/// The address in `http://127.0.0.1:1234/`.
+fn address(url: &str) -> &str {
+    let rest = url.trim_start_matches("http://");
+    rest.split('/').next().expect("an address")
+}
+
+/// Asks once; the first header that is given is more important than what is sent anyway.
+fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let address = address(url).replace("0.0.0.0", "127.0.0.1");
+    let mut stream = TcpStream::connect(&address).expect("it listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
+    let mut text = format!(
+        "{request} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        let _ = write!(text, "Host: {address}\r\n");
+    }
+    for (name, value) in headers {
+        let _ = write!(text, "{name}: {value}\r\n");
+    }
+    write!(stream, "{text}\r\n{body}").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    Answer {
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+/// The first that a page is sent, with the connection, which keeps the page open.
+fn open_page(url: &str) -> (TcpStream, serde_json::Value) {
+    let mut stream = TcpStream::connect(address(url)).expect("it listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
+    write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    let (mut text, mut part) = (String::new(), [0; 512]);
+    loop {
+        let read = stream.read(&mut part).expect("it answers");
+        text += std::str::from_utf8(&part[..read]).expect("text");
+        let hello = text
+            .split_once("event: hello\ndata: ")
+            .map(|(_, data)| data);
+        if let Some((hello, _)) = hello.and_then(|data| data.split_once('\n')) {
+            return (stream, serde_json::from_str(hello).expect("JSON"));
+        }
+    }
+}
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+#[tokio::test]
+async fn the_table_and_the_numbers_can_be_read_by_programs() {
+    let server = RedisServer::start().await;
+    let (mut serving, url) = serve(&server, &["--json"].map(|_| "--poll-only"));
+    let (mut holder, token) = hold(&server, "a \"quoted\"");
+    let held = eventually(LIMIT, "the lock to be seen", async || {
+        let locks = ask(&url, "GET /api/locks", &[], "");
+        let rows: serde_json::Value = serde_json::from_str(&locks.body).expect("JSON");
+        Some(rows[0].clone()).filter(|row| row["holder"]["token"] == token)
+    });
+    let held = held.await;
+    assert_eq!(held["name"], "a \"quoted\"");
+    assert_eq!(held["waiting"], 0);
+    assert!(
+        held["holder"]["remaining"]
+            .as_u64()
+            .is_some_and(|left| left <= 40_000),
+        "{held}"
+    );
+    let metric = |line: &str| {
+        let metrics = ask(&url, "GET /metrics", &[], "").body;
+        metrics.lines().any(|one| one == line)
+    };
+    for line in [
+        "# TYPE leasehold_locks_held gauge",
+        "leasehold_locks_held{namespace=\"leasehold\"} 1",
+        "leasehold_waiting{namespace=\"leasehold\"} 0",
+        "leasehold_store_up{namespace=\"leasehold\"} 1",
+        "leasehold_waited_seconds_bucket{namespace=\"leasehold\",le=\"+Inf\"} 0",
+    ] {
+        assert!(metric(line), "{line}");
+    }
+    holder.close_stdin();
+    let ended = "leasehold_ended_total{namespace=\"leasehold\",how=\"released\"} 1";
+    eventually(LIMIT, "the release to be seen", async || metric(ended)).await;
+    assert!(!ask(&url, "GET /metrics", &[], "").body.contains("quoted"));
+    assert_eq!(ask(&url, "GET /nothing", &[], "").status(), 404);
+    for signal in [Signal::SIGINT] {
+        serving.signal(signal);
+        assert_eq!(serving.code().await, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_renews_is_seen_to_expire() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &["--poll-only"]);
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    let lock = locker.lock("a").expect("a valid name").fixed();
+    let lock = lock.ttl(std::time::Duration::from_secs(3));
+    let _lease = lock.acquire().await.expect("it is free");
+    let ended = "leasehold_ended_total{namespace=\"leasehold\",how=\"expired\"} 1";
+    let seen = async || ask(&url, "GET /metrics", &[], "").body.contains(ended);
+    eventually(LIMIT, "the end to be seen", seen).await;
+}
+
+#[tokio::test]
+async fn the_page_says_what_a_browser_may_do_with_it() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let page = ask(&url, "GET /", &[], "");
+    assert_eq!(page.status(), 200);
+    for header in [
+        "content-security-policy: default-src 'none'; script-src 'nonce-",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "x-content-type-options: nosniff",
+        "referrer-policy: no-referrer",
+        "cache-control: no-store",
+        "cross-origin-resource-policy: same-origin",
+    ] {
+        assert!(page.head.contains(header), "{header}: {}", page.head);
+    }
+    let again = ask(&url, "GET /", &[], "");
+    assert_ne!(page.body, again.body, "each has a nonce of its own");
+    for path in ["/nothing", "/metrics", "/api/locks"] {
+        let answer = ask(&url, &format!("GET {path}"), &[], "");
+        assert!(answer.head.contains("default-src 'none'"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn other_sites_get_nothing() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &["--host", "locks.example"]);
+    for (host, code) in [
+        ("localhost:1", 200),
+        ("locks.example", 200),
+        ("evil.example", 421),
+    ] {
+        let answer = ask(&url, "GET /api/locks", &[("Host", host)], "");
+        assert_eq!(answer.status(), code, "{host}");
+    }
+    for headers in [
+        [("Origin", "http://evil.example")],
+        [("Sec-Fetch-Site", "cross-site")],
+    ] {
+        for path in ["/api/locks", "/events", "/metrics"] {
+            let answer = ask(&url, &format!("GET {path}"), &headers, "");
+            assert_eq!(answer.status(), 403, "{path} {headers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_released_without_leave() {
+    let server = RedisServer::start().await;
+    let (_holder, token) = hold(&server, "a");
+    let release = |url: &str, view: &str, token: u64, headers: &[(&str, &str)]| {
+        let body = format!(r#"{{"view":"{view}","name":"a","token":{token}}}"#);
+        ask(url, "POST /api/release", headers, &body)
+    };
+    let (_serving, url) = serve(&server, &[]);
+    let (_open, hello) = open_page(&url);
+    let view = hello["view"].as_str().expect("an id");
+    assert_eq!(release(&url, view, token, &[JSON]).status(), 403);
+
+    let (_serving, url) = serve(&server, &["--allow-release"]);
+    let (open, hello) = open_page(&url);
+    let view = hello["view"].as_str().expect("an id");
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(release(&url, view, token, &form).status(), 415);
+    let other = [JSON, ("Origin", "http://evil.example")];
+    assert_eq!(release(&url, view, token, &other).status(), 403);
+    assert_eq!(release(&url, "0000", token, &[JSON]).status(), 410);
+    let stale = release(&url, view, token - 1, &[JSON]);
+    assert_eq!(stale.status(), 409, "{}", stale.body);
+    assert!(crate::program::is_held(&server, "a").await);
+    assert_eq!(release(&url, view, token, &[JSON]).status(), 204);
+    assert!(!crate::program::is_held(&server, "a").await);
+    drop(open);
+    eventually(LIMIT, "the page to be closed", async || {
+        release(&url, view, token, &[JSON]).status() == 410
+    })
+    .await;
+    for body in ["", "{}", "[1]", r#"{"view":"x","names":[""],"open":null}"#] {
+        let answer = ask(&url, "POST /api/view", &[JSON], body);
+        assert_eq!(answer.status(), 400, "{body}");
+    }
+    let large = "x".repeat(200_000);
+    assert_eq!(ask(&url, "POST /api/view", &[JSON], &large).status(), 413);
+}
+
+#[tokio::test]
+async fn other_machines_need_a_token() {
+    let server = RedisServer::start().await;
+    let args = ["serve", "--listen", "0.0.0.0:0"];
+    let serving = Program::spawn(on(&server, args));
+    let url = serving.line("serving ");
+    serving.error_line("leasehold: what is sent is not encrypted");
+    let token = url.split_once("?token=").expect("a token was made").1;
+    assert_eq!(token.len(), 32);
+    assert_eq!(ask(&url, "GET /", &[], "").status(), 401);
+    let bearer = format!("Bearer {token}");
+    let page = ask(&url, "GET /", &[("Authorization", &bearer)], "");
+    assert_eq!(page.status(), 200);
+    assert!(!page.body.contains(token) && !page.head.contains(token));
+    let admitted = ask(&url, &format!("GET /?token={token}"), &[], "");
+    assert_eq!(admitted.status(), 303);
+    assert!(!admitted.head.contains(token), "{}", admitted.head);
+    let cookie = admitted
+        .head
+        .split_once("set-cookie: ")
+        .expect("a cookie")
+        .1;
+    let cookie = cookie.split(';').next().expect("a value");
+    assert_eq!(
+        ask(&url, "GET /metrics", &[("Cookie", cookie)], "").status(),
+        200
+    );
+}
+
+#[tokio::test]
+async fn no_password_is_shown() {
+    let server = RedisServer::config().password("s3cret").start().await;
+    let (serving, url) = serve(&server, &[]);
+    let (_open, hello) = open_page(&url);
+    assert_eq!(
+        hello["store"],
+        format!("redis://127.0.0.1:{}", server.port())
+    );
+    for path in ["/", "/api/locks", "/metrics"] {
+        let answer = ask(&url, &format!("GET {path}"), &[], "");
+        assert!(!answer.body.contains("s3cret"), "{path}");
+    }
+    assert!(!hello.to_string().contains("s3cret"));
+    assert_eq!(serving.unread_errors(), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let short = folder.path().join("token");
+    std::fs::write(&short, "short\n").expect("a file");
+    let short = short.to_str().expect("text").to_owned();
+    for (args, code, says) in [
+        (
+            &["--demo", "--listen", &taken][..],
+            64,
+            "give another --listen",
+        ),
+        (&["--demo", "--listen", "localhost"], 64, "--listen"),
+        (&["--demo", "--looks", "0"], 64, "--looks"),
+        (
+            &["--demo", "--token-file", &short],
+            64,
+            "16 to 256 characters",
+        ),
+        (&["--demo", "--token-file", "/nowhere"], 74, "/nowhere"),
+        (&["--url", "redis://127.0.0.1:1"], 69, "--url"),
+        (&[], 64, "no store is named"),
+    ] {
+        let ran = output(leasehold(["serve"].iter().chain(args)));
+        assert_eq!(ran.code, Some(code), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(says), "{args:?}: {ran:?}");
+    }
+}
