@@ -1,0 +1,201 @@
+// A client as the page knows it: by its reports, and by what its network carries.
+
+const RUNNING = 0;
+const PAUSED = 1;
+/** Milliseconds for which what happened is kept: more than the timeline shows. */
+const KEPT = 120_000;
+
+export class Peer {
+  /** `none`, `waiting`, `held` or `releasing`. */
+  tenure = "none";
+  /** The write under way: when the client looked at its lease, sent it, and it arrived. */
+  write;
+  token;
+  /** When its lease ends unless it is renewed. */
+  deadline = 0;
+  paused = false;
+  cutOff = false;
+  note = "";
+  /** What happened, for the timeline; what goes on has no `until`. */
+  history = { leases: [], pauses: [], cuts: [], writes: [] };
+
+  #worker = new Worker("client.mjs", { type: "module" });
+  #control = new Int32Array(new SharedArrayBuffer(4));
+  /** What the network holds while it is cut; it comes late, as after a broken wire. */
+  #held = [];
+  #services;
+  #onWrite;
+
+  /** `services` answer the requests; `onWrite` hears what became of writes. */
+  constructor(name, services, onWrite) {
+    this.name = name;
+    this.#services = services;
+    this.#onWrite = onWrite;
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.postMessage({ kind: "start", memory: this.#control });
+  }
+
+  /** What may be asked of it now. */
+  can(action) {
+    const able = {
+      acquire: !this.paused && this.tenure === "none",
+      write: !this.paused && this.tenure === "held" && this.write === undefined,
+      pause: true,
+      cut: true,
+      release: !this.paused && this.write === undefined && ["held", "waiting"].includes(this.tenure),
+    };
+    return able[action];
+  }
+
+  do(action) {
+    if (!this.can(action)) return;
+    if (action === "pause") this.#pause(!this.paused);
+    else if (action === "cut") this.#cut(!this.cutOff);
+    else this.#ask(action);
+  }
+
+  /** What it is doing, in a few words. */
+  status(now) {
+    const where = [this.paused && "paused", this.cutOff && "cut off"].filter(Boolean).join(", ");
+    const what = this.#doing(now);
+    return where ? `${where}: ${what}` : what;
+  }
+
+  /** Forgets what has left the timeline. */
+  forget(now) {
+    const isKept = ({ until = now }) => until > now - KEPT;
+    for (const [kind, spans] of Object.entries(this.history)) this.history[kind] = spans.filter(isKept);
+  }
+
+  #doing(now) {
+    const left = (this.deadline - now) / 1_000;
+    if (this.write?.sent) return `its write with token ${this.write.token} is under way`;
+    if (this.write?.from) {
+      return left > 0 ? `looked, lease valid; writes with token ${this.write.token}` : "looked, then its lease ended; writes";
+    }
+    if (this.write) return "reads the document";
+    if (this.tenure === "waiting") return "waits in line";
+    if (this.tenure === "releasing") return "releases";
+    if (this.tenure === "none") return this.note || "has no lease";
+    return left > 0 ? `holds token ${this.token}, ${left.toFixed(1)} s left` : "its lease is over; it does not know";
+  }
+
+  #ask(kind) {
+    this.note = "";
+    // So that it is not asked twice before it reports.
+    if (kind === "write") this.write = {};
+    if (kind === "acquire") this.tenure = "waiting";
+    this.#worker.postMessage({ kind });
+  }
+
+  /** Its thread stands still, wherever it is; also its engine, whose timers are of that thread. */
+  #pause(paused) {
+    this.paused = paused;
+    Atomics.store(this.#control, 0, paused ? PAUSED : RUNNING);
+    Atomics.notify(this.#control, 0);
+    if (paused) this.#worker.postMessage({ kind: "pause" });
+    mark(this.history.pauses, paused);
+  }
+
+  #cut(cutOff) {
+    this.cutOff = cutOff;
+    mark(this.history.cuts, cutOff);
+    if (!cutOff) this.#held.splice(0).forEach((arrive) => arrive());
+  }
+
+  #carry(arrive) {
+    if (this.cutOff) this.#held.push(arrive);
+    else arrive();
+  }
+
+  #receive(message) {
+    if (message.kind === "report") {
+      this.#hear(message);
+      return;
+    }
+    const { id, to, request } = message;
+    if (request.write && this.write) this.write.sent = performance.now();
+    this.#carry(() => {
+      const answer = to === "service" ? this.#serve(request) : this.#store(request);
+      this.#carry(() => this.#worker.postMessage({ kind: "reply", id, ...answer }));
+    });
+  }
+
+  #serve({ keys, args, subscribe }) {
+    const { service } = this.#services;
+    if (subscribe === undefined) return { reply: service.execute(keys, args) };
+    service.subscribe(subscribe, (text) => this.#carry(() => this.#worker.postMessage({ kind: "push", text })));
+    return {};
+  }
+
+  #store({ token, read, write }) {
+    const { storage } = this.#services;
+    const verdict = { peer: this, token };
+    try {
+      if (read) return { reply: storage.read(token) };
+      Object.assign(verdict, storage.write(token, this.name, write));
+      return {};
+    } catch (error) {
+      verdict.refused = error;
+      return { error: error.message };
+    } finally {
+      if (write || verdict.refused) this.#arrived(verdict);
+    }
+  }
+
+  #arrived(verdict) {
+    const now = performance.now();
+    const { refused, destroyed = [] } = verdict;
+    const outcome = refused ? "refused" : destroyed.length > 0 ? "destroyed" : "accepted";
+    if (this.write?.sent) Object.assign(this.write, { until: now, outcome });
+    this.#onWrite({ ...verdict, outcome });
+  }
+
+  #hear({ state, token, remaining, reason, why }) {
+    const now = performance.now();
+    const lease = this.history.leases.at(-1);
+    const end = (until) => {
+      this.tenure = "none";
+      if (lease && lease.until === undefined) Object.assign(lease, { until, believed: now });
+    };
+    const heard = {
+      waiting: () => (this.tenure = "waiting"),
+      acquired: () => {
+        Object.assign(this, { tenure: "held", token, deadline: now + remaining });
+        this.history.leases.push({ from: now, token, deadline: this.deadline });
+      },
+      renewed: () => {
+        this.deadline = now + remaining;
+        if (lease) lease.deadline = this.deadline;
+      },
+      lost: () => {
+        end(Math.min(now, this.deadline));
+        this.note = `lost its lease (${reason})`;
+      },
+      releasing: () => (this.tenure = "releasing"),
+      released: () => end(now),
+      ended: () => {
+        end(now);
+        this.note = why;
+      },
+      looked: () => {
+        Object.assign(this.write, { from: now, token });
+        this.history.writes.push(this.write);
+      },
+      gaveUp: () => {
+        this.write = undefined;
+        this.#onWrite({ peer: this, token, outcome: "gaveUp" });
+      },
+      written: () => (this.write = undefined),
+      refused: () => (this.write = undefined),
+    };
+    heard[state]?.();
+  }
+}
+
+/** Begins a span, or ends the one that goes on. */
+function mark(spans, begins) {
+  const now = performance.now();
+  if (begins) spans.push({ from: now });
+  else spans.at(-1).until = now;
+}

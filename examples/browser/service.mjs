@@ -1,0 +1,50 @@
+// The lock service: the store of `memory://`, of which the clients are in other threads.
+import { compileMemory, newMemory } from "./leasehold/memory.js";
+
+/** The id of a client is the end of its channel's name. */
+const ID = 16;
+
+export class LockService {
+  #server;
+  /** What hears the pushes, by the ids of clients. */
+  #ears = new Map();
+
+  static async start() {
+    await compileMemory();
+    return new LockService(newMemory(performance.now(), Date.now()));
+  }
+
+  constructor(server) {
+    this.#server = server;
+  }
+
+  /** Does what the package's script does on a Redis server, and returns what that returns. */
+  execute(keys, args) {
+    const reply = this.#server.execute(performance.now(), joined(keys), joined(args));
+    for (let push = this.#server.takePush(); push !== undefined; push = this.#server.takePush()) {
+      this.#ears.get(push.slice(0, ID))?.(push.slice(ID));
+    }
+    return reply.includes(":") ? split(reply) : reply;
+  }
+
+  subscribe(channel, hear) {
+    const id = channel.slice(-ID);
+    this.#ears.set(id, hear);
+    this.#server.subscribe(id);
+  }
+}
+
+/** The store takes a list as one string: each string's length, a colon and itself. */
+function joined(texts) {
+  return texts.map((text) => `${text.length}:${text}`).join("");
+}
+
+function split(text) {
+  const texts = [];
+  for (let at = 0; at < text.length; ) {
+    const begin = text.indexOf(":", at) + 1;
+    at = begin + Number(text.slice(at, begin - 1));
+    texts.push(text.slice(begin, at));
+  }
+  return texts;
+}
