@@ -6,23 +6,11 @@ import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
 import { after, before, describe } from "node:test";
 import { build } from "esbuild";
-import { chromium } from "playwright-core";
 import { test } from "../support/test.mjs";
+import { startChromium } from "./chromium.mjs";
 import { BUNDLED_PAGE, HELD, PAGE } from "./programs.mjs";
-import { folderOf, installed, put } from "./support.mjs";
+import { installed, put } from "./support.mjs";
 
-/** Far more than it takes. */
-const LIMIT = 100_000;
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".wasm": "application/wasm" };
 const IMPORTS = { leasehold: "/dist/index.js", "leasehold/slim": "/dist/slim.js", "leasehold/fence": "/dist/fence.js" };
 const HTML = `<!doctype html><meta charset="utf-8"><title>leasehold</title>
@@ -49,10 +37,7 @@ describe("a page takes a lock", () => {
       logLevel: "error",
     });
     server = await serve(root);
-    const profile = await folderOf();
-    const options = { executablePath: CHROMIUM, args: FLAGS, timeout: LIMIT };
-    context = await chromium.launchPersistentContext(profile, options);
-    context.setDefaultTimeout(LIMIT);
+    context = await startChromium();
     page = await context.newPage();
   });
   after(async () => {
