@@ -33,13 +33,15 @@ try {
     requestAnimationFrame(frame);
   });
 } catch (error) {
-  const why = crossOriginIsolated ? error.message : "it is to be served by serve.mjs, which lets it share memory with workers";
+  const unshared = "it is to be served by serve.mjs, which lets it share memory with workers";
+  const why = crossOriginIsolated ? error.message : unshared;
   tell(`This page cannot run here: ${why}`, "bad");
 }
 
 find("#guard").addEventListener("change", ({ target }) => {
   storage.guarded = target.checked;
-  note("", target.checked ? "The guard is on: the storage refuses stale tokens." : "The guard is off: the storage looks at no token.");
+  const [on, off] = ["The guard is on: stale tokens are refused.", "The guard is off: no token is looked at."];
+  note("", target.checked ? on : off);
 });
 
 find("#play").addEventListener("click", async () => {

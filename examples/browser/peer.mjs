@@ -71,7 +71,8 @@ export class Peer {
     const left = (this.deadline - now) / 1_000;
     if (this.write?.sent) return `its write with token ${this.write.token} is under way`;
     if (this.write?.from) {
-      return left > 0 ? `looked, lease valid; writes with token ${this.write.token}` : "looked, then its lease ended; writes";
+      const valid = `looked, lease valid; writes with token ${this.write.token}`;
+      return left > 0 ? valid : "looked, then its lease ended; writes";
     }
     if (this.write) return "reads the document";
     if (this.tenure === "waiting") return "waits in line";

@@ -86,7 +86,8 @@ function drawWrites(scene, { history }, y) {
   const storage = height - lane / 2;
   return history.writes.flatMap(({ from, sent, until, outcome, token }) => {
     if ((until ?? now) < begin) return [];
-    const drawn = [line("write", x(from), y, x(sent ?? now), y), circle("look", x(from), y, 4)];
+    const work = [x(from), y, x(sent ?? now), y];
+    const drawn = [line("halo", ...work), line("write", ...work), circle("look", x(from), y, 4)];
     if (sent === undefined) return drawn;
     // What is still under way is between the lanes.
     const [endX, endY] = until === undefined ? [x(now), (y + storage) / 2] : [x(until), storage];
