@@ -393,6 +393,30 @@ impl Builder {
         self.start_on(owner, Stores::one(store)).await
     }
 
+    /// A fred client of the server that a URL names, for what a program asks of that besides locks. It is
+    /// made as [`connect`](Self::connect) makes its own, with the URL's user, database, sentinels and TLS, and
+    /// [`tls`](Self::tls); the other settings of this builder are not for it. No I/O: it is not connected, `init`
+    /// does that, and connects anew when a connection is lost.
+    ///
+    /// Its configuration has the password in it. Fails with [`Config`](crate::ErrorKind::Config) if the URL or a
+    /// file of TLS is not valid, or if it is `memory://`, which no client can connect to; and for TLS in a build
+    /// without it with [`Unsupported`](crate::ErrorKind::Unsupported).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use fred::prelude::*;
+    /// use leasehold::Locker;
+    ///
+    /// let url = "rediss://10.0.0.1?ca=/etc/redis/ca.pem";
+    /// let client = Locker::builder().fred_client(url)?;
+    /// client.init().await?;
+    /// let locker = Locker::with_fred(client.clone()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fred_client(&self, url: impl AsRef<str>) -> Result<fred::clients::Client, Error> {
+        Store::client(url.as_ref(), self.tls.as_ref())
+    }
+
     /// A locker on a store of its own in this process. Nothing else sees its locks. Fails with
     /// [`Config`](crate::ErrorKind::Config) if a setting is not valid. Panics outside of a tokio runtime
     /// with time enabled; the locker lives as long as that runtime, as of [`connect`](Self::connect).

@@ -88,14 +88,19 @@ impl FredStore {
     }
 
     fn make(target: RedisTarget, fail_fast: bool) -> Result<Self, Error> {
-        let RedisTarget {
-            config,
-            endpoint,
-            of_cluster,
-            ..
-        } = target;
+        let client = Self::client_of(target.config, fail_fast)?;
+        Ok(Self::of(client, (target.endpoint, target.of_cluster), true))
+    }
+
+    /// A client that is not connected yet, for the program's own use.
+    pub(super) fn client(target: RedisTarget) -> Result<Client, Error> {
+        let client = Self::client_of(target.config, true);
+        client.map_err(|error| error.of(&target.shown))
+    }
+
+    fn client_of(config: Config, fail_fast: bool) -> Result<Client, Error> {
         let secrets = Secrets::in_config(&config);
-        let client = Builder::from_config(Config {
+        Builder::from_config(Config {
             fail_fast,
             ..config
         })
@@ -109,8 +114,7 @@ impl FredStore {
         })
         .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
         .build()
-        .map_err(|error| secrets.convert(&error))?;
-        Ok(Self::of(client, (endpoint, of_cluster), true))
+        .map_err(|error| secrets.convert(&error))
     }
 
     fn of(client: Client, (endpoint, of_cluster): (Option<Endpoint>, bool), own: bool) -> Self {

@@ -57,6 +57,18 @@ impl Store {
         }
     }
 
+    /// A client of the server that a URL names, for the program's own use.
+    pub(crate) fn client(url: &str, tls: Option<&Tls>) -> Result<::fred::clients::Client, Error> {
+        match super::url::parse(url, tls)? {
+            Target::Redis(target) => FredStore::client(*target),
+            Target::Cluster(target) => FredStore::client(target.whole()),
+            Target::Memory(_) => {
+                let message = "a store in memory has no connection";
+                Err(Error::new(ErrorKind::Config, message))
+            }
+        }
+    }
+
     /// Uses a client that the program has.
     pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
         if client.is_clustered() {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
-use fred::types::config::{Config, ServerConfig};
-use fred::types::{Builder, ClusterHash, CustomCommand, Value};
+use fred::types::Builder;
+use fred::types::{ClusterHash, CustomCommand, Value};
+use leasehold::Locker;
 use tokio::time::timeout;
-use url::Url;
 
 use crate::exit::{Failure, STORE_AWAY};
 
@@ -78,42 +78,16 @@ impl Probe {
     }
 }
 
-/// A client of the store that is not connected yet.
+/// A client of the store that is not connected yet. It reads the URL as the locker does.
 pub(super) fn client(url: &str) -> Option<Client> {
-    client_with(url, |_| {})
+    Locker::builder().fred_client(url).ok()
 }
 
 /// The same with other settings.
 pub(crate) fn client_with(url: &str, set: impl FnOnce(&mut Builder)) -> Option<Client> {
-    let mut builder = Builder::from_config(config(url)?);
+    let client = client(url)?;
+    let mut builder = Builder::from_config(client.client_config());
+    builder.set_connection_config(client.connection_config().clone());
     set(&mut builder);
-    builder.with_connection_config(|connection| {
-        connection.connection_timeout = TO_REPLY;
-        connection.max_command_attempts = 1;
-    });
     builder.build().ok()
-}
-
-fn config(url: &str) -> Option<Config> {
-    // To this parser nobody is at no host.
-    let parsed = Url::parse(&url.replacen("@/", "@localhost/", 1)).ok()?;
-    if parsed.scheme() != "unix" {
-        return Config::from_url(url).ok();
-    }
-    // fred has another form for it.
-    let credentials = Config::from_url(&format!(
-        "redis://{}:{}@localhost",
-        parsed.username(),
-        parsed.password().unwrap_or_default()
-    ));
-    let credentials = credentials.ok()?;
-    let path = Url::parse(&format!("file://{}", parsed.path())).ok()?;
-    let database = parsed.query_pairs().find(|(name, _)| name == "db");
-    Some(Config {
-        server: ServerConfig::Unix {
-            path: path.to_file_path().ok()?,
-        },
-        database: database.and_then(|(_, digits)| digits.parse().ok()),
-        ..credentials
-    })
 }

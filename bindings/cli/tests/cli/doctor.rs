@@ -218,3 +218,42 @@ async fn a_socket_with_a_password() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(is(&ran, "pushes", "good"), "{ran:?}");
 }
+
+/// Catches a connection of its own that reads the URL otherwise than the locker does.
+#[tokio::test]
+async fn a_server_behind_sentinels() {
+    let primary = RedisServer::start().await;
+    let sentinel = RedisServer::config().sentinel_of(&primary, 1).start().await;
+    let mut admin = Admin::connect(&sentinel).await;
+    let knows = async || {
+        let state = admin.info("sentinel", "master0").await.unwrap_or_default();
+        state.contains("status=ok")
+    };
+    eventually(LIMIT, "the sentinel to know the primary", knows).await;
+    let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", sentinel.port());
+    let ran = output(leasehold(["doctor", "--json", "--url", &url]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(is(&ran, "pushes", "good"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_server_with_a_ca_of_its_own() {
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).expect("the names are valid");
+    let folder = tempfile::tempdir().expect("there is room");
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+    std::fs::write(&cert, made.cert.pem()).expect("the folder is there");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("the folder is there");
+    let server = RedisServer::config()
+        .tls(&cert, &key, &cert, false)
+        .start()
+        .await;
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let trusting = format!("{url}?ca={}", cert.display());
+    let ran = output(leasehold(["doctor", "--json", "--url", &trusting]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(is(&ran, "pushes", "good"), "{ran:?}");
+    // The control: nobody else trusts it.
+    let ran = output(leasehold(["doctor", "--json", "--url", &url]));
+    assert!(ran.code != Some(0), "{ran:?}");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::fred::clients::Client;
 use ::fred::interfaces::ClientLike;
 use ::fred::types::RespVersion;
-use ::fred::types::config::{Config, Server, ServerConfig};
+use ::fred::types::config::{ClusterDiscoveryPolicy, Config, Server, ServerConfig};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
@@ -43,6 +43,27 @@ impl ClusterTarget {
             seeds: seeds.collect(),
             config,
             tls: None,
+        }
+    }
+
+    /// All of it by one client.
+    pub(in crate::driver) fn whole(self) -> RedisTarget {
+        let mut config = self.config;
+        let hosts = self.seeds.into_iter();
+        config.server = ServerConfig::Clustered {
+            hosts: hosts
+                .map(|node| Server::new(node.host, node.port))
+                .collect(),
+            policy: ClusterDiscoveryPolicy::default(),
+        };
+        if let Some(tls) = &self.tls {
+            tls.configure(&mut config);
+        }
+        RedisTarget {
+            config,
+            endpoint: None,
+            shown: "the cluster".to_owned(),
+            of_cluster: true,
         }
     }
 
