@@ -40,6 +40,8 @@ pub(crate) enum Benchmark {
     Pairs,
     /// Acquire and release at 3 and 5 servers, as a ratio to one of them.
     Quorum,
+    /// Pairs and handoffs by TLS and on a cluster, as ratios to a plain server; the first lease in round trips.
+    Topologies,
     /// A write under each guard, as a ratio to the same write without.
     Guards,
     /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
@@ -58,6 +60,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
         Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
         Benchmark::Quorum => ("leasehold-tests", "bench", Some("quorum")),
+        Benchmark::Topologies => ("leasehold-tests", "bench", Some("topologies")),
         Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
         Benchmark::Node => return node(&options.rest),
         Benchmark::Report => {

@@ -81,8 +81,13 @@ impl RedisConfig {
     /// Makes it a sentinel that watches `primary` as the service `mymaster`. As many as the quorum have to
     /// agree on what happens to it.
     #[must_use]
-    pub fn sentinel_of(mut self, primary: &RedisServer, quorum: u8) -> Self {
-        let port = primary.port;
+    pub fn sentinel_of(self, primary: &RedisServer, quorum: u8) -> Self {
+        self.sentinel_at(primary.port, quorum)
+    }
+
+    /// The same, of a primary on this loopback port.
+    #[must_use]
+    pub fn sentinel_at(mut self, port: u16, quorum: u8) -> Self {
         self.watches = Some(format!(
             "sentinel monitor mymaster 127.0.0.1 {port} {quorum}\n\
              sentinel down-after-milliseconds mymaster 1000\n\

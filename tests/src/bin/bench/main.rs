@@ -11,6 +11,7 @@ mod quorum;
 mod ring;
 mod roundtrip;
 mod stats;
+mod topologies;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ async fn run() -> Result<()> {
                 "many" => many::run(&options).await,
                 "pairs" => pairs::run(&options).await,
                 "quorum" => quorum::run(&options).await,
+                "topologies" => topologies::run(&options).await,
                 _ => Err(format!("there is no benchmark {benchmark:?}\n\n{USAGE}").into()),
             }
         }
