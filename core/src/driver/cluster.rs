@@ -43,7 +43,7 @@ pub(crate) struct Cluster {
 
 #[derive(Default)]
 struct State {
-    /// As the engine knows them, from 1 on; a node that comes back has the number that it had.
+    /// As the engine knows them, from 1 on. The number of one that has left is free for another.
     numbers: BTreeMap<Node, ServerId>,
     members: BTreeMap<ServerId, Arc<Member>>,
     map: Map,
@@ -155,8 +155,10 @@ impl Cluster {
 
     /// Follows its links, and who serves what.
     pub(super) fn watch_links(self: &Arc<Self>, driver: &Arc<Driver>) {
+        // Those that come from now on are followed as they come.
+        let members = self.members();
         let _ = self.driver.set(Arc::downgrade(driver));
-        for member in self.members() {
+        for member in members {
             member.store.watch_link(driver, member.seat(driver));
         }
         let keeper = driver.runtime.spawn(keep::keep(self.clone()));
@@ -189,13 +191,13 @@ impl Cluster {
         store: FredStore,
         is_up: bool,
     ) -> Result<Arc<Member>, Error> {
-        let next = u32::try_from(state.numbers.len() + 1).unwrap_or(u32::MAX);
-        let known = state.numbers.get(node).copied();
-        if known.is_none() && state.numbers.len() >= MOST_NODES {
-            let message = "the cluster has had too many nodes";
+        if state.members.len() >= MOST_NODES {
+            let message = "the cluster has too many nodes";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let server = *state.numbers.entry(node.clone()).or_insert(ServerId(next));
+        let is_free = |server: &ServerId| !state.members.contains_key(server);
+        let server = (1..).map(ServerId).find(is_free).unwrap_or(ServerId::ONLY);
+        state.numbers.insert(node.clone(), server);
         let member = Arc::new(Member {
             server,
             node: node.clone(),
@@ -362,8 +364,12 @@ impl Cluster {
     }
 
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, server: ServerId) {
-        self.state().wanted.insert(server);
-        if let Some(member) = self.member(server) {
+        let member = {
+            let state = &mut *self.state();
+            state.wanted.insert(server);
+            state.members.get(&server).cloned()
+        };
+        if let Some(member) = member {
             member.store.subscribe(driver, member.seat(driver));
         }
     }

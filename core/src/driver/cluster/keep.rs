@@ -111,6 +111,7 @@ impl Cluster {
                 .collect();
             for member in &gone {
                 state.members.remove(&member.server);
+                state.numbers.remove(&member.node);
             }
             (is_new.then(|| state.routes()), gone)
         };
