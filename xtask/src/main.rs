@@ -11,6 +11,7 @@ mod package;
 mod peers;
 mod report;
 mod run;
+mod servers;
 mod setup;
 mod steps;
 mod test;
@@ -56,6 +57,11 @@ enum Task {
     ///
     /// Needs valgrind and redis-server.
     Costs(costs::Options),
+    /// Run the native tests on other servers that speak Redis, and print a table of what failed.
+    ///
+    /// Not a part of `test`: nothing is installed or fetched. Build or install the servers yourself,
+    /// and name their programs, which have to take the arguments of redis-server.
+    Servers(servers::Options),
     /// Measure what the lock costs, on a server of its own, in release mode.
     Bench(bench::Options),
 }
@@ -67,6 +73,7 @@ fn main() -> ExitCode {
         Task::Package => package::main(),
         Task::Man => man::main(),
         Task::Costs(options) => costs::main(&options),
+        Task::Servers(options) => servers::main(&options),
         Task::Bench(options) => bench::main(&options),
     };
     match result {

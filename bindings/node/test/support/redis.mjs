@@ -7,8 +7,8 @@ import { Resp } from "./resp.mjs";
 import { atExit, waitFor } from "./wait.mjs";
 
 /**
- * Starts a redis-server on a free port of the loopback, in a folder of its own. `config` is of lines
- * such as "maxclients 10". The server is gone at the end of the process at the latest.
+ * Starts a redis-server, or what LEASEHOLD_REDIS_SERVER names instead, on a free port of the loopback, in
+ * a folder of its own. `config` is of lines such as "maxclients 10". The server is gone at the end of the process at the latest.
  */
 export async function startRedis(options = {}) {
   for (let tries = 0; ; tries++) {
@@ -121,7 +121,8 @@ class RedisServer {
       lines.push(`requirepass ${password}`, `masterauth ${password}`);
     }
     writeFileSync(file, `${lines.join("\n")}\n`);
-    const child = spawn("redis-server", [file, ...(sentinel ? ["--sentinel"] : [])]);
+    const program = process.env.LEASEHOLD_REDIS_SERVER ?? "redis-server";
+    const child = spawn(program, [file, ...(sentinel ? ["--sentinel"] : [])]);
     this.#child = child;
     this.#forget ??= atExit(() => this.remove());
     child.unref();

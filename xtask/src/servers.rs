@@ -1,0 +1,128 @@
+//! `cargo xtask servers`: the tests on other servers that speak Redis, and what differs there.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::run::Cmd;
+
+/// What is tested, and on which servers.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Programs that take the arguments of redis-server, such as a valkey-server of your own.
+    #[arg(required = true)]
+    programs: Vec<String>,
+    /// Only tests with this in their name; may be given several times.
+    #[arg(long)]
+    only: Vec<String>,
+}
+
+/// What became of the tests on one server.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    passed: u64,
+    failed: Vec<String>,
+}
+
+/// What is asked of a server: that it does what the model does, and all that the native lock needs.
+const SUITES: [&str; 8] = [
+    "test",
+    "--no-fail-fast",
+    "--locked",
+    "--package=leasehold-tests",
+    "--test=differential",
+    "--test=integration",
+    "--",
+    "--test-threads=2",
+];
+
+/// Runs the tests on each server, and prints a table. Fails if a test did.
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let mut table = "| server | passed | failed |\n|---|---|---|\n".to_owned();
+    let mut all_passed = true;
+    for program in &options.programs {
+        let version = Cmd::new(program, &["--version"]).probe();
+        let version = version.with_context(|| format!("{program} does not tell its version"))?;
+        println!("== servers: {program}: {}", version.trim());
+        let outcome = tested(program, &options.only);
+        ensure!(outcome.passed > 0, "no test ran on {program}");
+        all_passed &= outcome.failed.is_empty();
+        let failed = match &*outcome.failed {
+            [] => "none".to_owned(),
+            failed => format!("`{}`", failed.join("`, `")),
+        };
+        let server = named(&version);
+        writeln!(table, "| {server} | {} | {failed} |", outcome.passed)?;
+    }
+    println!("\n{table}");
+    ensure!(all_passed, "some tests failed");
+    Ok(())
+}
+
+fn tested(program: &str, only: &[String]) -> Outcome {
+    let only = only.iter().map(String::as_str);
+    let args: Vec<_> = SUITES.into_iter().chain(only).collect();
+    let env = [("LEASEHOLD_REDIS_SERVER", program)];
+    let mut outcome = Outcome::default();
+    // That tests fail is what is to be found out.
+    let ran = Cmd::cargo(&args)
+        .with_env(&env)
+        .run_and_read(|line| outcome.read(line));
+    if let Err(error) = ran {
+        println!("== servers: {error:#}");
+    }
+    outcome
+}
+
+/// As `Redis server v=7.2.6 sha=…` is known: `Redis 7.2.6`.
+fn named(version: &str) -> String {
+    let mut words = version.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let number = words.find_map(|word| word.strip_prefix("v="));
+    format!("{name} {}", number.unwrap_or_default())
+}
+
+impl Outcome {
+    fn read(&mut self, line: &str) {
+        let Some(("test", rest)) = line.trim().split_once(' ') else {
+            return;
+        };
+        match rest.split_once(" ... ") {
+            Some((_, "ok")) => self.passed += 1,
+            Some((name, "FAILED")) => self.failed.push(name.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a failure that is not in the table.
+    #[test]
+    fn what_passed_and_what_failed_is_read() {
+        let mut outcome = Outcome::default();
+        let lines = [
+            "running 3 tests\n",
+            "test cancel::a ... ok\n",
+            "test rights::b ... FAILED\n",
+            "test c ... ignored\n",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored\n",
+        ];
+        for line in lines {
+            outcome.read(line);
+        }
+        let failed = vec!["rights::b".to_owned()];
+        assert_eq!(outcome, Outcome { passed: 1, failed });
+    }
+
+    #[test]
+    fn a_server_is_named_by_its_version() {
+        let version = "Redis server v=7.2.6 sha=00000000:0 malloc=libc bits=64 build=1";
+        assert_eq!(named(version), "Redis 7.2.6");
+        let version = "Valkey server v=8.0.1 sha=00000000:0 malloc=libc bits=64";
+        assert_eq!(named(version), "Valkey 8.0.1");
+    }
+}
