@@ -110,7 +110,7 @@ fn is_refused(answer: &Resp) -> bool {
     let Resp::Error(text) = answer else {
         return false;
     };
-    ["NOPERM", "ERR The user executing", "can't"]
+    ["NOPERM", "ERR The user executing", "can't", "ACL failure"]
         .iter()
         .any(|part| text.contains(part))
 }
