@@ -43,6 +43,21 @@ fn a_line_that_serves_the_last_first_is_caught() {
     must_be_caught(Sabotage::LastFirst, "I7");
 }
 
+#[test]
+fn servers_that_vote_at_once_though_they_forgot_are_caught() {
+    must_be_caught(Sabotage::NoQuarantine, "I1");
+}
+
+#[test]
+fn servers_that_are_asked_only_at_connecting_whether_they_forgot_are_caught() {
+    must_be_caught(Sabotage::NothingChecked, "I1");
+}
+
+#[test]
+fn servers_that_do_not_tell_one_process_from_another_are_caught() {
+    must_be_caught(Sabotage::ProcessesMixedUp, "I1");
+}
+
 /// The checks see a promise broken, within some runs.
 fn must_be_caught(sabotage: Sabotage, promise: &str) {
     let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());

@@ -80,7 +80,7 @@ impl World {
         let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
         let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
         let each = if self.plan.pushes { SECOND } else { 6 * SECOND };
-        let bound = SETTLE + 3 * nanos(self.plan.longest_ttl()) + (waiting + 1) * each;
+        let bound = SETTLE + 5 * nanos(self.plan.longest) + (waiting + 1) * each;
         let until = self.now + bound + self.behind();
         while !self.failed() && self.now < until && self.anybody_waits() {
             self.advance(self.now + PACE);

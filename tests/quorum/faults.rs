@@ -44,6 +44,7 @@ impl World {
                 self.step_back(server);
             }
         }
+        self.trouble_data();
         let next = self.now + TROUBLE;
         self.schedule(next, Happening::Trouble);
     }
@@ -232,7 +233,7 @@ impl World {
         self.checks.saw("a server was out of reach");
     }
 
-    fn cut_all(&mut self, server: usize) {
+    pub(crate) fn cut_all(&mut self, server: usize) {
         for host in 0..self.hosts.len() {
             self.cut(host, server);
             self.break_ear(host, server);
@@ -250,11 +251,10 @@ impl World {
         self.checks.saw("a server was frozen");
     }
 
-    /// A server begins anew, with all its data and a clock that is behind. What was under way to it
-    /// is lost.
+    /// A server's clock is set back, and it drops all connections and what was under way to it.
     fn step_back(&mut self, server: usize) {
         let step = self.random.below(400_000);
-        self.trace(|_| format!("server {server} begins anew, its clock {step} µs behind"));
+        self.trace(|_| format!("server {server} is {step} µs behind"));
         self.forget_arrivals(server);
         let state = &mut self.servers[server];
         state.frozen = false;

@@ -1,7 +1,8 @@
-//! A seeded simulation of quorums: engines on hosts with clocks of their own, over three or five
+//! A seeded simulation of quorums: engines on hosts with clocks of their own, over three to seven
 //! in-memory servers with clocks of their own, and a network that delays, loses, cuts and restores.
 //! Servers freeze and act late, begin anew with a clock that is behind, and are out of reach; hosts
-//! pause and crash; programs do anything at any time. None of the servers loses its data.
+//! pause and crash; programs do anything at any time. Servers lose their data, or go back to older ones;
+//! but fewer than a majority within the time that a lease may live.
 //!
 //! What must hold: no two hosts have a valid lease of one name at one true moment (I1), tokens grow
 //! in the order in which leases begin (I2), a loss is told no later than the deadline (I4), nothing
@@ -20,6 +21,7 @@ mod controls;
 mod end;
 mod faults;
 mod host;
+mod losses;
 mod network;
 mod plan;
 #[path = "../simulation/program.rs"]
@@ -41,7 +43,7 @@ use world::World;
 const SEEDS: u64 = 1_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 32] = [
+const SEEN: [&str; 39] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
@@ -74,6 +76,13 @@ const SEEN: [&str; 32] = [
     "push lost",
     "subscription broke",
     "a line was served to its end",
+    "a server was flushed",
+    "a server came back empty",
+    "a server came back with old data",
+    "a server came back with its data",
+    "a server said that it forgot",
+    "told of a quarantine",
+    "told that it is over",
 ];
 
 #[test]

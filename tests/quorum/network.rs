@@ -162,6 +162,11 @@ impl World {
             if was_frozen && reply != Ok(Reply::Late) {
                 self.checks.saw("frozen server acted late");
             }
+            if reply == Ok(Reply::Forgot) {
+                self.checks.saw("a server said that it forgot");
+                replies = vec![reply; sent.batch.len()];
+                break;
+            }
             replies.push(reply);
             self.dispatch_pushes(server);
         }

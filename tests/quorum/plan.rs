@@ -31,6 +31,12 @@ pub(crate) enum Sabotage {
     TicksWithheld,
     /// Each server hands its lock to whoever came last.
     LastFirst,
+    /// A server that forgot says that it did so long ago.
+    NoQuarantine,
+    /// What a server forgot it only says to those who connect.
+    NothingChecked,
+    /// A server that begins anew with old data takes itself for the one before.
+    ProcessesMixedUp,
 }
 
 impl Sabotage {
@@ -41,6 +47,14 @@ impl Sabotage {
             Self::LastFirst | Self::ReleasesForgotten => Some(true),
             _ => Some(false),
         }
+    }
+
+    /// Whether servers have to forget for it to show.
+    fn loses(self) -> bool {
+        matches!(
+            self,
+            Self::NoQuarantine | Self::NothingChecked | Self::ProcessesMixedUp
+        )
     }
 }
 
@@ -59,8 +73,10 @@ pub(crate) struct Faults {
     pub(crate) outages: u64,
     /// A server does nothing for a while, and then all that came meanwhile.
     pub(crate) freezes: u64,
-    /// A server begins anew with its data, and a clock that is behind.
+    /// A server's clock is set back.
     pub(crate) steps_back: u64,
+    /// A server forgets what it had, or goes back to what it had before.
+    pub(crate) losses: u64,
     pub(crate) pauses: u64,
     pub(crate) crashes: u64,
     pub(crate) force_releases: u64,
@@ -76,6 +92,8 @@ pub(crate) struct Plan {
     pub(crate) names: Vec<Name>,
     pub(crate) locks_per_host: u64,
     pub(crate) ttls: Vec<Duration>,
+    /// For so long a server that forgot does not vote.
+    pub(crate) longest: Duration,
     pub(crate) counter: Counter,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
@@ -98,7 +116,7 @@ impl Plan {
         let faults = if calm {
             Faults::default()
         } else {
-            Faults::new(random)
+            Faults::new(random, sabotage.loses())
         };
         let millis = Duration::from_millis;
         let ttls = match random.below(4) {
@@ -114,7 +132,10 @@ impl Plan {
         };
         let name = |name: &&str| Name::new(*name).expect("the name is short");
         let slow = random.between(1, 3);
+        let longest = ttls.iter().max().copied().unwrap_or_default() + millis(random.below(300));
+        let clocks = clocks(random, (sabotage, faults.losses > 0));
         Self {
+            longest,
             sabotage,
             hosts: usize::try_from(random.between(2, 4)).unwrap_or(2),
             names: names.iter().map(name).collect(),
@@ -131,7 +152,7 @@ impl Plan {
             chaos: random.between(2_000, 5_000) * MILLI * slow,
             pace: random.between(40, 250) * MILLI * slow,
             faults,
-            clocks: clocks(random, sabotage),
+            clocks,
         }
     }
 
@@ -153,6 +174,7 @@ impl Plan {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
         settings.patience = self.patience;
+        settings.longest_ttl = self.longest;
         settings
     }
 
@@ -193,7 +215,8 @@ impl Plan {
 }
 
 impl Faults {
-    fn new(random: &mut Random) -> Self {
+    fn new(random: &mut Random, loses: bool) -> Self {
+        let losses = if loses || random.chance(40) { 3 } else { 0 };
         let cutting = if random.chance(30) { 6 } else { 1 };
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
         Self {
@@ -206,7 +229,9 @@ impl Faults {
             black_holes: some(2),
             outages: some(2),
             freezes: some(2),
-            steps_back: some(1),
+            // Tokens begin at the clock where they were forgotten.
+            steps_back: if losses > 0 { 0 } else { some(1) },
+            losses,
             pauses: some(3),
             crashes: some(1),
             force_releases: 0,
@@ -218,11 +243,18 @@ impl Faults {
 }
 
 /// As far apart as nobody cares for; each pair of a server and a host is within the drift margin.
-fn clocks(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
-    let servers = if random.chance(65) { 3 } else { 5 };
-    let apart = random
-        .pick(&[200, 20_000, 3_000_000, 1_000_000_000])
-        .unwrap_or(1);
+fn clocks(random: &mut Random, (sabotage, loses): (Sabotage, bool)) -> Vec<ServerClock> {
+    let servers = match random.below(100) {
+        0..60 => 3,
+        60..90 => 5,
+        _ => 7,
+    };
+    let apart: &[u64] = if loses {
+        &[200, 20_000, 200_000]
+    } else {
+        &[200, 20_000, 3_000_000, 1_000_000_000]
+    };
+    let apart = random.pick(apart).unwrap_or(1);
     let clock = |_| ServerClock {
         origin_micros: 1_700_000_000_000_000 + random.below(apart),
         rate: match sabotage {

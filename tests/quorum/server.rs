@@ -23,6 +23,12 @@ pub(crate) struct Server {
     /// Until when nobody can reach it.
     pub(crate) out_until: Moment,
     pub(crate) frozen: bool,
+    /// What it would begin anew with.
+    pub(crate) saved: Option<MemoryServer>,
+    /// When it last forgot something.
+    pub(crate) lost: Option<Moment>,
+    /// It is known to have forgotten nothing since.
+    pub(crate) is_known: bool,
     /// What came while it was frozen.
     pub(crate) inbox: VecDeque<SharedSent>,
     /// Of those that wait for a lock.
@@ -37,6 +43,9 @@ impl Server {
             behind: 0,
             out_until: 0,
             frozen: false,
+            saved: None,
+            lost: None,
+            is_known: false,
             inbox: VecDeque::new(),
             claims: BTreeMap::new(),
         }
@@ -71,6 +80,11 @@ impl World {
             return reply;
         };
         match &op.command {
+            Command::Enter(_) => {
+                if let Ok(reply) = &reply {
+                    self.look_at_entry(server, reply);
+                }
+            }
             Command::Acquire(Acquire { claim, waits, .. }) => {
                 if *waits {
                     let claims = &mut self.servers[server].claims;
@@ -167,6 +181,11 @@ impl World {
             op.not_after = time;
         }
         match (sabotage, &op.command) {
+            (_, Command::Enter(enter)) => {
+                let enter = enter.clone();
+                let reply = self.does(time, server, op)?;
+                Ok(self.mistaken(&enter, reply))
+            }
             (Sabotage::NothingRaised, Command::Renew(renew)) => {
                 let renew = Renew {
                     floor: None,

@@ -151,9 +151,18 @@ impl Book {
     pub(crate) fn notice(&mut self, checks: &mut Checks, at: Look, event: &LeaseEvent) {
         let host = self.host;
         self.noticed = Some(at.now);
-        let fits = matches!(event, LeaseEvent::ClockDrift { .. });
-        checks.saw("told that clocks drift");
-        checks.ensure("calls", fits, || format!("host {host}: {event:?}"));
+        let what = match event {
+            LeaseEvent::ClockDrift { .. } => Some("told that clocks drift"),
+            LeaseEvent::Quarantined { .. } => Some("told of a quarantine"),
+            LeaseEvent::Readmitted { .. } => Some("told that it is over"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            checks.saw(what);
+        }
+        checks.ensure("calls", what.is_some(), || {
+            format!("host {host}: {event:?}")
+        });
     }
 
     fn acquired(
