@@ -14,6 +14,7 @@ mod link;
 mod memory;
 mod outage;
 mod paused;
+mod quarantine;
 mod quorum;
 mod reasons;
 mod refusals;

@@ -451,7 +451,8 @@ impl Builder {
     /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes
     /// on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
     /// majority lose their data within that time**; also if some do, and others are replaced by new ones.
-    /// A majority that is empty is taken for a new quorum, and begins at once.
+    /// A majority that is empty is taken for a new quorum, and begins at once; let all servers be there for
+    /// the first lock, or those that come later may have to wait as if they had forgotten something.
     ///
     /// The servers' clocks are to be apart by less than the longest time to live and the
     /// [token retention](Self::token_retention): else a token may be smaller than one before, since what a

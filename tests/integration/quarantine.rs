@@ -1,0 +1,111 @@
+//! Real servers of a quorum that forget, and new ones.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use leasehold::{LeaseEvent, Locker};
+use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
+
+use crate::{LIMIT, lock_key, millis};
+
+const TTL: Duration = Duration::from_secs(4);
+const LONGEST: Duration = Duration::from_secs(5);
+/// A server that says nothing is waited for this long before the others decide alone.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+async fn start(servers: usize) -> Vec<RedisServer> {
+    join_all((0..servers).map(|_| RedisServer::start())).await
+}
+
+async fn locker(servers: &[RedisServer]) -> Locker {
+    let builder = Locker::builder()
+        .command_timeout(TIMEOUT)
+        .patience(millis(1_500))
+        .longest_ttl(LONGEST);
+    let locker = builder.quorum(servers.iter().map(RedisServer::url)).await;
+    locker.expect("a majority is there")
+}
+
+async fn held_at(servers: &[RedisServer]) -> usize {
+    let mut held = 0;
+    for server in servers {
+        let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
+        held += usize::from(tenure.is_some());
+    }
+    held
+}
+
+/// Catches a second holder, by the vote of a server that does not know of the first any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_know() {
+    for is_flushed in [true, false] {
+        let mut servers = start(3).await;
+        let (one, other) = (locker(&servers).await, locker(&servers).await);
+        let lock = |locker: &Locker| locker.lock("x").expect("valid").ttl(TTL);
+        // Each server is known to have forgotten nothing.
+        for locker in [&one, &other] {
+            let lease = lock(locker).acquire().await.expect("all are there");
+            lease.release().await.expect("all are there");
+        }
+        let mut events = other.events();
+        servers[2].pause();
+        let lease = lock(&one).acquire().await.expect("two are there");
+        // From now on the holder is known to the first alone, which cannot be reached.
+        servers[0].pause();
+        let forgot = Instant::now();
+        if is_flushed {
+            Admin::connect(&servers[1]).await.flushall().await;
+        } else {
+            servers[1].restart().await;
+        }
+        servers[2].resume();
+        let tries = Stopwatch::start();
+        while tries.elapsed() < TTL / 2 {
+            let tried = lock(&other).try_acquire().await;
+            let got = tried.is_ok_and(|lease| lease.is_some());
+            let is_early = forgot.elapsed() < LONGEST || lease.is_valid();
+            assert!(!got || !is_early, "two hold it, flushed: {is_flushed}");
+        }
+        let is_out =
+            |event: &LeaseEvent| matches!(event, LeaseEvent::Quarantined { server: 2, .. });
+        next_event(&mut events, LIMIT, is_out).await;
+        servers[0].resume();
+        drop(lease);
+        // The others go on.
+        let lease = lock(&other).acquire().await.expect("two are there");
+        let votes = |event: &LeaseEvent| matches!(event, LeaseEvent::Readmitted { server: 2 });
+        next_event(&mut events, LIMIT, votes).await;
+        assert!(forgot.elapsed() >= LONGEST, "{:?}", forgot.elapsed());
+        let everywhere = async || held_at(&servers).await == 3;
+        eventually(LIMIT, "it to be held everywhere", everywhere).await;
+        lease.release().await.expect("all are there");
+    }
+}
+
+/// Catches a quorum that has to wait before its first lock, and a new server that has to.
+#[tokio::test]
+async fn new_servers_vote_at_once() {
+    let mut servers = start(5).await;
+    servers[1].kill();
+    servers[3].kill();
+    let locker = locker(&servers).await;
+    let mut events = locker.events();
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let watch = Stopwatch::start();
+    let lease = lock.acquire().await.expect("three are there");
+    assert!(watch.elapsed() < LONGEST / 2, "{:?}", watch.elapsed());
+    servers[1].restart().await;
+    servers[3].restart().await;
+    let everywhere = async || held_at(&servers).await == 5;
+    eventually(LIMIT, "it to be held everywhere", everywhere).await;
+    assert!(watch.elapsed() < LONGEST, "{:?}", watch.elapsed());
+    lease.release().await.expect("all are there");
+    let unwanted = |event: &LeaseEvent| {
+        assert!(
+            !matches!(event, LeaseEvent::Quarantined { .. }),
+            "{event:?}"
+        );
+        matches!(event, LeaseEvent::Released { .. })
+    };
+    next_event(&mut events, LIMIT, unwanted).await;
+}
