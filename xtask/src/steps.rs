@@ -191,6 +191,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     example!("leasehold-examples", "oversell", needs []),
     example!("leasehold-examples", "five_callers", needs []),
+    example!("leasehold-examples", "quorum", needs []),
     example!("leasehold-examples", "leader", needs[Need::Redis]),
     example!("leasehold-examples", "adapter", needs[Need::Redis]),
     example!(

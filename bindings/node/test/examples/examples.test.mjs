@@ -77,6 +77,11 @@ test("metrics are served, and named as in Rust", async () => {
   assert.deepEqual(new Set([...page.matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name)), names);
 });
 
+test("quorum", async () => {
+  const printed = await run("quorum.mjs");
+  assert.match(printed, /Two servers go[^]*atRisk .*2 of 5 servers are missing[^]*renewed[^]*forgets[^]*ada is refused: /);
+});
+
 test("the worker, on workerd", async () => {
   assert.match(await run("worker/run.mjs"), /visits/);
 });
