@@ -133,6 +133,23 @@ impl Acquiring {
     }
 }
 
+/// Whether a majority has answered, and the lease is not to be had without one that is away: somebody else has
+/// the lock, or a release is on its way to some, and no answer would come before the attempt timed out.
+fn is_refused(env: &Env, lease: &Leased) -> bool {
+    let count = |is: &dyn Fn(usize, &Vote) -> bool| {
+        let all = 0..env.members.len();
+        all.filter(|at| is(*at, lease.votes.get(*at))).count()
+    };
+    let said = count(&|_, vote| matches!(vote, Vote::Has(_) | Vote::Busy));
+    let hoped = count(&|at, vote| match vote {
+        Vote::Has(_) => true,
+        Vote::Asked(_) => env.members.is_able(at),
+        _ => false,
+    });
+    let majority = env.members.majority();
+    said >= majority && hoped < majority
+}
+
 /// Asking, and what the members say.
 impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
@@ -167,7 +184,7 @@ impl Acquiring {
             Some(Vote::Open) if has + asked >= majority => return Next::Stay,
             Some(Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
         };
-        if !turn || has + asked < majority {
+        if !turn || has + asked < majority || is_refused(env, lease) {
             return self.fall_short(env, lease, desk);
         }
         let Some(token) = lease.votes.token(majority) else {

@@ -69,6 +69,24 @@ fn a_desk_that_goes_away_is_left_for_the_next() {
     }
 }
 
+/// Catches one who waits for members that are away until they time out, although the others have answered.
+#[test]
+fn who_is_refused_by_all_that_are_there_waits_for_no_others() {
+    let mut world = World::new(2, 5);
+    world.cut(0, 0);
+    let call = world.acquire(0, Wait::Never);
+    world.advance(SOON);
+    let first = world.got(0, call);
+    world.cut(1, 3);
+    world.cut(1, 4);
+    let call = world.acquire(1, Wait::Never);
+    assert_eq!(world.answer(1, call), Some(&Answer::Acquire(Ok(None))));
+    let call = world.acquire(1, Wait::Forever);
+    world.release(0, first.lease);
+    world.advance(TIMEOUT / 2);
+    world.got(1, call);
+}
+
 /// Catches two who each keep what the other needs.
 #[test]
 fn who_see_different_desks_do_not_wait_for_each_other() {
