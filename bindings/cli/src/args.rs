@@ -101,7 +101,7 @@ pub(crate) enum Task {
     /// The store has to do --looks inspections a second at the most, and 4 SCANs of 1,000 keys, however many
     /// locks there are and however many look at the page. With many locks those that are on somebody's screen
     /// are looked at first, the others less often. If this user may use CLIENT TRACKING (+client|tracking), the
-    /// server says what changes, and there is less to do.
+    /// server says what changes, as long as that is little, and there is less to do.
     #[command(after_help = "\
 Examples:
   leasehold serve --demo                      something to see, with nothing installed

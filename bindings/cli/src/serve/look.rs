@@ -173,3 +173,107 @@ fn held(holder: &HolderInfo) -> Option<Duration> {
     };
     (held < YEAR).then_some(held)
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold::Locker;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    /// A store in memory, and the moment of the first look.
+    struct World {
+        locker: Locker,
+        start: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                locker: Locker::in_memory(),
+                start: Instant::now(),
+            }
+        }
+
+        /// By a holder of this owner, seconds after the first look, with so many left of the time to live.
+        async fn held(&self, owner: &str, after: u64, left: u64, before: Option<&Look>) -> Look {
+            let lock = self.locker.lock("a").expect("a valid name").ttl(TTL);
+            let lease = lock.owner(owner).acquire().await.expect("it is free");
+            let mut found = self.locker.inspect("a").await.expect("it replies");
+            lease.release().await.expect("it is held");
+            let holder = found.holder.as_mut().expect("it is held");
+            holder.remaining = Duration::from_secs(left);
+            self.look(found, after, before)
+        }
+
+        async fn free(&self, after: u64, before: Option<&Look>) -> Look {
+            let found = self.locker.inspect("a").await.expect("it replies");
+            self.look(found, after, before)
+        }
+
+        /// The same holder as before.
+        fn still(&self, before: &Look, after: u64, left: u64) -> Look {
+            let mut found = before.found.clone();
+            found.holder.as_mut().expect("it is held").remaining = Duration::from_secs(left);
+            self.look(found, after, Some(before))
+        }
+
+        fn look(&self, found: Inspection, after: u64, before: Option<&Look>) -> Look {
+            Look::new(found, self.start + Duration::from_secs(after), before)
+        }
+    }
+
+    fn kinds(look: &Look, before: &Look, revoked: Option<FencingToken>) -> Vec<Kind> {
+        let changes = look.changes(before, revoked);
+        changes.iter().map(|change| change.kind).collect()
+    }
+
+    #[tokio::test]
+    async fn what_goes_before_its_time_was_released() {
+        let world = World::new();
+        let held = world.held("a", 0, 30, None).await;
+        let renewed = world.still(&held, 10, 30);
+        assert_eq!(kinds(&renewed, &held, None), [], "a renewal is no change");
+        let free = world.free(39, Some(&renewed)).await;
+        assert_eq!(kinds(&free, &renewed, None), [Kind::Released]);
+        assert_eq!(kinds(&free, &renewed, renewed.token()), [Kind::Revoked]);
+        assert_eq!(free.idle, Some(free.at));
+        let later = world.free(44, Some(&free)).await;
+        assert_eq!(
+            (later.idle, kinds(&later, &free, None)),
+            (Some(free.at), vec![])
+        );
+    }
+
+    #[tokio::test]
+    async fn what_was_not_renewed_and_goes_in_its_time_expired() {
+        let world = World::new();
+        let held = world.held("a", 0, 30, None).await;
+        let late = world.still(&held, 27, 3);
+        let free = world.free(31, Some(&late)).await;
+        assert_eq!(kinds(&free, &late, None), [Kind::Expired]);
+        // If nobody looked when it was late, it may have been renewed.
+        let free = world.free(31, Some(&held)).await;
+        assert_eq!(kinds(&free, &held, None), [Kind::Ended]);
+    }
+
+    #[tokio::test]
+    async fn the_next_one_is_seen_to_have_it() {
+        let world = World::new();
+        let one = world.held("one", 0, 30, None).await;
+        let two = world.held("two", 5, 30, Some(&one)).await;
+        assert_eq!(kinds(&two, &one, None), [Kind::Released, Kind::Acquired]);
+        let again = world.held("two", 9, 30, Some(&two)).await;
+        assert_eq!(
+            kinds(&again, &two, None),
+            [Kind::Superseded, Kind::Acquired]
+        );
+        let changes = again.changes(&two, None);
+        assert!(
+            changes
+                .iter()
+                .all(|change| change.owner == "two" && change.waited.is_none())
+        );
+    }
+}

@@ -18,6 +18,8 @@ pub(super) fn text(board: &Board, namespace: &str, now: Instant) -> String {
     };
     let up = u64::from(*sum.store == Store::Up);
     out.gauge("store_up", "Whether the store replies.", up);
+    let help = "Whether the store says what changes.";
+    out.gauge("follows", help, u64::from(sum.follows));
     out.gauge("locks_held", "Locks that are held.", sum.held);
     out.gauge("waiting", "Contenders that wait in line.", sum.waiting);
     let longest = sum.longest.map_or(0, |(_, waiting)| u64::from(waiting));

@@ -79,7 +79,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 #[tokio::test]
 async fn the_table_and_the_numbers_can_be_read_by_programs() {
     let server = RedisServer::start().await;
-    let (mut serving, url) = serve(&server, &["--json"].map(|_| "--poll-only"));
+    let (mut serving, url) = serve(&server, &["--poll-only"]);
     let (mut holder, token) = hold(&server, "a \"quoted\"");
     let held = eventually(LIMIT, "the lock to be seen", async || {
         let locks = ask(&url, "GET /api/locks", &[], "");
@@ -113,10 +113,8 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     eventually(LIMIT, "the release to be seen", async || metric(ended)).await;
     assert!(!ask(&url, "GET /metrics", &[], "").body.contains("quoted"));
     assert_eq!(ask(&url, "GET /nothing", &[], "").status(), 404);
-    for signal in [Signal::SIGINT] {
-        serving.signal(signal);
-        assert_eq!(serving.code().await, Some(0));
-    }
+    serving.signal(Signal::SIGINT);
+    assert_eq!(serving.code().await, Some(0));
 }
 
 #[tokio::test]
@@ -246,6 +244,53 @@ async fn other_machines_need_a_token() {
         ask(&url, "GET /metrics", &[("Cookie", cookie)], "").status(),
         200
     );
+}
+
+/// Catches: messages of every change, of a server that has much to do as it is.
+#[tokio::test]
+async fn a_busy_server_is_not_followed() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let follows = |count: u8| {
+        let line = format!("leasehold_follows{{namespace=\"leasehold\"}} {count}\n");
+        ask(&url, "GET /metrics", &[], "").body.contains(&line)
+    };
+    eventually(LIMIT, "it to be followed", async || follows(1)).await;
+    let locker = Locker::connect(server.url()).await.expect("it is there");
+    let lock = locker.lock("a").expect("a valid name");
+    let work = async {
+        loop {
+            let lease = lock.acquire().await.expect("it is free");
+            lease.release().await.expect("it is held");
+        }
+    };
+    let left_alone = eventually(LIMIT, "it to be left alone", async || follows(0));
+    tokio::select! {
+        () = work => {}
+        () = left_alone => {}
+    }
+}
+
+#[tokio::test]
+async fn where_it_is_can_be_read_by_programs() {
+    let args = ["serve", "--demo", "--listen", "127.0.0.1:0", "--json"];
+    let mut demo = Program::spawn(leasehold(args));
+    let line = demo.line(r#"{"type":"serving","url":""#);
+    let url = line.trim_end_matches("\"}");
+    let acquired = "leasehold_acquired_total{namespace=\"leasehold\"} 0";
+    eventually(LIMIT, "something to happen", async || {
+        let metrics = ask(url, "GET /metrics", &[], "").body;
+        metrics.contains("leasehold_acquired_total") && !metrics.contains(acquired)
+    })
+    .await;
+    let (_open, hello) = open_page(url);
+    assert_eq!(
+        (&hello["demo"], &hello["release"]),
+        (&true.into(), &false.into())
+    );
+    // An open page does not hold it up.
+    demo.signal(Signal::SIGTERM);
+    assert_eq!(demo.code().await, Some(0));
 }
 
 #[tokio::test]
