@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use crate::connect::StoreArgs;
 
+const TTL: Duration = Duration::from_secs(6);
 const SITES: [&str; 3] = ["berlin", "lisbon", "oslo"];
 
 /// How those who want one lock behave.
@@ -17,9 +18,6 @@ struct Scene {
     /// How long they have it, and how long they do without, in milliseconds.
     has: (u64, u64),
     rests: (u64, u64),
-    ttl: u64,
-    /// Whether they never renew, so that they lose it if they are slow.
-    fixed: bool,
 }
 
 const fn scene(name: &'static str, contenders: usize, has: (u64, u64), rests: (u64, u64)) -> Scene {
@@ -28,8 +26,6 @@ const fn scene(name: &'static str, contenders: usize, has: (u64, u64), rests: (u
         contenders,
         has,
         rests,
-        ttl: 6_000,
-        fixed: false,
     }
 }
 
@@ -41,11 +37,7 @@ const SCENES: [Scene; 9] = [
     scene("migrations/schema", 1, (30_000, 90_000), (2_000, 4_000)),
     scene("orders/42", 2, (500, 2_000), (900, 4_000)),
     scene("orders/nightly-export", 4, (5_000, 15_000), (1_000, 9_000)),
-    Scene {
-        fixed: true,
-        ttl: 4_000,
-        ..scene("reports/weekly", 3, (2_000, 5_500), (1_500, 4_000))
-    },
+    scene("reports/weekly", 3, (2_000, 5_500), (1_500, 4_000)),
     scene("search/reindex", 3, (9_000, 20_000), (2_000, 9_000)),
 ];
 /// Two processes with one identity: the one takes the lock over from the other.
@@ -77,24 +69,19 @@ pub(super) async fn play(store: &StoreArgs, url: &str) -> Result<JoinSet<()>, Er
 }
 
 async fn contend(locker: Locker, scene: &Scene, mut dice: Dice) -> Result<(), Error> {
-    let mut lock = locker
-        .lock(scene.name)?
-        .ttl(Duration::from_millis(scene.ttl));
-    if scene.fixed {
-        lock = lock.fixed();
-    }
+    let lock = locker.lock(scene.name)?.ttl(TTL);
     sleep(dice.throw((0, 2_000))).await;
     loop {
         let lease = lock.acquire().await?;
         sleep(dice.throw(scene.has)).await;
-        // It may have been lost.
+        // It may have been taken away on the page.
         let _ = lease.release().await;
         sleep(dice.throw(scene.rests)).await;
     }
 }
 
 async fn lead(locker: Locker, turn: u64) -> Result<(), Error> {
-    let lock = locker.lock(LEADER)?.ttl(Duration::from_secs(5));
+    let lock = locker.lock(LEADER)?.ttl(TTL);
     sleep(Duration::from_secs(11) * u32::try_from(turn).unwrap_or(0)).await;
     loop {
         let lease = lock.acquire().await?;

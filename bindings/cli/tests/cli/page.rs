@@ -55,7 +55,7 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     page.wait(&format!(
         "document.querySelector('#oneToken').textContent !== '{one}'"
     ));
-    page.wait("document.querySelector('#events').textContent.includes('in line')");
+    page.wait("document.querySelector('#events').textContent.includes('has it, waited')");
     page.wait("document.querySelectorAll('#timeline .into').length === 1");
     page.wait("document.querySelectorAll('#timeline rect').length === 2");
 

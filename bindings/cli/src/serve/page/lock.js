@@ -1,11 +1,14 @@
 // The page of one lock.
 
-const HUES = [215, 160, 275, 35, 330, 190, 95, 250];
+const HUES = [215, 160, 275, 35, 330, 190, 95, 250, 10, 300, 60, 130];
 
 function hue(owner) {
   let hash = 7;
   for (const c of owner) hash = (hash * 31 + c.codePointAt(0)) >>> 0;
-  return HUES[hash % HUES.length];
+  // Names that differ in one letter are to differ in colour.
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
+  hash = Math.imul(hash ^ (hash >>> 12), 0x297a2d39);
+  return HUES[((hash ^ (hash >>> 15)) >>> 0) % HUES.length];
 }
 
 function showLock(name) {
@@ -63,8 +66,8 @@ function showEvents(history) {
   const list = items(byId("events"), Math.max(events.length, 1));
   if (events.length === 0) fillItem(list[0], ["", "Nothing yet.", ""], "");
   events.forEach((event, at) => {
-    const from = event.waited === undefined ? "" : `, after ${span(event.waited)} in line`;
-    const what = event.kind === "acquired" ? `${event.owner} has it${from}` : `${event.owner}: ${ENDS[event.kind]}`;
+    const waited = event.waited === undefined ? "" : `, waited ${span(event.waited)}`;
+    const what = event.kind === "acquired" ? `${event.owner} has it${waited}` : `${event.owner}: ${ENDS[event.kind]}`;
     const time = new Date(performance.timeOrigin + event.at).toTimeString().slice(0, 8);
     fillItem(list[at], [time, what, String(event.token)], LOSSES.has(event.kind) ? "loss" : "");
   });
@@ -107,11 +110,11 @@ function ticks(width, height, length) {
 
 function drawTenure(tenure, [from, to], { top, tall }) {
   const wide = Math.max(to - from, 1.5);
-  const color = `hsl(${hue(tenure.owner)} 52% 42%)`;
+  const color = `hsl(${hue(tenure.owner)} 48% 36%)`;
   const box = draw("rect", { x: from, y: top, width: Math.max(wide - 1, 1), height: tall, rx: 3, fill: color });
   const ended = tenure.end ? `, ${ENDS[tenure.end]}` : "";
-  const from_ = tenure.waited === undefined ? "" : `, after ${span(tenure.waited)} in line`;
-  box.append(draw("title", {}, `${tenure.owner}, token ${tenure.token}${from_}${ended}`));
+  const waited = tenure.waited === undefined ? "" : `, waited ${span(tenure.waited)}`;
+  box.append(draw("title", {}, `${tenure.owner}, token ${tenure.token}${waited}${ended}`));
   const parts = [box];
   if (wide > 60) {
     const most = Math.floor((wide - 26) / 6.6);
@@ -131,7 +134,9 @@ function drawTenure(tenure, [from, to], { top, tall }) {
 
 /** How many waited when, in steps. */
 function drawLengths(lengths, x, [top, foot], [begin, end]) {
-  const most = Math.max(1, ...lengths.filter((one) => one.at >= begin).map((one) => one.length), lengths.at(-1)?.length ?? 0);
+  const shown = lengths.filter((one, at) => (lengths[at + 1]?.at ?? end) >= begin);
+  const longest = Math.max(0, ...shown.map((one) => one.length));
+  const most = Math.max(1, longest);
   const y = (length) => foot - (length / most) * (foot - top - 12);
   const points = [];
   lengths.forEach((one, at) => {
@@ -145,7 +150,7 @@ function drawLengths(lengths, x, [top, foot], [begin, end]) {
   return [
     draw("polygon", { class: "area line", points: [`${first},${foot}`, ...points, `${last},${foot}`].join(" ") }),
     draw("polyline", { class: "stroke line", points: points.join(" ") }),
-    draw("text", { x: x(end), y: y(most) - 3, "text-anchor": "end" }, `up to ${number(most)} wait`),
+    draw("text", { x: x(end), y: y(most) - 3, "text-anchor": "end" }, longest > 0 ? `up to ${number(longest)} wait` : ""),
   ];
 }
 

@@ -127,7 +127,12 @@ function meter(bar, time, holder, none) {
   const left = holder ? Math.max(0, holder.until - now()) : 0;
   const part = holder ? Math.min(1, left / holder.fullest) : 0;
   const scale = `scaleX(${part.toFixed(3)})`;
-  if (bar.style.transform !== scale) bar.style.transform = scale;
+  if (bar.style.transform !== scale) {
+    // It shrinks smoothly; what was renewed, or is another's, is so at once.
+    bar.style.transitionDuration = part > Number(bar.dataset.part ?? 0) ? "0s" : "";
+    bar.dataset.part = part;
+    bar.style.transform = scale;
+  }
   const kind = holder ? (part > 0.35 ? "" : part > 0.12 ? "low" : "out") : "none";
   if (bar.className !== kind) bar.className = kind;
   say(time, holder ? span(left) : none);

@@ -52,4 +52,4 @@ const ENDS = {
 const LOSSES = new Set(["expired", "superseded", "revoked"]);
 /** As the server counts them. */
 const END_ORDER = ["released", "expired", "superseded", "revoked", "ended"];
-const BUCKETS = ["10 ms", "0.1 s", "1 s", "10 s", "1 min", "10 min", "more"];
+const BUCKETS = ["≤10 ms", "≤0.1 s", "≤1 s", "≤10 s", "≤1 min", "≤10 min", "more"];
