@@ -52,8 +52,8 @@
 //! |---|---|---|
 //! | `native` | on | the client, on tokio and fred |
 //! | `tls-rustls` | on | `rediss://`, by rustls and ring, which needs a C compiler: see [`Tls`] |
-//! | `redis-rs` | off | locks through a connection of that client: [`adapter::RedisRs`] |
-//! | `metrics` | off | [`Locker::record_metrics`]: what a locker counts, for the crate `metrics` |
+//! | `redis-rs` | off | `adapter::RedisRs`: locks through a connection of that client |
+//! | `metrics` | off | `Locker::record_metrics`: what a locker counts, for the crate `metrics` |
 //! | `postgres`, `mysql`, `sqlite`, `object-store`, `http` | off | guards of these storages, in [`fence`] |
 //!
 //! `docs/coming-from.md` in the repository has each call of redlock, redis-semaphore, Redisson and
