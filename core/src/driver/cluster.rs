@@ -196,7 +196,8 @@ impl Cluster {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let is_free = |server: &ServerId| !state.members.contains_key(server);
-        let server = (1..).map(ServerId).find(is_free).unwrap_or(ServerId::ONLY);
+        let mut numbers = (1..u32::MAX).map(ServerId);
+        let server = numbers.find(is_free).unwrap_or(ServerId::ONLY);
         state.numbers.insert(node.clone(), server);
         let member = Arc::new(Member {
             server,

@@ -126,8 +126,12 @@ impl Store {
         }
         match self {
             Self::Fred(store) => (server, store.execute(batch, give_up).await),
-            Self::Cluster(store) => store.execute(server, batch, give_up).await,
-            Self::Adapted(store) => (server, store.execute(batch, give_up).await),
+            // In a box, so that the others' future stays as small as it is.
+            Self::Cluster(store) => Box::pin(store.execute(server, batch, give_up)).await,
+            Self::Adapted(store) => {
+                let executed = Box::pin(store.execute(batch, give_up));
+                (server, executed.await)
+            }
             Self::Memory(store) => (server, store.execute(batch)),
         }
     }
