@@ -66,4 +66,5 @@ const RIGHTS: &str = "a user of the locks needs on the keys ~{NAMESPACE:* +eval 
                       +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd \
                       +zcount +zmscore +zrange +zrangebyscore +zrem +zscore; to be told at once, on \
                       the channels &leasehold:NAMESPACE:* +subscribe +publish +pubsub|numsub; to \
-                      list +scan; and for a database in the URL +select";
+                      list +scan; for a quorum +info +lastsave; and for a database in the URL \
+                      +select";

@@ -16,6 +16,8 @@ const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +
                      +zscore";
 const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const LIST: &str = "+scan";
+/// Of the servers of a quorum.
+const QUORUM: &str = "+info +lastsave";
 const DATABASE: &str = "+select";
 
 /// The rights for locks and for pushes.
@@ -222,6 +224,41 @@ async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     lockers[0].force_release("x").await.map(drop)
 }
 
+/// Catches a right that a server of a quorum asks for, and that is not named.
+#[tokio::test]
+async fn a_quorum_takes_two_rights_more_which_are_named() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(RedisServer::start().await);
+    }
+    for (missing, error) in [
+        ("", None),
+        ("+lastsave", None),
+        ("+info", Some(ErrorKind::Auth)),
+    ] {
+        let rights = QUORUM.split_whitespace().chain(named());
+        let rights: Vec<_> = rights.filter(|right| *right != missing).collect();
+        let name = format!("without{}", missing.replace('+', "-"));
+        let mut urls = Vec::new();
+        for server in &servers {
+            let mut admin = Admin::connect(server).await;
+            urls.push(user(server, &mut admin, &name, &rights).await);
+        }
+        let locker = Locker::quorum(&urls).await.expect("they are good");
+        let acquired = locker.lock("x").expect("valid").acquire().await;
+        assert_eq!(
+            acquired.as_ref().err().map(Error::kind),
+            error,
+            "{acquired:?}"
+        );
+        match acquired {
+            // Without the cheaper one the dearer is asked each time.
+            Ok(lease) => lease.release().await.expect("all are there"),
+            Err(error) => assert!(error.to_string().contains(missing), "{error}"),
+        }
+    }
+}
+
 /// Catches a right that is documented and not needed, and one whose lack no error names.
 #[tokio::test]
 async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
@@ -248,7 +285,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     let text = include_str!("../../README.md");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = text.replace("NAMESPACE", "leasehold").replace("\\|", "|");
-    for rights in [LOCKS, PUSHES, LIST, DATABASE] {
+    for rights in [LOCKS, PUSHES, LIST, QUORUM, DATABASE] {
         let rights: Vec<_> = rights.split_whitespace().collect();
         assert!(text.contains(&rights.join(" ")), "README names {rights:?}");
     }

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "562b04ec3f6646fdac6d69f312748007d54b1c66";
+pub const SCRIPT_SHA: &str = "ef24f70b57f78eb17042ffdbe97686a27dab8ea0";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

@@ -16,11 +16,10 @@
 -- common it is to be checked, and it is still that
 -- reply  entered, incarnation, for how long it has been (ms), longest (ms), incarnations that are known…
 --        And if it is not that the reply to the whole batch is the time and forgot
-local mark, saved = run('HMGET', key, 'id', 'run', 'saved'), run('LASTSAVE')
-local is_same = mark[1] == sub(op, OP_REST)
-if is_same and (type(saved) ~= 'number' or mark[3] ~= tostring(saved)) then
+local saved, is_same = run('LASTSAVE'), run('HGET', key, 'id') == sub(op, OP_REST)
+if is_same and (type(saved) ~= 'number' or run('HGET', key, 'saved') ~= tostring(saved)) then
   local info = run('INFO', 'server')
-  is_same = type(info) == 'string' and (string.match(info, 'run_id:(%x+)') or '') == mark[2]
+  is_same = type(info) == 'string' and (string.match(info, 'run_id:(%x+)') or '') == run('HGET', key, 'run')
   -- Another process that begins within this second would say the same.
   if is_same and type(saved) == 'number' and saved < now / 1000000 - 1 then
     run('HSET', key, 'saved', tostring(saved))

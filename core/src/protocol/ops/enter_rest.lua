@@ -21,18 +21,19 @@ local function enter(k, op)
     local field = 'k' .. sub(op, at + 1, at + LEASE_LENGTH)
     if sub(op, at, at) == '-' then
       call('HDEL', key, field)
+      mark[field] = nil
     elseif count >= MOST_KNOWN then
       fail('ERR too many incarnations of servers are known', key)
     else
       call('HSET', key, field, '')
+      mark[field] = ''
     end
   end
   local age = now_ms - tonumber(mark.since)
   known[2], known[3], known[4] = id, tostring(age < 0 and 0 or age), tostring(longest)
-  local names = call('HKEYS', key)
-  for i = 1, #names do
-    if #names[i] == 1 + LEASE_LENGTH and sub(names[i], 1, 1) == 'k' then
-      known[#known + 1] = sub(names[i], 2)
+  for name in pairs(mark) do
+    if #name == 1 + LEASE_LENGTH and sub(name, 1, 1) == 'k' then
+      known[#known + 1] = sub(name, 2)
     end
   end
   return known
