@@ -61,8 +61,8 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
         servers[2].resume();
         let tries = Stopwatch::start();
         while tries.elapsed() < TTL / 2 {
-            let tried = lock(&other).try_acquire().await;
-            let got = tried.is_ok_and(|lease| lease.is_some());
+            let answer = lock(&other).try_acquire().await;
+            let got = answer.is_ok_and(|lease| lease.is_some());
             let is_early = forgot.elapsed() < LONGEST || lease.is_valid();
             assert!(!got || !is_early, "two hold it, flushed: {is_flushed}");
         }

@@ -215,8 +215,12 @@ impl Plan {
 }
 
 impl Faults {
-    fn new(random: &mut Random, loses: bool) -> Self {
-        let losses = if loses || random.chance(40) { 3 } else { 0 };
+    fn new(random: &mut Random, must_forget: bool) -> Self {
+        let losses = if must_forget || random.chance(40) {
+            3
+        } else {
+            0
+        };
         let cutting = if random.chance(30) { 6 } else { 1 };
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
         Self {
