@@ -16,6 +16,7 @@ mod outage;
 mod paused;
 mod quarantine;
 mod quorum;
+mod quorum_cases;
 mod reasons;
 mod refusals;
 mod replicas;

@@ -8,15 +8,15 @@ use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
 
 use crate::{LIMIT, lock_key, millis};
 
-const TTL: Duration = Duration::from_secs(2);
+pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// A server that says nothing is waited for this long before the others decide alone.
-const TIMEOUT: Duration = Duration::from_millis(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(300);
 
-async fn start(servers: usize) -> Vec<RedisServer> {
+pub(crate) async fn start(servers: usize) -> Vec<RedisServer> {
     join_all((0..servers).map(|_| RedisServer::start())).await
 }
 
-fn urls(servers: &[RedisServer]) -> Vec<String> {
+pub(crate) fn urls(servers: &[RedisServer]) -> Vec<String> {
     servers.iter().map(RedisServer::url).collect()
 }
 
@@ -27,7 +27,7 @@ async fn locker(servers: &[RedisServer]) -> Locker {
 }
 
 /// At how many of the servers that answer somebody has the lock.
-async fn held_at(servers: &[&RedisServer]) -> usize {
+pub(crate) async fn held_at(servers: &[&RedisServer]) -> usize {
     let mut held = 0;
     for server in servers {
         let tenure = Admin::connect(server).await.tenure(&lock_key("x")).await;
@@ -38,14 +38,14 @@ async fn held_at(servers: &[&RedisServer]) -> usize {
 
 /// What a server does that does not do its part.
 #[derive(Copy, Clone, Debug)]
-enum Fault {
+pub(crate) enum Fault {
     Down,
     Paused,
     ReadOnly,
     Emptied,
 }
 
-async fn fail(server: &mut RedisServer, fault: Fault) {
+pub(crate) async fn fail(server: &mut RedisServer, fault: Fault) {
     match fault {
         Fault::Down => server.kill(),
         Fault::Paused => server.pause(),

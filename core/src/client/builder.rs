@@ -447,6 +447,13 @@ impl Builder {
     /// is taken in when it comes. Who waits stands in line at the first server of the list that can be
     /// reached: so lockers are to have the same list in the same order, and then serve their waiters in order.
     ///
+    /// A minority that is away, slow or read-only keeps a call for no longer than one
+    /// [`command_timeout`](Self::command_timeout). Who stands in line at a server that falls silent notices with
+    /// its next look at its place, after half of the time to live and within 5 s, and goes to another; at one
+    /// that answers with errors alone, after its [`patience`](Self::patience) too. Where a majority
+    /// is away, `try_acquire` fails after one `command_timeout`, and `acquire` after the patience; what they
+    /// took is given back, by servers that come back as well.
+    ///
     /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
     /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes
     /// on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a

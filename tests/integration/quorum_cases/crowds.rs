@@ -1,0 +1,195 @@
+//! Many who contend for one name, while all works and while servers fail at random.
+
+use std::env;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use leasehold::{FencingToken, Locker};
+use leasehold_tests::{RedisServer, within};
+
+use crate::quorum::{start, urls};
+use crate::{LIMIT, millis};
+
+const CONTENDERS: usize = 16;
+const TURNS: usize = 8;
+const SHORT_TTL: Duration = Duration::from_secs(1);
+
+/// Catches contenders that take the servers away from each other for ever, and one that never gets its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_at_five_servers_all_get_their_turns() {
+    let servers = start(5).await;
+    let contenders = (0..CONTENDERS).map(|_| {
+        let urls = urls(&servers);
+        tokio::spawn(async move {
+            let locker = Locker::quorum(urls).await.expect("all are there");
+            let lock = locker.lock("x").expect("valid");
+            let mut waits = Vec::new();
+            for _ in 0..TURNS {
+                let begin = Instant::now();
+                let lease = lock.acquire().await.expect("all are there");
+                waits.push(begin.elapsed());
+                tokio::time::sleep(millis(2)).await;
+                lease.release().await.expect("all are there");
+            }
+            waits
+        })
+    });
+    let begin = Instant::now();
+    let contenders = join_all(contenders.collect::<Vec<_>>());
+    let all = within(LIMIT * 6, contenders).await.expect("in time");
+    let turn = begin.elapsed() / u32::try_from(CONTENDERS * TURNS).expect("few");
+    let mut waits = Vec::new();
+    for (at, own) in all.into_iter().enumerate() {
+        let mut own = own.expect("no panic");
+        own.sort_unstable();
+        println!("contender {at}: waited {:?} at the most", own[TURNS - 1]);
+        waits.extend(own);
+    }
+    waits.sort_unstable();
+    let (median, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+    println!("a turn {turn:?}; waits: median {median:?}, longest {most:?}");
+    // Each of the others has its turn meanwhile; three times as much where some overtake.
+    let fair = turn * u32::try_from(CONTENDERS).expect("few") * 3;
+    assert!(
+        most <= fair.max(Duration::from_secs(2)),
+        "{most:?}, a turn {turn:?}"
+    );
+}
+
+/// From when to when somebody is known to have held it.
+struct Turn {
+    token: FencingToken,
+    from: Instant,
+    to: Instant,
+}
+
+/// Numbers that follow from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Catches a token that falls, and two who hold: 300 acquisitions, or as many as `LEASEHOLD_ACQUISITIONS` says
+/// (10,000 take some minutes). Two of five at the most are killed or stand still at any time; what is killed
+/// comes back with its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_and_nobody_overlaps_while_servers_fail_at_random() {
+    let wanted = env::var("LEASEHOLD_ACQUISITIONS").ok();
+    let wanted = wanted.map_or(300, |wanted| wanted.parse().expect("a number"));
+    let servers = join_all((0..5).map(|_| RedisServer::config().append_only().start())).await;
+    let (all, done) = (urls(&servers), Arc::new(AtomicU64::new(0)));
+    let over = AtomicBool::new(false);
+    let contenders = (0..4).map(|_| tokio::spawn(contend(all.clone(), done.clone(), wanted)));
+    let contenders: Vec<_> = contenders.collect();
+    let begin = Instant::now();
+    let work = async {
+        let contenders = join_all(contenders).await;
+        over.store(true, Ordering::Relaxed);
+        contenders
+    };
+    let (contenders, (kills, pauses)) = tokio::join!(work, fail_at_random(servers, &over));
+    let (mut turns, mut failed) = (Vec::new(), 0);
+    for contender in contenders {
+        let (own, errors) = contender.expect("no panic");
+        turns.extend(own);
+        failed += errors;
+    }
+    turns.sort_unstable_by_key(|turn| turn.from);
+    for pair in turns.windows(2) {
+        assert!(
+            pair[0].token < pair[1].token,
+            "{} and {}",
+            pair[0].token,
+            pair[1].token
+        );
+        assert!(
+            pair[0].to <= pair[1].from,
+            "two held: {} and {}",
+            pair[0].token,
+            pair[1].token
+        );
+    }
+    println!(
+        "{} acquisitions in {:?}, {failed} failed calls; {kills} servers killed, {pauses} paused",
+        turns.len(),
+        begin.elapsed()
+    );
+    assert!(kills > 0 && pauses > 0);
+    assert!(turns.len() as u64 >= wanted);
+}
+
+async fn contend(urls: Vec<String>, done: Arc<AtomicU64>, wanted: u64) -> (Vec<Turn>, u32) {
+    let builder = Locker::builder().command_timeout(millis(150));
+    // A server that was killed votes again after this.
+    let locker = builder.longest_ttl(SHORT_TTL).quorum(urls).await;
+    let lock = locker
+        .expect("all are there")
+        .lock("x")
+        .expect("valid")
+        .ttl(SHORT_TTL);
+    let (mut turns, mut failed) = (Vec::new(), 0);
+    while done.load(Ordering::Relaxed) < wanted {
+        let Ok(lease) = lock.acquire().await else {
+            failed += 1;
+            continue;
+        };
+        let (token, from) = (lease.token(), Instant::now());
+        if !lease.is_valid() {
+            continue;
+        }
+        tokio::task::yield_now().await;
+        let to = Instant::now();
+        let to = if lease.is_valid() { to } else { from };
+        turns.push(Turn { token, from, to });
+        done.fetch_add(1, Ordering::Relaxed);
+        failed += u32::from(lease.release().await.is_err());
+    }
+    (turns, failed)
+}
+
+/// How many it killed, and how many it let stand still.
+async fn fail_at_random(mut servers: Vec<RedisServer>, over: &AtomicBool) -> (u32, u32) {
+    let mut random = Random(std::process::id().into());
+    let (mut kills, mut pauses) = (0, 0);
+    while kills == 0 || pauses == 0 || !over.load(Ordering::Relaxed) {
+        let one = random.below(5);
+        let other = (one + 1 + random.below(4)) % 5;
+        let pair = [one, other].map(|at| usize::try_from(at).expect("small"));
+        let killed = pair.map(|_| random.below(2) == 0);
+        for (at, killed) in pair.into_iter().zip(killed) {
+            tokio::time::sleep(millis(random.below(100))).await;
+            if killed {
+                servers[at].kill();
+                kills += 1;
+            } else {
+                servers[at].pause();
+                pauses += 1;
+            }
+        }
+        tokio::time::sleep(millis(random.below(600))).await;
+        for (at, killed) in pair.into_iter().zip(killed) {
+            if killed {
+                servers[at].restart().await;
+            } else {
+                servers[at].resume();
+            }
+        }
+        // Until what came back votes again, no others may fail.
+        let rest = if killed.contains(&true) {
+            SHORT_TTL + millis(500)
+        } else {
+            millis(300)
+        };
+        tokio::time::sleep(rest).await;
+    }
+    (kills, pauses)
+}

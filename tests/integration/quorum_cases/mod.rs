@@ -1,0 +1,204 @@
+//! A quorum of real servers of which some fail: how long the others take, and who holds.
+
+mod crowds;
+mod peers;
+mod reach;
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{ErrorKind, LeaseEvent, Locker};
+use leasehold_tests::{Proxy, RedisServer, Stopwatch, eventually, next_event};
+
+use crate::quorum::{Fault, TIMEOUT, TTL, fail, held_at, start};
+use crate::{LIMIT, millis};
+
+/// What the docs say of a minority that does not answer: a call takes one time-out longer, and this for
+/// what else it does on a busy machine.
+const BOUND: Duration = TIMEOUT.saturating_add(Duration::from_millis(700));
+/// Who stands in line at a server that falls silent notices when it next looks after its place: within 1 s for
+/// leases of this time to live.
+const LINE_BOUND: Duration = BOUND.saturating_add(Duration::from_secs(1));
+
+/// And who stands in line at one that answers with errors alone leaves when its patience is over, and tries
+/// twice more.
+const ERRORS_BOUND: Duration = LINE_BOUND.saturating_add(PATIENCE).saturating_add(PATIENCE);
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Servers behind proxies, as one client sees them.
+struct Reach(Vec<Proxy>);
+
+impl Reach {
+    async fn of(servers: &[RedisServer]) -> Self {
+        Self(join_all(servers.iter().map(|server| Proxy::start(server.port()))).await)
+    }
+
+    async fn locker(&self) -> Locker {
+        let builder = Locker::builder().command_timeout(TIMEOUT);
+        let urls: Vec<_> = self.0.iter().map(Proxy::url).collect();
+        let locker = builder.patience(PATIENCE).quorum(urls).await;
+        locker.expect("a majority is there")
+    }
+
+    /// From now on these are out of reach.
+    async fn lose(&self, which: &[usize]) {
+        for at in which {
+            self.0[*at].refuse(true);
+            self.0[*at].cut().await;
+        }
+    }
+
+    fn regain(&self) {
+        for proxy in &self.0 {
+            proxy.refuse(false);
+        }
+    }
+
+    fn slow(&self, which: &[usize], latency: Duration) {
+        for at in which {
+            self.0[*at].latency(latency);
+        }
+    }
+}
+
+/// How long the call took, and that it was not longer than it may be.
+async fn timed<T>(what: &str, bound: Duration, call: impl Future<Output = T>) -> T {
+    let watch = Stopwatch::start();
+    let done = call.await;
+    let took = watch.elapsed();
+    println!("{what}: {took:?}");
+    assert!(took <= bound, "{what}: {took:?}");
+    done
+}
+
+/// Catches a minority that holds calls up for longer than the docs say.
+async fn is_held_up_by(name: &str, first: bool, fault: Option<Fault>) {
+    let mut servers = start(5).await;
+    // The first is where those who wait stand in line.
+    let failing = if first { [0, 1] } else { [3, 4] };
+    let reach = Reach::of(&servers).await;
+    let (one, other) = (reach.locker().await, reach.locker().await);
+    let (lock, next) = (one.lock("x"), other.lock("x"));
+    let (lock, next) = (lock.expect("valid").ttl(TTL), next.expect("valid").ttl(TTL));
+    let what = |call: &str| format!("two of five, {name} (first: {first}), {call}");
+    let mut events = lock.events();
+    let lease = lock.acquire().await.expect("all are there");
+    let in_line = tokio::spawn({
+        let next = next.clone();
+        async move { next.acquire().await }
+    });
+    let waits = async || one.inspect("x").await.is_ok_and(|found| found.waiting == 1);
+    eventually(LIMIT, "one in line", waits).await;
+    match fault {
+        Some(fault) => {
+            for at in failing {
+                fail(&mut servers[at], fault).await;
+            }
+        }
+        None => reach.slow(&failing, millis(1_500)),
+    }
+    timed(&what("renew"), BOUND, lease.renew())
+        .await
+        .expect("three are there");
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, LIMIT, renewed).await;
+    let token = lease.token();
+    timed(&what("release"), BOUND, lease.release())
+        .await
+        .expect("three are there");
+    let bound = match fault {
+        Some(Fault::ReadOnly) => ERRORS_BOUND,
+        _ => LINE_BOUND,
+    };
+    let lease = timed(&what("handoff"), bound, in_line)
+        .await
+        .expect("no panic")
+        .unwrap_or_else(|error| panic!("{}: {error}", what("handoff")));
+    assert!(lease.token() > token && lease.is_valid());
+    let refused = timed(&what("refusal"), BOUND, lock.try_acquire()).await;
+    assert!(refused.expect("three are there").is_none());
+    timed(&what("release"), BOUND, lease.release())
+        .await
+        .expect("three are there");
+    let lease = timed(&what("acquire"), BOUND, lock.acquire()).await;
+    let lease = lease.expect("three are there");
+    lease.release().await.expect("three are there");
+    if let Some(Fault::Paused) = fault {
+        servers.iter().for_each(RedisServer::resume);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_are_down_hold_up_nobody() {
+    is_held_up_by("down", true, Some(Fault::Down)).await;
+    is_held_up_by("down", false, Some(Fault::Down)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_are_paused_hold_up_for_a_time_out() {
+    is_held_up_by("paused", true, Some(Fault::Paused)).await;
+    is_held_up_by("paused", false, Some(Fault::Paused)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_are_slow_hold_up_for_a_time_out() {
+    is_held_up_by("slowed", true, None).await;
+    is_held_up_by("slowed", false, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_are_replicas_hold_up_for_the_patience() {
+    is_held_up_by("read-only", true, Some(Fault::ReadOnly)).await;
+    is_held_up_by("read-only", false, Some(Fault::ReadOnly)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_are_emptied_hold_up_nobody() {
+    is_held_up_by("emptied", true, Some(Fault::Emptied)).await;
+    is_held_up_by("emptied", false, Some(Fault::Emptied)).await;
+}
+
+/// Catches what is carried out late, by servers that come back, for a call that failed long ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back() {
+    for paused in [true, false] {
+        let servers = start(5).await;
+        let reach = Reach::of(&servers).await;
+        let locker = reach.locker().await;
+        let lock = locker.lock("x").expect("valid");
+        let away = [0, 2, 4];
+        if paused {
+            away.iter().for_each(|at| servers[*at].pause());
+        } else {
+            reach.slow(&away, millis(1_500));
+        }
+        let what = format!("three of five away (paused: {paused})");
+        let error = timed(&what, BOUND, lock.try_acquire()).await;
+        let error = error.expect_err("two are too few");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(
+            error.to_string().contains("3 of 5 servers are missing"),
+            "{error}"
+        );
+        // It goes on for as long as it has patience.
+        let bound = PATIENCE + BOUND;
+        let waited = timed(&format!("{what}, waiting"), bound, lock.acquire()).await;
+        assert_eq!(waited.expect_err("as above").kind(), ErrorKind::Unavailable);
+        if paused {
+            away.iter().for_each(|at| servers[*at].resume());
+        } else {
+            reach.slow(&away, Duration::ZERO);
+        }
+        // The time to live is longer than the limit: nothing has gone by itself.
+        let all: Vec<_> = servers.iter().collect();
+        let nothing = async || held_at(&all).await == 0;
+        eventually(LIMIT, "nothing to be left", nothing).await;
+        let again = lock.acquire_within(LIMIT).await.expect("all are back");
+        again
+            .expect("it is free")
+            .release()
+            .await
+            .expect("all are back");
+    }
+}
