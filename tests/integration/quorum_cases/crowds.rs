@@ -58,6 +58,54 @@ async fn sixteen_at_five_servers_all_get_their_turns() {
     );
 }
 
+/// Catches a lease that stays behind at a server that stood still: with this time to live it would keep everybody
+/// from the lock for half a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_stand_still_keep_nothing_that_nobody_has() {
+    let servers = start(5).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let contenders = (0..6).map(|_| {
+        let (urls, over) = (urls(&servers), over.clone());
+        tokio::spawn(async move {
+            let builder = Locker::builder().command_timeout(millis(150));
+            let locker = builder.quorum(urls).await.expect("all are there");
+            let lock = locker
+                .lock("x")
+                .expect("valid")
+                .ttl(Duration::from_secs(30));
+            let (mut longest, mut turns) = (Duration::ZERO, 0);
+            while !over.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                let lease = lock.acquire().await.expect("three are there");
+                (longest, turns) = (longest.max(begin.elapsed()), turns + 1);
+                lease.release().await.expect("three are there");
+            }
+            (longest, turns)
+        })
+    });
+    let contenders: Vec<_> = contenders.collect();
+    let mut random = Random(std::process::id().into());
+    for _ in 0..12 {
+        let one = usize::try_from(random.below(5)).expect("small");
+        for at in [0, one] {
+            servers[at].pause();
+        }
+        tokio::time::sleep(millis(200 + random.below(300))).await;
+        for at in [0, one] {
+            servers[at].resume();
+        }
+        tokio::time::sleep(millis(random.below(500))).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let all = within(LIMIT * 4, join_all(contenders))
+        .await
+        .expect("in time");
+    let all: Vec<_> = all.into_iter().map(|own| own.expect("no panic")).collect();
+    println!("longest waits and turns: {all:?}");
+    let longest = all.iter().map(|(longest, _)| *longest).max();
+    assert!(longest <= Some(LIMIT), "{longest:?}");
+}
+
 /// From when to when somebody is known to have held it.
 struct Turn {
     token: FencingToken,
