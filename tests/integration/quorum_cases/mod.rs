@@ -169,7 +169,9 @@ async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back(
         let lock = locker.lock("x").expect("valid");
         let away = [0, 2, 4];
         if paused {
-            away.iter().for_each(|at| servers[*at].pause());
+            for at in away {
+                servers[at].pause();
+            }
         } else {
             reach.slow(&away, millis(1_500));
         }
@@ -186,7 +188,9 @@ async fn three_away_are_an_error_in_time_and_nothing_is_left_when_they_are_back(
         let waited = timed(&format!("{what}, waiting"), bound, lock.acquire()).await;
         assert_eq!(waited.expect_err("as above").kind(), ErrorKind::Unavailable);
         if paused {
-            away.iter().for_each(|at| servers[*at].resume());
+            for at in away {
+                servers[at].resume();
+            }
         } else {
             reach.slow(&away, Duration::ZERO);
         }

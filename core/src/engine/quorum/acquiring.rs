@@ -220,7 +220,7 @@ impl Acquiring {
             }
             _ => {
                 lease.give_back(env, desk);
-                self.rest(env, lease);
+                self.rest(env, lease, RETRY.0);
                 Next::Stay
             }
         }
@@ -261,20 +261,26 @@ impl Acquiring {
                 };
                 lease.ask(env, desk, wait);
                 if !matches!(lease.votes.get(desk), Vote::Asked(_)) {
-                    self.rest(env, lease);
+                    self.rest(env, lease, RETRY.0);
                 }
             }
-            None => self.rest(env, lease),
+            // With its turn at the desk only those are in its way who asked for all at once, and they give back
+            // as soon as they know of the desk.
+            None if keeps && is_open => {
+                let round_trip = env.cx.now.since(self.asked);
+                self.rest(env, lease, round_trip.clamp(LEAST_GRACE, RETRY.0));
+            }
+            None => self.rest(env, lease, RETRY.0),
         }
         Next::Stay
     }
 
-    fn rest(&mut self, env: &Env, lease: &Leased) {
+    fn rest(&mut self, env: &Env, lease: &Leased, base: Duration) {
         self.stage = Stage::Resting;
         // What it has of a fixed lease must not be over before that.
         let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);
         self.pace
-            .back_off(env.cx.now, (RETRY.0, most), lease.who.lease);
+            .back_off(env.cx.now, (base, most), lease.who.lease);
     }
 
     /// Those who do not wait have their answer; those who do have patience for as long as the locker has.
