@@ -38,7 +38,8 @@ pub(crate) enum Benchmark {
     /// Acquire and release on distinct names by 1 to 256 callers, as a ratio to bare script
     /// calls, to `SET NX PX` with a compare-and-delete, and to redis-benchmark with those.
     Pairs,
-    /// Acquire and release at 3 and 5 servers, as a ratio to one of them.
+    /// Acquire and release at 3 and 5 servers, as a ratio to one of them, and beside redlock in Node and
+    /// redsync in Go.
     Quorum,
     /// Pairs and handoffs by TLS and on a cluster, as ratios to a plain server; the first lease in round trips.
     Topologies,
@@ -71,7 +72,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     if matches!(options.benchmark, Benchmark::Guards) {
         ensure_stores()?;
     }
-    let options = options.rest.iter().map(String::as_str);
+    let peers = if matches!(options.benchmark, Benchmark::Quorum) {
+        peers::of_several_servers()
+    } else {
+        Vec::new()
+    };
+    let options = options.rest.iter().chain(&peers).map(String::as_str);
     let options: Vec<_> = name.into_iter().chain(options).collect();
     Cmd::cargo(&program_of(package, program, &options)).run()
 }

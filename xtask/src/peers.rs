@@ -142,6 +142,19 @@ pub(crate) fn make_all() -> (Vec<Value>, Vec<String>) {
     (made, skipped)
 }
 
+/// The programs of the peers that know several independent servers, as options of the benchmark. Those that
+/// cannot be made are left out, and it says so.
+pub(crate) fn of_several_servers() -> Vec<String> {
+    let made = [("--node", node()), ("--go", go())].map(|(option, command)| match command {
+        Ok(command) => Some([option.to_owned(), command.last()?.clone()]),
+        Err(error) => {
+            println!("!! {option}: {error:#}");
+            None
+        }
+    });
+    made.into_iter().flatten().flatten().collect()
+}
+
 fn rust() -> Result<Vec<String>> {
     let folder = built("rust");
     let to = text(&folder);

@@ -1,7 +1,7 @@
 /** One side as `cargo xtask bench report` drives it: see tests/peers/README.md. */
 import { createInterface } from "node:readline";
 import { readFile } from "node:fs/promises";
-import { SIDES } from "./peers.mjs";
+import { QUORUMS, SIDES } from "./peers.mjs";
 
 /** How many are acquired at a time when many are to be held. */
 const AT_ONCE = 64;
@@ -15,7 +15,8 @@ const PACKAGES = {
 };
 
 const [port, name] = process.argv.slice(2);
-const side = await SIDES[name](Number(port));
+const ports = port.split(",").map(Number);
+const side = await (ports.length > 1 ? QUORUMS[name](ports) : SIDES[name](ports[0]));
 const held = [];
 
 const WORKS = {

@@ -25,15 +25,7 @@ export const SIDES = {
     await client.connect();
     return leasehold(client);
   },
-  "redlock 5 beta": async (port) => {
-    const client = new Redis(port);
-    // It gives up after ten tries by default, which is not what is compared.
-    const settings = new Redlock([client], { retryCount: -1 });
-    return side(client, async (name) => {
-      const lock = await settings.acquire([name], TTL);
-      return () => lock.release();
-    });
-  },
+  "redlock 5 beta": (port) => redlockOf([port]),
   "redis-semaphore": async (port) => {
     const client = new Redis(port);
     const lock = async (name, onLockLost) => {
@@ -58,8 +50,34 @@ export const SIDES = {
   },
 };
 
-async function leasehold(client) {
-  const locker = Locker.from(client);
+/** Those that know several independent servers, each to be made with the ports of all. */
+export const QUORUMS = {
+  leasehold: async (ports) => {
+    const clients = ports.map((port) => new Redis(port));
+    return leasehold(together(clients), await Locker.quorum(clients));
+  },
+  "redlock 5 beta": redlockOf,
+};
+
+function redlockOf(ports) {
+  const clients = ports.map((port) => new Redis(port));
+  // It gives up after ten tries by default, which is not what is compared.
+  const settings = new Redlock(clients, { retryCount: -1 });
+  return side(together(clients), async (name) => {
+    const lock = await settings.acquire([name], TTL);
+    return () => lock.release();
+  });
+}
+
+/** What is done to one client, done to all. */
+function together(clients) {
+  return {
+    ping: () => Promise.all(clients.map((client) => client.ping())),
+    disconnect: () => clients.forEach((client) => client.disconnect()),
+  };
+}
+
+async function leasehold(client, locker = Locker.from(client)) {
   const lock = (name) => locker.lock(name, { ttl: TTL }).acquire();
   const acquire = async (name) => {
     const lease = await lock(name);

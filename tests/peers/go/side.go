@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredis9 "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -24,8 +26,13 @@ type side struct {
 	acquire func(name string) (context.Context, func(), error)
 }
 
-func connect(port, name string) (*side, error) {
-	address := "127.0.0.1:" + port
+func connect(ports, name string) (*side, error) {
+	var addresses []string
+	for _, port := range strings.Split(ports, ",") {
+		addresses = append(addresses, "127.0.0.1:"+port)
+	}
+	// Only redsync knows several independent servers.
+	address := addresses[0]
 	switch name {
 	case "rueidislock":
 		return rueidisLock(address, rueidislock.LockerOption{})
@@ -34,9 +41,9 @@ func connect(port, name string) (*side, error) {
 		// wait for what this very process has released until the time to live is over.
 		return rueidisLock(address, rueidislock.LockerOption{KeyMajority: 1})
 	case "redsync":
-		return redSync(address), nil
+		return redSync(addresses), nil
 	case "redsync-tuned":
-		return redSync(address, redsync.WithRetryDelay(time.Millisecond)), nil
+		return redSync(addresses, redsync.WithRetryDelay(time.Millisecond)), nil
 	case "redislock":
 		// Without a strategy it would not wait at all.
 		return redisLock(address, 100*time.Millisecond), nil
@@ -59,9 +66,13 @@ func rueidisLock(address string, options rueidislock.LockerOption) (*side, error
 	return &side{version("github.com/redis/rueidis"), true, true, acquire}, nil
 }
 
-func redSync(address string, options ...redsync.Option) *side {
-	client := goredis9.NewClient(&goredis9.Options{Addr: address})
-	sync := redsync.New(goredis.NewPool(client))
+func redSync(addresses []string, options ...redsync.Option) *side {
+	var pools []redis.Pool
+	for _, address := range addresses {
+		client := goredis9.NewClient(&goredis9.Options{Addr: address})
+		pools = append(pools, goredis.NewPool(client))
+	}
+	sync := redsync.New(pools...)
 	// It gives up after 32 tries by default, which is not what is compared.
 	options = append([]redsync.Option{redsync.WithExpiry(ttl), redsync.WithTries(1_000_000)}, options...)
 	acquire := func(name string) (context.Context, func(), error) {

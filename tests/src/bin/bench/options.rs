@@ -14,7 +14,8 @@ turns with those of what they are compared with; ratios are within one run.
   many       100,000 leases held for three periods of renewal: script calls, CPU, memory
   pairs      acquire and release on distinct names by 1 to 256 callers, beside bare script calls,
              SET NX PX and a compare-and-delete through the same client, and redis-benchmark
-  quorum     the same at 3 and 5 servers, beside one of them, by 1 and 64 callers
+  quorum     the same at 3 and 5 servers, beside one of them, by 1 and 64 callers; and beside redlock in
+             Node and redsync in Go on the same five
   topologies pairs and handoffs by TLS and on a cluster of three, beside a plain server, and the first
              lease in round trips, there and behind a sentinel
 
@@ -24,6 +25,8 @@ options:
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that
   --periods N   many: how many thirds of the time to live; 3 by default
+  --node FILE   quorum: the program of the peers in Node; without it they are not measured
+  --go FILE     quorum: the same in Go
 ";
 
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) leases: usize,
     pub(crate) ttl: Duration,
     pub(crate) periods: u32,
+    pub(crate) node: Option<String>,
+    pub(crate) go: Option<String>,
 }
 
 impl Options {
@@ -43,23 +48,34 @@ impl Options {
             leases: 100_000,
             ttl: Duration::from_secs(30),
             periods: 3,
+            node: None,
+            go: None,
         };
         for pair in args.chunks(2) {
             let &[option, value] = pair else {
                 return Err(format!("{} needs a value\n\n{USAGE}", pair[0]).into());
             };
-            let number = value.parse::<u32>().ok().filter(|number| *number > 0);
-            let number = number.ok_or_else(|| format!("{option}: {value:?} is not 1 or more"))?;
-            let count = usize::try_from(number)?;
             match option {
-                "--rounds" => options.rounds = count,
-                "--turns" => options.turns = count,
-                "--leases" => options.leases = count,
-                "--ttl" => options.ttl = Duration::from_secs(number.into()),
-                "--periods" => options.periods = number,
-                _ => return Err(format!("there is no option {option:?}\n\n{USAGE}").into()),
+                "--node" => options.node = Some(value.to_owned()),
+                "--go" => options.go = Some(value.to_owned()),
+                _ => options.set(option, value)?,
             }
         }
         Ok(options)
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Result<()> {
+        let number = value.parse::<u32>().ok().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| format!("{option}: {value:?} is not 1 or more"))?;
+        let count = usize::try_from(number)?;
+        match option {
+            "--rounds" => self.rounds = count,
+            "--turns" => self.turns = count,
+            "--leases" => self.leases = count,
+            "--ttl" => self.ttl = Duration::from_secs(number.into()),
+            "--periods" => self.periods = number,
+            _ => return Err(format!("there is no option {option:?}\n\n{USAGE}").into()),
+        }
+        Ok(())
     }
 }
