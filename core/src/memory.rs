@@ -198,7 +198,7 @@ impl MemoryServer {
     /// ```
     #[doc = include_str!("memory/doc_setup.txt")]
     /// // A client holds the lock.
-    /// use leasehold::protocol::{Command, Enter, Incarnation, Op, Reply, Terms};
+    /// use leasehold::protocol::{Enter, Incarnation, Reply, Terms};
     ///
     /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], forget: vec![] };
     /// let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) };
@@ -211,6 +211,7 @@ impl MemoryServer {
     /// assert_eq!(run(&mut server, &check), Ok(Reply::Intact));
     /// server.begin_anew(2);
     /// assert_eq!(run(&mut server, &check), Ok(Reply::Forgot));
+    /// # Ok::<(), leasehold::Error>(())
     /// ```
     pub fn begin_anew(&mut self, process: u64) {
         self.process = process;

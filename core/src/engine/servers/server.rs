@@ -486,12 +486,12 @@ impl Server {
             self.crowd.leaves(under_way + self.outbox.len());
         }
         let margin = self.margin();
-        let most = MAX_BATCH.min(self.outbox.len());
+        let room = MAX_BATCH.min(self.outbox.len());
         // The keys of one call have to be in one slot of a cluster.
         let slot = cx.settings.clustered.then(|| self.outbox.next_slot());
-        let (mut batch, mut origins) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (mut batch, mut origins) = (Vec::with_capacity(room), Vec::with_capacity(room));
         let (mut give_up, mut bytes) = (cx.now, 0);
-        while batch.len() < most {
+        while batch.len() < MAX_BATCH {
             let fits = |queued: &Queued| {
                 bytes + queued.command.size() <= MAX_BATCH_BYTES
                     && slot.is_none_or(|slot| slot.is_some() && queued.slot() == slot)

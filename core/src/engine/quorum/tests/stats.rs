@@ -10,7 +10,7 @@ fn stats(world: &World) -> Stats {
 /// Catches a lock that is counted once for each server, and calls that are counted of one server alone.
 #[test]
 fn a_lock_is_counted_once_and_calls_for_each_server() {
-    let mut world = World::new(2, 3);
+    let mut world = World::fresh(2, 3);
     let lease = world.hold(0).lease;
     let began = stats(&world);
     assert_eq!((began.held, began.acquired, began.waiting), (1, 1, 0));
