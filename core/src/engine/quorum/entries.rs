@@ -262,7 +262,7 @@ impl Entries {
         };
         let give_up = cx.now + cx.settings.command_timeout;
         self.all[at].under_way = Some((self.admission.next_turn(), give_up));
-        members.enter(at, enter, give_up);
+        members.enter(cx, at, (enter, give_up));
     }
 
     fn announce(&mut self, cx: &mut Ctx, at: usize, standing: Standing) {

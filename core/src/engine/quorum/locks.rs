@@ -97,9 +97,12 @@ impl Locks {
         acquiring.ask_all(env, &mut lease);
         let phase = Phase::Acquiring(acquiring);
         let wake = Timestamp::NEVER;
-        let mut contender = Contender { lease, phase, wake };
-        contender.settle(&mut env.cx);
+        let contender = Contender { lease, phase, wake };
         self.contenders.insert(id, Box::new(contender));
+        // Of members that do not vote the answer is here.
+        self.step(env, id, |contender, env| {
+            contender.judge(env, LossReason::Expired)
+        });
     }
 
     pub(super) fn cancel(&mut self, env: &mut Env, call: CallId, (lock, lease): (LockId, LeaseId)) {

@@ -221,10 +221,11 @@ impl Members {
     }
 
     /// Asks one of them in which incarnation it is.
-    pub(super) fn enter(&mut self, at: usize, enter: Enter, give_up: Timestamp) {
+    pub(super) fn enter(&mut self, cx: &Ctx, at: usize, (enter, give_up): (Enter, Timestamp)) {
         let member = &mut self.all[at];
+        // It has to know the time.
+        member.feed(cx.now, Input::Tick);
         member.engine.enter(enter, give_up);
-        member.fed = true;
     }
 
     /// It has not said that in time; why.
