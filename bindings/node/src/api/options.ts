@@ -1,4 +1,4 @@
-import { commandTimeout, driftMargin, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
+import { commandTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
 import type { Kind } from "../common/check.js";
 
 /**
@@ -56,6 +56,12 @@ export interface LockerOptions {
    * be remembered for up to 2,000 s longer.
    */
   readonly tokenRetention?: number | undefined;
+  /**
+   * The longest time to live in milliseconds that a lease of `Locker.quorum` may have, and for as long a
+   * server that may have forgotten locks does not vote: 10 to 31,622,400,000 (366 days); 60,000 by default. Give
+   * all lockers of one quorum the same. One server alone ignores it.
+   */
+  readonly longestTtl?: number | undefined;
   /**
    * Whether a holder hears at once, and not at its next renewal, that somebody else has deleted or
    * overwritten its lock, flushed the database, or let the server evict keys: `true` by default. It costs
@@ -141,6 +147,7 @@ export const LOCKER_DEFAULTS = {
   patience,
   driftMargin,
   tokenRetention,
+  longestTtl,
   tracking: true,
 } as const;
 
@@ -153,6 +160,7 @@ export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   patience: "number",
   driftMargin: "parts",
   tokenRetention: "number",
+  longestTtl: "number",
   tracking: "boolean",
 };
 

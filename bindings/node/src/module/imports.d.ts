@@ -61,6 +61,7 @@ declare module "*/limits.jsonc" {
   export const patience: number;
   export const driftMargin: number;
   export const tokenRetention: number;
+  export const longestTtl: number;
   export const timeToLive: number;
   export const shownCharacters: number;
   export const gateCapacity: number;

@@ -27,6 +27,8 @@ export interface Settings {
   readonly patience: number;
   readonly driftMargin: number;
   readonly tokenRetention: number;
+  /** Of a quorum alone. */
+  readonly longestTtl: number;
   /** Of the host alone. */
   readonly tracking: boolean;
 }
@@ -41,14 +43,14 @@ export interface Shape {
 }
 
 export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: Shape): Engine {
-  const { namespace, commandTimeout, patience, driftMargin, tokenRetention } = settings;
+  const { namespace, commandTimeout, patience, driftMargin, tokenRetention, longestTtl } = settings;
   const { clustered, members, wire } = shape;
   const [high, low] = random();
   const read = [high, low, namespace, commandTimeout, patience, driftMargin, tokenRetention] as const;
   try {
     return members === undefined
       ? new glue.Engine(...read, clustered, wire)
-      : (glue as QuorumGlue).Engine.quorum(...read, members, wire);
+      : (glue as QuorumGlue).Engine.quorum(...read, longestTtl, members, wire);
   } catch (error) {
     throw thrown(error);
   }

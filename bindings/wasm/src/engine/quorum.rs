@@ -1,6 +1,7 @@
+use leasehold::engine::Settings;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Engine, settings};
+use super::{Engine, duration, settings};
 use crate::server::{Thrown, thrown};
 
 #[wasm_bindgen]
@@ -17,6 +18,7 @@ impl Engine {
         patience: f64,
         drift_margin: f64,
         token_retention: f64,
+        longest_ttl: f64,
         servers: usize,
         wire: u32,
     ) -> Result<Self, Thrown> {
@@ -27,6 +29,12 @@ impl Engine {
         );
         let made = made.and_then(|(settings, counter)| {
             let client = settings.client;
+            let longest_ttl = duration("longest_ttl", longest_ttl)?;
+            let settings = Settings {
+                longest_ttl,
+                ..settings
+            }
+            .checked()?;
             let inner = leasehold::engine::Engine::quorum(settings, servers)?;
             Ok(Self::of(inner, (client, namespace, counter), false, wire))
         });

@@ -221,8 +221,8 @@ pub(crate) fn write_reply(batch: &[Op], BatchReply { time, replies }: &BatchRepl
 fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
     let mut push = |field: &dyn ToString| fields.push(field.to_string());
     match reply {
-        // These are of a whole batch, or said by silence.
-        Reply::Late | Reply::Forgot | Reply::Intact => {}
+        // These are of a whole batch, or said by silence; and the last is nothing that a store says.
+        Reply::Late | Reply::Forgot | Reply::Intact | Reply::NotDurable(_) => {}
         Reply::Held(Grant { token, expires }) => {
             push(&"held");
             push(token);
@@ -247,8 +247,6 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
         }
         Reply::Gone => push(&"gone"),
         Reply::Taken => push(&"taken"),
-        // It is nothing that a store says.
-        Reply::NotDurable(_) => {}
         Reply::Released => push(&"released"),
         Reply::HandedOver { lease, grant } => {
             push(&"handed_over");
