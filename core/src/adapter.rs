@@ -2,7 +2,7 @@
 //!
 //! A program that has a Redis client gives it to the lock by an [`Adapter`], which knows nothing of locks:
 //! it sends a command, hears a channel, and says when its connection comes and goes. With the feature
-//! `redis-rs` there is one for the client of that name, [`RedisRs`].
+//! `redis-rs` there is one for the client of that name, `RedisRs`.
 //!
 //! The suite in `tests/adapters` of the repository says of any adapter whether the lock can rely on it; the
 //! smallest that does is `examples/adapter.rs`.
