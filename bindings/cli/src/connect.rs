@@ -20,8 +20,8 @@ const PASSWORD: &str = "LEASEHOLD_PASSWORD";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
-    /// The store: redis://[user@]host[:port][/database], rediss:// for TLS, redis-sentinel://host,host/service,
-    /// unix:///path/to/socket, or memory://
+    /// The store: redis://[user@]host[:port][/database], rediss:// for TLS, redis-cluster://host,host,
+    /// redis-sentinel://host,host/service, unix:///path/to/socket, or memory://
     ///
     /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
     /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
