@@ -5,7 +5,7 @@
 //! `redis-rs` there is one for the client of that name, `RedisRs`.
 //!
 //! The suite in `tests/adapters` of the repository says of any adapter whether the lock can rely on it; the
-//! smallest that does is `examples/adapter.rs`.
+//! smallest of which it can is in `examples/adapter`.
 
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
@@ -85,8 +85,8 @@ pub enum CallError {
     /// The server refused it, in these words, which begin with a code such as `NOSCRIPT` or `ERR`.
     #[error("{0}")]
     Refused(String),
-    /// It may have been executed: there was no reply in the client's own time, or the connection broke. Shown
-    /// to people, so without passwords.
+    /// The connection broke or could not be made; it may have been executed. Shown to people, so without
+    /// passwords.
     #[error("{0}")]
     Unreachable(String),
     /// There was no reply in the client's own time.

@@ -372,6 +372,13 @@ impl Error {
         )
     }
 
+    /// What the store answered makes no sense, for this reason.
+    #[cfg(feature = "native")]
+    pub(crate) fn unreadable(reason: &str) -> Self {
+        let message = format!("the store's answer could not be read: {reason}");
+        Self::new(ErrorKind::Store, message)
+    }
+
     /// The store cannot be reached for this reason.
     #[cfg(feature = "native")]
     pub(crate) fn unreachable(reason: &str) -> Self {

@@ -39,6 +39,17 @@ async fn stand_in_line(locker: &Locker, name: &str) {
     .await;
 }
 
+/// Until the server is used again.
+async fn can_lock_again(locker: &Locker) {
+    eventually(LIMIT, "the server to be used again", async || {
+        lock(locker, "job")
+            .try_acquire()
+            .await
+            .is_ok_and(|lease| lease.is_some())
+    })
+    .await;
+}
+
 /// Until so many lockers can be told something. In memory they can at once.
 async fn hear<K: Kind>(place: &Place, lockers: usize) {
     let Some(server) = place.server().filter(|_| K::HEARS) else {
@@ -233,13 +244,7 @@ pub(crate) async fn a_server_that_restarts<K: Kind>() {
         watch.elapsed()
     );
     place.server_mut().restart().await;
-    eventually(LIMIT, "the server to be used again", async || {
-        lock(&locker, "job")
-            .try_acquire()
-            .await
-            .is_ok_and(|lease| lease.is_some())
-    })
-    .await;
+    can_lock_again(&locker).await;
 }
 
 /// Catches a reply that is waited for past the call's time, and a lease that outlives its deadline.
@@ -268,13 +273,7 @@ pub(crate) async fn a_server_that_stands_still<K: Kind>() {
     );
     place.server_mut().resume();
     if K::RECONNECTS {
-        eventually(LIMIT, "the server to be used again", async || {
-            lock(&locker, "job")
-                .try_acquire()
-                .await
-                .is_ok_and(|lease| lease.is_some())
-        })
-        .await;
+        can_lock_again(&locker).await;
     }
 }
 

@@ -9,7 +9,7 @@ use super::link::unanswered;
 use super::seat::Seat;
 use super::{Driver, info};
 use crate::adapter::{Adapter, CallError, Command, Hearing, Link};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Op};
 use crate::rt;
@@ -116,12 +116,6 @@ fn convert(error: CallError) -> Error {
         CallError::Refused(said) => protocol::server_error(&said, None),
         CallError::TimedOut => Error::no_answer(),
         CallError::Unreachable(why) => Error::unreachable(&why),
-        CallError::Unreadable(why) => {
-            let message = format!(
-                "the store's answer could not be read: {}",
-                protocol::printable(&why)
-            );
-            Error::new(ErrorKind::Store, message)
-        }
+        CallError::Unreadable(why) => Error::unreadable(&protocol::printable(&why)),
     }
 }

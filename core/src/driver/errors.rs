@@ -98,10 +98,7 @@ fn convert(error: &FredError, details: &str, cause: Option<FredError>) -> Error 
     };
     let message = match kind {
         ErrorKind::Overloaded => format!("too many commands wait for the connection: {details}"),
-        ErrorKind::Store => {
-            let message = format!("the store's answer could not be read: {details}");
-            return Error::new(kind, message);
-        }
+        ErrorKind::Store => return Error::unreadable(details),
         _ => Error::unreachable_for(details),
     };
     match cause {
