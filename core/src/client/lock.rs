@@ -9,8 +9,7 @@ use crate::engine::{Input, LockId, LockSpec, Wait};
 use crate::error::Error;
 use crate::limits;
 use crate::name::{Name, Owner};
-use crate::protocol::{Counter, Durability, LeaseId, LockKey};
-use crate::rt;
+use crate::protocol::{Counter, Durability, LockKey};
 
 /// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
 /// handle: clones, leases and event streams that were made before stay with the old one.
@@ -434,9 +433,9 @@ impl Lock {
             return Err(error.clone());
         }
         let spec = self.handle.spec.clone();
-        let lease = LeaseId(rt::random_bits()?);
         let lock = self.handle.id;
         let driver = &self.handle.core.driver;
+        let lease = driver.new_lease()?;
         let span =
             tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
         // The call begins at once: what is traced then belongs to the span too.

@@ -55,7 +55,8 @@ use crate::engine::{
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, Durability, LockKey, Op};
+use crate::protocol::{ClientId, Durability, LeaseId, LockKey, Op};
+use crate::rt::Dice;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use clock::Clock;
@@ -79,6 +80,7 @@ pub(crate) struct Driver {
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
+    dice: Mutex<Dice>,
     /// How long what is under way may take once the program is done.
     patience: Duration,
 }
@@ -165,6 +167,7 @@ impl Driver {
             runtime: Handle::current(),
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
+            dice: Mutex::default(),
         });
         let mut sends = Batches::new();
         for input in driver.stores.opening() {
@@ -183,6 +186,12 @@ impl Driver {
     /// A number that was never used before in this locker.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// An id that nobody else has, and that nobody can guess.
+    pub(crate) fn new_lease(&self) -> Result<LeaseId, Error> {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        dice.roll().map(LeaseId)
     }
 
     /// The time that this locker lives by.

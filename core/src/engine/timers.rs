@@ -25,7 +25,8 @@ pub(super) struct Timers(Vec<(Timestamp, Timed)>);
 /// So many entries are kept for each thing, and then some: one that is moved to earlier leaves its
 /// entry behind.
 const MOST_LEFT: usize = 1;
-const FEW: usize = 64;
+/// As many again: what was left behind is looked through for each so many that were set.
+const FEW: usize = 512;
 
 impl Timers {
     /// Moves a timer from where the thing remembers it to where it should be.
@@ -67,16 +68,17 @@ impl Timers {
     }
 
     fn rebuild(&mut self, set_for: &dyn Fn(Timed) -> Timestamp) {
-        for entry in &mut self.0 {
-            entry.0 = set_for(entry.1);
-        }
+        self.0.retain_mut(|(at, what)| {
+            *at = set_for(*what);
+            *at != Timestamp::NEVER
+        });
         for place in (0..self.0.len() / 2).rev() {
             self.sift_down(place);
         }
         // In order, which is a heap, too.
-        let mut kept = Vec::new();
+        let mut kept = Vec::with_capacity(self.0.len());
         while let Some(entry) = self.pop() {
-            if entry.0 != Timestamp::NEVER && kept.last() != Some(&entry) {
+            if kept.last() != Some(&entry) {
                 kept.push(entry);
             }
         }

@@ -25,6 +25,8 @@ options:
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that
   --periods N   many: how many thirds of the time to live; 3 by default
+  --callers N   pairs: only with so many
+  --alone 1     pairs: nothing but the lock, for a profiler
   --node FILE   quorum: the program of the peers in Node; without it they are not measured
   --go FILE     quorum: the same in Go
 ";
@@ -36,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) leases: usize,
     pub(crate) ttl: Duration,
     pub(crate) periods: u32,
+    pub(crate) callers: Option<usize>,
+    pub(crate) alone: bool,
     pub(crate) node: Option<String>,
     pub(crate) go: Option<String>,
 }
@@ -48,6 +52,8 @@ impl Options {
             leases: 100_000,
             ttl: Duration::from_secs(30),
             periods: 3,
+            callers: None,
+            alone: false,
             node: None,
             go: None,
         };
@@ -74,6 +80,8 @@ impl Options {
             "--leases" => self.leases = count,
             "--ttl" => self.ttl = Duration::from_secs(number.into()),
             "--periods" => self.periods = number,
+            "--callers" => self.callers = Some(count),
+            "--alone" => self.alone = true,
             _ => return Err(format!("there is no option {option:?}\n\n{USAGE}").into()),
         }
         Ok(())

@@ -5,8 +5,11 @@
 //!   compares and deletes
 //! - the same two commands by `redis-benchmark`, a C program with a connection for each caller
 //!   and no pipelining; see [`plain`]
+//!
+//! And the time on a processor that a pair takes in this process and in the server, for the lock and for
+//! what people write themselves: it says which of the two is the bound, and varies less than the pace.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fred::prelude::*;
 use leasehold::Locker;
@@ -27,6 +30,7 @@ struct Bench {
     nothing: String,
     compare_and_delete: String,
     plain: Option<Plain>,
+    alone: bool,
 }
 
 /// Thousands of pairs in a second, by round.
@@ -37,6 +41,9 @@ struct Rounds {
     plain: Vec<f64>,
     leases: Vec<f64>,
     packed: Vec<f64>,
+    /// Microseconds on a processor for a pair: here, and in the server.
+    sets_cpu: Vec<(f64, f64)>,
+    leases_cpu: Vec<(f64, f64)>,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<()> {
@@ -50,6 +57,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         compare_and_delete,
         client,
         server,
+        alone: options.alone,
     };
     println!(
         "pairs: thousands in a second, medians of {} rounds, and the lock's ratios to the others",
@@ -62,10 +70,18 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         );
     }
     println!(
-        "{:>7}  {:>7}  {:>13}  {:>13}  {:>18}  {:>12}",
-        "callers", "lock", "bare scripts", "SET NX+delete", "redis-benchmark", "ops per call"
+        "{:>7}  {:>7}  {:>13}  {:>13}  {:>18}  {:>12}  {:>19}  {:>19}",
+        "callers",
+        "lock",
+        "bare scripts",
+        "SET NX+delete",
+        "redis-benchmark",
+        "ops per call",
+        "us here + server",
+        "SET NX+delete's"
     );
-    for callers in [1, 16, 64, 256] {
+    let all = [1, 16, 64, 256];
+    for callers in options.callers.map_or(all.to_vec(), |one| vec![one]) {
         let mut rounds = Rounds::default();
         for round in 0..=options.rounds {
             // The first round warms up.
@@ -80,6 +96,30 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 
 impl Bench {
     async fn round(&self, callers: usize, rounds: &mut Rounds) -> Result<()> {
+        let mut admin = Admin::connect(&self.server).await;
+        if !self.alone {
+            self.round_of_others(callers, &mut admin, rounds).await?;
+        }
+        let before = admin.script_calls().await;
+        let locker = self.locker.clone();
+        let leases = thousand_per_second(callers, move |caller| {
+            let lock = locker.lock(format!("bench-{caller}"));
+            async move { Ok(lock?.acquire().await?.release().await?) }
+        });
+        let begin = Cpu::now(&mut admin).await?;
+        rounds.leases.push(leases.await?);
+        rounds.leases_cpu.push(begin.each(&mut admin).await?);
+        let scripts = admin.script_calls().await - before;
+        rounds.packed.push(2.0 * PAIRS as f64 / scripts as f64);
+        Ok(())
+    }
+
+    async fn round_of_others(
+        &self,
+        callers: usize,
+        admin: &mut Admin,
+        rounds: &mut Rounds,
+    ) -> Result<()> {
         let (client, script) = (self.client.clone(), self.nothing.clone());
         let calls = thousand_per_second(callers, move |caller| {
             let (client, script) = (client.clone(), script.clone());
@@ -105,22 +145,13 @@ impl Bench {
                 Ok(client.evalsha::<(), _, _, _>(script, key, "id").await?)
             }
         });
+        let begin = Cpu::now(admin).await?;
         rounds.sets.push(sets.await?);
+        rounds.sets_cpu.push(begin.each(admin).await?);
 
         if let Some(plain) = &self.plain {
             rounds.plain.push(plain.thousand_pairs_per_second(callers)?);
         }
-
-        let mut admin = Admin::connect(&self.server).await;
-        let before = admin.script_calls().await;
-        let locker = self.locker.clone();
-        let leases = thousand_per_second(callers, move |caller| {
-            let lock = locker.lock(format!("bench-{caller}"));
-            async move { Ok(lock?.acquire().await?.release().await?) }
-        });
-        rounds.leases.push(leases.await?);
-        let scripts = admin.script_calls().await - before;
-        rounds.packed.push(2.0 * PAIRS as f64 / scripts as f64);
         Ok(())
     }
 }
@@ -140,14 +171,49 @@ impl Rounds {
             let ratio = median(&ratios.collect::<Vec<_>>());
             format!("{:.1} ({ratio:.2})", median(rounds))
         };
+        let cpu = |rounds: &[(f64, f64)]| {
+            if rounds.is_empty() {
+                return "-".to_owned();
+            }
+            let (here, server): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
+            format!("{:.1} + {:.1}", median(&here), median(&server))
+        };
         println!(
-            "{callers:>7}  {:>7.1}  {:>13}  {:>13}  {:>18}  {:>12.1}",
+            "{callers:>7}  {:>7.1}  {:>13}  {:>13}  {:>18}  {:>12.1}  {:>19}  {:>19}",
             median(&self.leases),
             other(&self.nothing),
             other(&self.sets),
             other(&self.plain),
             median(&self.packed),
+            cpu(&self.leases_cpu),
+            cpu(&self.sets_cpu),
         );
+    }
+}
+
+/// Seconds on a processor since the start, of this process and of the server.
+struct Cpu {
+    here: f64,
+    server: f64,
+}
+
+impl Cpu {
+    async fn now(admin: &mut Admin) -> Result<Self> {
+        let mut server = 0.0;
+        for field in ["used_cpu_user", "used_cpu_sys"] {
+            let used = admin.info("cpu", field).await;
+            server += used.ok_or("INFO has no such field")?.parse::<f64>()?;
+        }
+        let here = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let here = Duration::try_from(here)?.as_secs_f64();
+        Ok(Self { here, server })
+    }
+
+    /// Microseconds for each of the pairs since.
+    async fn each(&self, admin: &mut Admin) -> Result<(f64, f64)> {
+        let now = Self::now(admin).await?;
+        let each = |end: f64, begin: f64| (end - begin) * 1e6 / PAIRS as f64;
+        Ok((each(now.here, self.here), each(now.server, self.server)))
     }
 }
 
