@@ -5,22 +5,23 @@ import { startRedis } from "../test/support/redis.mjs";
 const USAGE = `What the npm package costs, on a redis-server of its own. Figures are medians over rounds in which all
 sides take turns; ratios are of one round each, so that what else the machine does cancels out.
 
-usage: cargo xtask bench node [-- [pairs] [handoff] [cpu] [sizes] [options]]       all by default
+usage: cargo xtask bench node [-- [pairs] [handoff] [cpu] [start] [sizes] [options]]       all by default
 
   pairs    acquire and release of distinct names, 1, 16, 64 and 256 in flight, beside redlock 5 beta,
            redis-semaphore, and SET NX PX with a compare-and-delete, all on ioredis
   handoff  one name, 2 and 16 contenders in one process and in several, beside the first two and PING
   cpu      processor time of a pair on a client that answers from memory
+  start    from the start of a process to its first lock, beside bare ioredis
   sizes    of what is shipped
 
 options:
-  --rounds N   rounds of pairs and cpu after one that warms up; 7
+  --rounds N   rounds of pairs, cpu and start after one that warms up; 7
   --turns N    rounds of handoff; 3
   --turn MS    how long a side contends in a round of handoff; 1500
   --help
 `;
 
-const BENCHMARKS = ["pairs", "handoff", "cpu", "sizes"];
+const BENCHMARKS = ["pairs", "handoff", "cpu", "start", "sizes"];
 
 let parsed;
 try {
