@@ -341,7 +341,8 @@ pub enum Output {
         /// The handle.
         lock: LockId,
     },
-    /// Nothing more for now: feed [`Input::Tick`] at this moment, if nothing else happens before.
+    /// Nothing more for now: feed [`Input::Tick`] at this moment, if nothing else happens before. It may
+    /// turn out to have been too early.
     Wait {
         /// When; `None` if time alone changes nothing.
         until: Option<Timestamp>,

@@ -111,7 +111,7 @@ impl Single {
     }
 
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        self.env.cx.timers.first().map(|(at, _)| at)
+        self.env.cx.timers.first()
     }
 }
 
@@ -357,13 +357,7 @@ impl Single {
 
     fn run_due(&mut self) {
         // A timer stays set until the thing that it is of moves it.
-        while let Some((_, what)) = self
-            .env
-            .cx
-            .timers
-            .first()
-            .filter(|(at, _)| *at <= self.env.cx.now)
-        {
+        while let Some(what) = self.next_due() {
             let Self {
                 env,
                 locks,
@@ -378,11 +372,17 @@ impl Single {
                 Timed::Watch => locks.read_due(env),
                 Timed::Shutdown => self.end_shutdown(),
             }
-            self.tidy_timers();
         }
     }
 
-    /// So that the first timer is one that is set.
+    fn next_due(&mut self) -> Option<Timed> {
+        let now = self.env.cx.now;
+        self.env.cx.timers.due(now)?;
+        // Unless it was left behind.
+        self.tidy_timers();
+        self.env.cx.timers.due(now)
+    }
+
     fn tidy_timers(&mut self) {
         let Self {
             env,
@@ -402,7 +402,8 @@ impl Single {
             Timed::Shutdown => shutdown.as_ref().map(|shutdown| shutdown.wake),
         };
         let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
-        cx.timers.tidy(things, set_for);
+        let now = cx.now;
+        cx.timers.tidy(things, now, set_for);
     }
 }
 

@@ -25,8 +25,8 @@ pub(super) struct Timers(Vec<(Timestamp, Timed)>);
 /// So many entries are kept for each thing, and then some: one that is moved to earlier leaves its
 /// entry behind.
 const MOST_LEFT: usize = 1;
-/// As many again: what was left behind is looked through for each so many that were set.
-const FEW: usize = 512;
+const MANY: usize = 512;
+const FEW: usize = 64;
 
 impl Timers {
     /// Moves a timer from where the thing remembers it to where it should be.
@@ -37,20 +37,35 @@ impl Timers {
         *was = at;
     }
 
-    /// The earliest. It is a timer, and not what one left behind, right after [`tidy`](Self::tidy).
-    pub(super) fn first(&self) -> Option<(Timestamp, Timed)> {
-        self.0.first().copied()
+    /// When something has to be looked at, or earlier.
+    pub(super) fn first(&self) -> Option<Timestamp> {
+        self.0.first().map(|(at, _)| *at)
     }
 
-    /// Makes the first entry a timer, and drops everything that was left behind if that is much for so
-    /// many things. `set_for` tells what a thing remembers.
-    pub(super) fn tidy(&mut self, things: usize, set_for: impl Fn(Timed) -> Timestamp) {
+    /// A timer whose time has come, right after [`tidy`](Self::tidy).
+    pub(super) fn due(&self, now: Timestamp) -> Option<Timed> {
+        let (at, what) = self.0.first()?;
+        (*at <= now).then_some(*what)
+    }
+
+    /// Makes the first entry a timer, if there are few or the time of the first has come: while much goes
+    /// on, most are left behind long before their time. Drops everything that was left behind if that is
+    /// much for so many things. `set_for` tells what a thing remembers.
+    pub(super) fn tidy(
+        &mut self,
+        things: usize,
+        now: Timestamp,
+        set_for: impl Fn(Timed) -> Timestamp,
+    ) {
         let set_for: &dyn Fn(Timed) -> Timestamp = &set_for;
-        if self.0.len() > things * (1 + MOST_LEFT) + FEW {
+        if self.0.len() > things * (1 + MOST_LEFT) + MANY {
             self.rebuild(set_for);
         }
+        if self.0.len() > FEW && self.due(now).is_none() {
+            return;
+        }
         let mut before = None;
-        while let Some((at, what)) = self.first() {
+        while let Some((at, what)) = self.0.first().copied() {
             let set = set_for(what);
             if set == at {
                 break;
@@ -140,18 +155,26 @@ mod tests {
             self.1.resize(self.1.len().max(call + 1), NEVER);
             let what = Timed::Query(CallId(call as u64));
             self.0.set(what, &mut self.1[call], at);
+            self.tidy(Timestamp::from_nanos(0));
+        }
+
+        fn tidy(&mut self, now: Timestamp) {
             let Self(timers, set_for) = self;
             let things = set_for.iter().filter(|at| **at != NEVER).count();
-            timers.tidy(things, |what| match what {
+            timers.tidy(things, now, |what| match what {
                 Timed::Query(call) => set_for[usize::try_from(call.0).unwrap_or(0)],
                 _ => NEVER,
             });
         }
 
-        fn first(&self) -> Option<(u64, u64)> {
-            let (at, what) = self.0.first()?;
-            let Timed::Query(call) = what else {
-                panic!("{what:?} was never set")
+        /// The first that is due once the time of all has come.
+        fn first(&mut self) -> Option<(u64, u64)> {
+            let early = self.0.first();
+            self.tidy(NEVER);
+            let at = self.0.first()?;
+            assert!(early.is_some_and(|early| early <= at), "{early:?}");
+            let Some(Timed::Query(call)) = self.0.due(NEVER) else {
+                panic!("it was never set")
             };
             Some((at.as_nanos(), call.0))
         }
@@ -186,7 +209,7 @@ mod tests {
             things.set(2, at(1_000_000 + round));
             things.set(2, NEVER);
         }
-        assert!(things.0.0.len() <= 3 * 3 + FEW, "{}", things.0.0.len());
+        assert!(things.0.0.len() <= 3 * 3 + MANY, "{}", things.0.0.len());
         assert_eq!(things.first(), Some((1, 0)));
         things.set(0, NEVER);
         assert_eq!(things.first(), Some((2_000, 1)));
@@ -205,9 +228,9 @@ mod tests {
             let to = if to < 3 { NEVER } else { at(to) };
             things.set(usize::try_from(call).expect("it is below 40"), to);
             let earliest = things.1.iter().filter(|at| **at != NEVER).min();
-            let first = things.0.first();
-            assert_eq!(first.map(|(at, _)| at), earliest.copied());
+            let earliest = earliest.map(|at| at.as_nanos());
+            assert_eq!(things.first().map(|(at, _)| at), earliest);
         }
-        assert!(things.0.0.len() <= 2 * 40 + FEW);
+        assert!(things.0.0.len() <= 2 * 40 + MANY);
     }
 }

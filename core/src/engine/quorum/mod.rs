@@ -102,12 +102,7 @@ impl Quorum {
 
     /// As [`poll`](Self::poll), but what is to be sent waits for that.
     pub(super) fn poll_unsent(&mut self) -> Output {
-        let timer = self
-            .env
-            .cx
-            .timers
-            .first()
-            .map_or(Timestamp::NEVER, |(at, _)| at);
+        let timer = self.env.cx.timers.first().unwrap_or(Timestamp::NEVER);
         let at = timer.min(self.env.members.wake_at());
         let until = (at != Timestamp::NEVER).then_some(at);
         self.env.cx.next_output().unwrap_or(Output::Wait { until })
@@ -332,13 +327,7 @@ impl Quorum {
     }
 
     fn run_due(&mut self) {
-        while let Some((_, what)) = self
-            .env
-            .cx
-            .timers
-            .first()
-            .filter(|(at, _)| *at <= self.env.cx.now)
-        {
+        while let Some(what) = self.next_due() {
             match what {
                 Timed::Contender(id) => self.locks.time(&mut self.env, id),
                 Timed::Query(call) => self.queries.time(&mut self.env, call),
@@ -355,11 +344,17 @@ impl Quorum {
                 Timed::Release(_) | Timed::Watch | Timed::Shutdown => {}
             }
             self.hear_all();
-            self.tidy_timers();
         }
     }
 
-    /// So that the first timer is one that is set.
+    fn next_due(&mut self) -> Option<Timed> {
+        let now = self.env.cx.now;
+        self.env.cx.timers.due(now)?;
+        // Unless it was left behind.
+        self.tidy_timers();
+        self.env.cx.timers.due(now)
+    }
+
     fn tidy_timers(&mut self) {
         let Self {
             env,
@@ -375,7 +370,8 @@ impl Quorum {
         };
         let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
         let things = locks.len() + queries.len() + env.members.len();
-        env.cx.timers.tidy(things, set_for);
+        let now = env.cx.now;
+        env.cx.timers.tidy(things, now, set_for);
     }
 }
 
