@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::pty::openpty;
+use nix::unistd::{Pid, tcgetpgrp};
 
 use crate::program::{LEASEHOLD, LIMIT};
 
@@ -60,6 +61,28 @@ impl Shell {
         self.keyboard
             .write_all(keys.as_bytes())
             .expect("the terminal is there");
+    }
+
+    /// Waits until a job has the terminal. The shell shows a job's command before it hands the terminal over,
+    /// and what a control key does depends on who has it.
+    pub(crate) fn hands_over(&self) {
+        self.waits_for_terminal("a job's", |shell, foreground| foreground != shell);
+    }
+
+    /// Waits until the shell has the terminal again.
+    pub(crate) fn has_it_back(&self) {
+        self.waits_for_terminal("the shell's", |shell, foreground| foreground == shell);
+    }
+
+    fn waits_for_terminal(&self, whose: &str, wanted: impl Fn(Pid, Pid) -> bool) {
+        let id = i32::try_from(self.bash.id()).expect("an id of a process");
+        let end = Instant::now() + LIMIT;
+        // The terminal tells nobody when it changes hands.
+        while !tcgetpgrp(&self.keyboard).is_ok_and(|group| wanted(Pid::from_raw(id), group)) {
+            let shown = &self.shown;
+            assert!(Instant::now() < end, "the terminal is not {whose}: {shown}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until this is on the screen, after what was seen before, and returns what is between the two.
