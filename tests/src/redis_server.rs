@@ -228,6 +228,9 @@ impl RedisServer {
             command.args(["--tls-port", &self.tls_port.to_string()]);
             command.args(tls);
         }
+        if let Some(seconds) = config.clock_off {
+            command.envs(clock_off(seconds));
+        }
         command
             .args(&config.args)
             .current_dir(folder)
@@ -253,6 +256,19 @@ impl RedisServer {
         }
         tail
     }
+}
+
+/// What makes a process see another wall clock. Durations stay right.
+fn clock_off(seconds: i32) -> [(&'static str, String); 3] {
+    // Redis allocates by jemalloc, which looks at the clock when it starts and then waits for libfaketime, which
+    // allocates when it starts and then waits for jemalloc. So it is given the C library's allocator, by
+    // another library of that: with all of it the clock would be the right one, too.
+    let preload = "libc_malloc_debug.so.0:/usr/$LIB/faketime/libfaketime.so.1";
+    [
+        ("LD_PRELOAD", preload.to_owned()),
+        ("FAKETIME", format!("{seconds:+}")),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ]
 }
 
 impl Drop for RedisServer {

@@ -33,7 +33,7 @@ enum Task {
     /// Run every check and every test, installing what they need first.
     ///
     /// Needs Node 20 or newer with npm, redis-server 7.0 or newer, PostgreSQL, MariaDB, Python's
-    /// venv, valgrind, Chromium, rustfmt, clippy and the standard library for
+    /// venv, valgrind, libfaketime, Chromium, rustfmt, clippy and the standard library for
     /// wasm32-unknown-unknown. What is missing is installed where that is possible (apt-get as
     /// root, rustup, npm); otherwise the command to run is printed.
     ///

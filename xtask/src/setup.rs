@@ -28,6 +28,8 @@ pub(crate) enum Need {
     Venv,
     /// It counts instructions.
     Valgrind,
+    /// With it a server's clock is off.
+    Faketime,
     Rustfmt,
     Clippy,
     Wasm,
@@ -49,6 +51,7 @@ impl Need {
             Self::MariaDb => package("mariadb-server", || printed_version("mariadbd")),
             Self::Venv => package("python3-venv", venv_version),
             Self::Valgrind => package("valgrind", || printed_version("valgrind")),
+            Self::Faketime => package("faketime", || printed_version("faketime")),
             Self::Rustfmt => component("rustfmt", Cmd::cargo(&["fmt", "--version"])),
             Self::Clippy => component("clippy", Cmd::cargo(&["clippy", "--version"])),
             Self::Wasm => wasm_target(),
@@ -114,8 +117,8 @@ fn postgres_version() -> Option<String> {
 }
 
 fn printed_version(program: &str) -> Option<String> {
-    let printed = Cmd::new(program, &["--version"]).probe();
-    printed.map(|printed| printed.trim().to_owned())
+    let printed = Cmd::new(program, &["--version"]).probe()?;
+    printed.lines().next().map(|line| line.trim().to_owned())
 }
 
 /// The version of the server on PATH, if there is one; an error if it is too old.

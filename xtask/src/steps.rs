@@ -128,6 +128,7 @@ pub(crate) const STEPS: &[Step] = &[
             Need::Postgres,
             Need::MariaDb,
             Need::Venv,
+            Need::Faketime,
             Need::Chromium,
         ],
         tests: true,

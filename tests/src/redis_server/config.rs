@@ -14,6 +14,7 @@ pub struct RedisConfig {
     pub(super) append_only: bool,
     pub(super) tls: Option<Vec<String>>,
     pub(super) watches: Option<String>,
+    pub(super) clock_off: Option<i32>,
 }
 
 impl RedisConfig {
@@ -76,6 +77,13 @@ impl RedisConfig {
         let args = args.map(|(name, value)| [name.to_owned(), value.to_owned()]);
         self.tls(&server.certificate, &server.key, &ca.file, false)
             .args(args.into_iter().flatten())
+    }
+
+    /// Its clock is ahead of this machine's by so many seconds, or behind (libfaketime).
+    #[must_use]
+    pub fn clock_off(mut self, seconds: i32) -> Self {
+        self.clock_off = Some(seconds);
+        self
     }
 
     /// Makes it a sentinel that watches `primary` as the service `mymaster`. As many as the quorum have to

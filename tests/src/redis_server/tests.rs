@@ -1,4 +1,5 @@
 use std::net::TcpStream;
+use std::time::SystemTime;
 
 use super::*;
 
@@ -46,6 +47,24 @@ async fn a_restarted_server_is_empty_unless_it_is_append_only() {
         assert_ne!(server.pid(), pid);
         let value = Admin::connect(&server).await.string(&["GET", "k"]).await;
         assert_eq!(value.as_deref(), keeps.then_some("v"));
+    }
+}
+
+#[tokio::test]
+async fn its_clock_can_be_off() {
+    for off in [10, 0, -10] {
+        let server = RedisServer::config().clock_off(off).start().await;
+        let mut admin = Admin::connect(&server).await;
+        let time = admin.command(&["TIME"]).await;
+        let Resp::Array(parts) = time else {
+            panic!("no time: {time:?}")
+        };
+        let seconds = parts[0].as_string().expect("text");
+        let seconds: i64 = seconds.parse().expect("seconds");
+        let here = SystemTime::UNIX_EPOCH.elapsed().expect("past 1970");
+        let here = i64::try_from(here.as_secs()).expect("before the year 292 billion");
+        let off = i64::from(off);
+        assert!((here - seconds + off).abs() <= 5, "{here} {seconds} {off}");
     }
 }
 

@@ -83,11 +83,13 @@ fn clock(offset: f64) -> Found {
         );
         return Found::good("clock", what);
     }
+    // It was measured to within a part of a round trip.
+    let rounded = Duration::from_secs_f64((offset.abs() * 10.0).round() / 10.0);
     let way = if offset > 0.0 { "ahead of" } else { "behind" };
     Found::new(
         "clock",
         Level::Warning,
-        format!("the server's is {} {way} this machine's", show(by)),
+        format!("the server's is {} {way} this machine's", show(rounded)),
     )
     .so("leases are not shortened by that, but one of the clocks is wrong: if the server's is set while it \
          runs, locks expire too early or too late, and tokens stand still until it has caught up")
@@ -298,11 +300,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_found_either_way() {
-        for (offset, way) in [(10.0, "ahead of"), (-10.0, "behind")] {
+        for (offset, way) in [(9.999_9, "ahead of"), (-10.000_1, "behind")] {
             let found = clock(offset);
             assert_eq!(found.level, Level::Warning);
             assert!(
-                found.what.contains("10s") && found.what.contains(way),
+                found.what.contains("is 10s") && found.what.contains(way),
                 "{}",
                 found.what
             );

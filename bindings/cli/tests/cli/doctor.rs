@@ -194,6 +194,28 @@ async fn a_replica_and_its_primary() {
 }
 
 #[tokio::test]
+async fn a_server_with_another_clock() {
+    for (off, way) in [(10, "ahead of"), (-10, "behind")] {
+        let server = RedisServer::config().clock_off(off).start().await;
+        let ran = doctor(&server);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        let clock = of(&ran, "clock");
+        for part in [
+            &format!("the server's is 10s {way} this machine's"),
+            r#""level":"warning""#,
+            "leases are not shortened by that",
+            "synchronise both",
+        ] {
+            assert!(clock[0].contains(part), "{part}: {ran:?}");
+        }
+        assert!(is(&ran, "usable", "good"), "{ran:?}");
+        // A lock on it is one all the same.
+        let ran = output(on(&server, ["run", "a", "--", "true"]));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_away() {
     let mut server = RedisServer::start().await;
     server.kill();
