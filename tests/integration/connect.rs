@@ -1,6 +1,6 @@
 //! Connecting, and what is left of it if it is given up.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Locker};
 use leasehold_tests::{Admin, FakeServer, RedisServer, eventually};
@@ -58,6 +58,51 @@ async fn connecting_to_a_server_that_never_answers_ends_with_the_call() {
     connected.expect_err("it waits for an answer");
     let ended = async || tasks() == before;
     eventually(millis(2_000), "the tasks to end", ended).await;
+}
+
+/// Catches a look at the server that goes on past the time-out, and a time-out of one of the requests that is
+/// another one.
+#[tokio::test]
+async fn connecting_ends_with_its_time_out() {
+    for silent in ["", "EVALSHA"] {
+        let server = FakeServer::start(move |command| match &*command[0] {
+            command if silent.is_empty() || command == silent => String::new(),
+            "PING" => "+PONG\r\n".to_owned(),
+            _ => "-NOPERM no\r\n".to_owned(),
+        });
+        let server = server.await;
+        for timeout in [millis(100), millis(700)] {
+            let start = Instant::now();
+            let connecting = Locker::builder().connect_timeout(timeout);
+            let error = connecting.connect(server.url()).await;
+            let error = error.expect_err("there is no answer");
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{silent}: {error:?}");
+            let took = start.elapsed();
+            // By default it is at least 3 s.
+            assert!(
+                took >= timeout && took < millis(2_900),
+                "{silent} {timeout:?}: {took:?}"
+            );
+        }
+    }
+}
+
+/// Catches a connection that is given up as slow while it is lazily made, and never tried again.
+#[tokio::test]
+async fn a_short_time_out_connects_all_the_same() {
+    let server = RedisServer::start().await;
+    let settings = || Locker::builder().connect_timeout(millis(500));
+    let locker = settings().connect(server.url()).await.expect("it is there");
+    let held = locker.lock("x").expect("valid").acquire().await;
+    let later = settings().connect_lazily(server.url()).expect("valid");
+    let busy = later.lock("x").expect("valid").try_acquire().await;
+    assert!(busy.expect("it is there").is_none());
+    drop(held);
+    for timeout in [Duration::ZERO, millis(60_001)] {
+        let error = Locker::builder().connect_timeout(timeout).in_memory();
+        let error = error.expect_err("out of bounds");
+        assert_eq!(error.option(), Some("connect_timeout"));
+    }
 }
 
 /// Catches "whether it acted is unknown" in the error of a request that does not act.

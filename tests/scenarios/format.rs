@@ -40,6 +40,7 @@ pub(crate) enum StoreKind {
 pub(crate) struct LockerSpec {
     pub(crate) namespace: Option<String>,
     pub(crate) owner: Option<String>,
+    pub(crate) connect_timeout: Option<u64>,
     pub(crate) command_timeout: Option<u64>,
     pub(crate) patience: Option<u64>,
     pub(crate) drift_margin: Option<u32>,

@@ -137,6 +137,9 @@ impl World {
         if let Some(owner) = &spec.owner {
             builder = builder.owner(owner);
         }
+        if let Some(timeout) = spec.connect_timeout {
+            builder = builder.connect_timeout(Duration::from_millis(timeout));
+        }
         if let Some(timeout) = spec.command_timeout {
             builder = builder.command_timeout(Duration::from_millis(timeout));
         }

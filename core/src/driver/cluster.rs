@@ -8,6 +8,7 @@ mod target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use ::fred::clients::Client;
 use tokio::runtime::Handle;
@@ -115,8 +116,8 @@ impl Cluster {
     }
 
     /// With the configuration of a client of the program's.
-    pub(super) async fn with_client(client: &Client) -> Result<Self, Error> {
-        Self::connect(ClusterTarget::of(client)).await
+    pub(super) async fn with_client(client: &Client, timeout: Duration) -> Result<Self, Error> {
+        Self::connect(ClusterTarget::of(client, timeout)).await
     }
 
     fn new(target: ClusterTarget) -> Self {

@@ -27,9 +27,8 @@ use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::time::Timestamp;
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Connecting takes several questions.
-const INIT_TIMEOUT: Duration = Duration::from_secs(6);
+const INIT_TIMEOUTS: u32 = 2;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many commands fred may hold back. The engine gives up on each after its time-out.
@@ -81,32 +80,39 @@ impl FredStore {
     }
 
     /// Uses a client of the program's, which is not of a cluster.
-    pub(super) async fn with_client(client: Client) -> Result<Self, Error> {
-        let store = Self::of(client, (None, false), false);
+    pub(super) async fn with_client(client: Client, timeout: Duration) -> Result<Self, Error> {
+        let store = Self::of(client, (None, false), (timeout, false));
         store.link.check().await?;
         Ok(store)
     }
 
     fn make(target: RedisTarget, fail_fast: bool) -> Result<Self, Error> {
-        let client = Self::client_of(target.config, fail_fast)?;
-        Ok(Self::of(client, (target.endpoint, target.of_cluster), true))
+        let RedisTarget {
+            config,
+            endpoint,
+            of_cluster,
+            timeout,
+            ..
+        } = target;
+        let client = Self::client_of(config, timeout, fail_fast)?;
+        Ok(Self::of(client, (endpoint, of_cluster), (timeout, true)))
     }
 
     /// A client that is not connected yet, for the program's own use.
     pub(super) fn client(target: RedisTarget) -> Result<Client, Error> {
-        let client = Self::client_of(target.config, true);
+        let client = Self::client_of(target.config, target.timeout, true);
         client.map_err(|error| error.of(&target.shown))
     }
 
-    fn client_of(config: Config, fail_fast: bool) -> Result<Client, Error> {
+    fn client_of(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, Error> {
         let secrets = Secrets::in_config(&config);
         Builder::from_config(Config {
             fail_fast,
             ..config
         })
         .with_connection_config(|connection| {
-            connection.connection_timeout = CONNECT_TIMEOUT;
-            connection.internal_command_timeout = CONNECT_TIMEOUT;
+            connection.connection_timeout = timeout;
+            connection.internal_command_timeout = timeout;
             // A command that is sent twice is decided on by the engine, not by the client.
             connection.max_command_attempts = 1;
             connection.max_command_buffer_len = MAX_COMMANDS;
@@ -117,13 +123,18 @@ impl FredStore {
         .map_err(|error| secrets.convert(&error))
     }
 
-    fn of(client: Client, (endpoint, of_cluster): (Option<Endpoint>, bool), own: bool) -> Self {
+    fn of(
+        client: Client,
+        (endpoint, of_cluster): (Option<Endpoint>, bool),
+        (timeout, own): (Duration, bool),
+    ) -> Self {
         let link = Link {
             secrets: Secrets::of(&client),
             tracking: Arc::new(Tracking::new(client.clone(), own)),
             client,
             endpoint,
             of_cluster,
+            timeout,
             run_id: OnceLock::new(),
         };
         Self {
@@ -155,9 +166,10 @@ impl FredStore {
         check: impl AsyncFnOnce(&Self) -> Result<(), Error>,
     ) -> Result<OwnTask, Error> {
         let link = &self.link;
-        let task = tokio::time::timeout(INIT_TIMEOUT, OwnTask::connect(&link.client));
+        let limit = link.timeout * INIT_TIMEOUTS;
+        let task = tokio::time::timeout(limit, OwnTask::connect(&link.client));
         let task = task.await.map_err(|_| {
-            let message = format!("{shown} did not answer within {INIT_TIMEOUT:?}");
+            let message = format!("{shown} did not answer within {limit:?}");
             Error::new(ErrorKind::Timeout, message)
         })?;
         let task = task.map_err(|error| unanswered(link.secrets.convert(&error)))?;
@@ -253,6 +265,7 @@ impl FredStore {
             return;
         }
         let (client, suspected) = (self.link.client.clone(), self.suspected.clone());
+        let limit = self.link.timeout;
         runtime.spawn(async move {
             let is_kept = match why {
                 // Short time-outs alone say little.
@@ -262,7 +275,7 @@ impl FredStore {
             };
             if !is_kept {
                 tracing::debug!(?why, "replacing the connection");
-                let _ = tokio::time::timeout(CONNECT_TIMEOUT, client.force_reconnection()).await;
+                let _ = tokio::time::timeout(limit, client.force_reconnection()).await;
             }
             suspected.store(false, Ordering::Release);
         });
@@ -274,8 +287,9 @@ pub(super) async fn check_server(
     client: &Client,
     secrets: &Secrets,
     (run_id, of_cluster): (&OnceLock<String>, bool),
+    timeout: Duration,
 ) -> Result<Vec<Finding>, Error> {
-    let info: String = match ask_info(client).await {
+    let info: String = match ask_info(client, timeout).await {
         Some(Ok(info)) => info,
         Some(Err(error)) if !protocol::info_is_withheld(error.details()) => {
             return Err(secrets.convert(&error));
@@ -292,10 +306,10 @@ pub(super) async fn check_server(
     Ok(findings)
 }
 
-async fn ask_info(client: &Client) -> Option<Result<String, FredError>> {
+async fn ask_info(client: &Client, timeout: Duration) -> Option<Result<String, FredError>> {
     // fred asks for the version whenever it connects: who may not look is not refused once more.
     client.server_version()?;
-    let options = options(CONNECT_TIMEOUT);
+    let options = options(timeout);
     Some(client.with_options(&options).info(None).await)
 }
 

@@ -19,7 +19,7 @@ use super::Input;
 use super::clock::Clock;
 use super::endpoint::Endpoint;
 use super::errors::Secrets;
-use super::fred::{CONNECT_TIMEOUT, check_server, send_script, send_script_asking};
+use super::fred::{check_server, send_script, send_script_asking};
 use super::seat::Seat;
 use super::tracking::Tracking;
 use crate::error::{Error, ErrorKind};
@@ -41,6 +41,8 @@ pub(super) struct Link {
     pub(super) endpoint: Option<Endpoint>,
     /// Whether that is a node of a cluster.
     pub(super) of_cluster: bool,
+    /// For a connection, and for the reply to each of the requests that it begins with.
+    pub(super) timeout: Duration,
     /// Which server it first led to.
     pub(super) run_id: OnceLock<String>,
 }
@@ -104,11 +106,11 @@ impl Link {
 
     /// Whether the server can keep locks, and lets this user; and what endangers leases.
     pub(super) async fn check(&self) -> Result<(), Error> {
-        let found =
-            check_server(&self.client, &self.secrets, (&self.run_id, self.of_cluster)).await;
+        let server = (&self.run_id, self.of_cluster);
+        let found = check_server(&self.client, &self.secrets, server, self.timeout).await;
         let found = found.map_err(unanswered)?;
         // Loads the script, and finds out whether this user may run it.
-        let probe = self.execute(&[], rt::now() + CONNECT_TIMEOUT).await;
+        let probe = self.execute(&[], rt::now() + self.timeout).await;
         probe.map_err(unanswered)?;
         self.tracking.found(found);
         Ok(())
@@ -129,7 +131,8 @@ impl Link {
     }
 
     async fn look(&self) -> Option<Error> {
-        self.endpoint.as_ref()?.look().await
+        let look = self.endpoint.as_ref()?.look();
+        tokio::time::timeout(self.timeout, look).await.ok()?
     }
 
     /// Tells the engine when the link goes and when it is back. One that was never there is `checked` as
@@ -237,7 +240,7 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                 if error.kind() == ErrorKind::ReadOnly {
                     // Its name may lead to another server soon.
                     let again = self.link.client.force_reconnection();
-                    let _ = tokio::time::timeout(CONNECT_TIMEOUT, again).await;
+                    let _ = tokio::time::timeout(self.link.timeout, again).await;
                 }
                 return self.down(error);
             }

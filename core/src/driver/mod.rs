@@ -47,6 +47,7 @@ pub(crate) use seat::Seat;
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;
 pub(crate) use tenure::{Share, Tenure};
+pub(crate) use url::Dial;
 
 use crate::engine::{
     Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,

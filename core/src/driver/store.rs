@@ -11,10 +11,9 @@ use super::cluster::Cluster;
 use super::fred::FredStore;
 use super::memory::MemoryStore;
 use super::seat::Seat;
-use super::url::Target;
+use super::url::{Dial, Target};
 use super::{Driver, Input};
 use crate::adapter::Adapter;
-use crate::client::Tls;
 use crate::engine::{ServerId, Suspicion};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
@@ -36,8 +35,8 @@ impl Store {
     }
 
     /// Connects to what a URL names.
-    pub(crate) async fn connect(url: &str, tls: Option<&Tls>) -> Result<Self, Error> {
-        match super::url::parse(url, tls)? {
+    pub(crate) async fn connect(url: &str, dial: Dial<'_>) -> Result<Self, Error> {
+        match super::url::parse(url, dial)? {
             Target::Memory(name) => {
                 let store = MemoryStore::named(&name);
                 store.check_link()?;
@@ -49,8 +48,8 @@ impl Store {
     }
 
     /// The same, for a server that need not be there yet.
-    pub(crate) fn connect_lazily(url: &str, tls: Option<&Tls>) -> Result<Self, Error> {
-        match super::url::parse(url, tls)? {
+    pub(crate) fn connect_lazily(url: &str, dial: Dial<'_>) -> Result<Self, Error> {
+        match super::url::parse(url, dial)? {
             Target::Memory(name) => Ok(Self::Memory(MemoryStore::named(&name))),
             Target::Redis(target) => FredStore::connect_lazily(*target).map(Self::Fred),
             Target::Cluster(target) => Cluster::connect_lazily(*target).map(Self::of_cluster),
@@ -58,8 +57,8 @@ impl Store {
     }
 
     /// A client of the server that a URL names, for the program's own use.
-    pub(crate) fn client(url: &str, tls: Option<&Tls>) -> Result<::fred::clients::Client, Error> {
-        match super::url::parse(url, tls)? {
+    pub(crate) fn client(url: &str, dial: Dial<'_>) -> Result<::fred::clients::Client, Error> {
+        match super::url::parse(url, dial)? {
             Target::Redis(target) => FredStore::client(*target),
             Target::Cluster(target) => FredStore::client(target.whole()),
             Target::Memory(_) => {
@@ -70,11 +69,18 @@ impl Store {
     }
 
     /// Uses a client that the program has.
-    pub(crate) async fn with_fred(client: ::fred::clients::Client) -> Result<Self, Error> {
+    pub(crate) async fn with_fred(
+        client: ::fred::clients::Client,
+        dial: Dial<'_>,
+    ) -> Result<Self, Error> {
         if client.is_clustered() {
-            return Cluster::with_client(&client).await.map(Self::of_cluster);
+            return Cluster::with_client(&client, dial.timeout)
+                .await
+                .map(Self::of_cluster);
         }
-        FredStore::with_client(client).await.map(Self::Fred)
+        FredStore::with_client(client, dial.timeout)
+            .await
+            .map(Self::Fred)
     }
 
     /// Uses a client that the program adapts.

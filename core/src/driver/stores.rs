@@ -7,8 +7,8 @@ use super::clock::Clock;
 use super::cluster::is_away;
 use super::seat::Seat;
 use super::store::Store;
+use super::url::Dial;
 use super::{Driver, Input};
-use crate::client::Tls;
 use crate::engine::{ServerId, check_members, majority, too_few};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
@@ -23,7 +23,7 @@ impl Stores {
     }
 
     /// Independent servers, of which a majority decides and has to be there.
-    pub(crate) async fn quorum(urls: &[String], tls: Option<&Tls>) -> Result<Self, Error> {
+    pub(crate) async fn quorum(urls: &[String], dial: Dial<'_>) -> Result<Self, Error> {
         check_members(urls.len())?;
         for (at, url) in urls.iter().enumerate() {
             if super::url::is_of_cluster(url) {
@@ -32,7 +32,7 @@ impl Stores {
                 return Err(Error::new(ErrorKind::Unsupported, message).of(place(at)));
             }
         }
-        let connecting = urls.iter().map(|url| Store::connect(url, tls));
+        let connecting = urls.iter().map(|url| Store::connect(url, dial));
         let connected = futures::future::join_all(connecting).await;
         let (mut stores, mut missing) = (Vec::new(), Vec::new());
         for ((at, url), connected) in urls.iter().enumerate().zip(connected) {
@@ -41,7 +41,7 @@ impl Stores {
                 Err(error) if is_away(&error) => {
                     missing.push((at, error));
                     // It may come later.
-                    Store::connect_lazily(url, tls)
+                    Store::connect_lazily(url, dial)
                 }
                 connected => connected,
             };

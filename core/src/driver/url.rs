@@ -2,6 +2,8 @@
 
 mod grammar;
 
+use std::time::Duration;
+
 use ::fred::types::config::{Config, Server, ServerConfig};
 
 pub(super) use self::grammar::Node;
@@ -19,6 +21,14 @@ pub(super) enum Target {
     Cluster(Box<ClusterTarget>),
 }
 
+/// How connections are made that are this crate's.
+#[derive(Clone, Copy)]
+pub(crate) struct Dial<'a> {
+    pub(crate) tls: Option<&'a Tls>,
+    /// For a connection, and for the reply to each of the requests that it begins with.
+    pub(crate) timeout: Duration,
+}
+
 /// A server, and how to connect to it.
 pub(super) struct RedisTarget {
     pub(super) config: Config,
@@ -28,6 +38,7 @@ pub(super) struct RedisTarget {
     pub(super) shown: String,
     /// Whether it is a node of a cluster.
     pub(super) of_cluster: bool,
+    pub(super) timeout: Duration,
 }
 
 /// What is supported.
@@ -37,7 +48,7 @@ const FORMS: &str = "redis://[user:password@]host[:port][/database] (rediss:// f
                      redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
 
 /// Reads a URL, and the files that it or the builder names.
-pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
+pub(super) fn parse(text: &str, Dial { tls, timeout }: Dial<'_>) -> Result<Target, Error> {
     let url = grammar::parse(text).map_err(|wrong| bad(&wrong))?;
     if tls.is_some() && !url.tls {
         return Err(bad("TLS is set, and the store's URL is not of TLS"));
@@ -74,6 +85,7 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
             seeds: url.nodes,
             config,
             tls,
+            timeout,
         })));
     }
     if let Some(tls) = &tls {
@@ -90,6 +102,7 @@ pub(super) fn parse(text: &str, tls: Option<&Tls>) -> Result<Target, Error> {
         endpoint,
         shown,
         of_cluster: false,
+        timeout,
     })))
 }
 

@@ -1,9 +1,9 @@
 import type { Adapter } from "./adapter.js";
 import { admitted, answered, failure } from "./failure.js";
 import { breakConnection, closeForGood, type IoredisConnection, ioredis, keepStream } from "./ioredis.js";
-import { CONNECT_LIMIT, grown, keepTimer, later, OPEN_LIMIT, PING_LIMIT, type Timer, within } from "./shared.js";
+import { grown, keepTimer, later, OPEN_LIMITS, PING_LIMIT, type Timer, within } from "./shared.js";
 import type { TlsOptions } from "./tls.js";
-import type { Target } from "./url.js";
+import type { Opening, Target } from "./url.js";
 
 /** The client does not say why it asks again and again whether the cluster is up. */
 const LATE_CLUSTER =
@@ -25,8 +25,10 @@ interface Own extends IoredisConnection {
  * Opens a client of ioredis. Rejects with its own error and closes it if that does not work out. With
  * `lazily` it is connected once it is watched, again and again.
  */
-export async function openIoredis(module: object, target: Target, tls: TlsOptions, lazily: boolean): Promise<Adapter> {
-  const client = make(module as Module, target, tls);
+export async function openIoredis(module: object, target: Target, tls: TlsOptions, how: Opening): Promise<Adapter> {
+  const { lazily, timeout } = how;
+  const client = make(module as Module, target, tls, timeout);
+  const limit = timeout * OPEN_LIMITS;
   let first: unknown;
   // Never removed, because an error without a listener would be printed. The first error says what is
   // wrong: after WRONGPASS comes NOAUTH.
@@ -34,7 +36,7 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
     first ??= error;
   });
   const adapter = ioredis(client, true);
-  const own = { ...adapter, ...owned(client, adapter) };
+  const own = { ...adapter, ...owned(client, adapter, limit) };
   if (lazily) {
     return own;
   }
@@ -47,7 +49,7 @@ export async function openIoredis(module: object, target: Target, tls: TlsOption
     }
   };
   try {
-    await within(OPEN_LIMIT, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
+    await within(limit, open(), target.kind === "cluster" ? LATE_CLUSTER : "the server did not answer", true);
   } catch (error) {
     await own.close();
     throw exact(first ?? error, target);
@@ -65,13 +67,13 @@ function exact(error: unknown, { kind, nodes }: Target): unknown {
   return new Error(`no node of the cluster could be connected to (${tried})`);
 }
 
-function make({ Redis, Cluster }: Module, target: Target, tls: TlsOptions): Own {
+function make({ Redis, Cluster }: Module, target: Target, tls: TlsOptions, connectTimeout: number): Own {
   const { nodes, path, service, username, password, database, kind } = target;
   const common = {
     username,
     password,
     ...(target.tls && { tls }),
-    connectTimeout: CONNECT_LIMIT,
+    connectTimeout,
     disconnectTimeout: 0,
     // If the connection ended ahead of the reply to it, the client would count as ready for ever.
     disableClientInfo: true,
@@ -103,7 +105,7 @@ function make({ Redis, Cluster }: Module, target: Target, tls: TlsOptions): Own 
 }
 
 /** What an adapter may do to a client only if we made it. */
-function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
+function owned(client: Own, adapter: Adapter, limit: number): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
   let suspected = false;
   const connections = () => client.nodes?.("all") ?? [client];
@@ -119,7 +121,7 @@ function owned(client: Own, adapter: Adapter): Pick<Adapter, "suspect" | "keepAl
   // The client sets no limit for a connection that is half-open from the first moment.
   client.on("connect", () => {
     const { stream } = client;
-    later(OPEN_LIMIT, () => stream === client.stream && client.status !== "ready" && breakConnection(client));
+    later(limit, () => stream === client.stream && client.status !== "ready" && breakConnection(client));
   });
   client.on("+node", (node: IoredisConnection) => {
     for (const event of ["connect", "ready"]) {

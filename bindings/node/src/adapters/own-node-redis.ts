@@ -2,19 +2,18 @@ import type { Adapter } from "./adapter.js";
 import { admitted, answered } from "./failure.js";
 import { closeConnection, keepSocket, type NodeRedisConnection, nodeRedis } from "./node-redis.js";
 import {
-  CONNECT_LIMIT,
   grown,
   keepTimer,
   later,
   nothing,
-  OPEN_LIMIT,
+  OPEN_LIMITS,
   PING_LIMIT,
   stopTimer,
   type Timer,
   within,
 } from "./shared.js";
 import type { TlsOptions } from "./tls.js";
-import type { Target } from "./url.js";
+import type { Opening, Target } from "./url.js";
 
 interface Module {
   createClient(options: object): NodeRedisConnection;
@@ -24,7 +23,9 @@ interface Module {
  * Opens a client of node-redis. Rejects with its own error and closes it if that does not work out. With
  * `lazily` it is connected once it is watched, again and again.
  */
-export async function openNodeRedis(module: object, target: Target, tls: TlsOptions, lazily: boolean): Promise<Adapter> {
+export async function openNodeRedis(module: object, target: Target, tls: TlsOptions, how: Opening): Promise<Adapter> {
+  const { lazily, timeout } = how;
+  const limit = timeout * OPEN_LIMITS;
   const { nodes, path, username, password, database } = target;
   const address = path === undefined ? { ...nodes[0], ...(target.tls && { ...tls, tls: true }) } : { path };
   const client = (module as Module).createClient({
@@ -32,32 +33,33 @@ export async function openNodeRedis(module: object, target: Target, tls: TlsOpti
     ...(password !== undefined && { password }),
     database,
     // If it reconnected by itself, its timers would keep the process alive.
-    socket: { ...address, connectTimeout: CONNECT_LIMIT, reconnectStrategy: false },
+    socket: { ...address, connectTimeout: timeout, reconnectStrategy: false },
     disableOfflineQueue: true,
   });
   // Never removed, because an error without a listener would end the process.
   client.on("error", nothing);
   const adapter = nodeRedis(client, true);
   if (lazily) {
-    return { ...adapter, ...owned(client, adapter) };
+    return { ...adapter, ...owned(client, adapter, limit) };
   }
   const open = async () => {
     await client.connect();
     await admitted(client.sendCommand(["PING"]));
   };
   try {
-    await within(OPEN_LIMIT, open(), "the server did not answer", true);
+    await within(limit, open(), "the server did not answer", true);
   } catch (error) {
     closeConnection(client);
     throw error;
   }
-  return { ...adapter, ...owned(client, adapter) };
+  return { ...adapter, ...owned(client, adapter, limit) };
 }
 
 /** What an adapter may do to a client only if we made it. It is connected again until it is closed. */
 function owned(
   client: NodeRedisConnection,
   adapter: Adapter,
+  limit: number,
 ): Pick<Adapter, "suspect" | "keepAlive" | "close"> {
   let alive = true;
   let suspected = false;
@@ -69,7 +71,7 @@ function owned(
     timer = undefined;
     if (!client.isOpen && !shut) {
       // The client sets no limit for a connection that is half-open from the first moment.
-      const open = within(OPEN_LIMIT, client.connect(), "the server did not answer");
+      const open = within(limit, client.connect(), "the server did not answer");
       connecting = open.catch(() => closeConnection(client)).finally(reconnect);
     }
   };

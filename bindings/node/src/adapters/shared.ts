@@ -2,9 +2,9 @@ import { keepAlive, startTimer, stopTimer, type Timer } from "../common/platform
 import { messageOf } from "../common/printable.js";
 import type { Link } from "./adapter.js";
 
-/** Limits of a connection that we made, in milliseconds: until it can be used, until TCP connects, and for a `PING`. */
-export const OPEN_LIMIT = 6_000;
-export const CONNECT_LIMIT = 3_000;
+/** Until a connection can be used takes several requests, each of which has the `connectTimeout`. */
+export const OPEN_LIMITS = 2;
+/** For a `PING` of a connection that we made, in milliseconds. */
 export const PING_LIMIT = 1_000;
 
 export function nothing(): void {}

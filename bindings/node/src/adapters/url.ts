@@ -22,6 +22,14 @@ export interface Target extends TlsFiles {
   readonly shown: string;
 }
 
+/** How a connection to a {@link Target} is made. */
+export interface Opening {
+  /** The server need not be there yet: what is wrong with it is said to what watches the link. */
+  readonly lazily: boolean;
+  /** Milliseconds for a connection, and for the reply to each of the requests that it begins with. */
+  readonly timeout: number;
+}
+
 /** Files in PEM, and whom the server's certificate has to be of. */
 export interface TlsFiles {
   readonly ca: string | undefined;

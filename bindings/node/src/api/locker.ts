@@ -81,7 +81,7 @@ export class Locker {
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
     return Locker.#open(url, options, async (settings) => {
-      const adapter = await openClient(url);
+      const adapter = await openClient(url, { timeout: settings.connectTimeout });
       const store = new RedisStore(adapter);
       try {
         return Locker.#on(store, settings, await store.check());
@@ -105,7 +105,7 @@ export class Locker {
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
     return Locker.#open(url, options, async (settings) =>
-      Locker.#on(new RedisStore(await openClient(url, { lazily: true })), settings),
+      Locker.#on(new RedisStore(await openClient(url, { lazily: true, timeout: settings.connectTimeout })), settings),
       true,
     );
   }
@@ -182,7 +182,7 @@ export class Locker {
     const settings = readSettings(options);
     const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
     checkSettings(settings, settings.owner);
-    const { stores, findings, close } = await openMembers(members);
+    const { stores, findings, close } = await openMembers(members, settings.connectTimeout);
     try {
       return Locker.#on(new QuorumStore(stores, newInstance), settings, findings);
     } catch (error) {
@@ -321,6 +321,7 @@ export class Locker {
 }
 
 interface Checked extends Settings {
+  readonly connectTimeout: number;
   readonly owner?: string | undefined;
 }
 
@@ -332,5 +333,12 @@ function checked(options: LockerOptions | undefined): Checked {
 }
 
 function readSettings(options: LockerOptions | undefined): Checked {
-  return { ...LOCKER_DEFAULTS, ...readOptions("the options of a locker", options, LOCKER_OPTIONS) } as Checked;
+  const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
+  const settings = { ...LOCKER_DEFAULTS, ...read } as Checked;
+  const { connectTimeout } = settings;
+  // The engine, which checks the others, makes no connections.
+  if (connectTimeout < 1 || connectTimeout > 60_000) {
+    throw config(`connectTimeout is from 1 ms to 60 s, not ${connectTimeout} ms`);
+  }
+  return settings;
 }

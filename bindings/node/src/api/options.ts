@@ -1,4 +1,4 @@
-import { commandTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
+import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
 import type { Kind } from "../common/check.js";
 
 /**
@@ -17,6 +17,13 @@ export interface LockerOptions {
    * show the machine and the process, and nobody can reclaim them.
    */
   readonly owner?: string | undefined;
+  /**
+   * Milliseconds that a connection may take to be made, with TLS, and then the reply to each of the requests
+   * that it begins with: 1 to 60,000; 3,000 by default. `Locker.connect` gives up after twice that, and each
+   * attempt to get a lost connection back, too. It is of connections that this package makes: a client that
+   * the program has keeps its own settings.
+   */
+  readonly connectTimeout?: number | undefined;
   /**
    * Milliseconds that one attempt waits for the store's reply: 1 to 60,000; 2,000 by default. If it is
    * less, an acquisition waits for the lease's time to live, and a renewal for a third of that.
@@ -143,6 +150,7 @@ export interface RenewOptions {
 
 export const LOCKER_DEFAULTS = {
   namespace: "leasehold",
+  connectTimeout,
   commandTimeout,
   patience,
   driftMargin,
@@ -156,6 +164,7 @@ export const DEFAULT_TTL = timeToLive;
 export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   namespace: "string",
   owner: "string",
+  connectTimeout: "number",
   commandTimeout: "number",
   patience: "number",
   driftMargin: "parts",

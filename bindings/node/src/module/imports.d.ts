@@ -57,6 +57,7 @@ declare module "*.sql" {
 /** Limits and defaults that Rust goes by, too. Times are in milliseconds. */
 declare module "*/limits.jsonc" {
   export const nameBytes: number;
+  export const connectTimeout: number;
   export const commandTimeout: number;
   export const patience: number;
   export const driftMargin: number;

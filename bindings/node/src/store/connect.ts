@@ -1,10 +1,11 @@
+import { connectTimeout } from "../../../../core/src/limits.jsonc";
 import type { Adapter } from "../adapters/adapter.js";
 import { openIoredis } from "../adapters/own-ioredis.js";
 import { openNodeRedis } from "../adapters/own-node-redis.js";
 import { look, lookIfSlow, parseUrl, readTls } from "../adapters/reach.js";
-import { secretsOf } from "../adapters/shared.js";
+import { secretsOf, within } from "../adapters/shared.js";
 import type { TlsOptions } from "../adapters/tls.js";
-import type { Target } from "../adapters/url.js";
+import type { Opening, Target } from "../adapters/url.js";
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
 import { explained, named } from "./explain.js";
@@ -16,13 +17,13 @@ import { load, type Package } from "./load.js";
  * the adapter's `close`.
  *
  * Rejects with a `LeaseholdError`: `config` for a URL that cannot be read or if no client can be
- * loaded, `unavailable` if the server cannot be reached, `timeout` if it does not answer within 6
- * seconds, `auth` if it does not let this user in. Nothing is left behind then, and no message shows
+ * loaded, `unavailable` if the server cannot be reached, `timeout` if it does not answer within twice
+ * the time-out, `auth` if it does not let this user in. Nothing is left behind then, and no message shows
  * a password.
  */
 export async function openClient(
   url: string,
-  { packages = ["ioredis", "redis"], lazily = false }: OpenOptions = {},
+  { packages = ["ioredis", "redis"], lazily = false, timeout = connectTimeout }: OpenOptions = {},
 ): Promise<Adapter> {
   const target = parseUrl(url);
   const { shown } = target;
@@ -40,8 +41,8 @@ export async function openClient(
     });
     if (module) {
       const open = name === "ioredis" ? openIoredis : openNodeRedis;
-      const opening = open(module, target, tls, lazily);
-      return { ...(await (lazily ? opening : opened(opening, target, tls))), shown };
+      const opening = open(module, target, tls, { lazily, timeout });
+      return { ...(await (lazily ? opening : opened(opening, target, tls, timeout))), shown };
     }
   }
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
@@ -52,10 +53,8 @@ export async function openClient(
   throw new LeaseholdError("config", `${why}; ${advice}`, { cause: failed?.cause });
 }
 
-interface OpenOptions {
+interface OpenOptions extends Partial<Opening> {
   readonly packages?: readonly Package[];
-  /** The server need not be there yet: what is wrong with it is said to what watches the link. */
-  readonly lazily?: boolean;
 }
 
 async function filesOf(target: Target): Promise<TlsOptions> {
@@ -67,7 +66,7 @@ async function filesOf(target: Target): Promise<TlsOptions> {
 }
 
 /** What is opened, with the reason if it is not. */
-async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions): Promise<Adapter> {
+async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions, timeout: number): Promise<Adapter> {
   const over = new AbortController();
   try {
     return await Promise.race([opening, lookIfSlow(target, tls, over.signal)]);
@@ -76,11 +75,21 @@ async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions
     const secrets = secretsOf(target.password, target.sentinelPassword);
     const { shown } = target;
     const failed = explained(error, { secrets, shown });
-    const more = VAGUE.has(failed.code) ? await look(target, tls, error) : undefined;
+    const more = VAGUE.has(failed.code) ? await looked(target, tls, error, timeout) : undefined;
     throw named(more ?? failed, { shown });
   } finally {
     over.abort();
   }
+}
+
+/** What a look finds in this time. */
+async function looked(
+  target: Target,
+  tls: TlsOptions,
+  error: unknown,
+  timeout: number,
+): Promise<LeaseholdError | undefined> {
+  return within(timeout, look(target, tls, error), "the look did not end", true).catch(() => undefined);
 }
 
 /** There may be more to these than a client says. */

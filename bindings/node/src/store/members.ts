@@ -1,5 +1,5 @@
 import { type Adapter, adapt, type RedisClient } from "../adapters/index.js";
-import { Late, OPEN_LIMIT, within } from "../adapters/shared.js";
+import { Late, OPEN_LIMITS, within } from "../adapters/shared.js";
 import { attempt, checkText, config, shown } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import type { Finding } from "../common/types.js";
@@ -43,8 +43,8 @@ export interface Opened {
  * Opens all of them at once. One that is away may come later, but a majority has to be there. If it throws,
  * nothing is left open.
  */
-export async function openMembers(servers: Given): Promise<Opened> {
-  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server))));
+export async function openMembers(servers: Given, timeout: number): Promise<Opened> {
+  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server, timeout))));
   const members = opening.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
   const close = async () => {
     await Promise.all(members.map(({ adapter }) => adapter?.close()));
@@ -76,7 +76,7 @@ interface Member {
   readonly away?: LeaseholdError;
 }
 
-async function openMember(server: string | RedisClient): Promise<Member> {
+async function openMember(server: string | RedisClient, timeout: number): Promise<Member> {
   const name = typeof server === "string" ? memoryName(server) : undefined;
   const memory = name === undefined ? undefined : Memory.named(name);
   try {
@@ -84,7 +84,8 @@ async function openMember(server: string | RedisClient): Promise<Member> {
       memory.checkLink();
       return { store: memory, findings: [] };
     }
-    return await opened(typeof server === "string" ? await openClient(server) : await connected(server));
+    const opening = typeof server === "string" ? openClient(server, { timeout }) : connected(server, timeout);
+    return await opened(await opening);
   } catch (error) {
     if (!isAway(error)) {
       throw error;
@@ -93,7 +94,7 @@ async function openMember(server: string | RedisClient): Promise<Member> {
     if (memory !== undefined) {
       return { store: memory, findings: [], away: error };
     }
-    const adapter = typeof server === "string" ? await openClient(server, { lazily: true }) : adapt(server);
+    const adapter = typeof server === "string" ? await openClient(server, { lazily: true, timeout }) : adapt(server);
     return { adapter, store: storeOn(adapter), findings: [], away: error };
   }
 }
@@ -110,14 +111,14 @@ async function opened(adapter: Adapter): Promise<Member> {
 }
 
 /** The adapter of a client of the program, once that is connected. */
-async function connected(client: RedisClient): Promise<Adapter> {
+async function connected(client: RedisClient, timeout: number): Promise<Adapter> {
   const adapter = attempt("the client cannot be read", () => adapt(client));
   let unwatch: (() => void) | undefined;
   const up = new Promise<void>((resolve, reject) => {
     unwatch = attempt("the client cannot be watched", () => adapter.watch({ up: resolve, down: reject }));
   });
   try {
-    await within(OPEN_LIMIT, up, "the client was not connected", true);
+    await within(timeout * OPEN_LIMITS, up, "the client was not connected", true);
     return adapter;
   } catch (error) {
     throw explained(error instanceof Late ? new LeaseholdError("timeout", error.message) : error, adapter);

@@ -66,6 +66,21 @@ describe("Locker.connect names the server and says what to do", { concurrency: 3
     await (await Locker.connect(url)).shutdown();
   });
 
+  test("a server that never answers, after twice the connectTimeout", async (t) => {
+    const silent = net.createServer((socket) => socket.on("error", () => {}));
+    await new Promise((listening) => silent.listen(0, "127.0.0.1", listening));
+    t.after(() => silent.close());
+    const url = `redis://127.0.0.1:${silent.address().port}`;
+    for (const connectTimeout of [100, 700]) {
+      const before = awake();
+      const error = await Locker.connect(url, { connectTimeout }).then(() => assert.fail("taken"), (error) => error);
+      assert.equal(error.code, "timeout", error.stack);
+      const took = awake() - before;
+      // By default it is 6 s.
+      assert.ok(took >= connectTimeout && took < 5_000, `${connectTimeout}: ${took} ms`);
+    }
+  });
+
   test("a server that evicts keys is found, and warned of", async (t) => {
     // Catches: a set-up that hands a held lock to a second client, of which nobody is told.
     const warnings = [];

@@ -25,6 +25,7 @@ const unknownOptions = [{ unknown: 1 }, { TTL: 5 }, { __proto__: null, extra: 1 
 const ofLocker = {
   namespace: [...badTexts, "n".repeat(129)],
   owner: badOwners,
+  connectTimeout: [...badNumbers, 0, 60_001, 1e300],
   commandTimeout: [...badNumbers, 0, 60_001, 1e300],
   patience: [...badNumbers, 1e300],
   driftMargin: [...badNumbers, 0, 999, 1_000.5, 250_001, 1e300],

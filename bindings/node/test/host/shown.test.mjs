@@ -20,7 +20,7 @@ describe("what is shown", () => {
     const client = new Redis({ port: server.port, password: PASSWORD });
     t.after(() => client.disconnect());
     const byUrl = await Locker.connect(`redis://:${PASSWORD}@127.0.0.1:${server.port}`, { namespace: "app", owner: "job" });
-    const times = { commandTimeout: 2_000, patience: 10_000, tokenRetention: 86_400_000, longestTtl: 60_000 };
+    const times = { connectTimeout: 3_000, commandTimeout: 2_000, patience: 10_000, tokenRetention: 86_400_000, longestTtl: 60_000 };
     const all = { namespace: "app", owner: "job", driftMargin: 2_000, tracking: true, ...times };
     for (const locker of [byUrl, Locker.from(client, { namespace: "app", owner: "job" })]) {
       const lock = locker.lock("orders/42", { ttl: 20_000, fixed: true });

@@ -62,6 +62,7 @@ const object = (fields) => (value) => {
 const LOCKER = {
   "namespace?": string,
   "owner?": string,
+  "connectTimeout?": count,
   "commandTimeout?": count,
   "patience?": count,
   "driftMargin?": count,

@@ -27,11 +27,12 @@ pub(in crate::driver) struct ClusterTarget {
     /// For each node, but for its address.
     pub(in crate::driver) config: Config,
     pub(in crate::driver) tls: Option<TlsClient>,
+    pub(in crate::driver) timeout: Duration,
 }
 
 impl ClusterTarget {
     /// That of a client of the program's.
-    pub(super) fn of(client: &Client) -> Self {
+    pub(super) fn of(client: &Client, timeout: Duration) -> Self {
         let mut config = client.client_config();
         // By RESP3 changes of held keys could not be heard.
         config.version = RespVersion::RESP2;
@@ -43,6 +44,7 @@ impl ClusterTarget {
             seeds: seeds.collect(),
             config,
             tls: None,
+            timeout,
         }
     }
 
@@ -64,6 +66,7 @@ impl ClusterTarget {
             endpoint: None,
             shown: "the cluster".to_owned(),
             of_cluster: true,
+            timeout: self.timeout,
         }
     }
 
@@ -90,6 +93,7 @@ impl ClusterTarget {
             endpoint: looks.then_some(endpoint),
             shown: format!("node {node} of the cluster"),
             of_cluster: true,
+            timeout: self.timeout,
         }
     }
 

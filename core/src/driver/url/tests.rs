@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::*;
@@ -84,7 +86,7 @@ fn the_parts_of_a_url_are_taken() {
 #[test]
 fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
     for Invalid { url, says } in vectors().invalid {
-        let Err(error) = parse(&url, None) else {
+        let Err(error) = parse(&url, dial(None)) else {
             panic!("{url:?} was taken")
         };
         assert_eq!(error.kind(), ErrorKind::Config, "{url:?}");
@@ -99,7 +101,8 @@ fn bad_urls_are_config_errors_that_say_what_is_allowed_and_leak_nothing() {
 
 #[test]
 fn a_cluster_is_connected_to_as_its_url_says() {
-    let Ok(Target::Cluster(target)) = parse("redis-cluster://me:p%40ss@a:7000,b", None) else {
+    let Ok(Target::Cluster(target)) = parse("redis-cluster://me:p%40ss@a:7000,b", dial(None))
+    else {
         panic!("it is of no cluster");
     };
     let seeds = target.seeds.iter().map(ToString::to_string);
@@ -109,8 +112,13 @@ fn a_cluster_is_connected_to_as_its_url_says() {
     assert!(is_of_cluster("redis-cluster://a") && !is_of_cluster("redis://a"));
 }
 
+fn dial(tls: Option<&Tls>) -> Dial<'_> {
+    let timeout = Duration::from_secs(1);
+    Dial { tls, timeout }
+}
+
 fn target(url: &str, tls: Option<&Tls>) -> Result<RedisTarget, Error> {
-    match parse(url, tls)? {
+    match parse(url, dial(tls))? {
         Target::Redis(target) => Ok(*target),
         Target::Memory(_) | Target::Cluster(_) => panic!("{url} is of no one server"),
     }
