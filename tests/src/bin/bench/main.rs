@@ -8,6 +8,7 @@ mod options;
 mod pairs;
 mod plain;
 mod quorum;
+mod quorum_sides;
 mod ring;
 mod roundtrip;
 mod stats;

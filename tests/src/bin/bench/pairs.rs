@@ -21,7 +21,7 @@ use crate::plain::Plain;
 use crate::stats::median;
 use crate::{Result, plain};
 
-const PAIRS: usize = 5_120;
+pub(crate) const PAIRS: usize = 5_120;
 
 struct Bench {
     server: RedisServer,

@@ -1,16 +1,16 @@
-//! Acquire and release at 3 and 5 servers, as a ratio to the same at one of them, by 1 and 64 callers; and
-//! beside other locks on the same five servers.
+//! Acquire and release at 3 and 5 servers, as a ratio to the same at one of them, by 1 and 64 callers: of the
+//! lock, and of bare calls that wait for a majority, below which no lock can get; and beside other locks on the
+//! same five servers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use leasehold::Locker;
-use leasehold_tests::RedisServer;
+use leasehold_tests::{Admin, RedisServer};
 use serde_json::Value;
 
 use crate::Result;
 use crate::options::Options;
-use crate::pairs::thousand_per_second;
+use crate::quorum_sides::{Rounds, Side};
 use crate::stats::median;
 
 /// How long a peer works in one round.
@@ -24,47 +24,41 @@ const PEERS: [(&str, &str, bool); 3] = [
 
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let servers: Vec<_> = futures::future::join_all((0..5).map(|_| RedisServer::start())).await;
-    let urls: Vec<_> = servers.iter().map(RedisServer::url).collect();
-    let one = Locker::connect(&urls[0]).await?;
-    let lockers = [
-        one,
-        Locker::quorum(&urls[..3]).await?,
-        Locker::quorum(&urls).await?,
-    ];
+    let mut admins = futures::future::join_all(servers.iter().map(Admin::connect)).await;
+    let (one, three, five) = (
+        Side::all(&servers[..1]).await?,
+        Side::all(&servers[..3]).await?,
+        Side::all(&servers).await?,
+    );
     let mut peers = Peer::start_all(options, &servers)?;
     println!(
-        "quorum: thousands of pairs in a second, medians of {} rounds, and the ratios to one server",
+        "quorum: thousands of pairs in a second, medians of {} rounds, and the ratios to one server;\n\
+         and the processor's time that a pair took here and in the servers",
         options.rounds
     );
-    println!(
-        "{:>7}  {:>10}  {:>13}  {:>13}",
-        "callers", "one server", "3 servers", "5 servers"
-    );
     for callers in [1, 64] {
-        let mut rates = [const { Vec::new() }; 3];
+        let mut own = <[[Rounds; 3]; 3]>::default();
         let mut of_peers = vec![Vec::new(); peers.len()];
         for round in 0..=options.rounds {
-            for (locker, rates) in lockers.iter().zip(&mut rates) {
-                rates.push(own(callers, locker.clone()).await?);
+            if round == 1 {
+                // That warmed up.
+                own = Default::default();
+                of_peers.iter_mut().for_each(Vec::clear);
+            }
+            for (sides, rounds) in [&one, &three, &five].into_iter().zip(&mut own) {
+                for (side, rounds) in sides.iter().zip(rounds) {
+                    side.round(callers, &mut admins, rounds).await?;
+                }
             }
             for (peer, rates) in peers.iter_mut().zip(&mut of_peers) {
                 rates.push(peer.pairs(callers)?);
             }
-            if round == 0 {
-                // That warmed up.
-                rates.iter_mut().chain(&mut of_peers).for_each(Vec::clear);
-            }
         }
-        let [one, three, five] = rates.each_ref().map(|rates| median(rates));
-        let beside = |rate: f64| format!("{rate:.1} ({:.2})", rate / one);
-        println!(
-            "{callers:>7}  {one:>10.1}  {:>13}  {:>13}",
-            beside(three),
-            beside(five)
-        );
+        beside_one(callers, &one, &own);
         for (peer, of_peer) in peers.iter().zip(&of_peers) {
             // The rounds took turns, so each is compared with its neighbour.
-            let ratios = rates[2].iter().zip(of_peer).map(|(own, peer)| own / peer);
+            let lock = &own[2][0].rates;
+            let ratios = lock.iter().zip(of_peer).map(|(own, peer)| own / peer);
             let ratio = median(&ratios.collect::<Vec<_>>());
             println!(
                 "         {:<18} at 5 servers {:>7.2}; Leasehold in Rust {ratio:.2} times that",
@@ -77,12 +71,22 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-async fn own(callers: usize, locker: Locker) -> Result<f64> {
-    let pairs = thousand_per_second(callers, move |caller| {
-        let lock = locker.lock(format!("quorum-{caller}"));
-        async move { Ok(lock?.acquire().await?.release().await?) }
-    });
-    pairs.await
+/// What each loses by asking more than one server.
+fn beside_one(callers: usize, sides: &[Side], own: &[[Rounds; 3]; 3]) {
+    println!(
+        "{:<18}  {:>22}  {:>28}  {:>28}",
+        format!("{callers} callers"),
+        "one server",
+        "3 servers",
+        "5 servers"
+    );
+    for (at, side) in sides.iter().enumerate() {
+        let [one, three, five] = own.each_ref().map(|sides| {
+            let rounds = &sides[at];
+            format!("{}  {}", rounds.show(&own[0][at]), rounds.show_time())
+        });
+        println!("{:<18}  {one:>22}  {three:>28}  {five:>28}", side.name());
+    }
 }
 
 /// The two in Node beside each other.
