@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::protocol::{self, Op, ScriptCall};
 
 #[cfg(feature = "redis-rs")]
-pub use redis_rs::RedisRs;
+pub use redis_rs::{RedisPushes, RedisRs};
 
 /// What an [`Adapter`] does in the background.
 pub type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -53,8 +53,15 @@ pub type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Vec<u8>>, CallErro
 pub trait Adapter: Send + Sync + 'static {
     /// Sends a command, and resolves to its reply: the texts of a list, or one text as a list of one. Whole
     /// numbers are texts of decimal digits. Commands that are called one after another leave in this order
-    /// if they go to the same server.
+    /// if they go to the same server. `INFO` may resolve to the texts of several servers of a cluster.
     fn call(&self, command: Command) -> Calling<'_>;
+
+    /// Whether it is of a cluster: it sends a command to the server of its [key](Command::key), and follows
+    /// redirections. Asked after the reply to the first command. It need not say which server replied: each
+    /// operation is preceded by a look at the clock then, and locks cannot be listed.
+    fn is_clustered(&self) -> bool {
+        false
+    }
 
     /// Says whether the connection is there, for as long as the locker lives. Called once; dropped when the
     /// locker ends. Without it the connection counts as up at all times: a call that fails says enough, but
@@ -168,8 +175,8 @@ impl Command {
         })
     }
 
-    /// The first of its keys, by which a cluster's client finds the server: all are in one slot, or this
-    /// client is not of a cluster. A command without keys may go to any.
+    /// The first of its keys, by which a cluster's client finds the server: all are in one slot, if the
+    /// adapter [is of a cluster](Adapter::is_clustered). A command without keys may go to any.
     pub fn key(&self) -> Option<&[u8]> {
         let script = self.script.as_ref()?;
         script.call.keys().next().map(str::as_bytes)
@@ -265,6 +272,10 @@ impl Hearing {
 impl<T: Adapter + ?Sized> Adapter for Arc<T> {
     fn call(&self, command: Command) -> Calling<'_> {
         (**self).call(command)
+    }
+
+    fn is_clustered(&self) -> bool {
+        (**self).is_clustered()
     }
 
     fn watch(&self, link: Link) -> Task<'_> {

@@ -2,7 +2,9 @@
 
 use leasehold::adapter::{Adapter, Calling, Command, RedisRs};
 use leasehold::{Builder, Error, Locker};
-use leasehold_tests::{RedisServer, unique_name};
+use leasehold_tests::{RedisCluster, RedisServer, unique_name};
+use redis::aio::ConnectionManagerConfig;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 
 use crate::client::Client;
 
@@ -12,7 +14,8 @@ pub(crate) trait Kind {
     const HEARS: bool = true;
     /// Whether it makes its connection anew when that breaks.
     const RECONNECTS: bool = true;
-
+    /// Whether it can list locks.
+    const LISTS: bool = true;
     /// How many connections the program keeps of itself when its locker has ended.
     const LEFT: usize = 0;
 
@@ -26,6 +29,7 @@ pub(crate) trait Kind {
 
 pub(crate) enum Place {
     Server(RedisServer),
+    Cluster(Box<RedisCluster>),
     Memory(String),
 }
 
@@ -33,20 +37,40 @@ impl Place {
     pub(crate) fn server(&self) -> Option<&RedisServer> {
         match self {
             Self::Server(server) => Some(server),
-            Self::Memory(_) => None,
+            Self::Cluster(_) | Self::Memory(_) => None,
         }
+    }
+
+    pub(crate) fn servers(&self) -> Vec<&RedisServer> {
+        match self {
+            Self::Server(server) => vec![server],
+            Self::Cluster(cluster) => cluster.servers().collect(),
+            Self::Memory(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn cluster_mut(&mut self) -> &mut RedisCluster {
+        match self {
+            Self::Cluster(cluster) => cluster,
+            Self::Server(_) | Self::Memory(_) => panic!("it is on a cluster"),
+        }
+    }
+
+    async fn of_cluster() -> Self {
+        Self::Cluster(Box::new(RedisCluster::with_replicas().await))
     }
 
     pub(crate) fn server_mut(&mut self) -> &mut RedisServer {
         match self {
             Self::Server(server) => server,
-            Self::Memory(_) => panic!("it is on a server"),
+            Self::Cluster(_) | Self::Memory(_) => panic!("it is on a server"),
         }
     }
 
     fn url(&self) -> String {
         match self {
             Self::Server(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
             Self::Memory(name) => format!("memory://{name}"),
         }
     }
@@ -122,6 +146,81 @@ impl Kind for Manager {
         let connection = client.get_connection_manager().await;
         let adapter = RedisRs::new(connection.expect("it is there"));
         builder.with_adapter(adapter.hearing_by(client)).await
+    }
+}
+
+/// redis-rs, a connection that hears pushes itself.
+pub(crate) struct Resp3;
+
+impl Kind for Resp3 {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let url = format!("{}?protocol=resp3", place.url());
+        let client = redis::Client::open(url).expect("a valid URL");
+        let (pushes, _) = tokio::sync::broadcast::channel(4_096);
+        let config = ConnectionManagerConfig::new().set_push_sender(pushes.clone());
+        let connection = client.get_connection_manager_with_config(config).await;
+        let adapter = RedisRs::new(connection.expect("it is there"));
+        builder.with_adapter(adapter.hearing_by(pushes)).await
+    }
+}
+
+/// fred on a cluster, which the library connects by itself.
+pub(crate) struct FredCluster;
+
+impl Kind for FredCluster {
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        builder.connect(place.url()).await
+    }
+
+    async fn place() -> Place {
+        Place::of_cluster().await
+    }
+}
+
+fn nodes(place: &Place) -> Vec<String> {
+    let servers = place.servers().into_iter();
+    servers.map(RedisServer::url).collect()
+}
+
+/// redis-rs on a cluster.
+pub(crate) struct Cluster;
+
+impl Kind for Cluster {
+    const LISTS: bool = false;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let nodes = nodes(place);
+        let pushes = redis::Client::open(&*nodes[0]).expect("a valid URL");
+        let client = ClusterClient::new(nodes).expect("valid URLs");
+        let connection = client.get_async_connection().await;
+        let adapter = RedisRs::new(connection.expect("it is there"));
+        builder.with_adapter(adapter.hearing_by(pushes)).await
+    }
+
+    async fn place() -> Place {
+        Place::of_cluster().await
+    }
+}
+
+/// The same with connections that hear pushes themselves.
+pub(crate) struct Resp3Cluster;
+
+impl Kind for Resp3Cluster {
+    const LISTS: bool = false;
+
+    async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
+        let (pushes, _) = tokio::sync::broadcast::channel(4_096);
+        let client = ClusterClientBuilder::new(nodes(place))
+            .use_protocol(redis::ProtocolVersion::RESP3)
+            .push_sender(pushes.clone());
+        let client = client.build().expect("valid URLs");
+        let connection = client.get_async_connection().await;
+        let adapter = RedisRs::new(connection.expect("it is there"));
+        builder.with_adapter(adapter.hearing_by(pushes)).await
+    }
+
+    async fn place() -> Place {
+        Place::of_cluster().await
     }
 }
 

@@ -40,6 +40,15 @@ macro_rules! on_lasting {
     };
 }
 
+/// What holds of every cluster.
+macro_rules! on_cluster {
+    ($kind:ident) => {
+        on_store!($kind);
+        on!($kind, a_script_that_was_flushed refusals_are_told nothing_stays_behind);
+        on!($kind, a_slot_that_moves a_master_that_fails);
+    };
+}
+
 mod memory {
     on_store!(Memory);
 }
@@ -54,6 +63,18 @@ mod redis_rs_manager {
 }
 mod redis_rs_multiplexed {
     on_server!(Multiplexed);
+}
+mod redis_rs_resp3 {
+    on_lasting!(Resp3);
+}
+mod fred_cluster {
+    on_cluster!(FredCluster);
+}
+mod redis_rs_cluster {
+    on_cluster!(Cluster);
+}
+mod redis_rs_resp3_cluster {
+    on_cluster!(Resp3Cluster);
 }
 mod example {
     on_lasting!(Example);

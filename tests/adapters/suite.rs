@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use leasehold::{ErrorKind, FencingToken, LeaseEvent, Lock, Locker, LossReason};
-use leasehold_tests::{Admin, RedisServer, Resp, Stopwatch, eventually, next_event};
+use leasehold_tests::{Admin, RedisCluster, RedisServer, Resp, Stopwatch, eventually, next_event};
 
 use crate::kinds::{Kind, Place};
 
@@ -16,6 +16,14 @@ const TOLD: Duration = Duration::from_millis(700);
 async fn locker<K: Kind>(place: &Place) -> Locker {
     let locker = K::locker(Locker::builder(), place).await;
     locker.expect("the store can be reached")
+}
+
+/// Whoever may ask its servers for anything, one each.
+async fn admins(place: &Place) -> Vec<Admin> {
+    let running = place.servers().into_iter();
+    let running = running.filter(|server| server.is_running());
+    let connecting = running.map(Admin::connect);
+    futures::future::join_all(connecting).await
 }
 
 /// A server with whoever may ask it for anything.
@@ -52,13 +60,20 @@ async fn can_lock_again(locker: &Locker) {
 
 /// Until so many lockers can be told something. In memory they can at once.
 async fn hear<K: Kind>(place: &Place, lockers: usize) {
-    let Some(server) = place.server().filter(|_| K::HEARS) else {
+    let mut admins = admins(place).await;
+    if !K::HEARS || admins.is_empty() {
         return;
-    };
-    let mut admin = Admin::connect(server).await;
+    }
     eventually(LIMIT, "subscriptions", async || {
-        let channels = admin.command(&["PUBSUB", "CHANNELS", "leasehold:*"]).await;
-        matches!(channels, Resp::Array(channels) if channels.len() == lockers)
+        let mut heard = BTreeSet::new();
+        for admin in &mut admins {
+            let channels = admin.command(&["PUBSUB", "CHANNELS", "leasehold:*"]).await;
+            let Resp::Array(channels) = channels else {
+                return false;
+            };
+            heard.extend(channels.iter().filter_map(Resp::as_string));
+        }
+        heard.len() == lockers
     })
     .await;
 }
@@ -97,12 +112,14 @@ pub(crate) async fn many_at_once<K: Kind>() {
             async move { lock.acquire().await.expect("nobody holds it") }
         });
         let leases = futures::future::join_all(acquiring).await;
-        let held: BTreeSet<_> = locker
-            .list("job/*")
-            .try_collect()
-            .await
-            .expect("it answers");
-        assert_eq!(held.len(), 500);
+        let held: Result<BTreeSet<_>, _> = locker.list("job/*").try_collect().await;
+        match held {
+            Ok(held) => assert_eq!(held.len(), 500),
+            Err(error) => {
+                assert!(!K::LISTS);
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            }
+        }
         let releasing = leases.into_iter().map(leasehold::Lease::release);
         let released = futures::future::join_all(releasing).await;
         assert!(released.iter().all(Result::is_ok));
@@ -111,10 +128,13 @@ pub(crate) async fn many_at_once<K: Kind>() {
 
 /// Catches a server without the script, at first and later, for which the text is not sent.
 pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
-    let (place, mut admin) = server::<K>().await;
+    let place = K::place().await;
+    let mut admins = admins(&place).await;
     let locker = locker::<K>(&place).await;
     for _ in 0..3 {
-        admin.ok(&["SCRIPT", "FLUSH"]).await;
+        for admin in &mut admins {
+            admin.ok(&["SCRIPT", "FLUSH"]).await;
+        }
         let lease = lock(&locker, "job").acquire().await.expect("it is free");
         lease.release().await.expect("it is held");
     }
@@ -122,9 +142,14 @@ pub(crate) async fn a_script_that_was_flushed<K: Kind>() {
 
 /// Catches a server's refusal that is taken for a broken connection, or loses its words.
 pub(crate) async fn refusals_are_told<K: Kind>() {
-    let (place, mut admin) = server::<K>().await;
+    let place = K::place().await;
+    let mut admins = admins(&place).await;
     let locker = locker::<K>(&place).await;
-    admin.ok(&["SET", "{leasehold:job}", "not a lock"]).await;
+    for admin in &mut admins {
+        // Of a cluster all but one refuse it.
+        let set = ["SET", "{leasehold:job}", "not a lock"];
+        admin.command(&set).await;
+    }
     let error = lock(&locker, "job")
         .try_acquire()
         .await
@@ -132,7 +157,9 @@ pub(crate) async fn refusals_are_told<K: Kind>() {
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     assert!(error.to_string().contains("job"), "{error}");
 
-    admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for admin in &mut admins {
+        admin.ok(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    }
     let error = lock(&locker, "other")
         .acquire_within(TOLD)
         .await
@@ -279,7 +306,9 @@ pub(crate) async fn a_server_that_stands_still<K: Kind>() {
 
 /// Catches connections that stay behind.
 pub(crate) async fn nothing_stays_behind<K: Kind>() {
-    let (place, mut admin) = server::<K>().await;
+    let place = K::place().await;
+    let mut admins = admins(&place).await;
+    let before = connections(&mut admins).await;
     let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
     let held = lock(&one, "job").acquire().await.expect("it is free");
     hear::<K>(&place, 1).await;
@@ -293,8 +322,96 @@ pub(crate) async fn nothing_stays_behind<K: Kind>() {
     two.shutdown().await;
     drop(two);
     eventually(LIMIT, "all connections to end", async || {
+        connections(&mut admins).await == before + 2 * K::LEFT
+    })
+    .await;
+}
+
+async fn connections(admins: &mut [Admin]) -> usize {
+    let mut count = 0;
+    for admin in admins {
         let clients = admin.string(&["CLIENT", "LIST"]).await.expect("a list");
-        clients.lines().count() == 1 + 2 * K::LEFT
+        count += clients.lines().count();
+    }
+    count
+}
+
+/// A name of which the lock is at the first master, and its slot.
+async fn name_at_first(cluster: &RedisCluster) -> (String, u16) {
+    for number in 0.. {
+        let name = format!("job/{number}");
+        let slot = cluster.slot(&format!("{{leasehold:{name}}}")).await;
+        if cluster.master_of(slot).await == 0 {
+            return (name, slot);
+        }
+    }
+    unreachable!("each master has slots")
+}
+
+/// Catches a lease that is lost because its slot moves, a line that is forgotten, and tokens that fall.
+pub(crate) async fn a_slot_that_moves<K: Kind>() {
+    let mut place = K::place().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let (name, slot) = name_at_first(place.cluster_mut()).await;
+    let holder = lock(&one, &name).ttl(Duration::from_millis(1_500));
+    let held = holder.acquire().await.expect("it is free");
+    let waiter = lock(&two, &name);
+    let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
+    stand_in_line(&one, &name).await;
+    hear::<K>(&place, 2).await;
+    for round in 0..5 {
+        let cluster = place.cluster_mut();
+        cluster.move_slot(slot, round % 3, (round + 1) % 3).await;
+        held.renew().await.expect("it is held");
+    }
+    let token = held.token();
+    held.release().await.expect("it is held");
+    let watch = Stopwatch::start();
+    let next = waiting.await.expect("no panic").expect("it answers");
+    assert!(next.expect("its turn comes").token() > token);
+    assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
+}
+
+/// Catches a client that stays with a master that is gone, or does not hear any more.
+pub(crate) async fn a_master_that_fails<K: Kind>() {
+    let mut place = K::place().await;
+    let (one, two) = (locker::<K>(&place).await, locker::<K>(&place).await);
+    let (name, _) = name_at_first(place.cluster_mut()).await;
+    let holder = lock(&one, &name).ttl(Duration::from_secs(20));
+    let mut events = holder.events();
+    let held = holder.acquire().await.expect("it is free");
+    let cluster = place.cluster_mut();
+    let mut admin = Admin::connect(&cluster.replicas[0]).await;
+    admin.ok(&["READONLY"]).await;
+    let key = format!("{{leasehold:{name}}}");
+    eventually(LIMIT, "the replica to have it", async || {
+        admin.int(&["EXISTS", &key]).await == 1
+    })
+    .await;
+    cluster.masters[0].kill();
+    let watch = Stopwatch::start();
+    let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+    next_event(&mut events, 2 * LIMIT, renewed).await;
+    println!("renewed {:?} after its master was killed", watch.elapsed());
+    let (mut token, mut held) = (held.token(), Some(held));
+    let waiter = lock(&two, &name);
+    eventually(LIMIT, "a push to be heard", async || {
+        let (waiter, first) = (waiter.clone(), held.take());
+        let first = match first {
+            Some(held) => held,
+            None => holder.acquire().await.expect("it is free"),
+        };
+        let waiting = tokio::spawn(async move { waiter.acquire_within(LIMIT).await });
+        stand_in_line(&one, &name).await;
+        first.release().await.expect("it is held at the new master");
+        let watch = Stopwatch::start();
+        let next = waiting.await.expect("no panic").expect("it answers");
+        let took = watch.elapsed();
+        let next = next.expect("its turn comes");
+        assert!(next.token() > token);
+        token = next.token();
+        next.release().await.expect("it is held");
+        took < TOLD
     })
     .await;
 }

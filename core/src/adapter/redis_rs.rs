@@ -1,27 +1,26 @@
 //! The client redis-rs.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::StreamExt;
-use redis::aio::{ConnectionLike, PubSub};
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, ErrorKind, PushInfo, RedisError, Value};
+use tokio::sync::broadcast;
 
 use super::{Adapter, CallError, Calling, Command, Hearing, Task};
 
-/// How often the connection for pushes is asked whether it is still there, and how long it may take.
-const CHECK: Duration = Duration::from_secs(10);
-const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Waiting before the next try to subscribe.
-const FIRST_RETRY: Duration = Duration::from_millis(50);
-const SLOWEST_RETRY: Duration = Duration::from_secs(10);
+mod ear;
 
 /// A connection of the client [redis-rs](https://docs.rs/redis) that the program has: a
-/// `MultiplexedConnection`, a `ConnectionManager`, or whatever else can be cloned and takes commands, on
-/// one server. Its settings stay the program's; its own time-out for replies holds beside the locker's
-/// `command_timeout`, whichever is earlier.
+/// `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection`, or whatever else can be cloned and
+/// takes commands. Its settings stay the program's; its own time-out for replies, which is 500 ms unless it is
+/// set, holds beside the locker's `command_timeout`, whichever is earlier.
 ///
 /// A `MultiplexedConnection` is not made anew when it breaks: leases on it are lost then. Prefer a
 /// `ConnectionManager`.
+///
+/// A `ClusterConnection` does not say which of its servers replied. So each operation is preceded by a look at
+/// the clock, locks cannot be listed, and while slots move a call that was given up may act late, by as much as
+/// the servers' clocks differ. A URL of a cluster ([`connect`](crate::Builder::connect)) has none of that.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,10 +32,50 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(10);
 /// let locker = Locker::builder().namespace("shop").with_adapter(adapter).await?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
 pub struct RedisRs<C> {
     connection: C,
-    pushes: Option<redis::Client>,
+    pushes: RedisPushes,
+    is_clustered: AtomicBool,
+}
+
+/// By what a locker on a connection of redis-rs hears pushes.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use redis::aio::ConnectionManagerConfig;
+///
+/// // On the connection for commands itself, which speaks RESP3.
+/// let (pushes, _) = tokio::sync::broadcast::channel(4_096);
+/// let client = redis::Client::open("redis://127.0.0.1:6379?protocol=resp3")?;
+/// let config = ConnectionManagerConfig::new().set_push_sender(pushes.clone());
+/// let connection = client.get_connection_manager_with_config(config).await?;
+/// let locker = leasehold::Locker::with_redis(connection, pushes).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum RedisPushes {
+    /// By nothing: those who wait for a lock that another client holds ask every second.
+    Unheard,
+    /// On a connection of its own, which this client makes after the first acquisition, and again whenever it
+    /// breaks. It speaks RESP3, whatever the client's setting, and ends with the locker. On a cluster it is to
+    /// the server that the client names, or to any other that the connection for commands knows.
+    Client(Box<redis::Client>),
+    /// On the connection for commands, of which this is the push sender. It has to speak RESP3. What is pushed
+    /// while a reader is too far behind is asked for.
+    Sender(broadcast::Sender<PushInfo>),
+}
+
+impl From<redis::Client> for RedisPushes {
+    fn from(client: redis::Client) -> Self {
+        Self::Client(Box::new(client))
+    }
+}
+
+impl From<broadcast::Sender<PushInfo>> for RedisPushes {
+    fn from(sender: broadcast::Sender<PushInfo>) -> Self {
+        Self::Sender(sender)
+    }
 }
 
 impl<C> RedisRs<C> {
@@ -53,24 +92,28 @@ impl<C> RedisRs<C> {
     pub fn new(connection: C) -> Self {
         Self {
             connection,
-            pushes: None,
+            pushes: RedisPushes::Unheard,
+            is_clustered: AtomicBool::new(false),
         }
     }
 
-    /// Hears pushes on a connection of its own, which this client makes after the first acquisition, and
-    /// again whenever it breaks. It ends with the locker.
+    /// Hears pushes by a client, on a connection of its own, or by the connection's push sender: see
+    /// [`RedisPushes`].
     ///
     /// ```no_run
-    /// # async fn example(client: redis::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use leasehold::{Locker, adapter::RedisRs};
+    /// use redis::cluster::ClusterClient;
     ///
-    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let connection = ClusterClient::new(nodes)?.get_async_connection().await?;
+    /// let client = redis::Client::open(nodes[0])?;
     /// let locker = Locker::with_adapter(RedisRs::new(connection).hearing_by(client)).await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn hearing_by(self, client: redis::Client) -> Self {
-        let pushes = Some(client);
+    pub fn hearing_by(self, pushes: impl Into<RedisPushes>) -> Self {
+        let pushes = pushes.into();
         Self { pushes, ..self }
     }
 }
@@ -81,35 +124,31 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
         Box::pin(async move {
             let reply = connection.req_packed_command(&packed(&command)).await;
             let reply = reply.and_then(Value::extract_error);
-            texts(reply.map_err(|error| failure(&error))?)
+            match reply.map_err(|error| failure(&error))? {
+                // A cluster's connection asks all servers what one says of itself.
+                Value::Map(replies) => {
+                    self.is_clustered.store(true, Ordering::Release);
+                    let replies = replies.into_iter();
+                    let replies = replies.map(|(_, reply)| reply.extract_error());
+                    let texts = replies.map(|reply| text(reply.map_err(|error| failure(&error))?));
+                    texts.collect()
+                }
+                reply => texts(reply),
+            }
         })
     }
 
+    fn is_clustered(&self) -> bool {
+        self.is_clustered.load(Ordering::Acquire)
+    }
+
     fn listen(&self, channel: String, hearing: Hearing) -> Task<'_> {
-        Box::pin(async move {
-            let Some(client) = &self.pushes else { return };
-            let mut pause = FIRST_RETRY;
-            loop {
-                match subscribe(client, &channel).await {
-                    Ok(pubsub) => {
-                        hearing.subscribed();
-                        hear(pubsub, &hearing).await;
-                        pause = FIRST_RETRY;
-                    }
-                    // The client's own words may hold what the server echoed.
-                    Err(error) => {
-                        let kind = error.kind();
-                        tracing::warn!(
-                            ?kind,
-                            "pushes cannot be heard; waiters ask every second instead"
-                        );
-                    }
-                }
-                hearing.unsubscribed();
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(SLOWEST_RETRY);
-            }
-        })
+        Box::pin(ear::listen(
+            &self.connection,
+            &self.pushes,
+            channel,
+            hearing,
+        ))
     }
 }
 
@@ -147,34 +186,5 @@ fn failure(error: &RedisError) -> CallError {
         }
         _ if error.is_timeout() => CallError::TimedOut,
         _ => CallError::Unreachable(error.to_string()),
-    }
-}
-
-async fn subscribe(client: &redis::Client, channel: &str) -> RedisResult<PubSub> {
-    let mut pubsub = client.get_async_pubsub().await?;
-    pubsub.subscribe(channel).await?;
-    Ok(pubsub)
-}
-
-/// Hears until the connection is gone, or is silent when it is asked.
-async fn hear(pubsub: PubSub, hearing: &Hearing) {
-    let (mut asking, mut messages) = pubsub.split();
-    let check = async {
-        loop {
-            tokio::time::sleep(CHECK).await;
-            let ping = tokio::time::timeout(CHECK_TIMEOUT, asking.ping::<Value>()).await;
-            if !matches!(ping, Ok(Ok(_))) {
-                return;
-            }
-        }
-    };
-    let heard = async {
-        while let Some(message) = messages.next().await {
-            hearing.message(message.get_payload_bytes());
-        }
-    };
-    tokio::select! {
-        () = check => {}
-        () = heard => {}
     }
 }

@@ -111,8 +111,9 @@ impl Locker {
         Self::builder().with_adapter(adapter).await
     }
 
-    /// Uses a connection of the client redis-rs, such as a `ConnectionManager`, and a client for pushes,
-    /// without which those who wait ask every second: see [`RedisRs`](crate::adapter::RedisRs).
+    /// Uses a connection of the client redis-rs, such as a `ConnectionManager` or a `ClusterConnection`, and
+    /// for pushes a client, or the connection's push sender: see [`RedisRs`](crate::adapter::RedisRs) and
+    /// [`RedisPushes`](crate::adapter::RedisPushes).
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -124,16 +125,13 @@ impl Locker {
     #[cfg(feature = "redis-rs")]
     pub async fn with_redis<C>(
         connection: C,
-        pushes: impl Into<Option<redis::Client>>,
+        pushes: impl Into<crate::adapter::RedisPushes>,
     ) -> Result<Self, Error>
     where
         C: redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
     {
         let adapter = crate::adapter::RedisRs::new(connection);
-        match pushes.into() {
-            Some(client) => Self::with_adapter(adapter.hearing_by(client)).await,
-            None => Self::with_adapter(adapter).await,
-        }
+        Self::with_adapter(adapter.hearing_by(pushes)).await
     }
 
     /// A locker on a store of its own in this process: for tests, and for programs that run
@@ -340,7 +338,10 @@ impl Locker {
         let steps = futures::stream::try_unfold(None, move |walks: Option<Vec<u64>>| {
             let (core, pattern) = (core.clone(), pattern.clone());
             async move {
-                let mut walks = walks.unwrap_or_else(|| core.driver.walks());
+                let mut walks = match walks {
+                    Some(walks) => walks,
+                    None => core.driver.walks()?,
+                };
                 let Some(cursor) = walks.pop() else {
                     return Ok::<_, Error>(None);
                 };

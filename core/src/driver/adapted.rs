@@ -9,7 +9,7 @@ use super::link::unanswered;
 use super::seat::Seat;
 use super::{Driver, info};
 use crate::adapter::{Adapter, CallError, Command, Hearing, Link};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::{self, BatchReply, Op};
 use crate::rt;
@@ -20,6 +20,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct AdaptedStore {
     adapter: Arc<dyn Adapter>,
+    /// Whether it is a client of a cluster, whose servers have a clock of their own each.
+    is_clustered: bool,
     findings: Vec<Finding>,
     run_id: OnceLock<String>,
     watcher: OnceLock<AbortHandle>,
@@ -31,12 +33,14 @@ impl AdaptedStore {
     pub(super) async fn open(adapter: Arc<dyn Adapter>) -> Result<Self, Error> {
         let mut store = Self {
             adapter,
+            is_clustered: false,
             findings: Vec::new(),
             run_id: OnceLock::new(),
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
         };
         store.findings = store.check().await.map_err(unanswered)?;
+        store.is_clustered = store.adapter.is_clustered();
         // Loads the script, and finds out whether this user may run it.
         let probe = store.execute(&[], rt::now() + CHECK_TIMEOUT).await;
         probe.map_err(unanswered)?;
@@ -45,12 +49,29 @@ impl AdaptedStore {
 
     async fn check(&self) -> Result<Vec<Finding>, Error> {
         match self.call(Command::info(), CHECK_TIMEOUT).await {
-            Ok(info) => info::check(&String::from_utf8_lossy(&info.concat()), &self.run_id),
+            Ok(said) => {
+                let mut findings = Vec::new();
+                for info in said {
+                    let info = String::from_utf8_lossy(&info);
+                    findings.append(&mut info::check(&info, &self.run_id)?);
+                    if info::is_of_cluster(&info) && !self.adapter.is_clustered() {
+                        let message =
+                            "the server is a node of a cluster; give a connection to the cluster";
+                        return Err(Error::new(ErrorKind::Config, message));
+                    }
+                }
+                findings.dedup();
+                Ok(findings)
+            }
             Err(CallError::Refused(said)) if protocol::info_is_withheld(&said) => {
                 Ok(info::is_withheld())
             }
             Err(error) => Err(convert(error)),
         }
+    }
+
+    pub(super) fn is_clustered(&self) -> bool {
+        self.is_clustered
     }
 
     /// What connecting found.
@@ -96,6 +117,10 @@ impl AdaptedStore {
     /// Listens, in the background, to what the server tells this client.
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         let (adapter, channel) = (self.adapter.clone(), driver.channel.clone());
+        let seat = match self.is_clustered {
+            true => seat.shared(),
+            false => seat,
+        };
         let listening = async move { adapter.listen(channel, Hearing(seat)).await };
         let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener

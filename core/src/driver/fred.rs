@@ -299,7 +299,7 @@ pub(super) async fn check_server(
         }
     };
     let findings = info::check(&info, run_id)?;
-    if !of_cluster && protocol::info_field(&info, "redis_mode") == Some("cluster") {
+    if !of_cluster && info::is_of_cluster(&info) {
         let message = "the server is a node of a cluster; connect to redis-cluster://";
         return Err(Error::new(ErrorKind::Config, message));
     }

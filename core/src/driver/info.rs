@@ -19,6 +19,11 @@ pub(super) fn check(info: &str, run_id: &OnceLock<String>) -> Result<Vec<Finding
     Ok(findings)
 }
 
+/// Whether it serves some slots of a cluster.
+pub(super) fn is_of_cluster(info: &str) -> bool {
+    protocol::info_field(info, "redis_mode") == Some("cluster")
+}
+
 /// It does not say, and may be used all the same.
 pub(super) fn is_withheld() -> Vec<Finding> {
     tracing::warn!("the server's version could not be checked");

@@ -142,7 +142,7 @@ impl Driver {
         drop(tokio::time::sleep(Duration::ZERO));
         let (client, patience) = (settings.client, settings.patience);
         settings.clustered = stores.is_clustered();
-        settings.addressed = settings.clustered;
+        settings.addressed = stores.are_addressed();
         let engine = match stores.members() {
             Some(members) => Engine::quorum(settings, members)?,
             None => Engine::new(settings),
@@ -206,7 +206,7 @@ impl Driver {
     }
 
     /// The cursors by which a walk over all locks begins.
-    pub(crate) fn walks(&self) -> Vec<u64> {
+    pub(crate) fn walks(&self) -> Result<Vec<u64>, Error> {
         self.stores.walks()
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Seat {
     driver: Weak<Driver>,
     /// Of a node of a cluster.
     alarm: Option<Arc<Alarm>>,
+    /// Whether it stands for all nodes of a cluster.
+    is_shared: bool,
 }
 
 /// Tells a cluster of its nodes' links.
@@ -54,6 +56,15 @@ impl Seat {
             server,
             driver: Arc::downgrade(driver),
             alarm: None,
+            is_shared: false,
+        }
+    }
+
+    /// Of all nodes of a cluster, which its client does not tell apart.
+    pub(super) fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
         }
     }
 
@@ -67,7 +78,8 @@ impl Seat {
 
     /// Who it was that a push came from: the nodes of a cluster pass them on to one another.
     pub(super) fn source(&self) -> Option<ServerId> {
-        self.alarm.is_none().then_some(self.server)
+        let is_one = self.alarm.is_none() && !self.is_shared;
+        is_one.then_some(self.server)
     }
 
     /// These keys by what one command may name: of a cluster those of one slot.

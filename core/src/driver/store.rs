@@ -94,6 +94,15 @@ impl Store {
 
     /// Whether it has servers with a clock of their own each.
     pub(super) fn is_cluster(&self) -> bool {
+        match self {
+            Self::Cluster(_) => true,
+            Self::Adapted(store) => store.is_clustered(),
+            Self::Fred(_) | Self::Memory(_) => false,
+        }
+    }
+
+    /// Whether each of its servers can be sent what has no key in it, and is named when it answers.
+    pub(super) fn is_addressed(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
@@ -179,10 +188,15 @@ impl Store {
     }
 
     /// Its servers that have locks.
-    pub(super) fn walked(&self) -> Vec<ServerId> {
+    pub(super) fn walked(&self) -> Result<Vec<ServerId>, Error> {
         match self {
-            Self::Cluster(store) => store.walked(),
-            Self::Fred(_) | Self::Adapted(_) | Self::Memory(_) => vec![ServerId::ONLY],
+            Self::Cluster(store) => Ok(store.walked()),
+            Self::Adapted(store) if store.is_clustered() => {
+                let message = "the locks of a cluster cannot be listed by its client, which does not say \
+                               which server replied; a URL of the cluster can";
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+            Self::Fred(_) | Self::Adapted(_) | Self::Memory(_) => Ok(vec![ServerId::ONLY]),
         }
     }
 

@@ -109,6 +109,11 @@ impl Stores {
         self.0[0].is_cluster()
     }
 
+    /// Whether its servers can be sent what has no key in it.
+    pub(super) fn are_addressed(&self) -> bool {
+        self.0[0].is_addressed()
+    }
+
     /// What the engine has to hear first.
     pub(super) fn opening(&self) -> Vec<Input> {
         let inputs = self.each().map(|(server, store)| store.opening(server));
@@ -116,9 +121,9 @@ impl Stores {
     }
 
     /// Where a walk over all locks has to begin.
-    pub(super) fn walks(&self) -> Vec<u64> {
-        let servers = self.0[0].walked();
-        servers.into_iter().map(ServerId::walk).collect()
+    pub(super) fn walks(&self) -> Result<Vec<u64>, Error> {
+        let servers = self.0[0].walked()?;
+        Ok(servers.into_iter().map(ServerId::walk).collect())
     }
 
     pub(super) fn watch_links(&self, driver: &Arc<Driver>) {

@@ -1,0 +1,215 @@
+//! Hears pushes for a locker on a connection of redis-rs.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisResult, Value, cmd,
+};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, Receiver};
+
+use super::RedisPushes;
+use crate::adapter::Hearing;
+
+/// How often the connection is asked whether it is still there, and how long that may take.
+const CHECK: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Waiting before the next try to subscribe.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const SLOWEST_RETRY: Duration = Duration::from_secs(10);
+/// How many pushes may wait to be read before some are missed and everyone asks again.
+const CAPACITY: usize = 4_096;
+
+/// Goes on for as long as it is polled.
+pub(super) async fn listen<C>(commands: &C, pushes: &RedisPushes, channel: String, hearing: Hearing)
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    let mut pause = FIRST_RETRY;
+    loop {
+        let heard = match pushes {
+            RedisPushes::Unheard => return,
+            RedisPushes::Client(client) => {
+                hear_apart(client, commands.clone(), &channel, &hearing).await
+            }
+            RedisPushes::Sender(sender) => {
+                let ear = Ear {
+                    connection: commands.clone(),
+                    pushes: sender.subscribe(),
+                };
+                ear.hear(&channel, &hearing).await
+            }
+        };
+        hearing.unsubscribed();
+        match heard {
+            Ok(()) => pause = FIRST_RETRY,
+            // The client's own words may hold what the server echoed.
+            Err(error) => {
+                let kind = error.kind();
+                tracing::warn!(
+                    ?kind,
+                    "pushes cannot be heard; waiters ask every second instead"
+                );
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(SLOWEST_RETRY);
+    }
+}
+
+/// A connection that speaks RESP3, and what it pushes.
+struct Ear<C> {
+    connection: C,
+    pushes: Receiver<PushInfo>,
+}
+
+async fn hear_apart<C: ConnectionLike>(
+    client: &Client,
+    commands: C,
+    channel: &str,
+    hearing: &Hearing,
+) -> RedisResult<()> {
+    let ear = match Ear::open(client, None).await {
+        Ok(ear) => ear,
+        // What is published at one server of a cluster is heard at all of them.
+        Err(error) => {
+            let mut opened = Err(error);
+            for node in nodes(commands).await {
+                opened = Ear::open(client, Some(node)).await;
+                if opened.is_ok() {
+                    break;
+                }
+            }
+            opened?
+        }
+    };
+    ear.hear(channel, hearing).await
+}
+
+impl Ear<MultiplexedConnection> {
+    /// A connection as the client would make it, or to another server.
+    async fn open(client: &Client, to: Option<(String, u16)>) -> RedisResult<Self> {
+        let info = client.get_connection_info().clone();
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        let mut info = info.set_redis_settings(settings);
+        if let Some(to) = to {
+            let addr = beside(info.addr(), to);
+            info = info.set_addr(addr);
+        }
+        let (sender, pushes) = broadcast::channel(CAPACITY);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(TIMEOUT))
+            .set_response_timeout(Some(TIMEOUT))
+            .set_push_sender(sender);
+        let client = Client::open(info.into_connection_info()?)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let connection = connection.await?;
+        Ok(Self { connection, pushes })
+    }
+}
+
+impl<C: ConnectionLike> Ear<C> {
+    /// Returns once the connection is gone, or with why it cannot hear.
+    async fn hear(mut self, channel: &str, hearing: &Hearing) -> RedisResult<()> {
+        // On a connection of RESP2 nothing else could be asked after a subscription.
+        if !matches!(self.ask(&["HELLO"]).await?, Value::Map(_)) {
+            let error = (
+                redis::ErrorKind::RESP3NotSupported,
+                "the connection of this push sender does not speak RESP3",
+            );
+            return Err(error.into());
+        }
+        self.ask(&["SUBSCRIBE", channel]).await?;
+        hearing.subscribed();
+        let mut check = Box::pin(tokio::time::sleep(CHECK));
+        loop {
+            let push = tokio::select! {
+                biased;
+                push = self.pushes.recv() => push,
+                () = check.as_mut() => {
+                    if self.ask(&["PING"]).await.is_err() {
+                        return Ok(());
+                    }
+                    check.set(tokio::time::sleep(CHECK));
+                    continue;
+                }
+            };
+            match push {
+                Ok(push) if push.kind == PushKind::Disconnection => return Ok(()),
+                Ok(push) => take_in(&push, channel, hearing),
+                // Everyone asks again.
+                Err(RecvError::Lagged(_)) => hearing.subscribed(),
+                Err(RecvError::Closed) => return Ok(()),
+            }
+        }
+    }
+
+    async fn ask(&mut self, words: &[&str]) -> RedisResult<Value> {
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        let reply = self.connection.req_packed_command(&command);
+        let late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let reply = tokio::time::timeout(TIMEOUT, reply).await.map_err(late)?;
+        reply.and_then(Value::extract_error)
+    }
+}
+
+fn take_in(push: &PushInfo, channel: &str, hearing: &Hearing) {
+    if push.kind == PushKind::Message
+        && let [Value::BulkString(on), Value::BulkString(message)] = &*push.data
+        && on == channel.as_bytes()
+    {
+        hearing.message(message);
+    }
+}
+
+/// Another server that is reached in the same way.
+fn beside(addr: &ConnectionAddr, (host, port): (String, u16)) -> ConnectionAddr {
+    match addr.clone() {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure,
+            tls_params,
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+/// The masters of a cluster, as any of its servers knows them; none of what is no cluster.
+async fn nodes<C: ConnectionLike>(mut commands: C) -> Vec<(String, u16)> {
+    let mut command = cmd("CLUSTER");
+    command.arg("SLOTS");
+    let slots = tokio::time::timeout(TIMEOUT, commands.req_packed_command(&command)).await;
+    let Ok(Ok(Value::Array(stretches))) = slots else {
+        return Vec::new();
+    };
+    let mut nodes: Vec<_> = stretches.iter().filter_map(master).collect();
+    nodes.sort();
+    nodes.dedup();
+    nodes
+}
+
+fn master(stretch: &Value) -> Option<(String, u16)> {
+    let Value::Array(stretch) = stretch else {
+        return None;
+    };
+    let [_first, _last, Value::Array(node), ..] = &**stretch else {
+        return None;
+    };
+    let [Value::BulkString(host), Value::Int(port), ..] = &**node else {
+        return None;
+    };
+    let host = String::from_utf8(host.clone()).ok();
+    Some((
+        host.filter(|host| !host.is_empty())?,
+        u16::try_from(*port).ok()?,
+    ))
+}
