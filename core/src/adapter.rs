@@ -14,9 +14,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::driver::Seat;
+use crate::driver::{Seat, Tracking};
+use crate::engine::Input;
 use crate::error::Error;
-use crate::protocol::{self, Op, ScriptCall};
+use crate::protocol::{self, Durability, LockKey, Op, ScriptCall};
 
 #[cfg(feature = "redis-rs")]
 pub use redis_rs::{RedisPushes, RedisRs};
@@ -26,6 +27,10 @@ pub type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A reply that is under way. It may be dropped at any time.
 pub type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Vec<u8>>, CallError>> + Send + 'a>>;
+
+/// The replies to two commands, each as of a [`Calling`]. They may be dropped at any time.
+pub type Pairing<'a> =
+    Pin<Box<dyn Future<Output = [Result<Vec<Vec<u8>>, CallError>; 2]> + Send + 'a>>;
 
 /// What the lock needs of a Redis client. Given to [`Builder::with_adapter`](crate::Builder::with_adapter).
 ///
@@ -55,6 +60,15 @@ pub trait Adapter: Send + Sync + 'static {
     /// numbers are texts of decimal digits. Commands that are called one after another leave in this order
     /// if they go to the same server. `INFO` may resolve to the texts of several servers of a cluster.
     fn call(&self, command: Command) -> Calling<'_>;
+
+    /// Sends two commands on one connection, with nothing between them, and resolves to the replies of both;
+    /// if the connection breaks before the second has one, that has none. With this a lock can wait for
+    /// replicas and the disk, and [changes](Hearing::hears_changes) are heard. Nothing, and then nothing is
+    /// sent, if the client cannot do that.
+    fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
+        drop((first, second));
+        None
+    }
 
     /// Whether it is of a cluster: it sends a command to the server of its [key](Command::key), and follows
     /// redirections. Asked after the reply to the first command. It need not say which server replied: each
@@ -123,6 +137,7 @@ pub enum CallError {
 pub struct Command {
     name: &'static str,
     script: Option<Script>,
+    plain: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -136,9 +151,31 @@ struct Script {
 impl Command {
     /// What the server says of itself.
     pub(crate) fn info() -> Self {
+        Self::plain("INFO", Vec::new())
+    }
+
+    /// What is about the connection itself.
+    pub(crate) fn client<const N: usize>(args: [&str; N]) -> Self {
+        Self::plain("CLIENT", args.map(str::to_owned).to_vec())
+    }
+
+    /// What waits until there are copies of what the connection has written.
+    pub(crate) fn wait(durability: &Durability) -> Self {
+        let name = if durability.fsynced {
+            "WAITAOF"
+        } else {
+            "WAIT"
+        };
+        let words = durability.command();
+        Self::plain(name, words.into_iter().skip(1).collect())
+    }
+
+    /// What is no script, and names no key that decides on a server.
+    pub(crate) fn plain(name: &'static str, plain: Vec<String>) -> Self {
         Self {
-            name: "INFO",
+            name,
             script: None,
+            plain,
         }
     }
 
@@ -156,7 +193,11 @@ impl Command {
         let call = protocol::encode(batch);
         let keys = call.keys().len().to_string();
         let script = Some(Script { text, keys, call });
-        Self { name, script }
+        Self {
+            name,
+            script,
+            plain: Vec::new(),
+        }
     }
 
     /// Its name, such as `EVALSHA`.
@@ -167,12 +208,13 @@ impl Command {
     /// What follows the name.
     pub fn args(&self) -> impl Iterator<Item = &[u8]> {
         let script = self.script.iter();
-        script.flat_map(|Script { text, keys, call }| {
+        let script = script.flat_map(|Script { text, keys, call }| {
             let head = [*text, keys.as_str()].into_iter();
             head.chain(call.keys())
                 .chain(call.args())
                 .map(str::as_bytes)
-        })
+        });
+        script.chain(self.plain.iter().map(String::as_bytes))
     }
 
     /// The first of its keys, by which a cluster's client finds the server: all are in one slot, if the
@@ -249,22 +291,55 @@ impl Link {
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Hearing(pub(crate) Seat);
+pub struct Hearing {
+    pub(crate) seat: Seat,
+    /// Unless the locker is not to hear of changes.
+    pub(crate) tracking: Option<Arc<Tracking>>,
+}
 
 impl Hearing {
     /// From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
     pub fn subscribed(&self) {
-        self.0.subscribed();
+        self.seat.subscribed();
     }
 
     /// The channel cannot be heard for now.
     pub fn unsubscribed(&self) {
-        self.0.unsubscribed();
+        self.seat.unsubscribed();
     }
 
     /// A message on the channel.
     pub fn message(&self, message: &[u8]) {
-        self.0.hear(message);
+        self.seat.hear(message);
+    }
+
+    /// This connection also hears when others change what was read, by `CLIENT TRACKING`, which the lock turns
+    /// on for the connection for commands. `id` is what `CLIENT ID` says on this one; nothing if it is the
+    /// connection for commands itself, which speaks RESP3 then. To be said behind each
+    /// [`subscribed`](Self::subscribed), and now and then, because the connection for commands may be a new one.
+    ///
+    /// The adapter has to send [pairs](Adapter::pair). Without this a holder learns at its next renewal that
+    /// its lock was deleted or overwritten.
+    pub fn hears_changes(&self, id: Option<i64>) {
+        if let Some(tracking) = &self.tracking {
+            tracking.is_heard(id, &self.seat);
+        }
+    }
+
+    /// Such changes cannot be heard, for this reason, which is among the locker's
+    /// [findings](crate::Locker::findings).
+    pub fn hears_no_changes(&self, reason: &str) {
+        if let Some(tracking) = &self.tracking {
+            tracking.is_impossible(protocol::printable(reason));
+        }
+    }
+
+    /// Somebody else may have changed this key; of all keys if there is none.
+    pub fn changed(&self, key: Option<&[u8]>) {
+        let key = key.map(|key| str::from_utf8(key).ok().and_then(LockKey::of_lock));
+        if key != Some(None) {
+            self.seat.feed(Input::Changed { key: key.flatten() });
+        }
     }
 }
 
@@ -272,6 +347,10 @@ impl Hearing {
 impl<T: Adapter + ?Sized> Adapter for Arc<T> {
     fn call(&self, command: Command) -> Calling<'_> {
         (**self).call(command)
+    }
+
+    fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
+        (**self).pair(first, second)
     }
 
     fn is_clustered(&self) -> bool {

@@ -14,6 +14,8 @@ pub(crate) trait Kind {
     const HEARS: bool = true;
     /// Whether it makes its connection anew when that breaks.
     const RECONNECTS: bool = true;
+    /// Whether it hears at once that others change a lock, and waits for replicas.
+    const PAIRS: bool = true;
     /// Whether it can list locks.
     const LISTS: bool = true;
     /// How many connections the program keeps of itself when its locker has ended.
@@ -186,6 +188,7 @@ fn nodes(place: &Place) -> Vec<String> {
 pub(crate) struct Cluster;
 
 impl Kind for Cluster {
+    const PAIRS: bool = false;
     const LISTS: bool = false;
 
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
@@ -206,6 +209,7 @@ impl Kind for Cluster {
 pub(crate) struct Resp3Cluster;
 
 impl Kind for Resp3Cluster {
+    const PAIRS: bool = false;
     const LISTS: bool = false;
 
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
@@ -228,6 +232,8 @@ impl Kind for Resp3Cluster {
 pub(crate) struct Example;
 
 impl Kind for Example {
+    const PAIRS: bool = false;
+
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
         let client = Client::connect(place.address());
         builder.with_adapter(client).await
@@ -247,6 +253,7 @@ impl Adapter for Calls {
 
 impl Kind for CallsAlone {
     const HEARS: bool = false;
+    const PAIRS: bool = false;
 
     async fn locker(builder: Builder, place: &Place) -> Result<Locker, Error> {
         let client = Client::connect(place.address());

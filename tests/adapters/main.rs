@@ -28,6 +28,7 @@ macro_rules! on_server {
     ($kind:ident) => {
         on_store!($kind);
         on!($kind, a_script_that_was_flushed refusals_are_told a_replica_is_refused);
+        on!($kind, a_change_is_told what_counts_with_replicas_alone);
         on!($kind, a_server_that_stands_still nothing_stays_behind);
     };
 }
@@ -45,7 +46,15 @@ macro_rules! on_cluster {
     ($kind:ident) => {
         on_store!($kind);
         on!($kind, a_script_that_was_flushed refusals_are_told nothing_stays_behind);
-        on!($kind, a_slot_that_moves a_master_that_fails);
+        on!($kind, a_change_is_told a_slot_that_moves a_master_that_fails);
+    };
+}
+
+/// And of every one of these that sends two commands as one.
+macro_rules! on_pairing {
+    ($kind:ident) => {
+        on_lasting!($kind);
+        on!($kind, changes_are_told_again);
     };
 }
 
@@ -53,19 +62,19 @@ mod memory {
     on_store!(Memory);
 }
 mod fred {
-    on_lasting!(Fred);
+    on_pairing!(Fred);
 }
 mod own_fred {
-    on_lasting!(OwnFred);
+    on_pairing!(OwnFred);
 }
 mod redis_rs_manager {
-    on_lasting!(Manager);
+    on_pairing!(Manager);
 }
 mod redis_rs_multiplexed {
     on_server!(Multiplexed);
 }
 mod redis_rs_resp3 {
-    on_lasting!(Resp3);
+    on_pairing!(Resp3);
 }
 mod fred_cluster {
     on_cluster!(FredCluster);

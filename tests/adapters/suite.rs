@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use leasehold::{ErrorKind, FencingToken, LeaseEvent, Lock, Locker, LossReason};
+use leasehold::{ErrorKind, FencingToken, Finding, LeaseEvent, Lock, Locker, LossReason};
 use leasehold_tests::{Admin, RedisCluster, RedisServer, Resp, Stopwatch, eventually, next_event};
 
 use crate::kinds::{Kind, Place};
@@ -215,6 +215,109 @@ pub(crate) async fn a_holder_is_told_of_its_loss<K: Kind>() {
     } else {
         held.renew().await.expect_err("it is lost");
     }
+}
+
+/// Until the servers say so of so many keys when they are changed.
+async fn read(admins: &mut [Admin], keys: u64) {
+    eventually(LIMIT, "the key to be read", async || {
+        let mut tracked = 0;
+        for admin in &mut *admins {
+            let keys = admin.info("stats", "tracking_total_keys").await;
+            tracked += keys.and_then(|keys| keys.parse().ok()).unwrap_or(0);
+        }
+        tracked == keys
+    })
+    .await;
+}
+
+/// Deletes the lock of `job`, whichever server has it.
+async fn delete(admins: &mut [Admin]) {
+    let mut deleted = false;
+    for admin in admins {
+        let reply = admin.command(&["DEL", "{leasehold:job}"]).await;
+        deleted |= reply.as_int() == Some(1);
+    }
+    assert!(deleted);
+}
+
+/// Catches a holder that learns only at its next renewal that its lock was deleted, and one that renews a
+/// lock that it does not have.
+pub(crate) async fn a_change_is_told<K: Kind>() {
+    let place = K::place().await;
+    let mut admins = admins(&place).await;
+    let locker = locker::<K>(&place).await;
+    let ttl = Duration::from_secs(if K::PAIRS { 30 } else { 3 });
+    let held = lock(&locker, "job").ttl(ttl).acquire().await;
+    let held = held.expect("it is free");
+    if K::PAIRS {
+        read(&mut admins, 1).await;
+    }
+    delete(&mut admins).await;
+    let watch = Stopwatch::start();
+    assert_eq!(held.lost().await, LossReason::Deleted);
+    let took = watch.elapsed();
+    assert!(
+        took < if K::PAIRS { TOLD } else { ttl / 2 },
+        "it took {took:?}"
+    );
+    let untracked = |finding: &Finding| matches!(finding, Finding::Untracked { .. });
+    let is_found = locker.findings().iter().any(untracked);
+    assert!(!K::PAIRS || !is_found, "{:?}", locker.findings());
+}
+
+/// Catches a connection that was made anew, on which nothing is tracked.
+pub(crate) async fn changes_are_told_again<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let locker = locker::<K>(&place).await;
+    let holder = lock(&locker, "job").ttl(Duration::from_secs(6));
+    let mut events = holder.events();
+    let held = holder.acquire().await.expect("it is free");
+    for _ in 0..2 {
+        read(std::slice::from_mut(&mut admin), 1).await;
+        admin.kill_clients().await;
+        // By then the connection is there again.
+        let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
+        next_event(&mut events, LIMIT, renewed).await;
+    }
+    read(std::slice::from_mut(&mut admin), 1).await;
+    delete(std::slice::from_mut(&mut admin)).await;
+    let watch = Stopwatch::start();
+    assert_eq!(held.lost().await, LossReason::Deleted);
+    assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
+}
+
+/// Catches a lock that counts though no replica has it, and a client that says so of what it cannot know.
+pub(crate) async fn what_counts_with_replicas_alone<K: Kind>() {
+    let (place, mut admin) = server::<K>().await;
+    let locker = locker::<K>(&place).await;
+    let wait = Duration::from_millis(300);
+    let replicated = || lock(&locker, "job").replicas(1, wait);
+    let error = replicated().try_acquire().await.expect_err("no replica");
+    if !K::PAIRS {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        return;
+    }
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+    let fsynced = lock(&locker, "job").fsynced().try_acquire().await;
+    let error = fsynced.expect_err("there is no append-only file");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let primary = place.server().expect("it is a server's");
+    let _replica = RedisServer::config().replica_of(primary).start().await;
+    eventually(LIMIT, "the replica to be in sync", async || {
+        let status = admin.info("replication", "slave0").await;
+        status.is_some_and(|status| status.contains("state=online"))
+    })
+    .await;
+    admin.ok(&["SCRIPT", "FLUSH"]).await;
+    let mut held = None;
+    eventually(LIMIT, "the replica to have it in time", async || {
+        held = replicated().try_acquire().await.ok().flatten();
+        held.is_some()
+    })
+    .await;
+    let held = held.expect("it is held");
+    held.renew().await.expect("the replica is there");
+    held.release().await.expect("it is held");
 }
 
 /// Catches a lease that ends with its connection, and pushes that are not heard again.

@@ -6,20 +6,23 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, PushInfo, RedisError, Value};
 use tokio::sync::broadcast;
 
-use super::{Adapter, CallError, Calling, Command, Hearing, Task};
+use super::{Adapter, CallError, Calling, Command, Hearing, Pairing, Task};
 
 mod ear;
 
 /// A connection of the client [redis-rs](https://docs.rs/redis) that the program has: a
 /// `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection`, or whatever else can be cloned and
 /// takes commands. Its settings stay the program's; its own time-out for replies, which is 500 ms unless it is
-/// set, holds beside the locker's `command_timeout`, whichever is earlier.
+/// set, holds beside the locker's `command_timeout`, whichever is earlier. Set a longer one for locks that wait
+/// for [replicas](crate::Lock::replicas) or the disk. Of several lockers on one connection only the first hears
+/// at once that a lock of its own was deleted or overwritten; the others say so in their findings.
 ///
 /// A `MultiplexedConnection` is not made anew when it breaks: leases on it are lost then. Prefer a
 /// `ConnectionManager`.
 ///
 /// A `ClusterConnection` does not say which of its servers replied. So each operation is preceded by a look at
-/// the clock, locks cannot be listed, and while slots move a call that was given up may act late, by as much as
+/// the clock, locks cannot be listed or wait for replicas, a holder learns of a deletion at its next renewal,
+/// and while slots move a call that was given up may act late, by as much as
 /// the servers' clocks differ. A URL of a cluster ([`connect`](crate::Builder::connect)) has none of that.
 ///
 /// ```no_run
@@ -138,17 +141,38 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
         })
     }
 
+    fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
+        if self.is_clustered() {
+            return None;
+        }
+        let mut connection = self.connection.clone();
+        let mut pipeline = redis::pipe();
+        for command in [&first, &second] {
+            pipeline.add_command(packed(command));
+        }
+        Some(Box::pin(async move {
+            let replies = connection.req_packed_commands(&pipeline, 0, 2).await;
+            let replies = replies.map(<[Value; 2]>::try_from);
+            match replies.map_err(|error| failure(&error)) {
+                Ok(Ok(replies)) => replies.map(|reply| {
+                    let reply = reply.extract_error();
+                    texts(reply.map_err(|error| failure(&error))?)
+                }),
+                Ok(Err(_)) => {
+                    let error = CallError::Unreadable("there are not two replies".to_owned());
+                    [Err(error.clone()), Err(error)]
+                }
+                Err(error) => [Err(error.clone()), Err(error)],
+            }
+        }))
+    }
+
     fn is_clustered(&self) -> bool {
         self.is_clustered.load(Ordering::Acquire)
     }
 
     fn listen(&self, channel: String, hearing: Hearing) -> Task<'_> {
-        Box::pin(ear::listen(
-            &self.connection,
-            &self.pushes,
-            channel,
-            hearing,
-        ))
+        Box::pin(ear::listen(self, channel, hearing))
     }
 }
 

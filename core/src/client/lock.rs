@@ -225,7 +225,8 @@ impl Lock {
     ///
     /// Acquiring fails with [`Config`](crate::ErrorKind::Config) for zero replicas, a time-out out of
     /// bounds, or on a quorum, and with [`Unsupported`](crate::ErrorKind::Unsupported) on a store in
-    /// memory. A replica that did not acknowledge in time may be promoted all the same: let the failover
+    /// memory, on a cluster, and through an adapter that does not send
+    /// [pairs](crate::adapter::Adapter::pair). A replica that did not acknowledge in time may be promoted all the same: let the failover
     /// choose the one that has most, as Sentinel does, and check tokens where a stale holder does harm.
     ///
     /// ```no_run

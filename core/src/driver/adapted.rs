@@ -1,9 +1,13 @@
 //! A Redis server through a client that the program adapts.
 
+mod tracking;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
+
+pub(crate) use self::tracking::Tracking;
 
 use super::link::unanswered;
 use super::seat::Seat;
@@ -11,7 +15,7 @@ use super::{Driver, info};
 use crate::adapter::{Adapter, CallError, Command, Hearing, Link};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, Op};
+use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::rt;
 use crate::time::Timestamp;
 
@@ -23,6 +27,7 @@ pub(crate) struct AdaptedStore {
     /// Whether it is a client of a cluster, whose servers have a clock of their own each.
     is_clustered: bool,
     findings: Vec<Finding>,
+    tracking: Arc<Tracking>,
     run_id: OnceLock<String>,
     watcher: OnceLock<AbortHandle>,
     listener: OnceLock<AbortHandle>,
@@ -31,7 +36,9 @@ pub(crate) struct AdaptedStore {
 impl AdaptedStore {
     /// Asks whether the server can keep locks, and lets this user.
     pub(super) async fn open(adapter: Arc<dyn Adapter>) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Handle::current();
         let mut store = Self {
+            tracking: Arc::new(Tracking::new(adapter.clone(), runtime)),
             adapter,
             is_clustered: false,
             findings: Vec::new(),
@@ -74,9 +81,10 @@ impl AdaptedStore {
         self.is_clustered
     }
 
-    /// What connecting found.
-    pub(super) fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// What connecting found, and what was found later.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let later = self.tracking.finding().cloned();
+        self.findings.iter().cloned().chain(later).collect()
     }
 
     /// What the server calls itself until it ends, if it says so.
@@ -99,6 +107,41 @@ impl AdaptedStore {
         protocol::decode(batch, &answer.map_err(convert)?)
     }
 
+    /// Executes a batch, and weighs its reply by the copies that there are of what it did.
+    pub(super) async fn execute_durably(
+        &self,
+        batch: &[Op],
+        durability: &Durability,
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
+        let pair = |script: Command| {
+            let pair = self.adapter.pair(script, Command::wait(durability));
+            let pair = pair.ok_or_else(|| {
+                let message = "replicas and the disk cannot be waited for through this client";
+                Error::new(ErrorKind::Unsupported, message)
+            })?;
+            let left = give_up.since(rt::now());
+            Ok::<_, Error>(tokio::time::timeout(left, pair))
+        };
+        let late = |_| [Err(CallError::TimedOut), Err(CallError::TimedOut)];
+        let mut replies = pair(Command::evalsha(batch))?.await.unwrap_or_else(late);
+        if let [Err(CallError::Refused(said)), _] = &replies
+            && protocol::script_is_missing(said)
+        {
+            replies = pair(Command::eval(batch))?.await.unwrap_or_else(late);
+        }
+        let [answer, said] = replies;
+        let reply = protocol::decode(batch, &answer.map_err(convert)?)?;
+        let copies = said.map_err(convert).and_then(|said| {
+            let numbers = said
+                .iter()
+                .map(|text| str::from_utf8(text).ok()?.parse().ok());
+            let numbers: Option<Vec<u64>> = numbers.collect();
+            durability.copies(&numbers.unwrap_or_default())
+        });
+        durability.weigh(reply, copies)
+    }
+
     async fn call(&self, command: Command, left: Duration) -> Result<Vec<Vec<u8>>, CallError> {
         let reply = tokio::time::timeout(left, self.adapter.call(command)).await;
         reply.unwrap_or(Err(CallError::TimedOut))
@@ -117,15 +160,26 @@ impl AdaptedStore {
     /// Listens, in the background, to what the server tells this client.
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
         let (adapter, channel) = (self.adapter.clone(), driver.channel.clone());
-        let seat = match self.is_clustered {
-            true => seat.shared(),
-            false => seat,
+        let seat = if self.is_clustered {
+            seat.shared()
+        } else {
+            seat
         };
-        let listening = async move { adapter.listen(channel, Hearing(seat)).await };
+        let tracking = driver.tracking.then(|| self.tracking.clone());
+        let hearing = Hearing { seat, tracking };
+        let listening = async move { adapter.listen(channel, hearing).await };
         let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener
             .set(listener)
             .expect("the engine asks for a subscription once");
+    }
+
+    /// Reads these keys, so that the server says when others change them.
+    pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, seat: Seat) {
+        let tracking = self.tracking.clone();
+        driver.runtime.spawn(async move {
+            tracking.read(keys, &seat).await;
+        });
     }
 
     pub(super) async fn close(&self) {

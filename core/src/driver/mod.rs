@@ -40,6 +40,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+pub(crate) use self::adapted::Tracking;
 pub(crate) use self::errors::Secrets;
 pub(crate) use self::fred::send_script;
 pub(crate) use self::memory::MemoryStore;

@@ -97,7 +97,7 @@ impl Seat {
         self.driver.strong_count() > 0
     }
 
-    pub(super) fn feed(&self, input: Input) {
+    pub(crate) fn feed(&self, input: Input) {
         if let Some(alarm) = &self.alarm {
             alarm.hear(&input);
         }

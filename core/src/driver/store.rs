@@ -119,7 +119,7 @@ impl Store {
         match self {
             Self::Fred(store) => store.findings().to_vec(),
             Self::Cluster(store) => store.findings(),
-            Self::Adapted(store) => store.findings().to_vec(),
+            Self::Adapted(store) => store.findings(),
             Self::Memory(_) => Vec::new(),
         }
     }
@@ -132,11 +132,8 @@ impl Store {
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
         if let Some(durability) = durability {
-            let Self::Fred(store) = self else {
-                return (server, Err(self.lacks_copies()));
-            };
             // Few ask for it, and every call would have room for it.
-            let executed = Box::pin(store.execute_durably(batch, durability, give_up));
+            let executed = Box::pin(self.execute_durably(batch, durability, give_up));
             return (server, executed.await);
         }
         match self {
@@ -151,12 +148,21 @@ impl Store {
         }
     }
 
-    fn lacks_copies(&self) -> Error {
+    async fn execute_durably(
+        &self,
+        batch: &[Op],
+        durability: &Durability,
+        give_up: Timestamp,
+    ) -> Result<BatchReply, Error> {
         let message = match self {
+            Self::Fred(store) => return store.execute_durably(batch, durability, give_up).await,
+            Self::Adapted(store) => {
+                return store.execute_durably(batch, durability, give_up).await;
+            }
+            Self::Cluster(_) => "replicas and the disk cannot be waited for on a cluster",
             Self::Memory(_) => "a store in memory has neither replicas nor a disk",
-            _ => "replicas and the disk cannot be waited for on a cluster, or by an adapter",
         };
-        Error::new(ErrorKind::Unsupported, message)
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     /// Which server it is, if that is known.
@@ -225,8 +231,9 @@ impl Store {
         match self {
             Self::Fred(store) => store.watch(keys, driver, seat),
             Self::Cluster(store) => store.watch(keys, driver, seat.server),
-            // Changes are found at the next renewal; and nobody else can get at what is in memory.
-            Self::Adapted(_) | Self::Memory(_) => {}
+            Self::Adapted(store) => store.watch(keys, driver, seat),
+            // Nobody else can get at it.
+            Self::Memory(_) => {}
         }
     }
 

@@ -10,8 +10,8 @@ use redis::{
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver};
 
-use super::RedisPushes;
-use crate::adapter::Hearing;
+use super::{RedisPushes, RedisRs};
+use crate::adapter::{Adapter, Hearing};
 
 /// How often the connection is asked whether it is still there, and how long that may take.
 const CHECK: Duration = Duration::from_secs(10);
@@ -23,13 +23,18 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(10);
 const CAPACITY: usize = 4_096;
 
 /// Goes on for as long as it is polled.
-pub(super) async fn listen<C>(commands: &C, pushes: &RedisPushes, channel: String, hearing: Hearing)
+pub(super) async fn listen<C>(adapter: &RedisRs<C>, channel: String, hearing: Hearing)
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
+    let commands = &adapter.connection;
+    if adapter.is_clustered() {
+        // It would have to be turned on for each connection to each of its servers.
+        hearing.hears_no_changes("the client is of a cluster, and has connections of its own");
+    }
     let mut pause = FIRST_RETRY;
     loop {
-        let heard = match pushes {
+        let heard = match &adapter.pushes {
             RedisPushes::Unheard => return,
             RedisPushes::Client(client) => {
                 hear_apart(client, commands.clone(), &channel, &hearing).await
@@ -38,6 +43,7 @@ where
                 let ear = Ear {
                     connection: commands.clone(),
                     pushes: sender.subscribe(),
+                    is_apart: false,
                 };
                 ear.hear(&channel, &hearing).await
             }
@@ -63,6 +69,8 @@ where
 struct Ear<C> {
     connection: C,
     pushes: Receiver<PushInfo>,
+    /// Whether it is another one than that for commands.
+    is_apart: bool,
 }
 
 async fn hear_apart<C: ConnectionLike>(
@@ -107,7 +115,11 @@ impl Ear<MultiplexedConnection> {
         let client = Client::open(info.into_connection_info()?)?;
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         let connection = connection.await?;
-        Ok(Self { connection, pushes })
+        Ok(Self {
+            connection,
+            pushes,
+            is_apart: true,
+        })
     }
 }
 
@@ -124,6 +136,17 @@ impl<C: ConnectionLike> Ear<C> {
         }
         self.ask(&["SUBSCRIBE", channel]).await?;
         hearing.subscribed();
+        let id = if self.is_apart {
+            self.ask(&["CLIENT", "ID"]).await.map(Some)
+        } else {
+            Ok(None)
+        };
+        let hears_changes = || match &id {
+            Ok(None) => hearing.hears_changes(None),
+            Ok(Some(Value::Int(id))) => hearing.hears_changes(Some(*id)),
+            _ => hearing.hears_no_changes("the user may not run CLIENT ID (+client|id)"),
+        };
+        hears_changes();
         let mut check = Box::pin(tokio::time::sleep(CHECK));
         loop {
             let push = tokio::select! {
@@ -133,6 +156,7 @@ impl<C: ConnectionLike> Ear<C> {
                     if self.ask(&["PING"]).await.is_err() {
                         return Ok(());
                     }
+                    hears_changes();
                     check.set(tokio::time::sleep(CHECK));
                     continue;
                 }
@@ -141,7 +165,10 @@ impl<C: ConnectionLike> Ear<C> {
                 Ok(push) if push.kind == PushKind::Disconnection => return Ok(()),
                 Ok(push) => take_in(&push, channel, hearing),
                 // Everyone asks again.
-                Err(RecvError::Lagged(_)) => hearing.subscribed(),
+                Err(RecvError::Lagged(_)) => {
+                    hearing.subscribed();
+                    hearing.changed(None);
+                }
                 Err(RecvError::Closed) => return Ok(()),
             }
         }
@@ -158,11 +185,22 @@ impl<C: ConnectionLike> Ear<C> {
 }
 
 fn take_in(push: &PushInfo, channel: &str, hearing: &Hearing) {
-    if push.kind == PushKind::Message
-        && let [Value::BulkString(on), Value::BulkString(message)] = &*push.data
-        && on == channel.as_bytes()
-    {
-        hearing.message(message);
+    match (&push.kind, &*push.data) {
+        (PushKind::Message, [Value::BulkString(on), Value::BulkString(message)])
+            if on == channel.as_bytes() =>
+        {
+            hearing.message(message);
+        }
+        (PushKind::Invalidate, [Value::Array(keys)]) => {
+            for key in keys {
+                if let Value::BulkString(key) = key {
+                    hearing.changed(Some(key));
+                }
+            }
+        }
+        // Everything was flushed.
+        (PushKind::Invalidate, _) => hearing.changed(None),
+        _ => {}
     }
 }
 
