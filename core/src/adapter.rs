@@ -20,6 +20,8 @@ use crate::error::Error;
 use crate::protocol::{self, Durability, LockKey, Op, ScriptCall};
 
 #[cfg(feature = "redis-rs")]
+pub(crate) use redis_rs::failure;
+#[cfg(feature = "redis-rs")]
 pub use redis_rs::{RedisPushes, RedisRs};
 
 /// What an [`Adapter`] does in the background.

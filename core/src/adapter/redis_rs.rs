@@ -201,7 +201,8 @@ fn text(value: Value) -> Result<Vec<u8>, CallError> {
     }
 }
 
-fn failure(error: &RedisError) -> CallError {
+/// What an error of redis-rs means.
+pub(crate) fn failure(error: &RedisError) -> CallError {
     let said = |code: &str| format!("{code} {}", error.detail().unwrap_or_default());
     match (error.kind(), error.code()) {
         (ErrorKind::Server(_) | ErrorKind::Extension, Some(code)) => CallError::Refused(said(code)),

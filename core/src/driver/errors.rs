@@ -17,6 +17,12 @@ impl Secrets {
         Self::in_config(&client.client_config())
     }
 
+    /// Of a client that does not say what it knows.
+    #[cfg(feature = "redis-rs")]
+    pub(crate) fn unknown() -> Self {
+        Self(Vec::new())
+    }
+
     pub(super) fn in_config(config: &Config) -> Self {
         let of_sentinels = match &config.server {
             ServerConfig::Sentinel { password, .. } => password.clone(),

@@ -12,7 +12,7 @@
 //! | guard | for | feature |
 //! |---|---|---|
 //! | [`Gate`] | a service that owns its state, in memory | |
-//! | `redis::FencedRedis` | keys of a Redis server | `native` |
+//! | `redis::FencedRedis` | keys of a Redis server | `native`; by redis-rs `redis-rs` |
 //! | `sql::begin` | rows of Postgres, MySQL or MariaDB, SQLite | `postgres`, `mysql`, `sqlite` |
 //! | `object::FencedStore` | objects of an object store | `object-store` |
 //! | `http::FenceLayer` | whatever is behind an HTTP service | `http` |

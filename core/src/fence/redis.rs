@@ -1,4 +1,5 @@
-//! A guard of keys of a Redis server, 7.0 or newer, or of a Redis Cluster, by a fred client.
+//! A guard of keys of a Redis server, 7.0 or newer, or of a Redis Cluster, by a fred client or, with the
+//! feature `redis-rs`, a connection of that client.
 //!
 //! ```no_run
 //! # async fn example(client: fred::clients::Client) -> Result<(), leasehold::Error> {
@@ -60,6 +61,9 @@
 mod failure;
 mod fenced;
 mod key;
+#[cfg(feature = "redis-rs")]
+mod redis_rs;
+mod runner;
 mod script;
 
 use std::fmt;
@@ -70,6 +74,7 @@ use fred::clients::Client;
 pub use fenced::Fenced;
 pub use script::Script;
 
+use self::runner::Runner;
 use super::check_resource;
 use crate::error::Error;
 #[cfg(doc)]
@@ -96,7 +101,7 @@ const LONGEST_TIMEOUT: Duration = limits::time("longestGuardTimeout");
 /// ```
 #[derive(Clone)]
 pub struct FencedRedis {
-    client: Client,
+    runner: Runner,
     timeout: Duration,
 }
 
@@ -116,8 +121,37 @@ impl FencedRedis {
     /// # Ok(()) }
     /// ```
     pub fn new(client: Client) -> Self {
+        Self::by(Runner::Fred(client))
+    }
+
+    /// Guards what is written by a connection of the client redis-rs: a `MultiplexedConnection`, a
+    /// `ConnectionManager`, or whatever else can be cloned and takes commands. No I/O. Its own time-out for
+    /// replies, which is 500 ms unless it is set, holds beside the guard's.
+    ///
+    /// A `ClusterConnection` sends a write again whose connection broke, up to as often as its `retries` say.
+    /// No older holder gains by that, but [`incr_by`](Fenced::incr_by) and [`push`](Fenced::push) may count
+    /// twice there without being repeated.
+    ///
+    /// ```no_run
+    /// # async fn example(lease: leasehold::Lease) -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::fence::redis::FencedRedis;
+    ///
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let redis = FencedRedis::with_redis(client.get_connection_manager().await?);
+    /// redis.resource("orders/42", lease.token())?.set("orders/42", "paid").await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis-rs")]
+    pub fn with_redis<C>(connection: C) -> Self
+    where
+        C: ::redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::by(Runner::RedisRs(redis_rs::Connection::new(connection)))
+    }
+
+    fn by(runner: Runner) -> Self {
         Self {
-            client,
+            runner,
             timeout: DEFAULT_TIMEOUT,
         }
     }

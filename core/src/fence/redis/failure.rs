@@ -3,7 +3,6 @@
 use fred::error::Error as FredError;
 
 use super::Fenced;
-use crate::driver::Secrets;
 use crate::error::{Error, ErrorKind};
 use crate::fence::stale;
 use crate::protocol::{credentials_refused, printable};
@@ -14,7 +13,7 @@ impl Fenced {
         let (resource, fence) = (&*self.resource, &*self.fence);
         let said = error.details();
         let mut words = said.split_ascii_whitespace();
-        let secrets = Secrets::of(&self.redis.client);
+        let secrets = self.redis.runner.secrets();
         let hidden = secrets.hide(error);
         let failed = |kind, what: String| {
             let message = format!("a guarded write to {resource:?}: {what}");

@@ -3,14 +3,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fred::error::Error as FredError;
-use fred::interfaces::ClientLike;
 use fred::types::{FromValue, Key, MultipleKeys, Value};
 use fred::util::redis_keyslot;
 
 use super::FencedRedis;
 use super::key::fence_key;
 use super::script::{COMMAND, Script};
-use crate::driver::send_script;
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
@@ -23,7 +21,7 @@ use crate::token::FencingToken;
 /// [`Unavailable`](ErrorKind::Unavailable) if there was no answer: then whether the write was done
 /// is *unknown*. See the [module](super) on repeating and on cancelling a call.
 ///
-/// Values are strings, bytes or numbers, as fred takes them.
+/// Values are strings, bytes or numbers, as fred takes them, whichever client it is.
 ///
 /// ```no_run
 /// # async fn example(redis: leasehold::fence::redis::FencedRedis, lease: leasehold::Lease) -> Result<(), leasehold::Error> {
@@ -275,7 +273,7 @@ impl Fenced {
         rest.insert(0, script.into());
         let left = give_up.saturating_duration_since(Instant::now());
         // A write that may have been done is not sent again; the fence decides on a cluster's node.
-        send_script(&self.redis.client, command, rest, left).await
+        self.redis.runner.run(command, rest, left).await
     }
 
     fn check_keys(&self, keys: &[Key]) -> Result<(), Error> {
@@ -287,7 +285,7 @@ impl Fenced {
             return Err(Error::new(ErrorKind::Config, message));
         }
         // On one server there are no slots to miss.
-        if !self.redis.client.is_clustered() {
+        if !self.redis.runner.is_clustered() {
             return Ok(());
         }
         let slot = redis_keyslot(fence);

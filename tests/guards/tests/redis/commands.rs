@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::ErrorKind;
 use leasehold_tests::{Monitor, Resp};
 
-use crate::{FENCE, Store, kind, refusal};
+use super::{FENCE, Store, kind, refusal};
 
 const STALE: (u64, u64) = (33, 34);
 

@@ -23,10 +23,10 @@ struct Registers<C> {
 }
 
 impl<C> Registers<C> {
-    async fn new(server: &RedisServer, url: &str, make: impl Fn(Client) -> C) -> Arc<Self> {
+    async fn new(server: &RedisServer, make: impl AsyncFn() -> C) -> Arc<Self> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            clients.push(make(crate::client(url).await));
+            clients.push(make().await);
         }
         let admin = Mutex::new(Admin::connect(server).await);
         Arc::new(Self { clients, admin })
@@ -88,14 +88,14 @@ impl Guarded for Registers<FencedRedis> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_a_server_are_guarded() {
     let server = RedisServer::start().await;
-    let store = Registers::new(&server, &server.url(), FencedRedis::new).await;
+    let store = Registers::new(&server, async || super::guard(&server.url()).await).await;
     conforms(store, "server", 40).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_a_cluster_are_guarded() {
-    let (server, url) = crate::cluster::node().await;
-    let store = Registers::new(&server, &url, FencedRedis::new).await;
+    let (server, url) = super::cluster::node().await;
+    let store = Registers::new(&server, async || super::guard(&url).await).await;
     conforms(store, "cluster", 20).await;
 }
 
@@ -138,7 +138,10 @@ impl Guarded for Registers<InTwoCalls> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_in_a_call_of_its_own_is_found_out() {
     let server = RedisServer::start().await;
-    let store = Registers::new(&server, &server.url(), InTwoCalls).await;
+    let store = Registers::new(&server, async || {
+        InTwoCalls(super::client(&server.url()).await)
+    })
+    .await;
     conforms(store.clone(), "alone", 0).await;
     let raced = tokio::spawn(conforms(store, "raced", 500)).await;
     let found = raced.expect_err("a stale write got through and nobody noticed");
@@ -151,11 +154,10 @@ async fn a_check_in_a_call_of_its_own_is_found_out() {
 #[tokio::test]
 async fn a_guarded_write_from_a_lease_is_one_line() {
     let server = RedisServer::start().await;
-    let client = crate::client(&server.url()).await;
-    let locker = leasehold::Locker::with_fred(client.clone())
+    let locker = leasehold::Locker::with_fred(super::client(&server.url()).await)
         .await
         .expect("the server is new enough");
-    let redis = FencedRedis::new(client);
+    let redis = super::guard(&server.url()).await;
     let lock = locker.lock("orders/42").expect("a valid name");
     let lease = lock.acquire().await.expect("the lock is free");
     let write = async |token, value: &str| {
@@ -169,7 +171,7 @@ async fn a_guarded_write_from_a_lease_is_one_line() {
     lease.release().await.expect("it was held");
     let lease = lock.acquire().await.expect("the lock is free");
     write(lease.token(), "second").await.expect("it is held");
-    let refused = crate::refusal(write(paused, "late").await);
+    let refused = super::refusal(write(paused, "late").await);
     assert_eq!(refused, (paused.get(), lease.token().get()));
 }
 
@@ -177,7 +179,7 @@ async fn a_guarded_write_from_a_lease_is_one_line() {
 #[tokio::test]
 async fn a_kept_script_is_guarded_too() {
     let server = RedisServer::start().await;
-    let redis = FencedRedis::new(crate::client(&server.url()).await);
+    let redis = super::guard(&server.url()).await;
     let kept = Script::new("return redis.call('INCR', KEYS[1])");
     for (number, sum) in [(2, 1), (2, 2), (3, 3)] {
         let redis = redis.resource("r", token(number)).expect("a valid name");
@@ -186,5 +188,5 @@ async fn a_kept_script_is_guarded_too() {
     }
     let redis = redis.resource("r", token(2)).expect("a valid name");
     let read: Result<u64, _> = redis.script(&kept, "n", ()).await;
-    assert_eq!(crate::refusal(read), (2, 3));
+    assert_eq!(super::refusal(read), (2, 3));
 }

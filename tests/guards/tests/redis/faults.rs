@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::ErrorKind;
-use leasehold::fence::redis::FencedRedis;
 use leasehold_guard_tests::conformance::token;
 use leasehold_tests::{Admin, Direction, Mode, Proxy, RedisServer, eventually};
 
-use crate::{LIMIT, Store, client, kind, refusal};
+use super::{LIMIT, Store, guard, kind, refusal};
 
 /// The outcome is unknown; here it was done. It is safe to repeat `set`, but not `incr_by`.
 #[tokio::test]
@@ -43,7 +42,7 @@ async fn after_a_timeout_the_write_may_have_been_done() {
 async fn a_write_is_sent_once() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let redis = FencedRedis::new(client(&proxy.url()).await);
+    let redis = guard(&proxy.url()).await;
     let redis = redis.resource("r", token(1)).expect("a valid name");
     assert_eq!(redis.incr_by("n", 1).await, Ok(1));
     let mut admin = Admin::connect(&server).await;
@@ -111,7 +110,7 @@ async fn what_a_user_may_not_do_is_told_without_the_password() {
         "redis://limited:{password}@127.0.0.1:{}",
         store.server.port()
     );
-    let redis = FencedRedis::new(client(&url).await);
+    let redis = guard(&url).await;
     let redis = redis.resource("r", token(1)).expect("a valid name");
     let error = redis.set("k", 1).await.expect_err("it has no right to it");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error}");

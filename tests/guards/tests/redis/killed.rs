@@ -3,11 +3,11 @@
 use std::env;
 use std::path::Path;
 
-use leasehold::fence::redis::{FencedRedis, Script};
+use leasehold::fence::redis::Script;
 use leasehold_guard_tests::conformance::token;
 use leasehold_tests::{Child, eventually};
 
-use crate::{FENCE, LIMIT, Store, client, refusal};
+use super::{FENCE, LIMIT, Store, guard, refusal};
 
 const URL: &str = "LEASEHOLD_TEST_WRITER_URL";
 
@@ -19,7 +19,7 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 #[tokio::test]
 async fn writer() {
     let Ok(url) = env::var(URL) else { return };
-    let redis = FencedRedis::new(client(&url).await);
+    let redis = guard(&url).await;
     let script = Script::new(ALL);
     for number in 1.. {
         let redis = redis.resource("r", token(number)).expect("a valid name");
@@ -34,11 +34,13 @@ async fn nothing_is_half_done_when_the_writer_is_killed() {
     let program = env::current_exe().expect("the test knows its program");
     let program = program.to_str().expect("its path is UTF-8");
     let url = format!("{URL}={}", store.server.url());
+    let (_, here) = module_path!().split_once("::").expect("it is a module");
+    let writer = format!("{here}::writer");
     let mut at_least = 0;
     for round in 0..10 {
         store.admin.flushall().await;
         // `env` becomes the program, so that the process is the writer itself.
-        let args = [url.as_str(), program, "--exact", "killed::writer"];
+        let args = [url.as_str(), program, "--exact", &writer];
         let mut writer = Child::spawn(Path::new("/usr/bin/env"), args);
         let enough = 50 + 37 * round;
         eventually(LIMIT, "some writes", async || {

@@ -2,7 +2,7 @@
 
 use leasehold::ErrorKind;
 
-use crate::{FENCE, Store, kind, refusal};
+use super::{FENCE, Store, kind, refusal};
 
 /// The fence is lost with the data. The promise for that case: the next holder closes it again.
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The guard of Redis keys, on real servers. Needs `redis-server` (`apt-get install redis-server`).
+//! The guard of Redis keys, on real servers: by fred, and by redis-rs in `redis_rs.rs`. Needs `redis-server` (`apt-get install redis-server`).
 
 mod cluster;
 mod commands;
@@ -34,7 +34,7 @@ impl Store {
     pub(crate) async fn of(server: RedisServer) -> Self {
         Self {
             admin: Admin::connect(&server).await,
-            redis: FencedRedis::new(client(&server.url()).await),
+            redis: guard(&server.url()).await,
             server,
         }
     }
@@ -53,6 +53,25 @@ impl Store {
 
 /// Where the fence of the resource `r` is.
 pub(crate) const FENCE: &str = "{r}:fence";
+
+/// Which client the guard is tried on.
+const BY_REDIS_RS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"redis_rs");
+
+/// A guard by a client of its own.
+pub(crate) async fn guard(url: &str) -> FencedRedis {
+    if !BY_REDIS_RS {
+        return FencedRedis::new(client(url).await);
+    }
+    if let Some(node) = url.strip_prefix("redis-cluster://") {
+        let client = redis::cluster::ClusterClient::new([format!("redis://{node}")]);
+        let connection = client.expect("a valid URL").get_async_connection().await;
+        return FencedRedis::with_redis(connection.expect("it is there"));
+    }
+    let client = redis::Client::open(url).expect("a valid URL");
+    let config = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
+    let connection = client.get_connection_manager_with_config(config).await;
+    FencedRedis::with_redis(connection.expect("it is there"))
+}
 
 /// A client with the settings of most programs: three attempts, no time-out.
 pub(crate) async fn client(url: &str) -> Client {

@@ -3,7 +3,7 @@
 use leasehold::ErrorKind;
 use leasehold::fence::redis::Script;
 
-use crate::{FENCE, Store, kind, refusal};
+use super::{FENCE, Store, kind, refusal};
 
 #[tokio::test]
 async fn keys_and_arguments_are_the_scripts_own() {
