@@ -23,7 +23,8 @@ impl RedisCluster {
         Self::start_with(&RedisServer::config(), 3, false).await
     }
 
-    /// Three masters and three replicas, of which one takes over when its master is away for two seconds.
+    /// Three masters and three replicas, which take over for masters that are away for two seconds, but not before
+    /// they are [allowed](Self::allow_failover) to: a busy machine keeps a master from answering for as long.
     pub async fn with_replicas() -> Self {
         Self::start_with(&RedisServer::config(), 3, true).await
     }
@@ -44,6 +45,8 @@ impl RedisCluster {
                 "no".to_owned(),
                 "--cluster-replica-validity-factor".to_owned(),
                 "0".to_owned(),
+                "--cluster-replica-no-failover".to_owned(),
+                "yes".to_owned(),
             ]);
             (server.start().await, bus)
         };
@@ -62,7 +65,12 @@ impl RedisCluster {
                     &begin.to_string(),
                     &end.to_string(),
                 ];
-                Admin::connect(server).await.ok(&range).await;
+                let mut admin = Admin::connect(server).await;
+                admin.ok(&range).await;
+                // Masters that have to settle this among themselves refuse a replica their votes that has not
+                // heard of it when its master dies.
+                let epoch = (at + 1).to_string();
+                admin.ok(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
             }
             let (port, bus) = (server.port().to_string(), bus.to_string());
             first
@@ -107,6 +115,9 @@ impl RedisCluster {
             };
             eventually(LIMIT, "the replica to be in sync", synced).await;
         }
+        let epochs: Vec<_> = (1..=self.masters.len())
+            .map(|epoch| epoch.to_string())
+            .collect();
         for server in self.servers() {
             let mut admin = Admin::connect(server).await;
             let ok = async || {
@@ -114,6 +125,18 @@ impl RedisCluster {
                     && info(&mut admin, "cluster_slots_ok").await == SLOTS.to_string()
             };
             eventually(LIMIT, "the cluster to be up", ok).await;
+            let agrees = async || config_epochs(&mut admin).await == epochs;
+            eventually(LIMIT, "the nodes to agree on the masters' epochs", agrees).await;
+        }
+    }
+
+    /// From now on a replica takes over if its master is away.
+    pub async fn allow_failover(&self) {
+        for replica in &self.replicas {
+            let mut admin = Admin::connect(replica).await;
+            admin
+                .ok(&["CONFIG", "SET", "cluster-replica-no-failover", "no"])
+                .await;
         }
     }
 
@@ -260,6 +283,28 @@ async fn port_of(admin: &mut Admin, slot: u16) -> Option<u16> {
         let has = (bound(0)?..=bound(1)?).contains(&i64::from(slot));
         has.then(|| u16::try_from(node.get(1)?.as_int()?).ok())?
     })
+}
+
+/// Those of the masters, as this node knows them, in order; nothing while it has not made friends with all.
+async fn config_epochs(admin: &mut Admin) -> Vec<String> {
+    let nodes = admin
+        .string(&["CLUSTER", "NODES"])
+        .await
+        .unwrap_or_default();
+    let known = nodes
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let known: Vec<_> = known.filter(|words| words.len() > 7).collect();
+    if known
+        .iter()
+        .any(|words| words[2].contains("handshake") || words[7] != "connected")
+    {
+        return Vec::new();
+    }
+    let masters = known.iter().filter(|words| words[2].contains("master"));
+    let mut epochs: Vec<_> = masters.map(|words| words[6].to_owned()).collect();
+    epochs.sort();
+    epochs
 }
 
 async fn info(admin: &mut Admin, field: &str) -> String {

@@ -145,6 +145,21 @@ impl RedisServer {
         );
     }
 
+    /// Waits until this replica has all that its primary did until now. `WAIT` says so only of what was written
+    /// on the connection that asks.
+    pub async fn has_all_of(&self, primary: &Self) {
+        let offset = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let mut admin = Admin::connect(primary).await;
+        let done = offset(admin.info("replication", "master_repl_offset").await);
+        let mut admin = Admin::connect(self).await;
+        let has = async || {
+            let status = admin.info("replication", "master_link_status").await;
+            let has = offset(admin.info("replication", "slave_repl_offset").await);
+            status.as_deref() == Some("up") && has >= done
+        };
+        eventually(LIMIT, "the replica to have all of its primary", has).await;
+    }
+
     fn running(&self) -> &Child {
         self.child
             .as_ref()

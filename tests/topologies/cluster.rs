@@ -80,6 +80,7 @@ async fn the_master_of_a_line_is_killed() {
     crowd.run(seconds(2)).await;
     let at = cluster.master_of(cluster.slot(KEY).await).await;
     let from = now();
+    cluster.allow_failover().await;
     let promoted = promoted(&cluster.replicas);
     cluster.masters[at].kill();
     let (first, all) = crowd.resumed(seconds(30)).await;
@@ -111,6 +112,7 @@ async fn the_master_of_a_line_stands_still() {
     let at = cluster.master_of(cluster.slot(KEY).await).await;
     let from = now();
     let stopped: &RedisServer = &cluster.masters[at];
+    cluster.allow_failover().await;
     let promoted = promoted(&cluster.replicas);
     stopped.pause();
     let (first, all) = crowd.resumed(seconds(30)).await;
