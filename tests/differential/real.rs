@@ -91,11 +91,22 @@ impl Real {
         }
     }
 
-    /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script.
+    /// Runs a batch by EVALSHA, and by EVAL if the server does not know the script; about every other one as a
+    /// node of a cluster gets it of several slots.
     pub(crate) async fn run(&mut self, batch: &[Op]) -> Result<BatchReply, String> {
         let call = protocol::encode(batch);
-        let parts: Vec<_> = call.keys().chain(call.args()).map(str::to_owned).collect();
-        let answer = self.script(call.keys().len(), &parts).await;
+        let mut parts: Vec<_> = call.keys().chain(call.args()).map(str::to_owned).collect();
+        let (keys, length) = (
+            call.keys().len(),
+            parts.iter().map(String::len).sum::<usize>(),
+        );
+        let answer = if keys > 0 && length % 2 == 0 {
+            parts.insert(1, keys.to_string());
+            let hash = protocol::NODE_SCRIPT_SHA;
+            self.eval(hash, protocol::NODE_SCRIPT, 1, &parts).await
+        } else {
+            self.script(keys, &parts).await
+        };
         let fields = strings(answer)?;
         protocol::decode(batch, &fields)
             .map_err(|error| format!("{error}; the fields were {:?}", Lossy(&fields)))

@@ -1,6 +1,8 @@
 //! Real clusters: who serves what, how that changes, and what is wrong with one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fred::interfaces::ClientLike;
@@ -9,6 +11,8 @@ use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{
     Admin, Authority, RedisCluster, RedisServer, Stopwatch, eventually, next_event,
 };
+
+use tokio::task::JoinSet;
 
 use crate::{LIMIT, connect, millis};
 
@@ -179,6 +183,82 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     held.release().await.expect("it is held");
     let last = other.lock(&name).expect("valid").acquire().await;
     assert!(last.expect("it is free").token() > token);
+}
+
+/// Catches operations of several slots of one node that cost a call each; and, while slots move, one that is
+/// delayed, lost or done twice because others of its call were refused: the lock would be free for two, or for
+/// nobody, or its tokens would fall.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_of_one_node_leaves_together() {
+    const CALLERS: usize = 32;
+    let cluster = RedisCluster::start().await;
+    let lockers = [locker(&cluster).await, locker(&cluster).await];
+    let names: Vec<String> = (0..CALLERS).map(|at| format!("together/{at}")).collect();
+    let before = script_calls(&cluster).await;
+    let pairs = names.iter().map(async |name| {
+        for _ in 0..20 {
+            let lease = lockers[0].lock(name).expect("valid").acquire().await;
+            lease
+                .expect("it is free")
+                .release()
+                .await
+                .expect("it is held");
+        }
+    });
+    futures::future::join_all(pairs).await;
+    let calls = script_calls(&cluster).await - before;
+    println!("{calls} calls for {} operations", CALLERS * 20 * 2);
+    assert!(calls < (CALLERS * 20 * 3 / 2) as u64, "{calls}");
+
+    // Two lockers contend for each name.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut contenders = JoinSet::new();
+    for name in &names {
+        let last = Arc::new(tokio::sync::Mutex::new((0, None)));
+        for locker in &lockers {
+            let lock = locker.lock(name).expect("valid");
+            let (last, is_over) = (last.clone(), is_over.clone());
+            contenders.spawn(async move {
+                let mut turns = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let lease = lock.acquire().await.expect("its turn comes");
+                    let mut last = last.try_lock().expect("nobody else has it");
+                    assert!(
+                        Some(lease.token()) > last.1,
+                        "{} after {:?}",
+                        lease.token(),
+                        last.1
+                    );
+                    *last = (last.0 + 1, Some(lease.token()));
+                    drop(last);
+                    tokio::task::yield_now().await;
+                    lease.release().await.expect("it is held");
+                    turns += 1;
+                }
+                turns
+            });
+        }
+    }
+    let moved = [0, 1, 2, 3].map(|at| &names[at]);
+    for _ in 0..4 {
+        for name in moved {
+            let slot = cluster.slot(&key(name)).await;
+            let at = cluster.master_of(slot).await;
+            cluster.move_slot(slot, at, (at + 1) % 3).await;
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let turns: Vec<usize> = contenders.join_all().await;
+    println!("{} turns while slots moved", turns.iter().sum::<usize>());
+    assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
+}
+
+async fn script_calls(cluster: &RedisCluster) -> u64 {
+    let mut calls = 0;
+    for master in &cluster.masters {
+        calls += Admin::connect(master).await.script_calls().await;
+    }
+    calls
 }
 
 /// Catches a locker that stays with a master that is gone, and one that has the others wait for it.

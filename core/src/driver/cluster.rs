@@ -3,6 +3,7 @@
 
 mod keep;
 mod map;
+mod mixed;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ pub(super) use self::target::ClusterTarget;
 
 use self::map::{MOST_NODES, Map, Redirection};
 use super::fred::FredStore;
+use super::link::Way;
 use super::seat::{Alarm, Seat};
 use super::url::Node;
 use super::{Driver, Input};
@@ -60,6 +62,8 @@ struct Member {
     node: Node,
     store: FredStore,
     alarm: Arc<Alarm>,
+    /// Until when it is asked for each slot by itself.
+    apart: Mutex<Timestamp>,
 }
 
 /// Connecting.
@@ -205,6 +209,7 @@ impl Cluster {
             node: node.clone(),
             store,
             alarm: Arc::new(Alarm::new(is_up, self.bell.clone())),
+            apart: Mutex::new(Timestamp::from_nanos(0)),
         });
         state.members.insert(server, member.clone());
         Ok(member)
@@ -280,13 +285,13 @@ impl Member {
 /// What a store does.
 impl Cluster {
     /// Executes a batch of operations of one slot. Returns who answered, too.
-    pub(super) async fn execute(
+    async fn execute_in_slot(
         &self,
         asked: ServerId,
         batch: &[Op],
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
-        let (mut server, mut once) = (asked, false);
+        let (mut server, mut way) = (asked, Way::Plain);
         let mut restated: Option<Vec<Op>> = None;
         for _ in 0..=MOST_REDIRECTIONS {
             let Some(member) = self.member(server) else {
@@ -295,7 +300,7 @@ impl Cluster {
             };
             let link = member.store.link();
             let batch = restated.as_deref().unwrap_or(batch);
-            let error = match link.ask(batch, give_up, once).await {
+            let error = match link.ask(batch, give_up, way).await {
                 Ok(answer) => return (server, protocol::decode(batch, &answer)),
                 Err(error) => error,
             };
@@ -312,7 +317,12 @@ impl Cluster {
             if restated.is_none() {
                 break;
             }
-            (server, once) = (next, redirection.once);
+            way = if redirection.once {
+                Way::Asking
+            } else {
+                Way::Plain
+            };
+            server = next;
         }
         let message = "the lock's slot of the cluster has moved; its node is asked next";
         (asked, Err(Error::new(ErrorKind::Unavailable, message)))

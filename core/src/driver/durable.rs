@@ -7,7 +7,7 @@ use futures::future;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::fred::options;
-use super::link::Link;
+use super::link::{Link, Way};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, BatchReply, Durability, Op};
 use crate::rt;
@@ -22,13 +22,18 @@ impl Link {
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
         let mut reconnects = self.client.reconnect_rx();
-        let evalsha = self.run(("EVALSHA", protocol::SCRIPT_SHA), batch, give_up, false);
+        let evalsha = self.run(
+            ("EVALSHA", protocol::SCRIPT_SHA),
+            batch,
+            give_up,
+            Way::Plain,
+        );
         // Both leave when this is first polled, the script first.
         let (mut answer, mut said) = future::join(evalsha, self.wait(durability, give_up)).await;
         if let Err(error) = &answer
             && protocol::script_is_missing(error.details())
         {
-            let eval = self.run(("EVAL", protocol::SCRIPT), batch, give_up, false);
+            let eval = self.run(("EVAL", protocol::SCRIPT), batch, give_up, Way::Plain);
             (answer, said) = future::join(eval, self.wait(durability, give_up)).await;
         }
         let answer = answer.map_err(|error| self.secrets.convert(&error))?;

@@ -47,34 +47,44 @@ pub(super) struct Link {
     pub(super) run_id: OnceLock<String>,
 }
 
+/// What kind of call a batch goes in.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    Plain,
+    /// At a node of a cluster that only takes the batch's slot over.
+    Asking,
+    /// At a node of a cluster that serves all slots of the batch.
+    OfNode,
+}
+
 impl Link {
     pub(super) async fn execute(
         &self,
         batch: &[Op],
         give_up: Timestamp,
     ) -> Result<BatchReply, Error> {
-        let answer = self.ask(batch, give_up, false).await;
+        let answer = self.ask(batch, give_up, Way::Plain).await;
         let answer = answer.map_err(|error| self.secrets.convert(&error))?;
         protocol::decode(batch, &answer)
     }
 
-    /// The server's answer as it came. A node of a cluster can be asked for what it only takes over.
+    /// The server's answer as it came.
     pub(super) async fn ask(
         &self,
         batch: &[Op],
         give_up: Timestamp,
-        asking: bool,
+        way: Way,
     ) -> Result<Vec<Bytes>, FredError> {
+        let (hash, script) = match way {
+            Way::Plain | Way::Asking => (protocol::SCRIPT_SHA, protocol::SCRIPT),
+            Way::OfNode => (protocol::NODE_SCRIPT_SHA, protocol::NODE_SCRIPT),
+        };
         // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
-        let mut answer = self
-            .run(("EVALSHA", protocol::SCRIPT_SHA), batch, give_up, asking)
-            .await;
+        let mut answer = self.run(("EVALSHA", hash), batch, give_up, way).await;
         if let Err(error) = &answer
             && protocol::script_is_missing(error.details())
         {
-            answer = self
-                .run(("EVAL", protocol::SCRIPT), batch, give_up, asking)
-                .await;
+            answer = self.run(("EVAL", script), batch, give_up, way).await;
         }
         answer
     }
@@ -84,21 +94,25 @@ impl Link {
         (command, script): (&'static str, &str),
         batch: &[Op],
         give_up: Timestamp,
-        asking: bool,
+        way: Way,
     ) -> Result<Vec<Bytes>, FredError> {
         let (text, ends, keys) = protocol::encode(batch).into_parts();
         let text = Bytes::from(text);
-        let mut args: Vec<Value> = Vec::with_capacity(2 + ends.len());
-        args.push(script.into());
-        args.push(i64::try_from(keys).unwrap_or(i64::MAX).into());
+        let mut args: Vec<Value> = Vec::with_capacity(3 + ends.len());
+        let number = |count: usize| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+        let of_node = matches!(way, Way::OfNode);
+        let named = if of_node { keys.min(1) } else { keys };
+        args.extend([script.into(), number(named)]);
         let mut begin = 0;
-        args.extend(ends.into_iter().map(|end| {
-            let part = text.slice(begin..end);
+        for (place, end) in ends.into_iter().enumerate() {
+            if of_node && place == named {
+                args.push(number(keys));
+            }
+            args.push(Value::Bytes(text.slice(begin..end)));
             begin = end;
-            Value::Bytes(part)
-        }));
+        }
         let left = give_up.since(rt::now());
-        if asking {
+        if matches!(way, Way::Asking) {
             return send_script_asking(&self.client, command, args, left).await;
         }
         send_script(&self.client, command, args, left).await

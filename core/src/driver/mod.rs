@@ -144,6 +144,7 @@ impl Driver {
         let (client, patience) = (settings.client, settings.patience);
         settings.clustered = stores.is_clustered();
         settings.addressed = stores.are_addressed();
+        settings.mixed = settings.addressed;
         let engine = match stores.members() {
             Some(members) => Engine::quorum(settings, members)?,
             None => Engine::new(settings),
@@ -419,7 +420,11 @@ impl Driver {
                 let store = driver.stores.of(batch.server);
                 let durability = batch.durability.as_ref();
                 let (server, result) = store
-                    .execute(batch.server, (&batch.ops, durability), batch.give_up)
+                    .execute(
+                        (batch.server, batch.request),
+                        (&batch.ops, durability),
+                        batch.give_up,
+                    )
                     .await;
                 let mut sends = driver.step(Input::Reply {
                     server,

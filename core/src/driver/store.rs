@@ -14,7 +14,7 @@ use super::seat::Seat;
 use super::url::{Dial, Target};
 use super::{Driver, Input};
 use crate::adapter::Adapter;
-use crate::engine::{ServerId, Suspicion};
+use crate::engine::{RequestId, ServerId, Suspicion};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::{BatchReply, ClientId, Durability, LockKey, Op};
@@ -127,7 +127,7 @@ impl Store {
     /// Executes a batch in one script call; it gives up at that moment. Returns who answered, too.
     pub(super) async fn execute(
         &self,
-        server: ServerId,
+        (server, request): (ServerId, RequestId),
         (batch, durability): (&[Op], Option<&Durability>),
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
@@ -139,7 +139,9 @@ impl Store {
         match self {
             Self::Fred(store) => (server, store.execute(batch, give_up).await),
             // In a box, so that the others' future stays as small as it is.
-            Self::Cluster(store) => Box::pin(store.execute(server, batch, give_up)).await,
+            Self::Cluster(store) => {
+                Box::pin(store.execute((server, request), batch, give_up)).await
+            }
             Self::Adapted(store) => {
                 let executed = Box::pin(store.execute(batch, give_up));
                 (server, executed.await)

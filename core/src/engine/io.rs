@@ -227,6 +227,17 @@ pub enum Input {
         /// The answer.
         result: Result<BatchReply, Error>,
     },
+    /// The answer to some of the operations of an [`Output::Send`]; those that are left have theirs to come.
+    Part {
+        /// Who answered.
+        server: ServerId,
+        /// Which one.
+        request: RequestId,
+        /// The places of the operations in what is left of it, in order.
+        places: Vec<usize>,
+        /// The answer.
+        result: Result<BatchReply, Error>,
+    },
     /// A message came on this client's [channel](crate::protocol::channel).
     Push {
         /// Who sent it; `None` if the host cannot know, as in a cluster, whose servers pass messages

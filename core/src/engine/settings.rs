@@ -20,8 +20,11 @@ pub struct Settings {
     /// How far the rates of the store's clock and of the host's may differ, in parts per million.
     pub drift_margin: u32,
     /// Whether the store is a cluster, of servers with a clock of their own each: only operations of
-    /// one slot then leave together, and a lock that was handed over is asked for once more.
+    /// one slot then leave together, unless it is `mixed`, and a lock that was handed over is asked for
+    /// once more.
     pub clustered: bool,
+    /// Whether the host of a cluster takes batches of several slots, as long as one server serves them.
+    pub mixed: bool,
     /// Whether the host can send to each server of a cluster what has no key in it. Else one is only
     /// asked for its clock when something is to be sent there, by a key of that.
     pub addressed: bool,
@@ -40,6 +43,7 @@ impl Settings {
             patience: const { limits::time("patience") },
             drift_margin: Margin::DEFAULT.parts_per_million(),
             clustered: false,
+            mixed: false,
             addressed: false,
             longest_ttl: const { limits::time("longestTtl") },
         }
@@ -72,5 +76,10 @@ impl Settings {
         }
         self.patience = self.patience.max(self.command_timeout);
         Ok(self)
+    }
+
+    /// Whether only operations of one slot may leave together.
+    pub(super) fn by_slots(&self) -> bool {
+        self.clustered && !self.mixed
     }
 }

@@ -189,7 +189,13 @@ impl Single {
                 server,
                 request,
                 result,
-            } => self.replied(server, request, result),
+            } => self.replied(server, (request, None), result),
+            Input::Part {
+                server,
+                request,
+                places,
+                result,
+            } => self.replied(server, (request, Some(&places)), result),
             Input::Push { server, push } => {
                 env.cx.counts.heard();
                 locks.pushed(env, (server, &push));
@@ -270,11 +276,17 @@ impl Single {
         locks.warn_holders(env, (server, &error));
     }
 
-    fn replied(&mut self, server: ServerId, request: RequestId, result: Result<BatchReply, Error>) {
+    /// To a request, or to what stands at these places of it.
+    fn replied(
+        &mut self,
+        server: ServerId,
+        asked: (RequestId, Option<&[usize]>),
+        result: Result<BatchReply, Error>,
+    ) {
         let replied = self
             .env
             .servers
-            .replied(&mut self.env.cx, server, request, result);
+            .replied(&mut self.env.cx, server, asked, result);
         let Replied {
             origins,
             sent,

@@ -45,6 +45,8 @@ pub use ops::{
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push};
 pub use reply::{BatchReply, Grant, Reply};
+#[cfg(feature = "native")]
+pub use script::{NODE_SCRIPT, NODE_SCRIPT_SHA};
 pub use script::{SCRIPT, SCRIPT_SHA, script_is_missing};
 #[cfg(feature = "native")]
 pub(crate) use server_error::credentials_refused;

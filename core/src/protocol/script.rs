@@ -14,6 +14,18 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
 pub const SCRIPT_SHA: &str = "ef24f70b57f78eb17042ffdbe97686a27dab8ea0";
 
+/// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
+/// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
+#[cfg(feature = "native")]
+pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
+    Ok(text) => text,
+    Err(_) => panic!("the script is not UTF-8"),
+};
+
+/// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
+#[cfg(feature = "native")]
+pub const NODE_SCRIPT_SHA: &str = "b5153f079a3e70a6ac70448abc96d24c92bdf617";
+
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
 ///
@@ -24,14 +36,23 @@ pub fn script_is_missing(text: &str) -> bool {
     text.starts_with("NOSCRIPT")
 }
 
-const TEXT: &[u8; LENGTH] = &script().text;
-const LENGTH: usize = script::<0>().length;
+const TEXT: &[u8; LENGTH] = &script(PIECES).text;
+const LENGTH: usize = script::<0>(PIECES).length;
+
+#[cfg(feature = "native")]
+const NODE_TEXT: &[u8; NODE_LENGTH] = &script(NODE_PIECES).text;
+#[cfg(feature = "native")]
+const NODE_LENGTH: usize = script::<0>(NODE_PIECES).length;
 
 /// What the script consists of, in order.
 const PIECES: &[&str] = &[
     include_str!("lua/prelude.lua"),
     include_str!("lua/batch.lua"),
 ];
+
+/// The same behind what makes its keys of arguments.
+#[cfg(feature = "native")]
+const NODE_PIECES: &[&str] = &[include_str!("lua/node.lua"), PIECES[0], PIECES[1]];
 
 /// What stands for an arrow in a comment.
 const ARROWS: &[(&str, Made)] = &[
@@ -65,12 +86,12 @@ enum Made {
     Dispatch,
 }
 
-const fn script<const N: usize>() -> Script<N> {
+const fn script<const N: usize>(pieces: &[&str]) -> Script<N> {
     let mut script = Script {
         text: [0; N],
         length: 0,
     };
-    script.pieces(PIECES);
+    script.pieces(pieces);
     script
 }
 
@@ -334,5 +355,8 @@ mod tests {
     fn the_hash_is_of_the_script() {
         let hash = fred::util::sha1_hash(SCRIPT);
         assert_eq!(SCRIPT_SHA, hash, "SCRIPT_SHA has to be {hash:?}");
+        let hash = fred::util::sha1_hash(NODE_SCRIPT);
+        assert_eq!(NODE_SCRIPT_SHA, hash, "NODE_SCRIPT_SHA has to be {hash:?}");
+        assert!(NODE_SCRIPT.ends_with(SCRIPT) && !NODE_SCRIPT.starts_with("#!"));
     }
 }

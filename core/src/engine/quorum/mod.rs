@@ -159,7 +159,7 @@ impl Quorum {
             ..
         } = self;
         match input {
-            Input::Tick | Input::Slots { .. } => {}
+            Input::Tick | Input::Slots { .. } | Input::Part { .. } => {}
             Input::Acquire {
                 call,
                 lock,

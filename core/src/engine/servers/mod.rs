@@ -154,18 +154,19 @@ impl Servers {
         self.at(id, &cx.settings).disconnected(cx, error)
     }
 
-    /// Takes in the answer to a request. Nobody may wait for it any more.
+    /// Takes in the answer to a request, or to what stands at these places of it. Nobody may wait for it any more.
     pub(super) fn replied(
         &mut self,
         cx: &mut Ctx,
         id: ServerId,
-        request: RequestId,
+        (request, places): (RequestId, Option<&[usize]>),
         result: Result<BatchReply, Error>,
     ) -> Replied {
-        let asked = self
-            .servers
-            .iter_mut()
-            .find_map(|server| server.take_request(request));
+        let mut servers = self.servers.iter_mut();
+        let asked = servers.find_map(|server| match places {
+            Some(places) => server.take_part(request, places),
+            None => server.take_request(request),
+        });
         let before = self.margin_of_all();
         let server = self.at(id, &cx.settings);
         let replied = server.replied(cx, asked, result);

@@ -112,11 +112,6 @@ impl Outbox {
         keys.next().cloned()
     }
 
-    /// Of the next to leave, if it has one.
-    pub(super) fn next_slot(&self) -> Option<u16> {
-        self.waiting().next().and_then(Queued::slot)
-    }
-
     pub(super) fn origins(&self) -> impl Iterator<Item = Origin> {
         self.waiting().map(|queued| queued.origin)
     }

@@ -283,6 +283,25 @@ impl Server {
         Some(self.requests.remove(place))
     }
 
+    /// The same of what stands at these places of it. The rest goes on.
+    pub(super) fn take_part(&mut self, id: RequestId, places: &[usize]) -> Option<Request> {
+        let request = self.requests.iter_mut().find(|sent| sent.id == id)?;
+        let origins = std::mem::take(&mut request.origins).into_iter().enumerate();
+        let (mut part, mut left) = (Vec::with_capacity(places.len()), Vec::new());
+        for (place, origin) in origins {
+            if places.binary_search(&place).is_ok() {
+                part.push(origin);
+            } else {
+                left.push(origin);
+            }
+        }
+        request.origins = left;
+        Some(Request {
+            origins: part,
+            ..*request
+        })
+    }
+
     fn take_requests(&mut self) -> Vec<Origin> {
         let mut origins = Vec::new();
         for mut request in std::mem::take(&mut self.requests) {
@@ -402,7 +421,7 @@ impl Server {
         {
             self.send_batch(cx, anchor, Some(durability));
         }
-        if self.outbox.len() > 0 && !cx.settings.clustered {
+        if self.outbox.len() > 0 && !cx.settings.by_slots() {
             self.time_late_reply(cx);
         }
         if self.requests.is_empty() {
@@ -423,7 +442,7 @@ impl Server {
     /// How many operations have to wait for a batch of them to leave now.
     fn least_to_leave(&self, cx: &Ctx) -> usize {
         let under_way = self.under_way().count();
-        let (any_size, most) = if cx.settings.clustered {
+        let (any_size, most) = if cx.settings.by_slots() {
             (MAX_ALONE_IN_FLIGHT, MAX_ALONE_IN_FLIGHT)
         } else {
             (self.any_size_in_flight(cx.now), MAX_IN_FLIGHT)
@@ -461,7 +480,7 @@ impl Server {
     /// Whether what waits is likely to become more at once: those who were answered together ask
     /// together again.
     pub(super) fn expects_more(&self, settings: &Settings) -> bool {
-        !settings.clustered
+        !settings.by_slots()
             && self.requests.is_empty()
             && self.crowd.is_more_than(self.outbox.len(), MANY)
     }
@@ -487,14 +506,15 @@ impl Server {
         }
         let margin = self.margin();
         let room = MAX_BATCH.min(self.outbox.len());
-        // The keys of one call have to be in one slot of a cluster.
-        let slot = cx.settings.clustered.then(|| self.outbox.next_slot());
+        // The keys of one call have to be in one slot of a cluster, unless the host can do without.
+        let by_slots = cx.settings.by_slots() || cx.settings.clustered && durability.is_some();
+        let mut slot = None;
         let (mut batch, mut origins) = (Vec::with_capacity(room), Vec::with_capacity(room));
         let (mut give_up, mut bytes) = (cx.now, 0);
         while batch.len() < MAX_BATCH {
             let fits = |queued: &Queued| {
                 bytes + queued.command.size() <= MAX_BATCH_BYTES
-                    && slot.is_none_or(|slot| slot.is_some() && queued.slot() == slot)
+                    && (!by_slots || slot.is_some() && queued.slot() == slot)
                     && have_alike_time(give_up.since(cx.now), queued.give_up.since(cx.now))
             };
             let is_first = batch.is_empty();
@@ -504,6 +524,9 @@ impl Server {
             else {
                 break;
             };
+            if is_first && by_slots {
+                slot = queued.slot();
+            }
             bytes += queued.command.size();
             give_up = give_up.max(queued.give_up);
             origins.push(queued.origin);

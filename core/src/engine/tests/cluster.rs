@@ -4,7 +4,7 @@ use super::host::{Host, LOCK, Net, ms};
 use super::view::key;
 use crate::engine::servers::MAX_ALONE_IN_FLIGHT;
 use crate::engine::{Answer, CallId, Engine, Input, LockId, Output, ServerId, Settings, Wait};
-use crate::protocol::{BatchReply, ClientId, Command, LockKey, Pattern, Reply};
+use crate::protocol::{BatchReply, ClientId, Command, Durability, LockKey, Pattern, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 const OTHER: LockId = LockId(2);
@@ -83,6 +83,68 @@ fn what_is_of_one_slot_leaves_together() {
     host.answer_next();
     let sizes = host.log.iter().map(|sent| sent.batch.len());
     assert_eq!(sizes.collect::<Vec<_>>(), [2, 1]);
+}
+
+/// Catches locks of several slots that cost a host a call each that could send them together; copies that
+/// are waited for in a call of several slots, which may be for several connections; and an answer to a part of
+/// what left that is taken for that to another part, or for that to all of it.
+#[test]
+fn what_left_together_may_be_answered_in_parts() {
+    let mut host = Host::unconnected();
+    let settings = &mut host.engine.single_mut().env.cx.settings;
+    (settings.clustered, settings.mixed) = (true, true);
+    host.net = Net::Hold;
+    let locks = [LOCK, OTHER, LockId(3), LockId(4)];
+    let calls = locks.map(|lock| host.acquire(lock, Wait::Forever));
+    // The clock is asked for.
+    host.answer_next();
+    let sent = host.pending.pop_front().expect("all of it");
+    assert_eq!(sent.batch.len(), 4);
+    assert!(host.pending.is_empty());
+    let reply = host.execute(&sent);
+    let part = |places: &[usize]| BatchReply {
+        time: reply.time,
+        replies: places.iter().map(|at| reply.replies[*at].clone()).collect(),
+    };
+    let (server, request) = (ServerId::ONLY, sent.request);
+    for (all, of_left) in [(vec![0, 3], vec![0, 3]), (vec![2], vec![1])] {
+        host.input(Input::Part {
+            server,
+            request,
+            places: of_left,
+            result: Ok(part(&all)),
+        });
+    }
+    let held = locks.map(|lock| host.is_held(lock));
+    assert_eq!(held, [true, false, true, true]);
+    assert!(!host.done.contains_key(&calls[1]), "it waits for its part");
+    host.input(Input::reply(request, Ok(part(&[1]))));
+    assert!(host.is_held(OTHER));
+    // All of it was answered.
+    for places in [vec![0], vec![7]] {
+        let result = Ok(part(&[0]));
+        host.input(Input::Part {
+            server,
+            request,
+            places,
+            result,
+        });
+    }
+    assert_eq!(host.count("release"), 0);
+
+    host.durability = Some(Durability {
+        replicas: 1,
+        timeout: 100,
+        ..Durability::NONE
+    });
+    host.copies = Ok([1, 1]);
+    host.forget();
+    for lock in [LockId(6), LockId(7), LockId(8)] {
+        host.acquire(lock, Wait::Forever);
+    }
+    host.answer_next();
+    let sizes = host.log.iter().map(|sent| sent.batch.len());
+    assert_eq!(sizes.collect::<Vec<_>>(), [1, 1]);
 }
 
 /// Catches a first call to a node that has to wait until the node's clock was asked for.

@@ -1,0 +1,159 @@
+//! Batches of several slots: one call, if the node that was asked serves them all.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+use super::{Cluster, Member};
+use crate::driver::Input;
+use crate::driver::errors::is_answer;
+use crate::driver::link::Way;
+use crate::engine::{RequestId, ServerId};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{self, BatchReply, LockKey, Op};
+use crate::rt;
+use crate::time::Timestamp;
+
+/// For so long a node that refused something of such a call is asked for each slot by itself: its slots are on
+/// their way, or it lets no script use keys that are not named.
+const APART: Duration = Duration::from_secs(1);
+
+type Answer = (ServerId, Result<BatchReply, Error>);
+
+impl Cluster {
+    /// Executes a batch. Returns who answered, too; what is answered earlier is fed by and by, as parts of the
+    /// request, since other nodes may answer it, each by its own clock.
+    pub(in crate::driver) async fn execute(
+        &self,
+        (asked, request): (ServerId, RequestId),
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Answer {
+        if batch
+            .windows(2)
+            .all(|pair| slot(&pair[0]) == slot(&pair[1]))
+        {
+            return self.execute_in_slot(asked, batch, give_up).await;
+        }
+        let mut left = Left {
+            cluster: self,
+            request,
+            places: (0..batch.len()).collect(),
+        };
+        let member = self.member(asked).filter(|member| !member.is_apart());
+        if let Some(member) = member {
+            match member.ask_for_all(batch, give_up).await {
+                Some(Ok(reply)) if reply.replies.iter().any(is_refused) => {
+                    member.keep_apart();
+                    left.answer_done(asked, reply);
+                }
+                Some(answer) => return (asked, answer),
+                None => member.keep_apart(),
+            }
+        }
+        self.execute_apart(asked, batch, left, give_up).await
+    }
+
+    /// Asks for what is left, each slot by itself.
+    async fn execute_apart(
+        &self,
+        asked: ServerId,
+        batch: &[Op],
+        mut left: Left<'_>,
+        give_up: Timestamp,
+    ) -> Answer {
+        let mut slots: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for place in &left.places {
+            slots.entry(slot(&batch[*place])).or_default().push(*place);
+        }
+        let calls = slots.into_values().map(async |places| {
+            let ops: Vec<Op> = places.iter().map(|place| batch[*place].clone()).collect();
+            (places, self.execute_in_slot(asked, &ops, give_up).await)
+        });
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let mut last = None;
+        while let Some((places, answer)) = calls.next().await {
+            if calls.is_empty() {
+                last = Some(answer);
+            } else {
+                left.answer(&places, answer);
+            }
+        }
+        last.unwrap_or_else(|| {
+            let message = "the store cannot be reached: nothing was asked";
+            (asked, Err(Error::new(ErrorKind::Unavailable, message)))
+        })
+    }
+}
+
+/// What of a request is not answered yet.
+struct Left<'a> {
+    cluster: &'a Cluster,
+    request: RequestId,
+    /// In the batch, in order.
+    places: Vec<usize>,
+}
+
+impl Left<'_> {
+    /// Of all of it; what was refused is left.
+    fn answer_done(&mut self, server: ServerId, reply: BatchReply) {
+        let all = reply.replies.into_iter().enumerate();
+        let done = all.filter(|(_, reply)| !is_refused(reply));
+        let (places, replies): (Vec<_>, Vec<_>) = done.unzip();
+        let time = reply.time;
+        self.answer(&places, (server, Ok(BatchReply { time, replies })));
+    }
+
+    fn answer(&mut self, places: &[usize], (server, result): Answer) {
+        let is_of = |(_, place): &(usize, &usize)| places.binary_search(*place).is_ok();
+        let of_left = self.places.iter().enumerate().filter(is_of);
+        let of_left: Vec<usize> = of_left.map(|(at, _)| at).collect();
+        self.places
+            .retain(|place| places.binary_search(place).is_err());
+        if let Some(driver) = self.cluster.driver().filter(|_| !of_left.is_empty()) {
+            driver.feed(Input::Part {
+                server,
+                request: self.request,
+                places: of_left,
+                result,
+            });
+        }
+    }
+}
+
+impl Member {
+    /// All of a batch in one call; nothing if the node refuses that.
+    async fn ask_for_all(
+        &self,
+        batch: &[Op],
+        give_up: Timestamp,
+    ) -> Option<Result<BatchReply, Error>> {
+        let link = self.store.link();
+        match link.ask(batch, give_up, Way::OfNode).await {
+            Ok(answer) => Some(protocol::decode(batch, &answer)),
+            Err(error) if is_answer(&error) => None,
+            Err(error) => Some(Err(link.secrets.convert(&error))),
+        }
+    }
+
+    fn is_apart(&self) -> bool {
+        *self.apart.lock().unwrap_or_else(PoisonError::into_inner) > rt::now()
+    }
+
+    fn keep_apart(&self) {
+        *self.apart.lock().unwrap_or_else(PoisonError::into_inner) = rt::now() + APART;
+    }
+}
+
+fn slot(op: &Op) -> Option<u16> {
+    op.command.key().map(LockKey::slot)
+}
+
+/// Asked by itself the slot may be served, or the node may say by whom.
+fn is_refused(reply: &Result<protocol::Reply, Error>) -> bool {
+    let error = reply.as_ref().err();
+    error.is_some_and(|error| error.kind() == ErrorKind::Unavailable)
+}
