@@ -148,38 +148,19 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
         .expect("it is granted");
     assert!(next.token() > token);
     // Half done, for longer than a lease lives: only renewals are let through then.
-    let (source, target) = (&cluster.masters[0], &cluster.masters[1]);
-    let [source_id, target_id] = [
-        Admin::connect(source)
-            .await
-            .string(&["CLUSTER", "MYID"])
-            .await,
-        Admin::connect(target)
-            .await
-            .string(&["CLUSTER", "MYID"])
-            .await,
-    ]
-    .map(|id| id.expect("an id"));
     let free = one.lock(&name).expect("valid").ttl(ttl);
     next.release().await.expect("it is held");
     let held = free.acquire().await.expect("it is free");
     let mut events = free.events();
-    let slot = slot.to_string();
-    let (mut from, mut to) = (Admin::connect(source).await, Admin::connect(target).await);
-    to.ok(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])
-        .await;
-    from.ok(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id])
-        .await;
-    let port = target.port().to_string();
-    from.ok(&["MIGRATE", "127.0.0.1", &port, &key(&name), "0", "5000"])
-        .await;
+    cluster.half_move_slot(slot, 0, 1, &key(&name)).await;
     let begin = Instant::now();
     while begin.elapsed() < ttl + millis(1_000) {
         let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
         next_event(&mut events, LIMIT, renewed).await;
     }
     assert!(held.is_valid());
-    cluster.give_slot(&slot, target).await;
+    let target = &cluster.masters[1];
+    cluster.give_slot(&slot.to_string(), target).await;
     held.release().await.expect("it is held");
     let last = other.lock(&name).expect("valid").acquire().await;
     assert!(last.expect("it is free").token() > token);

@@ -22,6 +22,7 @@ mod refusals;
 mod replicas;
 mod rights;
 mod rights_apart;
+mod rights_cluster;
 mod round_trips;
 mod runtimes;
 mod sentinel;

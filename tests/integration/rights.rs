@@ -11,11 +11,11 @@ use crate::{LIMIT, lock_key, millis};
 
 /// The documented rights of a user of the default namespace: for locks, for pushes, to list, and for a
 /// database in the URL.
-const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire \
+pub(crate) const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire \
                      +pexpireat +persist +zadd +zcount +zmscore +zrange +zrangebyscore +zrem \
                      +zscore";
-const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
-const LIST: &str = "+scan";
+pub(crate) const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
+pub(crate) const LIST: &str = "+scan";
 /// Of the servers of a quorum.
 const QUORUM: &str = "+info +lastsave";
 const DATABASE: &str = "+select";
@@ -181,7 +181,7 @@ async fn a_database_takes_one_right_more_which_is_named() {
 
 /// Does everything that a user of locks can do, by every way through the script; returns the first error
 /// that is not meant to happen.
-async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
+pub(crate) async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
     admin.flushall().await;
     admin.ok(&["SCRIPT", "FLUSH"]).await;
     let ttl = Duration::from_secs(6);
@@ -259,6 +259,16 @@ async fn a_quorum_takes_two_rights_more_which_are_named() {
     }
 }
 
+/// The error says that this right is missing.
+pub(crate) fn is_told(error: &Error, taken: &str) {
+    assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
+    assert!(
+        error.to_string().contains(taken) || taken == "~{leasehold:*",
+        "{taken}: {error}"
+    );
+    assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+}
+
 /// Catches a right that is documented and not needed, and one whose lack no error names.
 #[tokio::test]
 async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
@@ -275,12 +285,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
         let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
         let url = user(&server, &mut admin, &name, &rest).await;
         let error = everything(&url, &mut admin).await.expect_err(taken);
-        assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
-        assert!(
-            error.to_string().contains(taken) || taken == "~{leasehold:*",
-            "{taken}: {error}"
-        );
-        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+        is_told(&error, taken);
     }
     let text = include_str!("../../README.md");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -308,6 +313,19 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let all = user(&server, &mut admin, "all", &named()).await;
+    pushes_are_needed(&mut admin, &all, async |admin, name, rights| {
+        user(&server, admin, name, rights).await
+    })
+    .await;
+}
+
+/// With each of the rights to channels taken away, of users that are made so.
+pub(crate) async fn pushes_are_needed(
+    admin: &mut Admin,
+    all: &str,
+    user: impl AsyncFn(&mut Admin, &str, &[&str]) -> String,
+) {
+    admin.reset_stats().await;
     let missing = [None]
         .into_iter()
         .chain(PUSHES.split_whitespace().map(Some));
@@ -317,11 +335,11 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
             .filter(|right| Some(*right) != taken)
             .collect();
         let name = format!("user{number}");
-        let url = user(&server, &mut admin, &name, &rest).await;
+        let url = user(admin, &name, &rest).await;
         // The right to publish is for who frees the lock, the others are for the holder, who is to hear of it.
         let (hears, tells) = match taken {
-            Some("+publish") => (&all, &url),
-            _ => (&url, &all),
+            Some("+publish") => (all, &url[..]),
+            _ => (&url[..], all),
         };
         let holder = Locker::connect(hears).await.expect("it may connect");
         let teller = Locker::connect(tells).await.expect("it may connect");
@@ -336,7 +354,7 @@ async fn without_a_right_to_channels_a_loss_is_told_by_the_next_renewal() {
             Some("+pubsub|numsub") => ("pubsub|numsub", "rejected_calls"),
             Some(_) => ("subscribe", "rejected_calls"),
         };
-        let asked = async || statistic(&mut admin, command, answer).await > 0;
+        let asked = async || statistic(admin, command, answer).await > 0;
         eventually(LIMIT, "the answer to the subscription", asked).await;
         teller.force_release(&name).await.expect("an answer");
         let reason = tokio::time::timeout(LIMIT, lease.lost()).await;

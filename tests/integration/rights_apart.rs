@@ -97,13 +97,24 @@ async fn sentinels_are_asked_with_few_rights() {
 async fn changes_are_heard_with_three_rights_more() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
+    changes_are_heard(&mut admin, async |admin, name, rights| {
+        user(&server, admin, name, rights).await
+    })
+    .await;
+}
+
+/// With each of the rights to that taken away, of users that are made so.
+pub(crate) async fn changes_are_heard(
+    admin: &mut Admin,
+    user: impl AsyncFn(&mut Admin, &str, &[&str]) -> String,
+) {
     let rights: Vec<_> = TRACKING.split_whitespace().collect();
     let missing = [None].into_iter().chain(rights.iter().copied().map(Some));
     for (number, taken) in missing.enumerate() {
         let name = format!("user{number}");
         let own = without(&rights, taken.unwrap_or_default());
         let all: Vec<_> = named().into_iter().chain(own).collect();
-        let url = user(&server, &mut admin, &name, &all).await;
+        let url = user(admin, &name, &all).await;
         let locker = Locker::connect(url).await.expect("it may connect");
         let lock = locker.lock(&name).expect("valid");
         let lease = lock.acquire().await.expect("it is free");

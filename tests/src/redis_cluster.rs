@@ -192,19 +192,35 @@ impl RedisCluster {
         alive.next().expect("a node is there")
     }
 
-    /// Moves a slot with its keys from one master to another, as `redis-cli --cluster` does.
-    pub async fn move_slot(&self, slot: u16, from: usize, to: usize) {
-        let (from, to) = (&self.masters[from], &self.masters[to]);
+    /// Begins to move a slot. Returns a connection to the master that has it.
+    async fn begin_to_move(&self, slot: &str, from: &RedisServer, to: &RedisServer) -> Admin {
         let (mut source, mut target) = (Admin::connect(from).await, Admin::connect(to).await);
-        let slot = slot.to_string();
         let source_id = source.string(&["CLUSTER", "MYID"]).await.expect("an id");
         let target_id = target.string(&["CLUSTER", "MYID"]).await.expect("an id");
         target
-            .ok(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])
+            .ok(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id])
             .await;
         source
-            .ok(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id])
+            .ok(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id])
             .await;
+        source
+    }
+
+    /// Moves one key of a slot, and stops there. [`Self::give_slot`] ends it.
+    pub async fn half_move_slot(&self, slot: u16, from: usize, to: usize, key: &str) {
+        let (from, to) = (&self.masters[from], &self.masters[to]);
+        let mut source = self.begin_to_move(&slot.to_string(), from, to).await;
+        let port = to.port().to_string();
+        source
+            .ok(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])
+            .await;
+    }
+
+    /// Moves a slot with its keys from one master to another, as `redis-cli --cluster` does.
+    pub async fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        let (from, to) = (&self.masters[from], &self.masters[to]);
+        let slot = slot.to_string();
+        let mut source = self.begin_to_move(&slot, from, to).await;
         loop {
             let get = ["CLUSTER", "GETKEYSINSLOT", &slot, "100"];
             let Resp::Array(keys) = source.command(&get).await else {

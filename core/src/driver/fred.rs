@@ -340,9 +340,11 @@ pub(super) async fn send_script_asking<R: FromValue>(
     }
     let replies = tokio::time::timeout(left, pipeline.try_all::<Value>()).await;
     let late = |_| FredError::new(FredErrorKind::Timeout, "no reply");
-    let reply = replies.map_err(late)?.pop();
+    // A user who may not ask so is told, and not only that the slot is elsewhere.
+    let replies = replies.map_err(late)?.into_iter();
+    let reply = replies.collect::<Result<Vec<_>, _>>()?.pop();
     let nothing = || FredError::new(FredErrorKind::Canceled, "nothing was sent");
-    reply.ok_or_else(nothing)??.convert()
+    reply.ok_or_else(nothing)?.convert()
 }
 
 /// Whether a PING is answered in whatever way.

@@ -1,0 +1,142 @@
+//! The rights of a user on a cluster: each is enough, and each is needed.
+
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use leasehold::{Error, ErrorKind, Locker};
+use leasehold_tests::{Admin, RedisCluster, RedisServer};
+
+use crate::lock_key;
+use crate::rights::{LIST, LOCKS, everything, is_told, named, pushes_are_needed, user};
+use crate::rights_apart::changes_are_heard;
+
+/// On top of those for locks and for pushes.
+const CLUSTER: &str = "+cluster|slots +asking";
+
+/// All slots are at one master, which an administrator can look at as at a single server.
+async fn start() -> (RedisCluster, Admin) {
+    let cluster = RedisCluster::start_with(&RedisServer::config(), 1, false).await;
+    let admin = Admin::connect(&cluster.masters[0]).await;
+    (cluster, admin)
+}
+
+/// A user with these rights, and those that a cluster takes.
+async fn member(cluster: &RedisCluster, admin: &mut Admin, name: &str, rights: &[&str]) -> String {
+    let more = CLUSTER.split_whitespace();
+    let rights: Vec<_> = rights.iter().copied().chain(more).collect();
+    let url = user(&cluster.masters[0], admin, name, &rights).await;
+    of_cluster(&url)
+}
+
+fn of_cluster(url: &str) -> String {
+    url.replace("redis://", "redis-cluster://")
+}
+
+/// Names of several slots, whose operations leave together.
+async fn many(url: &str) -> Result<(), Error> {
+    let locker = Locker::connect(url).await?;
+    let locks = (0..24).map(|at| locker.lock(format!("many/{at}")));
+    let locks: Vec<_> = locks.collect::<Result<_, _>>()?;
+    for _ in 0..3 {
+        let acquired = locks.iter().map(leasehold::Lock::acquire);
+        for lease in futures::future::try_join_all(acquired).await? {
+            lease.release().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Catches a right that a cluster needs and that is not documented, and one whose lack no error names; also
+/// where operations of several slots leave together.
+#[tokio::test]
+async fn each_right_is_needed_on_a_cluster_too() {
+    let (cluster, mut admin) = start().await;
+    let all = member(&cluster, &mut admin, "all", &named()).await;
+    let done = everything(&all, &mut admin).await;
+    done.expect("the rights are enough");
+    many(&all).await.expect("the rights are enough");
+    for taken in LOCKS.split_whitespace() {
+        let rest: Vec<_> = named()
+            .into_iter()
+            .filter(|right| *right != taken)
+            .collect();
+        let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
+        let url = member(&cluster, &mut admin, &name, &rest).await;
+        let error = everything(&url, &mut admin).await.expect_err(taken);
+        is_told(&error, taken);
+        if let Err(error) = many(&url).await {
+            is_told(&error, taken);
+        }
+    }
+    pushes_are_needed(&mut admin, &all, async |admin, name, rights| {
+        member(&cluster, admin, name, rights).await
+    })
+    .await;
+    changes_are_heard(&mut admin, async |admin, name, rights| {
+        member(&cluster, admin, &format!("changes-{name}"), rights).await
+    })
+    .await;
+    let locker = Locker::connect(&all).await.expect("the rights are enough");
+    let _lease = locker.lock("x").expect("valid").acquire().await;
+    let listed: Result<Vec<_>, _> = locker.list("x").try_collect().await;
+    is_told(&listed.expect_err("it may not scan"), LIST);
+    member(&cluster, &mut admin, "all", &[LIST]).await;
+    let listed: Vec<_> = locker.list("x").try_collect().await.expect("it may");
+    assert_eq!(listed.len(), 1);
+    let text = include_str!("../../README.md").replace("\\|", "|");
+    assert!(text.contains(CLUSTER), "README names {CLUSTER:?}");
+}
+
+/// Catches a user who may not look who serves what, and one who may not ask a node that takes a slot over, and
+/// who are not told so.
+#[tokio::test]
+async fn a_cluster_takes_two_rights_more_which_are_named() {
+    let cluster = RedisCluster::start().await;
+    let name = name_at_first(&cluster).await;
+    let slot = cluster.slot(&lock_key(&name)).await;
+    for (round, taken) in ["+cluster|slots", "+asking", ""].into_iter().enumerate() {
+        let rights = named().into_iter().chain(CLUSTER.split_whitespace());
+        let rights: Vec<_> = rights.filter(|right| *right != taken).collect();
+        let user_name = format!("without{}", taken.replace(['+', '|'], "-"));
+        let mut url = String::new();
+        for master in &cluster.masters {
+            let mut admin = Admin::connect(master).await;
+            url = user(master, &mut admin, &user_name, &rights).await;
+        }
+        let used = async {
+            let locker = Locker::builder().patience(Duration::from_secs(3));
+            let locker = locker.connect(&of_cluster(&url)).await?;
+            let lock = locker.lock(&name)?.ttl(Duration::from_secs(60));
+            let lease = lock.acquire().await?;
+            cluster
+                .half_move_slot(slot, round - 1, round, &lock_key(&name))
+                .await;
+            let renewed = lease.renew().await;
+            let (slot, to) = (slot.to_string(), &cluster.masters[round]);
+            cluster.give_slot(&slot, to).await;
+            lease.release().await?;
+            renewed
+        };
+        let used = used.await;
+        if taken.is_empty() {
+            used.expect("the rights are enough");
+        } else {
+            let error = used.expect_err(taken);
+            assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
+            let command = taken.trim_start_matches('+');
+            assert!(error.to_string().contains(command), "{taken}: {error}");
+        }
+    }
+}
+
+/// A name of which the first master has the lock.
+async fn name_at_first(cluster: &RedisCluster) -> String {
+    for number in 0.. {
+        let name = format!("first-{number}");
+        let slot = cluster.slot(&lock_key(&name)).await;
+        if cluster.master_of(slot).await == 0 {
+            return name;
+        }
+    }
+    unreachable!("it has slots")
+}
