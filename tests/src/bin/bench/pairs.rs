@@ -5,6 +5,8 @@
 //!   compares and deletes
 //! - the same two commands by `redis-benchmark`, a C program with a connection for each caller
 //!   and no pipelining; see [`plain`]
+//! - the least that a lock can be which sends what many callers want in one call: half of them a call, of
+//!   which the script asks for the time once and sets or deletes a field for each, and nobody is told
 //!
 //! And the time on a processor that a pair takes in this process and in the server, for the lock and for
 //! what people write themselves: it says which of the two is the bound, and varies less than the pace.
@@ -23,6 +25,10 @@ use crate::{Result, plain};
 
 pub(crate) const PAIRS: usize = 5_120;
 
+const LEAST: &str = "local now = redis.call('TIME')
+for at = 1, #KEYS do redis.call('DO', KEYS[at], 'field', ARGV[at]) end
+return now[1]";
+
 struct Bench {
     server: RedisServer,
     client: Client,
@@ -30,6 +36,8 @@ struct Bench {
     nothing: String,
     compare_and_delete: String,
     plain: Option<Plain>,
+    /// Scripts that take and give back a field of each key.
+    least: [String; 2],
     alone: bool,
 }
 
@@ -39,11 +47,13 @@ struct Rounds {
     nothing: Vec<f64>,
     sets: Vec<f64>,
     plain: Vec<f64>,
+    least: Vec<f64>,
     leases: Vec<f64>,
     packed: Vec<f64>,
     /// Microseconds on a processor for a pair: here, and in the server.
     sets_cpu: Vec<(f64, f64)>,
     leases_cpu: Vec<(f64, f64)>,
+    least_cpu: Vec<(f64, f64)>,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<()> {
@@ -55,6 +65,10 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         nothing: client.script_load("return ARGV[1]").await?,
         plain: Plain::find(server.port(), &compare_and_delete),
         compare_and_delete,
+        least: [
+            client.script_load(LEAST.replace("DO", "HSET")).await?,
+            client.script_load(LEAST.replace("DO", "HDEL")).await?,
+        ],
         client,
         server,
         alone: options.alone,
@@ -70,15 +84,17 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         );
     }
     println!(
-        "{:>7}  {:>7}  {:>13}  {:>13}  {:>18}  {:>12}  {:>19}  {:>19}",
+        "{:>7}  {:>7}  {:>13}  {:>13}  {:>18}  {:>13}  {:>12}  {:>19}  {:>19}  {:>19}",
         "callers",
         "lock",
         "bare scripts",
         "SET NX+delete",
         "redis-benchmark",
+        "least batches",
         "ops per call",
         "us here + server",
-        "SET NX+delete's"
+        "SET NX+delete's",
+        "least batches'"
     );
     let all = [1, 16, 64, 256];
     for callers in options.callers.map_or(all.to_vec(), |one| vec![one]) {
@@ -152,7 +168,36 @@ impl Bench {
         if let Some(plain) = &self.plain {
             rounds.plain.push(plain.thousand_pairs_per_second(callers)?);
         }
+
+        let begin = Cpu::now(admin).await?;
+        rounds.least.push(self.least(callers).await?);
+        rounds.least_cpu.push(begin.each(admin).await?);
         Ok(())
+    }
+
+    async fn least(&self, callers: usize) -> Result<f64> {
+        let batches = callers.min(2);
+        let each = callers / batches;
+        let begin = Instant::now();
+        let mut tasks = JoinSet::new();
+        for batch in 0..batches {
+            let (client, scripts) = (self.client.clone(), self.least.clone());
+            tasks.spawn(async move {
+                let names = (0..each).map(|at| format!("least-{batch}-{at}"));
+                let names: Vec<_> = names.collect();
+                for _ in 0..PAIRS / callers {
+                    for script in &scripts {
+                        let (keys, args) = (names.clone(), names.clone());
+                        client.evalsha::<(), _, _, _>(script, keys, args).await?;
+                    }
+                }
+                Result::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok((PAIRS / callers * callers) as f64 / begin.elapsed().as_secs_f64() / 1e3)
     }
 }
 
@@ -179,14 +224,16 @@ impl Rounds {
             format!("{:.1} + {:.1}", median(&here), median(&server))
         };
         println!(
-            "{callers:>7}  {:>7.1}  {:>13}  {:>13}  {:>18}  {:>12.1}  {:>19}  {:>19}",
+            "{callers:>7}  {:>7.1}  {:>13}  {:>13}  {:>18}  {:>13}  {:>12.1}  {:>19}  {:>19}  {:>19}",
             median(&self.leases),
             other(&self.nothing),
             other(&self.sets),
             other(&self.plain),
+            other(&self.least),
             median(&self.packed),
             cpu(&self.leases_cpu),
             cpu(&self.sets_cpu),
+            cpu(&self.least_cpu),
         );
     }
 }
