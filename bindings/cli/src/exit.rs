@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(crate) const USAGE: u8 = 64;
 /// A guard refused a stale token.
 pub(crate) const STALE: u8 = 65;
-/// The store cannot be reached, did not reply in time, or cannot serve.
+/// The store cannot be reached, did not reply in time, or cannot serve; or too few replicas did.
 pub(crate) const STORE_AWAY: u8 = 69;
 /// Something that should not happen.
 pub(crate) const INTERNAL: u8 = 70;
@@ -17,7 +17,7 @@ pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const FILE: u8 = 74;
 /// Somebody else held the lock all the while.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The store refused the user or one of its commands.
+/// The store refused the user or one of its commands, or one side does not trust the other's certificate.
 pub(crate) const REFUSED: u8 = 77;
 /// The store is not one for locks: too old, or with something else at a lock's key.
 pub(crate) const UNFIT: u8 = 78;
@@ -40,7 +40,8 @@ Exit codes:
   70          something that should not happen
   74          a file cannot be read or written
   75          not acquired: somebody else holds the lock
-  77          the store refused the user, or a command to it
+  77          the store refused the user, or a command to it; or a certificate is not
+              trusted
   78          the store cannot keep locks: too old, or something else at the key
   79          the lease was lost while COMMAND ran
   126, 127    COMMAND cannot be run; there is no such command";
@@ -118,7 +119,10 @@ impl From<Error> for Failure {
                 ),
             ),
             ErrorKind::ReadOnly => (STORE_AWAY, Some("name the primary, not a replica")),
-            ErrorKind::Store | ErrorKind::Overloaded => (STORE_AWAY, None),
+            ErrorKind::Store | ErrorKind::Overloaded | ErrorKind::NotReplicated => {
+                (STORE_AWAY, None)
+            }
+            ErrorKind::Tls => (REFUSED, None),
             ErrorKind::Auth => (
                 REFUSED,
                 Some(
@@ -147,23 +151,25 @@ mod tests {
 
     #[test]
     fn every_kind_of_error_has_a_code_of_the_table() {
-        let codes = [
-            "config",
-            "unavailable",
-            "timeout",
-            "auth",
-            "readOnly",
-            "unsupported",
-            "wrongType",
-            "store",
-            "notHeld",
-            "staleToken",
-            "overloaded",
-        ];
-        for code in codes {
-            let kind = ErrorKind::from_code(code).expect("a code of the library");
+        let vectors = include_str!("../../../tests/vectors/codes.json");
+        let vectors: serde_json::Value = serde_json::from_str(vectors).expect("JSON");
+        let rows = vectors["errors"].as_array().expect("a list");
+        let codes = rows.iter().filter_map(|row| row["code"].as_str());
+        // Those of JavaScript alone are none here.
+        let kinds: Vec<_> = codes.filter_map(ErrorKind::from_code).collect();
+        assert!(kinds.len() > 12, "{kinds:?}");
+        for kind in kinds {
             let exit = Failure::from(Error::new(kind, "x")).exit;
-            assert!(TABLE.contains(&format!("\n  {exit} ")), "{code} is {exit}");
+            assert!(
+                TABLE.contains(&format!("\n  {exit} ")),
+                "{kind:?} is {exit}"
+            );
+            // Nothing is shut down under a command of its own.
+            assert_eq!(
+                exit == INTERNAL,
+                kind == ErrorKind::Shutdown,
+                "{kind:?} is {exit}"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! `leasehold doctor` finds what is wrong with a store.
 
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, Authority, RedisServer, eventually};
 
 use crate::program::{LIMIT, Output, Program, leasehold, on, output};
 
@@ -260,22 +260,14 @@ async fn a_server_behind_sentinels() {
 
 #[tokio::test]
 async fn a_server_with_a_ca_of_its_own() {
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).expect("the names are valid");
-    let folder = tempfile::tempdir().expect("there is room");
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
-    std::fs::write(&cert, made.cert.pem()).expect("the folder is there");
-    std::fs::write(&key, made.signing_key.serialize_pem()).expect("the folder is there");
-    let server = RedisServer::config()
-        .tls(&cert, &key, &cert, false)
-        .start()
-        .await;
+    let ca = Authority::new("a CA of our own");
+    let server = ca.start(&ca.server(&["127.0.0.1"]), false).await;
     let url = format!("rediss://127.0.0.1:{}", server.tls_port());
-    let trusting = format!("{url}?ca={}", cert.display());
+    let trusting = format!("{url}?ca={}", ca.file.display());
     let ran = output(leasehold(["doctor", "--json", "--url", &trusting]));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(is(&ran, "pushes", "good"), "{ran:?}");
     // The control: nobody else trusts it.
     let ran = output(leasehold(["doctor", "--json", "--url", &url]));
-    assert!(ran.code != Some(0), "{ran:?}");
+    assert_eq!(ran.code, Some(77), "{ran:?}");
 }

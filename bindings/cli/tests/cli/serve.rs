@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use leasehold::Locker;
-use leasehold_tests::{RedisServer, eventually};
+use leasehold_tests::{Authority, RedisServer, eventually};
 use nix::sys::signal::Signal;
 
 use crate::look::hold;
@@ -247,6 +247,31 @@ async fn other_machines_need_a_token() {
 }
 
 /// Catches: messages of every change, of a server that has much to do as it is.
+/// Catches a connection for what the server says that does not know of the CA.
+#[tokio::test]
+async fn a_server_with_a_ca_of_its_own_is_followed() {
+    let ca = Authority::new("a CA of our own");
+    let server = ca.start(&ca.server(&["127.0.0.1"]), false).await;
+    let trusting = format!(
+        "rediss://127.0.0.1:{}?ca={}",
+        server.tls_port(),
+        ca.file.display()
+    );
+    let args = ["serve", "--listen", "127.0.0.1:0", "--url", &trusting];
+    let serving = Program::spawn(leasehold(args));
+    let url = serving.line("serving ");
+    eventually(LIMIT, "it to be followed", async || {
+        let metrics = ask(&url, "GET /metrics", &[], "").body;
+        metrics.contains("leasehold_follows{namespace=\"leasehold\"} 1\n")
+    })
+    .await;
+    // The control: who does not know the CA is refused.
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let ran = output(leasehold(["list", "--url", &url]));
+    assert_eq!(ran.code, Some(77), "{ran:?}");
+    assert!(ran.stderr.contains("certificate"), "{ran:?}");
+}
+
 #[tokio::test]
 async fn a_busy_server_is_not_followed() {
     let server = RedisServer::start().await;
