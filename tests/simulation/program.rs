@@ -209,7 +209,11 @@ impl World {
         let key = self.plan.spec(&mut self.random, host).key.clone();
         let call = self.new_call(host, Call::Query);
         let input = if force {
-            Input::ForceRelease { call, key }
+            Input::ForceRelease {
+                call,
+                key,
+                token: None,
+            }
         } else {
             Input::Inspect { call, key }
         };

@@ -241,6 +241,10 @@ pub(crate) struct ReleaseArgs {
     /// Which lock
     pub(crate) name: String,
 
+    /// Only if it is still held with this token, as `leasehold inspect` shows it
+    #[arg(long)]
+    pub(crate) token: Option<FencingToken>,
+
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,

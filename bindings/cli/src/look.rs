@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use futures::{StreamExt, TryStreamExt};
-use leasehold::{HolderInfo, Inspection, Locker, Name};
+use leasehold::{FencingToken, HolderInfo, Inspection, Locker, Name};
 use serde::Serialize;
 
 use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
@@ -141,10 +141,17 @@ fn owner(holder: &HolderInfo) -> String {
 pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     crate::block_on(async {
         let locker = args.store.connect(None).await?;
-        if !args.yes && !confirmed(&locker, &args.name).await? {
-            return Err(Failure::new(USAGE, "nothing was released"));
-        }
-        let released = locker.force_release(&args.name).await?;
+        let token = if args.yes {
+            args.token
+        } else {
+            meant(&locker, args).await?
+        };
+        let released = match token {
+            Some(token) => locker.force_release_token(&args.name, token).await?,
+            None if args.yes => locker.force_release(&args.name).await?,
+            // It was free, and whoever has it by now was not asked about.
+            None => None,
+        };
         if args.json {
             let (name, released) = (args.name.as_str(), &released);
             return out::json(&Released { name, released });
@@ -158,44 +165,43 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
                     holder.token
                 )
             }
-            None => format!("{name} was free\n"),
+            None => match token.or(args.token) {
+                Some(token) => format!("nobody has {name} with token {token}\n"),
+                None => format!("{name} was free\n"),
+            },
         })
     })
 }
 
-/// Asks until the answer is about who has the lock when it is given.
-async fn confirmed(locker: &Locker, name: &str) -> Result<bool, Failure> {
+/// Asks whether this holder is to lose the lock; `None` if there is no such one.
+async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToken>, Failure> {
     if !io::stdin().is_terminal() {
         return Err(
             Failure::usage("there is no terminal to ask whether you mean it")
                 .advise("give --yes, too"),
         );
     }
-    let mut asked = None;
-    loop {
-        let Some(holder) = locker.inspect(name).await?.holder else {
-            return Ok(true);
-        };
-        if asked == Some(holder.token) {
-            return Ok(true);
-        }
-        let left = show(holder.remaining);
-        let question = format!(
-            "{} is held by {} with token {}, for {left} or longer.\n\
-             Its holder goes on until it notices. Release it? [y/N] ",
-            plain(name),
-            owner(&holder),
-            holder.token,
-        );
-        let mut err = io::stderr().lock();
-        let _ = err
-            .write_all(question.as_bytes())
-            .and_then(|()| err.flush());
-        let mut answer = String::new();
-        let read = io::stdin().lock().read_line(&mut answer);
-        if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Ok(false);
-        }
-        asked = Some(holder.token);
+    let name = &args.name;
+    let is_meant = |holder: &HolderInfo| args.token.is_none_or(|token| token == holder.token);
+    let Some(holder) = locker.inspect(name).await?.holder.filter(is_meant) else {
+        return Ok(None);
+    };
+    let left = show(holder.remaining);
+    let question = format!(
+        "{} is held by {} with token {}, for {left} or longer.\n\
+         Its holder goes on until it notices. Release it? [y/N] ",
+        plain(name),
+        owner(&holder),
+        holder.token,
+    );
+    let mut err = io::stderr().lock();
+    let _ = err
+        .write_all(question.as_bytes())
+        .and_then(|()| err.flush());
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Err(Failure::new(USAGE, "nothing was released"));
     }
+    Ok(Some(holder.token))
 }

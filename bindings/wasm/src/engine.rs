@@ -13,7 +13,7 @@ use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold::time::Timestamp;
-use leasehold::{Error, ErrorKind, Name, Owner};
+use leasehold::{Error, ErrorKind, FencingToken, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -298,12 +298,21 @@ impl Engine {
         Ok(())
     }
 
-    /// A call that frees a lock, whoever has it.
+    /// A call that frees a lock, of the tenure with this token, or whoever has it if that is 0.
     #[wasm_bindgen(js_name = forceRelease)]
-    pub fn force_release(&mut self, now: f64, call: u32, name: &str) -> Result<(), Thrown> {
+    pub fn force_release(
+        &mut self,
+        now: f64,
+        call: u32,
+        name: &str,
+        token: f64,
+    ) -> Result<(), Thrown> {
         let key = self.key(name)?;
         let call = CallId(call.into());
-        self.handle(now, Input::ForceRelease { call, key });
+        // A whole number that a double can have; the JavaScript has checked it.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let token = FencingToken::new(token as u64).ok();
+        self.handle(now, Input::ForceRelease { call, key, token });
         Ok(())
     }
 

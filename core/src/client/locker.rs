@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::finding::Finding;
 use crate::name::Name;
 use crate::protocol::{LockKey, Pattern};
+use crate::token::FencingToken;
 
 /// A client of the lock service: its identity, its connection, and the background task that
 /// renews every lease it holds. Clones are the same locker; one per process is enough.
@@ -373,7 +374,36 @@ impl Locker {
     /// ```
     pub async fn force_release(&self, name: impl AsRef<str>) -> Result<Option<HolderInfo>, Error> {
         let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
-        self.core.driver.force_release(key).await
+        self.core.driver.force_release(key, None).await
+    }
+
+    /// As [`force_release`](Self::force_release), of the tenure with this token alone: whoever has the lock by
+    /// then keeps it. So it is the one to call after a look at who has it, which is over by then, and calling it
+    /// again is safe. `None` if nothing was released, because that tenure is over.
+    ///
+    /// Of a [quorum](super::Builder::quorum) it is the token that [`inspect`](Self::inspect) shows. With other
+    /// servers away than at the look it may be another number, and nothing is released then.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let stuck = locker.lock("orders/42")?.acquire().await?;
+    /// let seen = locker.inspect("orders/42").await?.holder.expect("it is held");
+    ///
+    /// // While somebody thinks about it, the lock changes hands.
+    /// stuck.release().await?;
+    /// let next = locker.lock("orders/42")?.acquire().await?;
+    /// assert!(locker.force_release_token("orders/42", seen.token).await?.is_none());
+    /// assert!(next.is_valid());
+    /// # Ok(()) }
+    /// ```
+    pub async fn force_release_token(
+        &self,
+        name: impl AsRef<str>,
+        token: FencingToken,
+    ) -> Result<Option<HolderInfo>, Error> {
+        let key = LockKey::new(&self.core.namespace, &Name::new(name)?)?;
+        self.core.driver.force_release(key, Some(token)).await
     }
 
     /// Ends everything. Leases are lost with [`LossReason::Shutdown`](crate::LossReason) and freed at the

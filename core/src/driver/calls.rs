@@ -13,6 +13,7 @@ use super::{Batches, CallId, Deliveries, Driver, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
+use crate::token::FencingToken;
 
 /// The calls of the program, each with the answer that it waits for.
 impl Driver {
@@ -67,8 +68,13 @@ impl Driver {
         })
     }
 
-    pub(crate) fn force_release(self: &Arc<Self>, key: LockKey) -> Pending<Option<HolderInfo>> {
-        self.call(None, |call| Input::ForceRelease { call, key })
+    /// Of this tenure alone, if one is given.
+    pub(crate) fn force_release(
+        self: &Arc<Self>,
+        key: LockKey,
+        token: Option<FencingToken>,
+    ) -> Pending<Option<HolderInfo>> {
+        self.call(None, |call| Input::ForceRelease { call, key, token })
     }
 
     pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {

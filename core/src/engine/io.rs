@@ -212,6 +212,8 @@ pub enum Input {
         call: CallId,
         /// The lock's keys.
         key: LockKey,
+        /// Only of this tenure. With any other the lock stays as it is, and the answer is that it was free.
+        token: Option<FencingToken>,
     },
     /// The program has dropped the handle; [`Output::Closed`] follows when its last tenure is over.
     Close {

@@ -13,6 +13,7 @@ use crate::protocol::{
     Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, LockKey, Pattern, Reply,
 };
 use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
 
 /// The questions to the store that are under way.
 #[derive(Debug, Default)]
@@ -33,8 +34,8 @@ struct Query {
 enum Goal {
     Look(LockKey),
     List(Pattern, Place),
-    /// The lock is to be freed, whoever turns out to have it.
-    Free(LockKey),
+    /// The lock is to be freed, whoever turns out to have it, or of this tenure alone.
+    Free(LockKey, Option<FencingToken>),
     /// It is being freed of this holder.
     FreeOf(LockKey, HolderInfo),
 }
@@ -62,8 +63,13 @@ impl Queries {
         self.start(env, call, Goal::List(pattern, place));
     }
 
-    pub(super) fn force_release(&mut self, env: &mut Env, call: CallId, key: LockKey) {
-        self.start(env, call, Goal::Free(key));
+    pub(super) fn force_release(
+        &mut self,
+        env: &mut Env,
+        call: CallId,
+        (key, token): (LockKey, Option<FencingToken>),
+    ) {
+        self.start(env, call, Goal::Free(key, token));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -190,15 +196,18 @@ impl Query {
                 let cursor = cursor.map(|cursor| place.at(cursor));
                 Answer::List(Ok(Listing { cursor, names }))
             }
-            (Ok((Reply::Inspected(seen), time)), Goal::Free(key)) => match seen.holder {
-                Some(holder) => {
-                    // Now it is freed of exactly that one.
-                    self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
-                    self.ask(env);
-                    return Next::Stay;
+            (Ok((Reply::Inspected(seen), time)), Goal::Free(key, token)) => {
+                let is_meant = |holder: &Holder| token.is_none_or(|token| token == holder.token);
+                match seen.holder.filter(is_meant) {
+                    Some(holder) => {
+                        // Now it is freed of exactly that one.
+                        self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
+                        self.ask(env);
+                        return Next::Stay;
+                    }
+                    None => Answer::ForceRelease(Ok(None)),
                 }
-                None => Answer::ForceRelease(Ok(None)),
-            },
+            }
             // If it is not there any more, an earlier attempt freed the lock, or it ended by itself.
             (Ok((Reply::Released | Reply::Gone | Reply::Taken, _)), Goal::FreeOf(_, holder)) => {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
@@ -265,7 +274,7 @@ impl Place {
 impl Goal {
     fn command(&self) -> Command {
         match self {
-            Self::Look(key) | Self::Free(key) => Command::Inspect(Inspect { key: key.clone() }),
+            Self::Look(key) | Self::Free(key, _) => Command::Inspect(Inspect { key: key.clone() }),
             Self::List(pattern, place) => Command::List(List {
                 pattern: pattern.clone(),
                 cursor: place.cursor,
@@ -288,7 +297,7 @@ impl Goal {
         match self {
             Self::Look(_) => Answer::Inspect(Err(error)),
             Self::List(..) => Answer::List(Err(error)),
-            Self::Free(_) | Self::FreeOf(..) => Answer::ForceRelease(Err(error)),
+            Self::Free(..) | Self::FreeOf(..) => Answer::ForceRelease(Err(error)),
         }
     }
 }

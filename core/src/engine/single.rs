@@ -241,7 +241,9 @@ impl Single {
             Input::Release { call, lease } => locks.release(env, call, lease),
             Input::Close { lock } => locks.close(&mut env.cx, lock),
             Input::Inspect { call, key } => queries.inspect(env, call, key),
-            Input::ForceRelease { call, key } => queries.force_release(env, call, key),
+            Input::ForceRelease { call, key, token } => {
+                queries.force_release(env, call, (key, token));
+            }
             Input::List {
                 call,
                 pattern,

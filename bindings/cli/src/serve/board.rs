@@ -148,6 +148,11 @@ impl Board {
         self.revoked.insert(name.clone(), token);
     }
 
+    /// It was over already.
+    pub(super) fn spare(&mut self, name: &Name) {
+        self.revoked.remove(name);
+    }
+
     pub(super) fn open(&mut self, opened: HashSet<Name>) {
         // Their lines are shown in full from now on.
         self.changed.extend(

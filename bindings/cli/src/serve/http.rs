@@ -158,33 +158,16 @@ async fn release(Extract(site): Extract<Arc<Site>>, body: Bytes) -> Answer {
     if !site.state.has_view(&view) {
         return Err(gone());
     }
-    let changed = || {
-        let what = "somebody else has the lock by now: look again\n".to_owned();
-        (StatusCode::CONFLICT, what)
-    };
-    let found = site.locker.inspect(name.as_str()).await.map_err(store)?;
-    if found.holder.is_none_or(|holder| holder.token != token) {
-        return Err(changed());
-    }
+    // A look may see its end before this hears of it.
     site.state.board().revoke(&name, token);
-    let released = site
-        .locker
-        .force_release(name.as_str())
-        .await
-        .map_err(store)?;
-    site.state.changed(std::iter::once(name));
-    match released {
-        Some(holder) if holder.token == token => Ok(StatusCode::NO_CONTENT.into_response()),
-        None => Ok(StatusCode::NO_CONTENT.into_response()),
-        // It changed hands just then, and the next one has lost it.
-        Some(holder) => {
-            let what = format!(
-                "it had changed hands: token {} was released\n",
-                holder.token
-            );
-            Err((StatusCode::CONFLICT, what))
-        }
+    let released = site.locker.force_release_token(name.as_str(), token).await;
+    site.state.changed(std::iter::once(name.clone()));
+    if released.map_err(store)?.is_none() {
+        site.state.board().spare(&name);
+        let what = "somebody else has the lock by now, or nobody: look again\n".to_owned();
+        return Err((StatusCode::CONFLICT, what));
     }
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn events(Extract(site): Extract<Arc<Site>>) -> Answer {

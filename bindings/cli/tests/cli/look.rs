@@ -87,10 +87,15 @@ async fn a_lock_is_released_by_force() {
         assert!(ran.stderr.contains(says), "{ran:?}");
     }
     assert!(is_held(&server, "a").await);
-    let released = ok(output(on(
-        &server,
-        ["release", "--force", "a", "--yes", "--json"],
-    )));
+    let (token, other) = (token.to_string(), (token - 1).to_string());
+    let args = ["release", "--force", "a", "--yes", "--token", &other];
+    let spared = ok(output(on(&server, args)));
+    assert_eq!(spared, format!("nobody has a with token {other}\n"));
+    assert!(is_held(&server, "a").await);
+    let args = [
+        "release", "--force", "a", "--yes", "--json", "--token", &token,
+    ];
+    let released = ok(output(on(&server, args)));
     let begin = format!(r#"{{"name":"a","released":{{"token":{token},"#);
     assert!(released.starts_with(&begin), "{released}");
     holder.error_line(r#"{"type":"lost","name":"a","#);

@@ -1,5 +1,5 @@
 import { adapt, type RedisClient } from "../adapters/index.js";
-import { attempt, checkText, config, readOptions } from "../common/check.js";
+import { attempt, checkText, config, readOptions, shown } from "../common/check.js";
 import { defaultLabel } from "../common/platform.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
@@ -289,7 +289,37 @@ export class Locker {
     checkAttached(this, Locker, "locker.forceRelease");
     checkText("a lock's name", name);
     const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
-      engine.forceRelease(at, id, name),
+      engine.forceRelease(at, id, name, 0),
+    );
+    return holder ?? undefined;
+  }
+
+  /**
+   * As {@link Locker.forceRelease}, of the tenure with this token alone: whoever has the lock by then keeps it.
+   * So it is the one to call after a look at who has it, which is over by then, and calling it again is safe.
+   * `undefined` if nothing was released, because that tenure is over.
+   *
+   * Of a quorum it is the token that `inspect` shows. With other servers away than at the look it may be
+   * another number, and nothing is released then.
+   *
+   * @throws LeaseholdError as `forceRelease`, and `config` for what is no token
+   *
+   * @example
+   * ```ts
+   * const { holder } = await locker.inspect("orders/42");
+   * if (holder && (await ask(`release it of ${holder.owner.label}?`))) {
+   *   await locker.forceReleaseToken("orders/42", holder.token);
+   * }
+   * ```
+   */
+  async forceReleaseToken(name: string, token: number): Promise<HolderInfo | undefined> {
+    checkAttached(this, Locker, "locker.forceReleaseToken");
+    checkText("a lock's name", name);
+    if (!Number.isSafeInteger(token) || token < 1) {
+      throw config(`a fencing token is a whole number from 1 up, not ${shown(token)}`);
+    }
+    const holder = await this.#host.ask<HolderInfo | null>((engine, at, id) =>
+      engine.forceRelease(at, id, name, token),
     );
     return holder ?? undefined;
   }

@@ -98,6 +98,26 @@ forEachStore((store) => {
     assert.equal(await store.admin.forceRelease(name), undefined);
   });
 
+  test("a forced release of a token spares whoever has another", async () => {
+    // Catches: a program that looked who has a lock, and frees the next one's.
+    const name = store.name();
+    const locker = await store.hearing();
+    const first = await locker.lock(name).acquire();
+    const { holder } = await store.admin.inspect(name);
+    assert.equal(holder.token, first.token);
+    await first.release();
+    const next = await locker.lock(name).acquire();
+    assert.equal(await store.admin.forceReleaseToken(name, first.token), undefined);
+    await next.renew();
+    const lost = aborted(next.signal);
+    assert.equal((await store.admin.forceReleaseToken(name, next.token)).token, next.token);
+    assert.equal((await lost).reason, "revoked");
+    assert.equal(await store.admin.forceReleaseToken(name, next.token), undefined);
+    for (const bad of [undefined, null, 0, -1, 1.5, 2 ** 53, NaN, "1", 1n, {}]) {
+      await assert.rejects(store.admin.forceReleaseToken(name, bad), { code: "config" }, String(bad));
+    }
+  });
+
   test("a shutdown ends everything, tells everyone, and frees what is held", async () => {
     const locker = await store.hearing();
     const [held, wanted] = [store.name(), store.name()];

@@ -12,7 +12,7 @@ test("a method that was taken off its object says so", async (t) => {
   const lease = await lock.acquire();
   const objects = { locker, lock, lease };
   const methods = {
-    locker: ["lock", "events", "inspect", "list", "forceRelease", "stats", "shutdown"],
+    locker: ["lock", "events", "inspect", "list", "forceRelease", "forceReleaseToken", "stats", "shutdown"],
     lock: ["acquire", "tryAcquire", "using", "hold", "events"],
     lease: ["run", "renew", "release"],
   };

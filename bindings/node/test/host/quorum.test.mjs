@@ -275,7 +275,9 @@ describe("a quorum in memory", () => {
     const next = await waiting;
     assert.ok(next.token > lease.token);
     const lost = aborted(next.signal);
-    assert.ok((await one.forceRelease("x")).remaining > 0);
+    const { holder } = await one.inspect("x");
+    assert.equal(await one.forceReleaseToken("x", holder.token - 1), undefined);
+    assert.ok((await one.forceReleaseToken("x", holder.token)).remaining > 0);
     assert.equal((await lost).reason, "revoked");
     await Promise.all([one.shutdown(), other.shutdown()]);
   });

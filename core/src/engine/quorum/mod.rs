@@ -196,7 +196,9 @@ impl Quorum {
             Input::Cancel { call, of: None } => queries.cancel(env, call),
             Input::Cancel { call, of: Some(of) } => locks.cancel(env, call, of),
             Input::Inspect { call, key } => queries.inspect(env, call, &key),
-            Input::ForceRelease { call, key } => queries.force_release(env, call, &key),
+            Input::ForceRelease { call, key, token } => {
+                queries.force_release(env, call, (&key, token));
+            }
             Input::List {
                 call,
                 pattern,

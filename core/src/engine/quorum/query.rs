@@ -1,5 +1,6 @@
 //! Looking at locks, and freeing other people's, at a majority.
 
+use std::mem;
 use std::time::Duration;
 
 use super::calls::Asked;
@@ -11,6 +12,7 @@ use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
+use crate::token::FencingToken;
 
 /// After a majority has answered the others have at least so much longer.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
@@ -27,31 +29,41 @@ struct Query {
     call: CallId,
     goal: Goal,
     asked: Timestamp,
-    answers: Vec<Answer>,
+    /// Who was asked: a bit for each member.
+    members: u8,
+    answers: Vec<(usize, Answer)>,
     errors: Vec<(usize, Error)>,
     wake: Timestamp,
 }
 
-#[derive(Copy, Clone, Debug)]
+#[derive(Debug)]
 enum Goal {
     Look,
     Free,
+    /// It is looked at who has the lock, to free it if that is of this token.
+    Find(LockKey, FencingToken),
     /// A step of a walk, at this member.
     List(u64),
 }
 
 impl Queries {
     pub(super) fn inspect(&mut self, env: &mut Env, call: CallId, key: &LockKey) {
-        self.ask_all(env, (call, Goal::Look), |call| Input::Inspect {
-            call,
-            key: key.clone(),
-        });
+        self.look(env, (call, Goal::Look), key);
     }
 
-    pub(super) fn force_release(&mut self, env: &mut Env, call: CallId, key: &LockKey) {
+    pub(super) fn force_release(
+        &mut self,
+        env: &mut Env,
+        call: CallId,
+        (key, token): (&LockKey, Option<FencingToken>),
+    ) {
+        if let Some(token) = token {
+            return self.look(env, (call, Goal::Find(key.clone(), token)), key);
+        }
         self.ask_all(env, (call, Goal::Free), |call| Input::ForceRelease {
             call,
             key: key.clone(),
+            token,
         });
     }
 
@@ -99,7 +111,13 @@ impl Queries {
 
     /// The others had time enough to answer, too.
     pub(super) fn time(&mut self, env: &mut Env, call: CallId) {
-        if let Some(query) = self.take(env, call) {
+        if let Some(mut query) = self.take(env, call) {
+            if matches!(query.goal, Goal::Find(..))
+                && query.answers.len() >= env.members.majority()
+                && let Goal::Find(key, token) = mem::replace(&mut query.goal, Goal::Free)
+            {
+                return self.free(env, query, (&key, token));
+            }
             let answer = query.answer(env);
             env.cx.answer(call, answer);
         }
@@ -107,13 +125,18 @@ impl Queries {
 
     /// A member has answered.
     pub(super) fn landed(&mut self, env: &mut Env, (call, at): (CallId, usize), answer: Answer) {
-        let (majority, of) = (env.members.majority(), env.members.len());
+        let majority = env.members.majority();
         let Some(query) = self.0.get_mut(&call) else {
             return;
         };
+        let of = query.members.count_ones() as usize;
+        if query.members & bit(at) == 0 {
+            // It is late to say who has the lock.
+            return;
+        }
         match answer.error() {
             Some(error) => query.errors.push((at, error.clone())),
-            None => query.answers.push(answer),
+            None => query.answers.push((at, answer)),
         }
         let (answers, errors) = (query.answers.len(), query.errors.len());
         let is_walk = matches!(query.goal, Goal::List(_));
@@ -124,6 +147,42 @@ impl Queries {
             let grace = env.cx.now.since(query.asked).max(LEAST_GRACE);
             query.set_timer(env, env.cx.now + grace);
         }
+    }
+
+    /// Frees it of what each member was seen to have, if that is of this token at all of them together.
+    fn free(&mut self, env: &mut Env, mut query: Query, (key, token): (&LockKey, FencingToken)) {
+        let call = query.call;
+        let seen = query
+            .answers
+            .drain(..)
+            .filter_map(|(at, answer)| match answer {
+                Answer::Inspect(Ok(seen)) => Some((at, seen.holder?)),
+                _ => None,
+            });
+        let seen: Vec<_> = seen.collect();
+        let all = seen.iter().map(|(_, holder)| holder.clone()).collect();
+        let found = holder(all, env.members.majority());
+        let Some(found) = found.filter(|found| found.token == token) else {
+            return env.cx.answer(call, Answer::ForceRelease(Ok(None)));
+        };
+        query.errors.clear();
+        query.members = 0;
+        for (at, holder) in seen {
+            if holder.owner == found.owner {
+                query.members |= bit(at);
+                let (key, token) = (key.clone(), Some(holder.token));
+                let free = |call| Input::ForceRelease { call, key, token };
+                env.members.ask(&env.cx, at, Asked::Query(call), free);
+            }
+        }
+        self.0.insert(call, query);
+    }
+
+    fn look(&mut self, env: &mut Env, query: (CallId, Goal), key: &LockKey) {
+        self.ask_all(env, query, |call| Input::Inspect {
+            call,
+            key: key.clone(),
+        });
     }
 
     fn ask_all(
@@ -151,6 +210,7 @@ impl Query {
             call,
             goal,
             asked: env.cx.now,
+            members: u8::MAX >> (8 - env.members.len()),
             answers: Vec::new(),
             errors: Vec::new(),
             wake: Timestamp::NEVER,
@@ -166,7 +226,7 @@ impl Query {
     fn failed(&self, error: Error) -> Answer {
         match self.goal {
             Goal::Look => Answer::Inspect(Err(error)),
-            Goal::Free => Answer::ForceRelease(Err(error)),
+            Goal::Free | Goal::Find(..) => Answer::ForceRelease(Err(error)),
             Goal::List(_) => Answer::List(Err(error)),
         }
     }
@@ -184,15 +244,16 @@ impl Query {
             );
             return self.failed(error);
         }
-        let answers = std::mem::take(&mut self.answers);
+        let answers = mem::take(&mut self.answers).into_iter();
+        let answers = answers.map(|(_, answer)| answer);
         if let Goal::Free = self.goal {
-            let holders = answers.into_iter().filter_map(|answer| match answer {
+            let holders = answers.filter_map(|answer| match answer {
                 Answer::ForceRelease(Ok(holder)) => holder,
                 _ => None,
             });
             return Answer::ForceRelease(Ok(holder(holders.collect(), majority)));
         }
-        let seen = answers.into_iter().filter_map(|answer| match answer {
+        let seen = answers.filter_map(|answer| match answer {
             Answer::Inspect(Ok(seen)) => Some(seen),
             _ => None,
         });
@@ -203,7 +264,7 @@ impl Query {
     fn next_step(&mut self, member: u64, env: &Env) -> Answer {
         let answer = self.answers.pop();
         let (cursor, names) = match answer {
-            Some(Answer::List(Ok(listing))) => (listing.cursor, listing.names),
+            Some((_, Answer::List(Ok(listing)))) => (listing.cursor, listing.names),
             _ => (None, Vec::new()),
         };
         let enough = env.members.able() >= env.members.majority();
@@ -219,6 +280,11 @@ impl Query {
         let cursor = cursor.map_or(next, |cursor| Some(member << CURSOR_BITS | cursor));
         Answer::List(Ok(Listing { cursor, names }))
     }
+}
+
+/// Members are seven at the most.
+fn bit(at: usize) -> u8 {
+    1 << at
 }
 
 /// Who has the lock at so many members.

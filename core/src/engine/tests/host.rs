@@ -400,11 +400,17 @@ impl Host {
     }
 
     pub(super) fn force_release(&mut self, lock: LockId) -> CallId {
+        self.force_release_token(lock, None)
+    }
+
+    pub(super) fn force_release_token(
+        &mut self,
+        lock: LockId,
+        token: Option<FencingToken>,
+    ) -> CallId {
         let call = self.next_call();
-        self.input(Input::ForceRelease {
-            call,
-            key: key(lock),
-        });
+        let key = key(lock);
+        self.input(Input::ForceRelease { call, key, token });
         call
     }
 

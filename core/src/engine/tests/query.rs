@@ -3,6 +3,8 @@
 use super::host::{Done, Host, LOCK, Net, PATIENCE, Pushes, SOON, TIMEOUT, TTL, ms};
 use crate::engine::{HolderInfo, Input, Inspection};
 use crate::error::ErrorKind;
+use crate::protocol::Reply;
+use crate::token::FencingToken;
 
 fn inspection(done: &Result<Done, crate::Error>) -> &Inspection {
     match done {
@@ -53,6 +55,25 @@ fn force_releasing_frees_a_strangers_lock_and_tells_whose_it_was() {
     assert!(!host.is_taken(LOCK));
     let again = host.force_release(LOCK);
     assert_eq!(host.outcome(again), &Ok(Done::ForceReleased(None)));
+}
+
+#[test]
+fn force_releasing_a_token_spares_whoever_has_another() {
+    let mut host = Host::new();
+    let Reply::Held(grant) = host.stranger_acquires(LOCK, TTL) else {
+        panic!("it is free")
+    };
+    let mine = grant.token;
+    let other = FencingToken::new(mine.get() + 1).expect("it is small");
+    let spared = host.force_release_token(LOCK, Some(other));
+    assert_eq!(host.outcome(spared), &Ok(Done::ForceReleased(None)));
+    assert!(host.is_taken(LOCK));
+    let freed = host.force_release_token(LOCK, Some(mine));
+    assert!(matches!(
+        host.outcome(freed),
+        Ok(Done::ForceReleased(Some(holder))) if holder.token == mine
+    ));
+    assert!(!host.is_taken(LOCK));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::world::{SOON, State, World, key};
 use crate::engine::{Answer, Input, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::Pattern;
+use crate::token::FencingToken;
 
 #[test]
 fn a_lock_is_seen_as_a_majority_sees_it() {
@@ -44,7 +45,14 @@ fn a_forced_release_frees_it_for_the_next() {
     world.hold(0);
     let waits = world.acquire(1, Wait::Forever);
     let call = world.next_call(1);
-    world.input(1, Input::ForceRelease { call, key: key() });
+    world.input(
+        1,
+        Input::ForceRelease {
+            call,
+            key: key(),
+            token: None,
+        },
+    );
     world.advance(SOON);
     let freed = world.answer(1, call);
     assert!(
@@ -53,6 +61,45 @@ fn a_forced_release_frees_it_for_the_next() {
     );
     assert_eq!(world.story(0).last(), Some(&"lost"));
     world.got(1, waits);
+}
+
+/// Catches one that frees the next holder.
+#[test]
+fn a_forced_release_of_a_token_frees_that_tenure_alone() {
+    let mut world = World::new(2, 3);
+    world.hold(0);
+    let key = key();
+    let call = world.next_call(1);
+    world.input(
+        1,
+        Input::Inspect {
+            call,
+            key: key.clone(),
+        },
+    );
+    world.advance(SOON);
+    let Some(Answer::Inspect(Ok(seen))) = world.answer(1, call).cloned() else {
+        panic!("nobody says who has it")
+    };
+    let token = seen.holder.expect("it is held").token;
+    let free = |world: &mut World, token| {
+        let call = world.next_call(1);
+        let (key, token) = (key.clone(), Some(token));
+        world.input(1, Input::ForceRelease { call, key, token });
+        world.advance(SOON);
+        match world.answer(1, call) {
+            Some(Answer::ForceRelease(Ok(freed))) => freed.as_ref().map(|freed| freed.token),
+            other => panic!("{other:?}"),
+        }
+    };
+    let other = FencingToken::new(token.get() + 1).expect("it is small");
+    assert_eq!(free(&mut world, other), None);
+    assert_ne!(world.story(0).last(), Some(&"lost"));
+    assert_eq!(free(&mut world, token), Some(token));
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+    world.hold(1);
+    assert_eq!(free(&mut world, token), None);
+    assert_ne!(world.story(1).last(), Some(&"lost"));
 }
 
 #[test]
