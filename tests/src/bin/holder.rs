@@ -2,14 +2,16 @@
 //!
 //! `holder hold URL NAME TTL_MS` acquires, prints `held TOKEN`, and holds until it is killed.
 //! `holder visit URL NAME FILE ROUNDS lock|bare` enters a critical section ROUNDS times, with the
-//! lock or without it, and prints `overlap` whenever it finds another process in there. Of several URLs with
+//! lock or without it, and prints `overlap` whenever it finds another process in there; with the lock it adds
+//! its token to FILE.tokens each time. Of several URLs with
 //! blanks between them it makes a quorum.
 
 use std::error::Error;
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::time::Duration;
 
-use leasehold::Locker;
+use leasehold::{FencingToken, Lease, Locker};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     "lock" => Some(locker.lock(name)?.acquire().await?),
                     _ => None,
                 };
-                visit(file).await?;
+                visit(file, lease.as_ref().map(Lease::token)).await?;
                 if let Some(lease) = lease {
                     lease.release().await?;
                 }
@@ -49,18 +51,26 @@ async fn connect(urls: &str) -> Result<Locker, leasehold::Error> {
     }
 }
 
-/// Creates a file that must not be there, stays a moment, and removes it.
-async fn visit(file: &str) -> std::io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).open(file) {
-        Ok(_) => {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-            std::fs::remove_file(file)
-        }
+/// Creates a file that must not be there, stays a moment, notes its token, and removes the file.
+async fn visit(file: &str, token: Option<FencingToken>) -> std::io::Result<()> {
+    let entered = match OpenOptions::new().write(true).create_new(true).open(file) {
+        Ok(_) => true,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             println!("overlap");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-            Ok(())
+            false
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    if let Some(token) = token {
+        let mut tokens = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(format!("{file}.tokens"))?;
+        tokens.write_all(format!("{token}\n").as_bytes())?;
     }
+    if entered {
+        std::fs::remove_file(file)?;
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
-// Rust and Node on one store: they exclude one another, and hand over to one another in order.
+// Rust, Node and the command on one store: they exclude one another, and hand over to one another in order.
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
@@ -16,11 +16,26 @@ import { awake, waitFor } from "../support/wait.mjs";
 const bins = process.env.LEASEHOLD_BIN_DIR ?? fileURLToPath(new URL("../../../../target/debug", import.meta.url));
 const visitor = fileURLToPath(new URL("visitor.mjs", import.meta.url));
 
+function built(name, crate) {
+  const path = join(bins, name);
+  assert.ok(existsSync(path), `${path} is missing; make it with: cargo build -p ${crate} --bins`);
+  return path;
+}
+
 /** A program of the crate leasehold-tests. */
 function rust(name, ...args) {
-  const path = join(bins, name);
-  assert.ok(existsSync(path), `${path} is missing; make it with: cargo build -p leasehold-tests --bins`);
-  return startProgram(path, args.map(String));
+  return startProgram(built(name, "leasehold-tests"), args.map(String));
+}
+
+/** A script that visits as `visitor.mjs` does, each time by `leasehold run`. */
+function script(url, name, file, rounds) {
+  const visit =
+    'if (set -C; : > "$FILE") 2>&-; then entered=yes; else echo overlap; fi; sleep 0.002; ' +
+    'echo $LEASEHOLD_TOKEN >> "$FILE.tokens"; if [ "$entered" ]; then rm "$FILE"; fi';
+  const leasehold = built("leasehold", "leasehold-cli");
+  const env = { ...process.env, LEASEHOLD_URL: url, LEASEHOLD: leasehold, FILE: file, VISIT: visit };
+  const loop = `for i in $(seq ${rounds}); do "$LEASEHOLD" run "$1" -- sh -c "$VISIT" || exit; done; echo done`;
+  return startProgram("sh", ["-c", loop, "sh", name], { env });
 }
 
 /** A Rust process in which several wait, and what it says of them. */
@@ -71,6 +86,24 @@ describe("a mixed fleet", { concurrency: 2 }, () => {
     assert.equal(await overlaps(server.url, "lock", 120), 0, "two were inside");
     // The negative control: without the lock they do meet.
     assert.ok((await overlaps(server.url, "bare", 120)) > 0, "without the lock they meet");
+  });
+
+  test("processes of Rust, of Node and commands contend for one name, and get it by turns", async () => {
+    // Catches: a lock that one of the three takes for another's, and a token of one that is lower than the last.
+    const file = join(folder, "all three");
+    const args = [server.url, "all three", file];
+    const rounds = { rust: 40, node: 40, commands: 15 };
+    const programs = [1, 2].flatMap(() => [
+      rust("holder", "visit", ...args, rounds.rust, "lock"),
+      startNode(visitor, ...args, rounds.node, "lock"),
+      script(...args, rounds.commands),
+    ]);
+    await Promise.all(programs.map((program) => program.says("done", 90_000)));
+    assert.deepEqual(programs.flatMap(({ lines }) => lines.filter((line) => line === "overlap")), []);
+    const tokens = readFileSync(`${file}.tokens`, "utf8").trim().split("\n").map(Number);
+    assert.equal(tokens.length, 2 * (rounds.rust + rounds.node + rounds.commands), "each has had all its turns");
+    const falls = tokens.filter((token, at) => at > 0 && !(token > tokens[at - 1]));
+    assert.deepEqual(falls, [], "tokens grow");
   });
 
   test("two processes of each contend for one name at the same five servers, of which two go down", async (t) => {

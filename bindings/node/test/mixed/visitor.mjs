@@ -1,5 +1,5 @@
 // The same as the program `holder visit` of the Rust tests: node visitor.mjs "URL …" NAME FILE ROUNDS lock|bare
-import { open, rm } from "node:fs/promises";
+import { appendFile, open, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Locker } from "../../dist/index.js";
 
@@ -8,14 +8,14 @@ const urls = url.split(" ");
 const locker = await (urls.length === 1 ? Locker.connect(url) : Locker.quorum(urls));
 for (let round = 0; round < Number(rounds); round++) {
   const lease = how === "lock" ? await locker.lock(name).acquire() : undefined;
-  await visit();
+  await visit(lease?.token);
   await lease?.release();
 }
 await locker.shutdown();
 console.log("done");
 
-/** Creates a file that must not be there, stays a moment, and removes it. */
-async function visit() {
+/** Creates a file that must not be there, stays a moment, notes its token, and removes it. */
+async function visit(token) {
   const entered = await open(file, "wx").catch((error) => {
     if (error.code !== "EEXIST") {
       throw error;
@@ -25,6 +25,9 @@ async function visit() {
     console.log("overlap");
   }
   await sleep(2);
+  if (token !== undefined) {
+    await appendFile(`${file}.tokens`, `${token}\n`);
+  }
   if (entered !== undefined) {
     await entered.close();
     await rm(file);
