@@ -54,7 +54,11 @@ pub(crate) enum Task {
     /// What COMMAND leaves running in its process group is ended, too, before the lock is released. If
     /// `leasehold` itself is killed, even by SIGKILL, or stands still past the deadline, a second process
     /// kills the group; then the lock ends by its time to live.
-    #[command(after_help = exit::TABLE)]
+    #[command(after_help = with_codes("\
+Examples:
+  leasehold run backup -- ./backup.sh              one at a time: a second one waits for the first
+  leasehold run backup --no-wait -- ./backup.sh    a second one ends at once, with code 75
+  leasehold run deploy --wait 5m -- make deploy    or after 5 minutes"))]
     Run(RunArgs),
     /// Lead: run a command for as long as a lock is held, again and again
     ///
@@ -65,7 +69,9 @@ pub(crate) enum Task {
     /// It ends when it is asked to, by SIGTERM, SIGINT, SIGHUP or SIGQUIT, with the code of COMMAND; and
     /// with 126 or 127 if COMMAND cannot be run. What COMMAND has in its environment, and the rest, is as of
     /// `leasehold run`.
-    #[command(after_help = exit::TABLE)]
+    #[command(after_help = with_codes("\
+Examples:
+  leasehold hold scheduler -- ./scheduler          on each machine: it runs on one of them"))]
     Hold(HoldArgs),
     /// List the locks that are held
     ///
@@ -113,7 +119,12 @@ Examples:
     /// Beside FILE stands FILE.fence with the greatest token that was seen. A smaller one is refused with
     /// code 65; an equal one passes, because a holder writes many times. Compared and remembered under a lock
     /// of the file system (flock), which has to be a local one.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  leasehold run report -- sh -c './report | leasehold fence write report.csv'"
+    )]
     Fence(FenceTask),
     /// Look at a store: what is wrong with it, what follows, and what to do
     ///
@@ -143,6 +154,10 @@ Examples:
         /// Where to
         folder: PathBuf,
     },
+}
+
+fn with_codes(examples: &str) -> String {
+    format!("{examples}\n\n{}", exit::TABLE)
 }
 
 #[derive(Args, Debug)]

@@ -40,8 +40,7 @@ Exit codes:
   70          something that should not happen
   74          a file cannot be read or written
   75          not acquired: somebody else holds the lock
-  77          the store refused the user, or a command to it; or a certificate is not
-              trusted
+  77          the user, a command or a certificate was refused
   78          the store cannot keep locks: too old, or something else at the key
   79          the lease was lost while COMMAND ran
   126, 127    COMMAND cannot be run; there is no such command";

@@ -21,6 +21,7 @@ mod work;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, FenceTask, Task};
@@ -34,8 +35,9 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            let _ = advised(error).print();
+            return ExitCode::from(code);
         }
     };
     let voice = Voice::new(cli.task.json());
@@ -48,6 +50,21 @@ fn main() -> ExitCode {
     };
     voice.finish();
     ExitCode::from(code)
+}
+
+/// Many write the command right after the name.
+fn advised(mut error: clap::Error) -> clap::Error {
+    let is_word =
+        |arg: &ContextValue| matches!(arg, ContextValue::String(arg) if !arg.starts_with('-'));
+    let task = std::env::args_os().nth(1);
+    if task.is_some_and(|task| task == "run" || task == "hold")
+        && error.kind() == clap::error::ErrorKind::UnknownArgument
+        && error.get(ContextKind::InvalidArg).is_some_and(is_word)
+    {
+        let tip = "one NAME, then --, then the command and its arguments".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 impl Task {

@@ -201,6 +201,13 @@ async fn the_demo_fits_every_screen() {
         page.eval("location.hash = '#/lock/' + encodeURIComponent('media/transcode-queue')");
         page.wait("document.querySelectorAll('#timeline rect').length >= 2");
         assert_eq!(page.eval(fits), true, "{name}");
+        // What happened is not cut off: who, and what.
+        let events = "[...document.querySelectorAll('#events li :nth-child(2)')]";
+        page.wait(&format!(
+            "{events}.some(event => event.textContent.includes('has it, waited'))"
+        ));
+        let whole = format!("{events}.every(event => event.scrollWidth <= event.clientWidth)");
+        assert_eq!(page.eval(&whole), true, "{name}");
         page.picture(&format!("lock-{name}"));
         assert_eq!(page.errors(), Vec::<String>::new(), "{name}");
     }
