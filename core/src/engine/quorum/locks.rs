@@ -268,7 +268,6 @@ impl Locks {
         self.step(env, id, |contender, env| {
             let votes = &mut contender.lease.votes;
             let mut reason = LossReason::Expired;
-            let owner = &contender.lease.who.spec.owner;
             match (event, votes.has_mut(at)) {
                 (LeaseEvent::Renewed { .. }, Some(has)) => {
                     has.deadline = deadline.unwrap_or(has.deadline);
@@ -278,17 +277,6 @@ impl Locks {
                 (LeaseEvent::Lost { reason: why, .. }, Some(_)) => {
                     votes.set(at, Vote::gone(&lost(why)));
                     reason = why;
-                    let is_meant = match why {
-                        LossReason::Revoked => true,
-                        LossReason::Superseded => owner.is_reclaimable(),
-                        _ => false,
-                    };
-                    match &mut contender.phase {
-                        // Whoever takes it away there does so everywhere.
-                        Phase::Held(_) if is_meant => return Next::Lose(why),
-                        Phase::Held(tenure) => tenure.rest(env.cx.now, &contender.lease),
-                        Phase::Acquiring(_) => {}
-                    }
                 }
                 (waiting @ LeaseEvent::Waiting { .. }, _) => {
                     if let Phase::Acquiring(acquiring) = &contender.phase

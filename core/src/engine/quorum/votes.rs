@@ -54,10 +54,6 @@ pub(super) struct Has {
 /// lease. So tokens grow. With all members it is the median, and nothing more is asked. Where fewer do not
 /// agree, the counters of some are raised, and only while they have the lease: of a counter that is raised
 /// at another time it is not known who was granted a token before.
-///
-/// An owner that takes leases over from itself breaks that: a member may have gone on to a later lease since it
-/// answered. So the token of such a lease is the greatest: among the members that do have it is one of any former
-/// lease's, and it gave out a greater token after that.
 #[derive(Debug)]
 pub(super) struct Votes(Vec<Vote>);
 
@@ -147,13 +143,6 @@ impl Votes {
         let mut tokens: Vec<_> = self.has().map(|(_, has)| has.token).collect();
         tokens.sort_unstable();
         tokens.get(majority - 1).copied()
-    }
-
-    /// The same for an owner that takes over.
-    pub(super) fn greatest_token(&self, majority: usize) -> Option<FencingToken> {
-        let is_enough = self.has().count() >= majority;
-        let greatest = self.has().map(|(_, has)| has.token).max();
-        greatest.filter(|_| is_enough)
     }
 
     /// How many of those that have it would give out none but higher tokens.
