@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use leasehold::FencingToken;
 use leasehold::engine::{LockId, Wait};
-use leasehold::protocol::{LeaseId, LockKey};
+use leasehold::protocol::{HalfId, LeaseId, LockKey};
 
 use crate::book::{Book, Call, Tenure};
 use crate::clock::{MILLI, Moment};
 use crate::plan::Sabotage;
 use crate::stats::{Stats, Violation};
+use crate::taken::Taken;
 use crate::world::World;
 
 /// By so much earlier one must have asked than another to be surely before it in line: each asks all
@@ -21,6 +22,8 @@ const SURELY: Moment = 200 * MILLI;
 pub(crate) struct Granted {
     pub(crate) lease: LeaseId,
     pub(crate) token: FencingToken,
+    /// It was taken away already.
+    is_late: bool,
 }
 
 /// A lease that its program may act under.
@@ -28,6 +31,7 @@ pub(crate) struct Granted {
 struct Valid {
     host: usize,
     lock: LockId,
+    lease: LeaseId,
     token: FencingToken,
 }
 
@@ -50,6 +54,8 @@ pub(crate) struct Checks {
     /// When those who wait asked.
     asked: BTreeMap<LeaseId, Moment>,
     lingering: Vec<Lingering>,
+    /// Leases that were taken away at some server.
+    pub(crate) taken: BTreeMap<HalfId, Taken>,
 }
 
 impl Checks {
@@ -79,15 +85,23 @@ impl Checks {
         granted.find(|granted| granted.token == token)
     }
 
-    /// A server may have forgotten the lock.
-    pub(crate) fn is_disturbed(&self, _: &LockKey, _: FencingToken) -> bool {
-        self.stats.count("a server forgot") > 0
+    /// A server may have forgotten the lock, or it was taken away there.
+    pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
+        let lease = self.granted(key, token).map(|granted| granted.lease);
+        let is_taken = lease.is_some_and(|lease| self.taken.contains_key(&lease.half()));
+        is_taken || self.stats.count("a server forgot") > 0
     }
 
     /// No clock is slewed by more than is said.
     #[expect(clippy::unused_self, reason = "the other simulation slews clocks")]
     pub(crate) fn nobody_could_know(&self, _: &Book, _: &Tenure) -> bool {
         false
+    }
+
+    /// Some of it was freed by force before anybody knew that it is held.
+    fn is_early(&self, lease: LeaseId) -> bool {
+        let taken = self.taken.get(&lease.half());
+        taken.is_some_and(|taken| taken.is_forced_early)
     }
 
     pub(crate) fn asks(&mut self, lease: LeaseId) {
@@ -100,12 +114,21 @@ impl Checks {
 impl World {
     /// I2, in the order in which tenures begin.
     pub(crate) fn begins(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
-        let granted = self.checks.granted.entry(key.clone()).or_default();
-        let last = granted.last().copied();
-        granted.push(Granted { lease, token });
-        let grows = last.is_none_or(|last| last.token < token);
+        let granted = self.checks.granted.get(key).map(Vec::as_slice);
+        let granted = granted.unwrap_or_default();
+        let last = granted.iter().max_by_key(|granted| granted.token).copied();
+        // What was taken away before its holder heard that it has it comes too late; and who counts on what was
+        // freed by force meanwhile, and has not heard of it, may have too low a token.
+        let is_late = self.checks.is_early(lease) || self.is_taken(key, lease);
+        let grows = is_late || last.is_none_or(|last| last.token < token);
         self.checks.ensure("I2", grows, || {
             format!("{lease} has token {token}, and before it was {last:?}")
+        });
+        let granted = self.checks.granted.entry(key.clone()).or_default();
+        granted.push(Granted {
+            lease,
+            token,
+            is_late,
         });
         let have = self.servers_with(key, lease);
         let (all, majority) = (self.servers.len(), self.plan.majority());
@@ -118,19 +141,33 @@ impl World {
             self.plan.sabotage,
             Sabotage::None | Sabotage::ReleasesMixedUp
         );
-        // One that gave it may have forgotten that by now.
-        let enough = have >= majority || !looks || self.plan.faults.losses > 0;
+        // One that gave it may have forgotten that by now, or it was taken away.
+        let is_taken = self.checks.taken.contains_key(&lease.half());
+        let enough = have >= majority || !looks || is_taken || self.plan.faults.losses > 0;
         self.checks.ensure("I1", enough, || {
             format!("{lease} began, and only {have} servers have it")
         });
     }
 
     /// How many servers have a lock for this lease. They know it by ids of which half is the same.
-    fn servers_with(&self, key: &LockKey, lease: LeaseId) -> usize {
+    pub(crate) fn servers_with(&self, key: &LockKey, lease: LeaseId) -> usize {
         let stored = (0..self.servers.len()).filter_map(|server| self.stored(server, key));
         stored
             .filter(|(holder, _)| holder.half() == lease.half())
             .count()
+    }
+
+    /// Who does not wait may come before those who do, but each of them has its turn: see the end of a run.
+    pub(crate) fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
+        if self.hosts[host].book.contender(lease).is_none()
+            || self.checks.asked.contains_key(&lease)
+        {
+            return;
+        }
+        let mut hosts = self.hosts.iter();
+        if hosts.any(|host| host.book.waiting().iter().any(|(_, spec)| spec.key == *key)) {
+            self.checks.saw("overtook those who wait");
+        }
     }
 
     /// I7, in calm runs: nobody who asked later and waits is served before one who waits.
@@ -191,14 +228,35 @@ impl World {
             }
         }
         for (key, leases) in of_key {
-            let holders = leases
+            for valid in &leases {
+                self.check_taken(valid.lease);
+                if self.is_taken(&key, valid.lease) {
+                    self.checks.saw("taken from a holder");
+                } else {
+                    self.check_latest(&key, valid);
+                }
+            }
+            // Whom it was taken from has not heard of it yet.
+            let leases = leases
                 .iter()
-                .map(|valid| (valid.host, valid.lock, valid.token));
+                .filter(|valid| !self.is_taken(&key, valid.lease));
+            let holders = leases.map(|valid| (valid.host, valid.lock, valid.token));
             let holders: Vec<_> = holders.collect();
             self.checks.ensure("I1", holders.len() < 2, || {
                 format!("these hosts, locks and tokens hold a valid lease on {key:?}: {holders:?}")
             });
         }
+    }
+
+    /// I2: nobody goes on, or takes the lock back, once there is a later lease.
+    fn check_latest(&mut self, key: &LockKey, valid: &Valid) {
+        let granted = self.checks.granted.get(key).map(Vec::as_slice);
+        let mut granted = granted.unwrap_or_default().iter();
+        let later = granted.rfind(|granted| !granted.is_late && granted.token > valid.token);
+        let (later, is_excused) = (later.copied(), self.checks.is_early(valid.lease));
+        self.checks.ensure("I2", later.is_none() || is_excused, || {
+            format!("{valid:?} goes on, and later there was {later:?}")
+        });
     }
 
     fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
@@ -209,6 +267,7 @@ impl World {
             let valid = Valid {
                 host: id,
                 lock: *lock,
+                lease: held.lease,
                 token: held.token,
             };
             (now < held.deadline).then(|| (state.spec.key.clone(), valid))
@@ -223,7 +282,12 @@ impl World {
             Some((*lock, held.token))
         });
         if let Some((lock, token)) = held {
-            let valid = Valid { host, lock, token };
+            let valid = Valid {
+                host,
+                lock,
+                lease,
+                token,
+            };
             let key = key.clone();
             self.checks.lingering.push(Lingering { key, lease, valid });
         }

@@ -58,6 +58,16 @@ fn servers_that_do_not_tell_one_process_from_another_are_caught() {
     must_be_caught(Sabotage::ProcessesMixedUp, "I1");
 }
 
+#[test]
+fn a_forced_release_that_names_no_tenure_is_caught() {
+    must_be_caught(Sabotage::ForcesAnyTenure, "I1");
+}
+
+#[test]
+fn an_owner_that_takes_what_is_not_its_own_is_caught() {
+    must_be_caught(Sabotage::ReclaimsAnyTenure, "I1");
+}
+
 /// The checks see a promise broken, within some runs.
 fn must_be_caught(sabotage: Sabotage, promise: &str) {
     let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());

@@ -1,7 +1,7 @@
 //! A seeded simulation of quorums: engines on hosts with clocks of their own, over three to seven
 //! in-memory servers with clocks of their own, and a network that delays, loses, cuts and restores.
 //! Servers freeze and act late, begin anew with a clock that is behind, and are out of reach; hosts
-//! pause and crash; programs do anything at any time. Servers lose their data, or go back to older ones;
+//! pause and crash; programs do anything at any time, free each other's locks, and take over their own. Servers lose their data, or go back to older ones;
 //! but fewer than a majority within the time that a lease may live.
 //!
 //! What must hold: no two hosts have a valid lease of one name at one true moment (I1), tokens grow
@@ -33,6 +33,7 @@ mod seeds;
 mod server;
 #[path = "../simulation/stats.rs"]
 mod stats;
+mod taken;
 #[path = "../simulation/told.rs"]
 mod told;
 mod world;
@@ -43,7 +44,7 @@ use world::World;
 const SEEDS: u64 = 1_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 39] = [
+const SEEN: [&str; 45] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
@@ -81,6 +82,12 @@ const SEEN: [&str; 39] = [
     "a server came back with old data",
     "a server came back with its data",
     "a server said that it forgot",
+    "force-released",
+    "lost: revoked",
+    "reclaimed",
+    "lost: superseded",
+    "taken from a holder",
+    "overtook those who wait",
     "told of a quarantine",
     "told that it is over",
 ];

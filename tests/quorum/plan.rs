@@ -37,6 +37,10 @@ pub(crate) enum Sabotage {
     NothingChecked,
     /// A server that begins anew with old data takes itself for the one before.
     ProcessesMixedUp,
+    /// A forced release frees whoever has the lock by then.
+    ForcesAnyTenure,
+    /// An owner takes the lock from whoever has it.
+    ReclaimsAnyTenure,
 }
 
 impl Sabotage {
@@ -95,6 +99,8 @@ pub(crate) struct Plan {
     /// For so long a server that forgot does not vote.
     pub(crate) longest: Duration,
     pub(crate) counter: Counter,
+    /// How many in a hundred have an owner who takes over what is its own.
+    pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
     /// Nothing goes wrong, so that everybody must be served in order.
@@ -134,6 +140,7 @@ impl Plan {
         let slow = random.between(1, 3);
         let longest = ttls.iter().max().copied().unwrap_or_default() + millis(random.below(300));
         let clocks = clocks(random, (sabotage, faults.losses > 0));
+        let reclaims = random.chance(30) || sabotage == Sabotage::ReclaimsAnyTenure;
         Self {
             longest,
             sabotage,
@@ -145,6 +152,7 @@ impl Plan {
             counter: Counter::ClockFloor {
                 retention: Duration::from_secs(7 * 24 * 60 * 60),
             },
+            reclaimable: if reclaims && !calm { 60 } else { 0 },
             timeout: millis(random.between(150, 1_000)),
             patience: millis(random.between(500, 4_000)),
             calm,
@@ -190,6 +198,12 @@ impl Plan {
     pub(crate) fn spec(&self, random: &mut Random, host: usize) -> Arc<LockSpec> {
         let all: Vec<_> = self.names.iter().collect();
         let name = random.pick(&all).expect("every plan has a name");
+        let owner = if random.chance(self.reclaimable) {
+            // Two that are alive with the same owner take over from one another.
+            Owner::reclaimable(format!("job-{}", host % 2))
+        } else {
+            Owner::labelled(format!("host-{host}"))
+        };
         Arc::new(LockSpec {
             name: name.clone(),
             key: LockKey::new("sim", name).expect("the namespace is short"),
@@ -198,7 +212,7 @@ impl Plan {
                 .expect("every plan has times to live"),
             fixed: random.chance(15),
             reentrant: random.chance(20),
-            owner: Owner::labelled(format!("host-{host}")).expect("the label is short"),
+            owner: owner.expect("the label is short"),
             counter: self.counter,
             durability: None,
         })
@@ -238,7 +252,7 @@ impl Faults {
             losses,
             pauses: some(3),
             crashes: some(1),
-            force_releases: 0,
+            force_releases: some(4),
             slow_pushes: some(15),
             lost_pushes: some(20),
             broken_subscriptions: some(3),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use leasehold::protocol::{
-    Acquire, Claim, Command, LeaseId, LockKey, Op, Reclaim, Release, Renew, Reply,
+    Acquire, Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew, Reply,
 };
 use leasehold::time::ServerTime;
 use leasehold::{Error, MemoryServer};
@@ -70,12 +70,14 @@ impl World {
             let last = self.servers[server].store.last_token(time, key);
             (self.stored(server, key), last)
         });
+        let holder = op.command.key().and_then(|key| self.holder(server, key));
         let reply = self.sabotaged(time, server, op);
         if reply == Ok(Reply::Late) {
             self.checks.saw("came late");
             return reply;
         }
         self.check_in_time(sent, op, &reply);
+        self.look_at_taking(server, (&op.command, &reply), holder);
         let (Some(key), Some((before, last))) = (op.command.key(), before) else {
             return reply;
         };
@@ -97,6 +99,7 @@ impl World {
                 let after = self.stored(server, key);
                 let granted = before != after && after.is_some_and(|(by, _)| by == claim.lease);
                 if granted {
+                    self.is_given(server, claim.lease);
                     self.look_at_grant(host, claim.lease);
                 }
             }
@@ -200,6 +203,26 @@ impl World {
                 let same = |lease: &LeaseId| lease.half() == release.claim.lease.half();
                 release.claim.lease = stored.filter(same).unwrap_or(release.claim.lease);
                 op.command = Command::Release(release);
+                self.does(time, server, op)
+            }
+            (Sabotage::ForcesAnyTenure, Command::ForceRelease(force)) => {
+                let stored = self.stored(server, &force.key).map(|(_, token)| token);
+                op.command = Command::ForceRelease(ForceRelease {
+                    key: force.key.clone(),
+                    token: stored.unwrap_or(force.token),
+                });
+                self.does(time, server, op)
+            }
+            (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
+                let holder = self.holder(server, &acquire.key);
+                let mut acquire = acquire.clone();
+                if acquire.claim.owner.is_reclaimable()
+                    && let Some(holder) = holder
+                {
+                    acquire.claim.owner = holder.owner;
+                    acquire.reclaims = Reclaim::From(holder.token);
+                }
+                op.command = Command::Acquire(acquire);
                 self.does(time, server, op)
             }
             (Sabotage::ReleasesForgotten, Command::Release(_)) => Ok(Reply::Released),

@@ -332,6 +332,7 @@ impl World {
         match event {
             LeaseEvent::Acquired { token, .. } => {
                 self.begins(&key, lease, *token);
+                self.look_at_overtaking(id, &key, lease);
                 if self.plan.calm {
                     self.check_order(id, lease);
                 }

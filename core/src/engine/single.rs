@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 #[cfg(feature = "quorum")]
 use crate::protocol::Enter;
-use crate::protocol::{BatchReply, LeaseId, Reply};
+use crate::protocol::{BatchReply, LeaseId, Reclaim, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 use super::io::{Answer, CallId, Input, LockId, Output, RequestId, ServerId};
@@ -118,6 +118,14 @@ impl Single {
 /// What a quorum asks of the engine of one of its servers.
 #[cfg(feature = "quorum")]
 impl Single {
+    /// Acquires the lock for a tenure that others have made already: it takes nothing over from its owner,
+    /// who may have begun a later one.
+    pub(super) fn take_again(&mut self, now: Timestamp, wanted: Wanted) {
+        self.handle(now, Input::Tick);
+        self.locks.acquire(&mut self.env, wanted);
+        self.tidy_timers();
+    }
+
     /// Asks the server in which incarnation it is.
     pub(super) fn enter(&mut self, enter: Enter, give_up: Timestamp) {
         self.entry.begin(&mut self.env, enter, give_up);
@@ -221,6 +229,7 @@ impl Single {
                     spec,
                     lease,
                     wait,
+                    reclaims: Reclaim::Ask,
                 },
             ),
             Input::Renew {

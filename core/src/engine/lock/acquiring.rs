@@ -61,14 +61,14 @@ impl Next {
 
 /// What the program says.
 impl Acquiring {
-    pub(super) fn new(now: Timestamp, caller: Caller) -> Self {
+    pub(super) fn new(now: Timestamp, caller: Caller, reclaims: Reclaim) -> Self {
         Self {
             callers: Callers::of(caller),
             attempt: Attempt::due_at(now),
             asks_again: false,
             place: None,
             refused: None,
-            reclaims: Reclaim::Ask,
+            reclaims,
             taken_away: None,
             may_be_known: false,
             silence: None,

@@ -21,7 +21,7 @@ use super::io::{Answer, CallId, LockId, LockSpec, ServerId, Wait};
 use super::servers::Servers;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{Grant, HalfId, LeaseId, LockKey, News, Push, Reply};
+use crate::protocol::{Grant, HalfId, LeaseId, LockKey, News, Push, Reclaim, Reply};
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 use acquiring::{Acquiring, Granted, Next};
@@ -43,6 +43,8 @@ pub(super) struct Wanted {
     pub(super) spec: Arc<LockSpec>,
     pub(super) lease: LeaseId,
     pub(super) wait: Wait,
+    /// What it may take over from its own owner.
+    pub(super) reclaims: Reclaim,
 }
 
 /// What is held.
@@ -113,6 +115,7 @@ impl Locks {
             spec,
             lease,
             wait,
+            reclaims,
         } = wanted;
         let asked = env.cx.now;
         let caller = Caller { call, wait, asked };
@@ -136,7 +139,7 @@ impl Locks {
         self.0.handles.enter(lock, id, spec.reentrant);
         env.cx.counts.wanted();
         let who = Who { lease, lock, spec };
-        let mut acquiring = Acquiring::new(env.cx.now, caller);
+        let mut acquiring = Acquiring::new(env.cx.now, caller, reclaims);
         acquiring.ask(env, &who);
         let mut contender = Contender::new(who, acquiring);
         contender.settle(&mut env.cx);

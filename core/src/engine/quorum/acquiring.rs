@@ -187,7 +187,12 @@ impl Acquiring {
         if !turn || has + asked < majority || is_refused(env, lease) {
             return self.fall_short(env, lease, desk);
         }
-        let Some(token) = lease.votes.token(majority) else {
+        let token = if lease.who.spec.owner.is_reclaimable() {
+            lease.votes.greatest_token(majority)
+        } else {
+            lease.votes.token(majority)
+        };
+        let Some(token) = token else {
             return Next::Stay;
         };
         if lease.votes.at_least(token) >= majority {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::calls::Asked;
 use super::entries::Standing;
 use super::env::Env;
-use super::members::too_few;
+use super::members::{Members, too_few};
 use super::votes::{Vote, Votes};
-use crate::engine::io::{LockSpec, Wait};
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{CallId, LockId, LockSpec, Wait};
 use crate::engine::lock::who::Who;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
@@ -65,6 +66,25 @@ impl Leased {
 
     /// Asks this member for it, unless that was done, or cannot be yet.
     pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
+        self.ask_by(env, at, wait, |members, cx, of| {
+            members.acquire(cx, at, of, wait)
+        });
+    }
+
+    /// The same for a tenure that the others have made.
+    pub(super) fn ask_again(&mut self, env: &mut Env, at: usize) {
+        self.ask_by(env, at, Wait::Never, |members, cx, of| {
+            members.take_again(cx, at, of)
+        });
+    }
+
+    fn ask_by(
+        &mut self,
+        env: &mut Env,
+        at: usize,
+        wait: Wait,
+        ask: impl FnOnce(&mut Members, &Ctx, (LockId, LeaseId, &Arc<LockSpec>)) -> CallId,
+    ) {
         if let Vote::Asked(_) | Vote::Has(_) = self.votes.get(at) {
             return;
         }
@@ -77,7 +97,7 @@ impl Leased {
         let id = LeaseId(self.who.lease.0 ^ u128::from(self.asks[at]));
         (self.ids[at], self.asks[at]) = (id, self.asks[at] + 1);
         let of = (self.who.lock, id, &self.spec);
-        let call = env.members.acquire(&env.cx, at, of, wait);
+        let call = ask(&mut env.members, &env.cx, of);
         self.votes.set(at, Vote::Asked(call));
     }
 

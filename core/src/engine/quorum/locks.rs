@@ -277,6 +277,9 @@ impl Locks {
                 (LeaseEvent::Lost { reason: why, .. }, Some(_)) => {
                     votes.set(at, Vote::gone(&lost(why)));
                     reason = why;
+                    if let Phase::Held(tenure) = &mut contender.phase {
+                        tenure.rest(env.cx.now, &contender.lease);
+                    }
                 }
                 (waiting @ LeaseEvent::Waiting { .. }, _) => {
                     if let Phase::Acquiring(acquiring) = &contender.phase

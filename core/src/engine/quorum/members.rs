@@ -8,12 +8,13 @@ use crate::engine::entry::EntryNews;
 use crate::engine::io::{
     Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
 };
+use crate::engine::lock::Wanted;
 use crate::engine::settings::Settings;
 use crate::engine::single::Single;
 use crate::engine::stats::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
-use crate::protocol::{BatchReply, Enter, LeaseId};
+use crate::protocol::{BatchReply, Enter, LeaseId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -166,6 +167,28 @@ impl Members {
                 wait,
             }
         })
+    }
+
+    /// The same for a tenure that the others have made: it takes nothing over.
+    pub(super) fn take_again(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
+    ) -> CallId {
+        let call = self.calls.begin(Asked::Acquire(lease.half()));
+        let member = &mut self.all[at];
+        let wanted = Wanted {
+            call,
+            lock,
+            spec: spec.clone(),
+            lease,
+            wait: Wait::Never,
+            reclaims: Reclaim::Never,
+        };
+        member.engine.take_again(cx.now, wanted);
+        member.fed = true;
+        call
     }
 
     /// Whether one of them still gives back what was asked for with this lease id.

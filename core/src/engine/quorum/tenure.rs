@@ -8,7 +8,7 @@ use super::leased::{Leased, Next};
 use super::members::too_few;
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Acquired, Answer, CallId, Wait};
+use crate::engine::io::{Acquired, Answer, CallId};
 use crate::engine::lock::tenure::{lead, too_many_leases};
 use crate::engine::pace::{Pace, RETRY};
 use crate::error::Error;
@@ -110,13 +110,20 @@ impl Tenure {
         self.pace.next
     }
 
+    /// A member does not have it any more. It is only asked for it again when the others had the time to find
+    /// out that they do not have it either: a lease that was taken away everywhere must not go on.
+    pub(super) fn rest(&mut self, now: Timestamp, lease: &Leased) {
+        let third = lease.who.spec.ttl / 3;
+        self.pace.next = self.pace.next.max(now + third + third / 8);
+    }
+
     pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
         if self.asks_at(lease) <= env.cx.now {
             let third = lease.who.spec.ttl / 3;
             let between = (third, third.max(RETRY.1));
             self.pace.back_off(env.cx.now, between, lease.who.lease);
             for at in 0..env.members.len() {
-                lease.ask(env, at, Wait::Never);
+                lease.ask_again(env, at);
             }
         }
         self.judge(env, lease, LossReason::Expired)

@@ -54,6 +54,10 @@ pub(super) struct Has {
 /// lease. So tokens grow. With all members it is the median, and nothing more is asked. Where fewer do not
 /// agree, the counters of some are raised, and only while they have the lease: of a counter that is raised
 /// at another time it is not known who was granted a token before.
+///
+/// An owner that takes leases over from itself breaks that: a member may have gone on to a later lease since it
+/// answered. So the token of such a lease is the greatest: among the members that do have it is one of any former
+/// lease's, and it gave out a greater token after that.
 #[derive(Debug)]
 pub(super) struct Votes(Vec<Vote>);
 
@@ -145,6 +149,13 @@ impl Votes {
         tokens.get(majority - 1).copied()
     }
 
+    /// The same for an owner that takes over.
+    pub(super) fn greatest_token(&self, majority: usize) -> Option<FencingToken> {
+        let is_enough = self.has().count() >= majority;
+        let greatest = self.has().map(|(_, has)| has.token).max();
+        greatest.filter(|_| is_enough)
+    }
+
     /// How many of those that have it would give out none but higher tokens.
     pub(super) fn at_least(&self, token: FencingToken) -> usize {
         self.has().filter(|(_, has)| has.floor >= token).count()
@@ -205,6 +216,16 @@ mod tests {
         assert_eq!(votes.token(3), Some(token(5)));
         assert_eq!(votes.at_least(token(5)), 3);
         assert_eq!(votes.deadline(3), Some(Timestamp::from_nanos(30)));
+    }
+
+    /// Catches a token that a later lease has exceeded, at a member that went on to that one meanwhile.
+    #[test]
+    fn an_owner_that_takes_over_has_the_greatest_token() {
+        let votes = votes(&[(2, 50), (9, 40), (4, 30), (5, 20)]);
+        assert_eq!(votes.token(3), Some(token(5)));
+        assert_eq!(votes.greatest_token(3), Some(token(9)));
+        assert_eq!(votes.at_least(token(9)), 1);
+        assert_eq!(votes.greatest_token(5), None);
     }
 
     /// Catches a token that a later majority would not know of.

@@ -1,0 +1,139 @@
+//! Leases that are taken from their holders: by force, or by their own owner at another client.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use leasehold::protocol::{Acquire, Command, HalfId, LeaseId, LockKey, Reply};
+use leasehold::{Error, FencingToken, Owner};
+
+use crate::clock::{MILLI, Moment};
+use crate::world::World;
+
+/// The servers that are asked by one forced release do what they are asked for within so long; unless
+/// something is slow.
+const TOGETHER: Moment = 20 * MILLI;
+
+/// What became of one lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken {
+    /// Where it was taken away and not given again.
+    servers: BTreeSet<usize>,
+    /// Where it was taken away by force, and when.
+    forced: Vec<(usize, Moment)>,
+    /// That was before its holder knew that it has it.
+    pub(crate) is_forced_early: bool,
+    /// Since when a majority has been taken away at once.
+    gone: Option<Moment>,
+}
+
+/// Who has a lock at a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    lease: LeaseId,
+    pub(crate) token: FencingToken,
+    pub(crate) owner: Owner,
+}
+
+impl World {
+    pub(crate) fn holder(&self, server: usize, key: &LockKey) -> Option<Holder> {
+        let state = &self.servers[server];
+        let tenure = state.store.tenure(state.clock.at(self.now), key)?;
+        Some(Holder {
+            lease: tenure.lease,
+            token: tenure.token,
+            owner: tenure.owner.clone(),
+        })
+    }
+
+    /// Looks whether an operation took the lock from somebody, and whether it may.
+    pub(crate) fn look_at_taking(
+        &mut self,
+        server: usize,
+        (command, reply): (&Command, &Result<Reply, Error>),
+        before: Option<Holder>,
+    ) {
+        let Some((before, key)) = before.zip(command.key()) else {
+            return;
+        };
+        let after = self.holder(server, key);
+        let is_kept = after
+            .as_ref()
+            .is_some_and(|after| after.lease == before.lease);
+        match command {
+            Command::ForceRelease(force) if !is_kept => {
+                self.checks.ensure("I1", force.token == before.token, || {
+                    format!("a forced release of {} freed {before:?}", force.token)
+                });
+                self.checks.saw("force-released");
+                self.taken(server, before.lease.half(), true);
+            }
+            Command::Acquire(Acquire { claim, .. })
+                if !is_kept && matches!(reply, Ok(Reply::Held(_))) =>
+            {
+                let is_own = claim.owner.is_reclaimable() && claim.owner == before.owner;
+                self.checks
+                    .ensure("I1", is_own, || format!("{} took {before:?}", claim.lease));
+                self.checks.saw("reclaimed");
+                self.taken(server, before.lease.half(), false);
+            }
+            _ => {}
+        }
+    }
+
+    /// A server gave the lock to this lease: again, perhaps.
+    pub(crate) fn is_given(&mut self, server: usize, lease: LeaseId) {
+        if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
+            taken.servers.remove(&server);
+        }
+    }
+
+    fn taken(&mut self, server: usize, lease: HalfId, by_force: bool) {
+        let (now, majority) = (self.now, self.plan.majority());
+        let mut locks = self.hosts.iter().flat_map(|host| host.book.locks.values());
+        let is_held = locks.any(|lock| {
+            let held = lock.held.as_ref();
+            held.is_some_and(|held| held.lease.half() == lease)
+        });
+        let taken = self.checks.taken.entry(lease).or_default();
+        taken.servers.insert(server);
+        taken.is_forced_early |= by_force && !is_held;
+        if by_force && is_held {
+            taken.forced.retain(|(_, at)| at + TOGETHER > now);
+            taken.forced.push((server, now));
+            let servers: BTreeSet<_> = taken.forced.iter().map(|(server, _)| server).collect();
+            if servers.len() >= majority {
+                taken.gone.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Whether servers were taken from a lease, so that its holder can only go on until it hears.
+    pub(crate) fn is_taken(&self, key: &LockKey, lease: LeaseId) -> bool {
+        let taken = self.checks.taken.get(&lease.half());
+        taken.is_some_and(|taken| !taken.servers.is_empty())
+            && self.servers_with(key, lease) < self.plan.majority()
+    }
+
+    /// I4: a lease that was taken from a majority by force ends with its deadline at the latest.
+    pub(crate) fn check_taken(&mut self, lease: LeaseId) {
+        let gone = self
+            .checks
+            .taken
+            .get(&lease.half())
+            .and_then(|taken| taken.gone);
+        let Some(gone) = gone else { return };
+        let since = self.now - gone;
+        self.checks
+            .ensure("I4", since <= longest(self.plan.longest), || {
+                format!(
+                    "{lease} was taken by force {} ms ago, and is held",
+                    since / MILLI
+                )
+            });
+    }
+}
+
+/// By the slowest clock.
+fn longest(ttl: Duration) -> Moment {
+    Moment::try_from(ttl.as_nanos()).unwrap_or(Moment::MAX) / 100 * 101 + 10 * MILLI
+}
