@@ -459,7 +459,8 @@ pub struct WaiterInfo {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HolderInfo {
-    /// The holder's token.
+    /// The holder's token. At a quorum each server has one of its own, and this is put together of what those
+    /// say that answered: mostly it is that of the lease, but show it to people, and do not compare it.
     pub token: FencingToken,
     /// The time until the lock expires unless it is renewed.
     #[serde(serialize_with = "as_millis")]

@@ -159,10 +159,11 @@ export class Locker {
    * comes. Who waits stands in line at the first server of the list that can be reached: so lockers are to have
    * the same list in the same order, and then serve their waiters in order.
    *
-   * **It promises nothing if a server loses its data and goes on at once**: it may then vote for a second
-   * holder, while the first one's lease lives. Have it write to disk (`appendfsync always`), or keep it
-   * stopped for the longest time to live. And the servers' clocks must not be further apart than the
-   * `tokenRetention`.
+   * A server that loses its data, or goes back to older ones, does not vote until no lease is left that it may
+   * have forgotten: for `longestTtl`. **Two holders there can be if a majority lose their data within that
+   * time**; also if some do, and others are replaced by new ones. A server that is back counts for a lease that
+   * is held once it is asked again, which is with the renewals: until then the lease may be at risk. And the
+   * servers' clocks must be apart by less than `longestTtl` and the `tokenRetention`.
    *
    * Its engine is a WebAssembly module of its own, which is loaded at the first call.
    *

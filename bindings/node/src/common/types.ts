@@ -71,6 +71,10 @@ export interface Owner {
 
 /** Who has a lock. */
 export interface HolderInfo {
+  /**
+   * The holder's token. At a quorum each server has one of its own, and this is put together of what those say
+   * that answered: mostly it is that of the lease, but show it to people, and do not compare it.
+   */
   readonly token: number;
   /** Milliseconds until the lock expires unless it is renewed. */
   readonly remaining: number;

@@ -207,6 +207,10 @@ impl Builder {
     /// is away, `try_acquire` fails after one `command_timeout`, and `acquire` after the patience; what they
     /// took is given back, by servers that come back as well.
     ///
+    /// A server that is back counts for a lease that is held once it is asked again, which is with the renewals,
+    /// a third of the time to live apart. Until then a lease that a bare majority has stays
+    /// [at risk](crate::LeaseEvent::AtRisk): the next server that fails takes it along.
+    ///
     /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
     /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes
     /// on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
