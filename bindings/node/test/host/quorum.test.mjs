@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { describe } from "node:test";
 import { FencedRedis } from "../../dist/fence.js";
 import { LeaseholdError, Locker } from "../../dist/index.js";
+import { startProxy } from "../support/proxy.mjs";
 import { freePort, startCluster, startRedis, startSentinel } from "../support/redis.mjs";
 import { aborted, clients, collect, isHeld, key, lockerOf } from "../support/stores.mjs";
 import { test } from "../support/test.mjs";
@@ -90,6 +91,32 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     await second.release();
     servers.slice(0, 2).forEach((server) => server.resume());
   }
+
+  // Catches a call that waits for all, and a lease that stays at a server that is late.
+  test("two of five that are slow hold up each call for a time-out, and keep nothing", (t) =>
+    steady(t, async () => {
+      const servers = await start(t, 5);
+      const proxies = await Promise.all(servers.map(({ port }) => startProxy(port)));
+      t.after(() => Promise.all(proxies.map((proxy) => proxy.close())));
+      const [one, other] = [await quorum(t, "urls", proxies), await quorum(t, "urls", proxies)];
+      const lock = one.lock("x", { ttl: TTL });
+      await lock.using(() => {});
+      for (const slow of [proxies.slice(0, 2), proxies.slice(3)]) {
+        slow.forEach((proxy) => proxy.slow(1_000));
+        const begin = awake();
+        const lease = await lock.acquire();
+        const waiting = other.lock("x", { ttl: TTL }).acquire();
+        await lease.renew();
+        await lease.release();
+        const next = await waiting;
+        assert.ok(next.token > lease.token);
+        await next.release();
+        const took = awake() - begin;
+        assert.ok(took < 5 * (OPTIONS.commandTimeout + 1_000), `${took} ms`);
+        slow.forEach((proxy) => proxy.slow(0));
+        await waitFor(async () => (await heldAt(servers)) === 0, 10_000, "nothing is left");
+      }
+    }, 3));
 
   test("without three of five it says which are missing, in time, and keeps nothing", async (t) => {
     const servers = await start(t, 5);

@@ -14,6 +14,7 @@ class Proxy {
   #server;
   #pairs = new Set();
   #silent = false;
+  #delay = 0;
   #frozen = new WeakSet();
   #forget;
   /** How many connections there ever were. */
@@ -50,7 +51,12 @@ class Proxy {
     this.#silent = true;
   }
 
-  /** The same of the connections that there are; new ones work. */
+  /** What comes from now on arrives so many milliseconds later, in either direction. */
+  slow(millis) {
+    this.#delay = millis;
+  }
+
+  /** As a black hole, for the connections that there are; new ones work. */
   freeze() {
     for (const pair of this.#pairs) {
       this.#frozen.add(pair);
@@ -108,7 +114,16 @@ class Proxy {
     for (const [from, to] of [pair, [far, near]]) {
       from.unref();
       from.setNoDelay(true);
-      from.on("data", (data) => !this.#silent && !this.#frozen.has(pair) && to.write(data));
+      from.on("data", (data) => {
+        if (this.#silent || this.#frozen.has(pair)) {
+          return;
+        }
+        if (this.#delay === 0) {
+          to.write(data);
+        } else {
+          setTimeout(() => to.writable && to.write(data), this.#delay);
+        }
+      });
       from.on("error", () => {});
       from.on("close", () => {
         this.#pairs.delete(pair);
