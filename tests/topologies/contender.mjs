@@ -1,4 +1,4 @@
-// As `contender.rs`: node contender.mjs URL GUARD NAME TTL_MS
+// As `contender.rs`: node contender.mjs "URL …" GUARD NAME TTL_MS
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { FencedRedis } from "../../bindings/node/dist/fence.js";
@@ -8,7 +8,8 @@ import { Redis } from "../../bindings/node/node_modules/ioredis/built/index.js";
 const [, , url, guardUrl, name, ttl] = process.argv;
 const client = new Redis(guardUrl);
 const guard = new FencedRedis(client);
-const locker = await Locker.connect(url);
+const urls = url.split(" ");
+const locker = await (urls.length === 1 ? Locker.connect(url) : Locker.quorum(urls));
 const lock = locker.lock(name, { ttl: Number(ttl) });
 let over = false;
 once(process.stdin, "data").then(() => {

@@ -2,7 +2,9 @@
 
 mod crowds;
 mod peers;
+mod processes;
 mod reach;
+mod tls;
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A process that takes a lock again and again, and writes under its token, for tests that take servers away.
 //!
-//! `contender URL GUARD NAME TTL_MS` prints `ready`, and then for each turn: `got TOKEN MICROSECONDS` (since
+//! `contender "URL …" GUARD NAME TTL_MS`, of several URLs with a quorum, prints `ready`, and then for each turn: `got TOKEN MICROSECONDS` (since
 //! 1970) if the lease is valid, what the guard on the server GUARD says of a write (`wrote TOKEN` or
 //! `refused TOKEN`), and `failed ERROR` for calls that failed. Every fourth turn it writes once more when
 //! the lock is no longer its own: `late TOKEN` if the guard lets that pass, `refused TOKEN` if it does not.
@@ -26,7 +26,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Builder::from_config(Config::from_url(guard)?).build()?;
     client.init().await?;
     let guard = FencedRedis::new(client);
-    let locker = Locker::connect(url).await?;
+    let locker = match url.split(' ').collect::<Vec<_>>()[..] {
+        [one] => Locker::connect(one).await?,
+        ref several => Locker::quorum(several).await?,
+    };
     let lock = locker.lock(name)?.ttl(Duration::from_millis(ttl.parse()?));
     let over = Arc::new(AtomicBool::new(false));
     let told = over.clone();
