@@ -113,7 +113,7 @@ impl Side {
                         };
                         majority(clients.iter().map(set)).await?;
                         let deletes = clients.iter().map(|client| client.del::<(), _>(&key));
-                        Ok(majority(deletes).await?)
+                        majority(deletes).await
                     }
                 });
                 pairs.await
