@@ -6,6 +6,9 @@ use std::thread;
 
 use crate::stats::{Stats, Violation};
 
+/// So often the first thread says how far it is.
+const PROGRESS: u64 = 10_000;
+
 /// After so many seeds that break a promise a thread looks no further.
 const MOST_BROKEN: usize = 10;
 
@@ -50,6 +53,9 @@ fn run_every(
     let (mut all, mut broken) = (Stats::default(), Vec::new());
     let first = u64::try_from(first).unwrap_or(0);
     for seed in (first..seeds).step_by(step) {
+        if seed > 0 && seed % PROGRESS == 0 {
+            println!("seed {seed} of {seeds}");
+        }
         let run = || run(seed, false);
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(stats)) => all.merge(&stats),
