@@ -230,21 +230,27 @@ impl World {
         for (key, leases) in of_key {
             for valid in &leases {
                 self.check_taken(valid.lease);
-                if self.is_taken(&key, valid.lease) {
-                    self.checks.saw("taken from a holder");
-                } else {
-                    self.check_latest(&key, valid);
-                }
             }
             // Whom it was taken from has not heard of it yet.
-            let leases = leases
+            let all = leases.len();
+            let is_taken = |valid: &Valid| self.is_taken(&key, valid.lease);
+            let leases: Vec<_> = leases
+                .into_iter()
+                .filter(|valid| !is_taken(valid))
+                .collect();
+            if leases.len() < all {
+                self.checks.saw("taken from a holder");
+            }
+            let holders = leases
                 .iter()
-                .filter(|valid| !self.is_taken(&key, valid.lease));
-            let holders = leases.map(|valid| (valid.host, valid.lock, valid.token));
+                .map(|valid| (valid.host, valid.lock, valid.token));
             let holders: Vec<_> = holders.collect();
             self.checks.ensure("I1", holders.len() < 2, || {
                 format!("these hosts, locks and tokens hold a valid lease on {key:?}: {holders:?}")
             });
+            for valid in &leases {
+                self.check_latest(&key, valid);
+            }
         }
     }
 
