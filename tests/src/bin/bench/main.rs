@@ -2,6 +2,7 @@
 
 #![allow(clippy::cast_precision_loss)]
 
+mod clients;
 mod handoff;
 mod many;
 mod options;
@@ -53,6 +54,7 @@ async fn run() -> Result<()> {
                 "handoff" => handoff::run(&options).await,
                 "many" => many::run(&options).await,
                 "pairs" => pairs::run(&options).await,
+                "clients" => clients::run(&options).await,
                 "quorum" => quorum::run(&options).await,
                 "topologies" => topologies::run(&options).await,
                 _ => Err(format!("there is no benchmark {benchmark:?}\n\n{USAGE}").into()),

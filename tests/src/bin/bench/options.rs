@@ -14,13 +14,14 @@ turns with those of what they are compared with; ratios are within one run.
   many       100,000 leases held for three periods of renewal: script calls, CPU, memory
   pairs      acquire and release on distinct names by 1 to 256 callers, beside bare script calls,
              SET NX PX and a compare-and-delete through the same client, and redis-benchmark
-  quorum     the same at 3 and 5 servers, beside one of them, by 1 and 64 callers, and what bare calls lose
+  clients    the same through fred and through redis-rs, beside SET NX PX and a compare-and-delete on each
+  quorum     pairs at 3 and 5 servers, beside one of them, by 1 and 64 callers, and what bare calls lose
              that wait for a majority of them; and beside redlock in Node and redsync in Go on the same five
   topologies pairs and handoffs by TLS and on a cluster of three, beside a plain server, and the first
              lease in round trips, there and behind a sentinel
 
 options:
-  --rounds N    rounds of roundtrip, handoff, pairs, quorum and topologies after one that warms up; 11 by default
+  --rounds N    rounds of roundtrip, handoff, pairs, clients, quorum and topologies after one that warms up; 11 by default
   --turns N     handoff: how often each round hands the lock over; 800 by default
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that
