@@ -1,13 +1,14 @@
 //! Acquire and release on distinct names by 1 to 256 callers, through fred and through redis-rs, and what
-//! people write themselves on each: `SET NX PX`, and a script that compares and deletes.
+//! people write themselves on each: `SET NX PX`, and a script that compares and deletes. Where the machine is
+//! busy the time of the processors says more: what a pair takes of this process's and of the server's.
 
 use fred::prelude::*;
 use leasehold::Locker;
-use leasehold_tests::RedisServer;
+use leasehold_tests::{Admin, RedisServer};
 use redis::aio::MultiplexedConnection;
 
 use crate::options::Options;
-use crate::pairs::thousand_per_second;
+use crate::pairs::{Cpu, thousand_per_second};
 use crate::stats::median;
 use crate::{Result, plain};
 
@@ -35,28 +36,37 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         ("lock, fred", Side::Lock(Locker::with_fred(fred).await?)),
     ];
     println!(
-        "clients: thousand pairs/s, medians of {} rounds, and in brackets the ratios to the first",
+        "clients: thousand pairs/s, medians of {} rounds; in brackets the ratios to the first; and µs of\n\
+         a processor that a pair takes, this process's and the server's",
         options.rounds
     );
     print!("{:>7}", "callers");
-    sides.iter().for_each(|(name, _)| print!("  {name:>22}"));
+    sides.iter().for_each(|(name, _)| print!("  {name:>24}"));
     println!();
+    let mut admin = Admin::connect(&server).await;
     for callers in [1, 16, 64, 256] {
         let mut rates = vec![Vec::new(); sides.len()];
+        let mut costs = vec![(Vec::new(), Vec::new()); sides.len()];
         for round in 0..=options.rounds {
-            for ((_, side), rates) in sides.iter().zip(&mut rates) {
+            for ((_, side), (rates, costs)) in sides.iter().zip(rates.iter_mut().zip(&mut costs)) {
+                let begin = Cpu::now(&mut admin).await?;
                 let rate = side.rate(callers).await?;
+                let (here, server) = begin.each(&mut admin).await?;
                 // The first round warms up.
                 if round > 0 {
                     rates.push(rate);
+                    costs.0.push(here);
+                    costs.1.push(server);
                 }
             }
         }
         print!("{callers:>7}");
-        for own in &rates {
+        for (own, (here, server)) in rates.iter().zip(&costs) {
             let ratios = own.iter().zip(&rates[0]).map(|(own, first)| own / first);
             let ratio = median(&ratios.collect::<Vec<_>>());
-            print!("  {:>15.1} ({ratio:.2})", median(own));
+            let (here, server) = (median(here), median(server));
+            let rate = median(own);
+            print!("  {rate:>5.1} ({ratio:.2}) {here:>4.1}+{server:>4.1}");
         }
         println!();
     }

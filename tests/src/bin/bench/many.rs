@@ -41,15 +41,10 @@ struct Counts {
 
 impl Counts {
     async fn take(admin: &mut Admin) -> Result<Self> {
-        let mut server = 0.0;
-        for field in ["used_cpu_user", "used_cpu_sys"] {
-            let seconds = admin.info("cpu", field).await.ok_or("INFO has no CPU")?;
-            server += seconds.parse::<f64>()?;
-        }
         Ok(Self {
             scripts: admin.script_calls().await,
             renewals: admin.command_calls("hget").await,
-            server,
+            server: server_cpu(admin).await?,
             processor: processor_time(),
             at: Instant::now(),
         })
@@ -60,6 +55,16 @@ impl Counts {
         let time = (self.at - before.at).as_secs_f64();
         (self.processor - before.processor) as f64 / 1e9 / time * 100.0
     }
+}
+
+/// Seconds of a processor that the server has used.
+pub(crate) async fn server_cpu(admin: &mut Admin) -> Result<f64> {
+    let mut server = 0.0;
+    for field in ["used_cpu_user", "used_cpu_sys"] {
+        let seconds = admin.info("cpu", field).await.ok_or("INFO has no CPU")?;
+        server += seconds.parse::<f64>()?;
+    }
+    Ok(server)
 }
 
 pub(crate) async fn run(options: &Options) -> Result<()> {

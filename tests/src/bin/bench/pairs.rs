@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::options::Options;
 use crate::plain::Plain;
-use crate::stats::median;
+use crate::stats::{median, micros, processor_time};
 use crate::{Result, plain};
 
 pub(crate) const PAIRS: usize = 5_120;
@@ -238,29 +238,25 @@ impl Rounds {
     }
 }
 
-/// Seconds on a processor since the start, of this process and of the server.
-struct Cpu {
-    here: f64,
+/// Time on a processor since the start, of this process and of the server.
+pub(crate) struct Cpu {
+    here: Duration,
     server: f64,
 }
 
 impl Cpu {
-    async fn now(admin: &mut Admin) -> Result<Self> {
-        let mut server = 0.0;
-        for field in ["used_cpu_user", "used_cpu_sys"] {
-            let used = admin.info("cpu", field).await;
-            server += used.ok_or("INFO has no such field")?.parse::<f64>()?;
-        }
-        let here = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let here = Duration::try_from(here)?.as_secs_f64();
+    pub(crate) async fn now(admin: &mut Admin) -> Result<Self> {
+        let server = crate::many::server_cpu(admin).await?;
+        let here = processor_time();
         Ok(Self { here, server })
     }
 
-    /// Microseconds for each of the pairs since.
-    async fn each(&self, admin: &mut Admin) -> Result<(f64, f64)> {
+    /// Microseconds for each of the pairs since: here, and in the server.
+    pub(crate) async fn each(&self, admin: &mut Admin) -> Result<(f64, f64)> {
         let now = Self::now(admin).await?;
-        let each = |end: f64, begin: f64| (end - begin) * 1e6 / PAIRS as f64;
-        Ok((each(now.here, self.here), each(now.server, self.server)))
+        let server = (now.server - self.server) * 1e6;
+        let here = micros(now.here - self.here);
+        Ok((here / PAIRS as f64, server / PAIRS as f64))
     }
 }
 
