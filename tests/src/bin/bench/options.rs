@@ -17,8 +17,8 @@ turns with those of what they are compared with; ratios are within one run.
   clients    the same through fred and through redis-rs, beside SET NX PX and a compare-and-delete on each
   quorum     pairs at 3 and 5 servers, beside one of them, by 1 and 64 callers, and what bare calls lose
              that wait for a majority of them; and beside redlock in Node and redsync in Go on the same five
-  topologies pairs and handoffs by TLS and on a cluster of three, beside a plain server, and the first
-             lease in round trips, there and behind a sentinel
+  topologies pairs and handoffs by TLS, on a cluster of three and there by redis-rs, beside a plain server;
+             and the first lease in round trips, there and behind a sentinel
 
 options:
   --rounds N    rounds of roundtrip, handoff, pairs, clients, quorum and topologies after one that warms up; 11 by default

@@ -1,5 +1,5 @@
 //! A server, the same by TLS, a cluster of three and a server that sentinels watch: pairs and handoffs as
-//! ratios to the plain server, and the first lease in round trips.
+//! ratios to the plain server, also through a cluster's client of redis-rs, and the first lease in round trips.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,39 @@ const HANDOFFS: usize = 2_000;
 /// Of a connection whose round trips are counted, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
+/// By what a locker is connected.
+enum By {
+    Url(String),
+    /// These nodes of a cluster, by redis-rs.
+    RedisRs(Vec<String>),
+}
+
+impl By {
+    async fn locker(&self) -> Result<Locker> {
+        match self {
+            Self::Url(url) => Ok(Locker::connect(url).await?),
+            Self::RedisRs(nodes) => {
+                let pushes = redis::Client::open(&*nodes[0])?;
+                let client = redis::cluster::ClusterClient::new(nodes.clone())?;
+                let connection = client.get_async_connection().await?;
+                Ok(Locker::with_redis(connection, pushes).await?)
+            }
+        }
+    }
+}
+
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let ca = Authority::new("bench");
     let pair = ca.server(&["127.0.0.1"]);
     let server = ca.start(&pair, false).await;
     let cluster = RedisCluster::start_with(&RedisServer::config().tls_cluster(&ca), 3, false).await;
+    let nodes = cluster.masters.iter().map(RedisServer::url).collect();
     let sides = [
-        ("a server", server.url()),
-        ("by TLS", tls_url(&server, &ca)),
-        ("a cluster of 3", cluster.url()),
-        ("the same by TLS", cluster.tls_url(&ca.file)),
+        ("a server", By::Url(server.url())),
+        ("by TLS", By::Url(tls_url(&server, &ca))),
+        ("a cluster of 3", By::Url(cluster.url())),
+        ("the same by TLS", By::Url(cluster.tls_url(&ca.file))),
+        ("by redis-rs", By::RedisRs(nodes)),
     ];
     println!(
         "topologies: medians of {} rounds, and in brackets the ratios to a server",
@@ -35,8 +58,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     );
     for callers in [1, 64] {
         let mut rates = Vec::new();
-        for (_, url) in &sides {
-            rates.push((Locker::connect(url).await?, Vec::new()));
+        for (_, by) in &sides {
+            rates.push((by.locker().await?, Vec::new()));
         }
         for round in 0..=options.rounds {
             for (locker, rates) in &mut rates {
@@ -61,8 +84,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     let mut rates = vec![Vec::new(); sides.len()];
     for round in 0..=options.rounds {
-        for ((_, url), rates) in sides.iter().zip(&mut rates) {
-            let rate = thousand_handoffs_per_second(url).await?;
+        for ((_, by), rates) in sides.iter().zip(&mut rates) {
+            let rate = thousand_handoffs_per_second(by).await?;
             if round > 0 {
                 rates.push(rate);
             }
@@ -78,7 +101,7 @@ fn tls_url(server: &RedisServer, ca: &Authority) -> String {
     format!("rediss://127.0.0.1:{port}?ca={file}")
 }
 
-fn show(what: &str, sides: &[(&str, String)], rates: &[Vec<f64>]) {
+fn show(what: &str, sides: &[(&str, By)], rates: &[Vec<f64>]) {
     println!("{what}");
     for ((side, _), own) in sides.iter().zip(rates) {
         let ratios = own.iter().zip(&rates[0]).map(|(own, first)| own / first);
@@ -88,10 +111,10 @@ fn show(what: &str, sides: &[(&str, String)], rates: &[Vec<f64>]) {
 }
 
 /// Lockers that take one lock in turn.
-async fn thousand_handoffs_per_second(url: &str) -> Result<f64> {
+async fn thousand_handoffs_per_second(by: &By) -> Result<f64> {
     let mut lockers = Vec::new();
     for _ in 0..CONTENDERS {
-        let locker = Locker::connect(url).await?;
+        let locker = by.locker().await?;
         // It hears of grants from its first acquisition on.
         locker.lock("handoff")?.acquire().await?.release().await?;
         lockers.push(locker);
