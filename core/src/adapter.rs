@@ -36,8 +36,9 @@ pub type Pairing<'a> =
 
 /// What the lock needs of a Redis client. Given to [`Builder::with_adapter`](crate::Builder::with_adapter).
 ///
-/// An adapter need not time calls out, and must not send one twice: the lock gives up on a call at a moment
-/// of its own by dropping it, and decides itself what is asked again.
+/// An adapter need not time calls out: the lock gives up on a call at a moment of its own by dropping it, and
+/// decides itself what is asked again. What was dropped must not be sent any more, and nothing twice but by a
+/// cluster's client that is redirected, or whose connection broke.
 ///
 /// ```
 /// use leasehold::adapter::{Adapter, CallError, Calling, Command};
@@ -73,8 +74,9 @@ pub trait Adapter: Send + Sync + 'static {
     }
 
     /// Whether it is of a cluster: it sends a command to the server of its [key](Command::key), and follows
-    /// redirections. Asked after the reply to the first command. It need not say which server replied: each
-    /// operation is preceded by a look at the clock then, and locks cannot be listed.
+    /// redirections. Asked after the reply to the first command. It cannot say which server replied, so
+    /// the servers' clocks are not told apart: a call that was given up may act late, by as much as they differ,
+    /// and locks cannot be listed.
     fn is_clustered(&self) -> bool {
         false
     }

@@ -20,10 +20,11 @@ mod ear;
 /// A `MultiplexedConnection` is not made anew when it breaks: leases on it are lost then. Prefer a
 /// `ConnectionManager`.
 ///
-/// A `ClusterConnection` does not say which of its servers replied. So each operation is preceded by a look at
-/// the clock, locks cannot be listed or wait for replicas, a holder learns of a deletion at its next renewal,
-/// and while slots move a call that was given up may act late, by as much as
-/// the servers' clocks differ. A URL of a cluster ([`connect`](crate::Builder::connect)) has none of that.
+/// A `ClusterConnection` does not say which of its servers replied, so their clocks are not told apart: a call
+/// that was given up may act late, by as much as they differ, and one at a server whose clock is ahead of the
+/// others' by more than the `command_timeout` takes several attempts. Its locks cannot be listed or wait for
+/// replicas, and a holder learns at its next renewal that its lock was deleted. A URL of the cluster
+/// ([`connect`](crate::Builder::connect)) has none of that.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

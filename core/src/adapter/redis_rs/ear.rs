@@ -153,7 +153,8 @@ impl<C: ConnectionLike> Ear<C> {
                 biased;
                 push = self.pushes.recv() => push,
                 () = check.as_mut() => {
-                    if self.ask(&["PING"]).await.is_err() {
+                    // Unlike PING it needs no right.
+                    if self.ask(&["HELLO"]).await.is_err() {
                         return Ok(());
                     }
                     hears_changes();

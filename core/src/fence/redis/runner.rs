@@ -6,6 +6,7 @@ use fred::clients::Client;
 use fred::error::Error as FredError;
 use fred::interfaces::ClientLike;
 use fred::types::Value;
+use futures::future::{BoxFuture, Either};
 
 use crate::driver::{Secrets, send_script};
 
@@ -20,17 +21,21 @@ pub(super) enum Runner {
 impl Runner {
     /// Sends a script's call, once, and waits so long for its reply. The script or its hash comes first, then
     /// the number of keys, then the keys, of which the first decides on a cluster's node.
-    pub(super) async fn run(
-        &self,
+    pub(super) fn run<'a>(
+        &'a self,
         command: &'static str,
         args: Vec<Value>,
         left: Duration,
-    ) -> Result<Value, FredError> {
-        match self {
-            Self::Fred(client) => send_script(client, command, args, left).await,
+    ) -> impl Future<Output = Result<Value, FredError>> + Send + 'a {
+        // Neither is kept in a future of this one's own.
+        let running: Either<_, BoxFuture<'a, _>> = match self {
+            Self::Fred(client) => Either::Left(send_script(client, command, args, left)),
             #[cfg(feature = "redis-rs")]
-            Self::RedisRs(connection) => connection.run(command, args, left).await,
-        }
+            Self::RedisRs(connection) => {
+                Either::Right(Box::pin(connection.run(command, args, left)))
+            }
+        };
+        running
     }
 
     /// Whether it is known to be of a cluster. Else a server of one refuses keys of several slots itself.

@@ -41,7 +41,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         options.rounds
     );
     print!("{:>7}", "callers");
-    sides.iter().for_each(|(name, _)| print!("  {name:>24}"));
+    for (name, _) in &sides {
+        print!("  {name:>24}");
+    }
     println!();
     let mut admin = Admin::connect(&server).await;
     for callers in [1, 16, 64, 256] {
