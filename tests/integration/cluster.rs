@@ -279,6 +279,46 @@ async fn a_replica_takes_over_while_leases_are_held() {
     assert!(next.token() > token);
 }
 
+/// Catches a lock that counts although no replica of its own master has it, one that is kept then, and one whose
+/// copies are asked for at another node than it is at: its slot moves.
+#[tokio::test]
+async fn a_lock_counts_once_the_replicas_of_its_master_have_it() {
+    let mut cluster = RedisCluster::with_replicas().await;
+    let one = locker(&cluster).await;
+    let (name, ttl) = (name_at(&cluster, 1).await, FAILOVER * 2);
+    let enough = Duration::from_secs(3);
+    let lock = one.lock(&name).expect("valid").ttl(ttl);
+    let error = lock.clone().replicas(2, millis(200)).try_acquire().await;
+    let error = error.expect_err("there is one");
+    assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
+    assert!(error.to_string().contains("1 of 2 replicas"), "{error}");
+    let lock = lock.replicas(1, enough);
+    let lease = lock.acquire().await.expect("it was given back");
+    lease.renew().await.expect("it is there");
+    let slot = cluster.slot(&key(&name)).await;
+    for (from, to) in [(1, 2), (2, 1)] {
+        cluster.move_slot(slot, from, to).await;
+        lease.renew().await.expect("there is a replica, too");
+        cluster.replicas[to].pause();
+        let error = lease.renew().await.expect_err("nobody says that it has it");
+        assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error:?}");
+        cluster.replicas[to].resume();
+        lease.renew().await.expect("it is there again");
+    }
+    lease.release().await.expect("it is held");
+    let lease = lock.acquire().await.expect("it is free");
+    cluster.masters[1].kill();
+    cluster.allow_failover().await;
+    let mut admin = Admin::connect(&cluster.replicas[1]).await;
+    let leads = async || admin.info("replication", "role").await.as_deref() == Some("master");
+    eventually(FAILOVER, "the replica to take over", leads).await;
+    let token = lease.token();
+    lease.release().await.expect("it is held at the new master");
+    let next = one.lock(&name).expect("valid").acquire().await;
+    let next = next.expect("it is free");
+    assert!(next.token() > token);
+}
+
 /// Catches a program's own client that is refused, or that is taken for one of a single server.
 #[tokio::test]
 async fn a_client_of_the_programs_is_taken() {

@@ -27,7 +27,7 @@ use super::{Driver, Input};
 use crate::engine::{ServerId, Suspicion};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, LockKey, Op};
+use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::time::Timestamp;
 
 /// How often an operation is sent on in one attempt.
@@ -284,11 +284,12 @@ impl Member {
 
 /// What a store does.
 impl Cluster {
-    /// Executes a batch of operations of one slot. Returns who answered, too.
-    async fn execute_in_slot(
+    /// Executes a batch of operations of one slot, which may count only with these copies. Returns who answered,
+    /// too.
+    pub(super) async fn execute_in_slot(
         &self,
         asked: ServerId,
-        batch: &[Op],
+        (batch, durability): (&[Op], Option<&Durability>),
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
         let (mut server, mut way) = (asked, Way::Plain);
@@ -300,8 +301,14 @@ impl Cluster {
             };
             let link = member.store.link();
             let batch = restated.as_deref().unwrap_or(batch);
-            let error = match link.ask(batch, give_up, way).await {
-                Ok(answer) => return (server, protocol::decode(batch, &answer)),
+            let answer = if let Some(durability) = durability {
+                Box::pin(link.ask_durably(batch, durability, give_up, way)).await
+            } else {
+                let answer = link.ask(batch, give_up, way).await;
+                answer.map(|answer| protocol::decode(batch, &answer))
+            };
+            let error = match answer {
+                Ok(reply) => return (server, reply),
                 Err(error) => error,
             };
             let Some(redirection) = Redirection::read(error.details(), &member.node) else {

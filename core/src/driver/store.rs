@@ -133,8 +133,7 @@ impl Store {
     ) -> (ServerId, Result<BatchReply, Error>) {
         if let Some(durability) = durability {
             // Few ask for it, and every call would have room for it.
-            let executed = Box::pin(self.execute_durably(batch, durability, give_up));
-            return (server, executed.await);
+            return Box::pin(self.execute_durably(server, (batch, durability), give_up)).await;
         }
         match self {
             Self::Fred(store) => (server, store.execute(batch, give_up).await),
@@ -152,19 +151,23 @@ impl Store {
 
     async fn execute_durably(
         &self,
-        batch: &[Op],
-        durability: &Durability,
+        server: ServerId,
+        (batch, durability): (&[Op], &Durability),
         give_up: Timestamp,
-    ) -> Result<BatchReply, Error> {
-        let message = match self {
-            Self::Fred(store) => return store.execute_durably(batch, durability, give_up).await,
-            Self::Adapted(store) => {
-                return store.execute_durably(batch, durability, give_up).await;
+    ) -> (ServerId, Result<BatchReply, Error>) {
+        let result = match self {
+            Self::Fred(store) => store.execute_durably(batch, durability, give_up).await,
+            Self::Adapted(store) => store.execute_durably(batch, durability, give_up).await,
+            Self::Cluster(store) => {
+                let asked = (batch, Some(durability));
+                return store.execute_in_slot(server, asked, give_up).await;
             }
-            Self::Cluster(_) => "replicas and the disk cannot be waited for on a cluster",
-            Self::Memory(_) => "a store in memory has neither replicas nor a disk",
+            Self::Memory(_) => {
+                let message = "a store in memory has neither replicas nor a disk";
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
         };
-        Err(Error::new(ErrorKind::Unsupported, message))
+        (server, result)
     }
 
     /// Which server it is, if that is known.

@@ -36,7 +36,7 @@ impl Cluster {
             .windows(2)
             .all(|pair| slot(&pair[0]) == slot(&pair[1]))
         {
-            return self.execute_in_slot(asked, batch, give_up).await;
+            return self.execute_in_slot(asked, (batch, None), give_up).await;
         }
         let mut left = Left {
             cluster: self,
@@ -71,7 +71,10 @@ impl Cluster {
         }
         let calls = slots.into_values().map(async |places| {
             let ops: Vec<Op> = places.iter().map(|place| batch[*place].clone()).collect();
-            (places, self.execute_in_slot(asked, &ops, give_up).await)
+            (
+                places,
+                self.execute_in_slot(asked, (&ops, None), give_up).await,
+            )
         });
         let mut calls: FuturesUnordered<_> = calls.collect();
         let mut last = None;
