@@ -29,18 +29,7 @@ async fn a_failover_is_followed_while_a_lease_is_held() {
     all.primary.kill();
     let at_risk = |event: &LeaseEvent| matches!(event, LeaseEvent::AtRisk { .. });
     next_event(&mut events, LIMIT, at_risk).await;
-    let leads = async || {
-        for replica in &all.replicas {
-            // Sentinels close the connections of whom they promote.
-            let mut admin = Admin::connect(replica).await;
-            if let Ok(Resp::Array(role)) = admin.try_command(&["ROLE"]).await
-                && role.first().and_then(Resp::as_string).as_deref() == Some("master")
-            {
-                return true;
-            }
-        }
-        false
-    };
+    let leads = async || leader(&all).await.is_some();
     eventually(FAILOVER, "a replica to take over", leads).await;
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
     next_event(&mut events, LIMIT, renewed).await;
@@ -53,6 +42,64 @@ async fn a_failover_is_followed_while_a_lease_is_held() {
     let next = lock.acquire().await.expect("it is free");
     assert!(next.token() > token, "{} after {token}", next.token());
     assert_eq!(all.replicas.len(), 2);
+}
+
+/// The replica that took over.
+async fn leader(all: &RedisService) -> Option<&RedisServer> {
+    for replica in &all.replicas {
+        // Sentinels close the connections of whom they promote.
+        let mut admin = Admin::connect(replica).await;
+        if let Ok(Resp::Array(role)) = admin.try_command(&["ROLE"]).await
+            && role.first().and_then(Resp::as_string).as_deref() == Some("master")
+        {
+            return Some(replica);
+        }
+    }
+    None
+}
+
+/// Catches a locker that takes locks at a primary that was deposed while it stood still: it still says that it is
+/// one, for some ten seconds, to those who had begun to connect to it.
+#[tokio::test]
+async fn a_primary_that_goes_on_after_a_failover_is_left() {
+    let all = RedisService::start().await;
+    let builder = Locker::builder().command_timeout(Duration::from_millis(200));
+    let locker = builder.connect(&all.url()).await;
+    let locker = locker.expect("the primary is found");
+    let lock = locker.lock("before").expect("valid");
+    lock.acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    all.primary.pause();
+    let asking = tokio::spawn(async move { lock.acquire_within(FAILOVER).await });
+    let leader = eventually(FAILOVER, "a replica to take over", async || {
+        leader(&all).await
+    })
+    .await;
+    for sentinel in &all.sentinels {
+        let mut admin = Admin::connect(sentinel).await;
+        let asked = ["SENTINEL", "get-master-addr-by-name", "mymaster"];
+        let named = async || {
+            let port = Resp::Bulk(Some(leader.port().to_string().into_bytes()));
+            matches!(admin.command(&asked).await, Resp::Array(named) if named.get(1) == Some(&port))
+        };
+        eventually(FAILOVER, "the sentinel to name it", named).await;
+    }
+    all.primary.resume();
+    let lock = locker.lock("after").expect("valid");
+    let lease = lock.acquire_within(FAILOVER).await;
+    let _lease = lease.expect("there is a primary").expect("it is free");
+    let mut admin = Admin::connect(leader).await;
+    assert_eq!(
+        admin.keys("*after*").await.len(),
+        1,
+        "it is at the new primary"
+    );
+    let before = asking.await.expect("no panic");
+    assert!(before.expect("there is a primary").is_some());
 }
 
 /// Catches errors that do not say which of the parts is missing.

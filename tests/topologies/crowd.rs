@@ -25,9 +25,9 @@ pub(crate) struct Sum {
     pub(crate) refused: usize,
     pub(crate) late: usize,
     pub(crate) failed: usize,
-    /// Those who got the lock after somebody with a greater token: only a primary that does not know yet
-    /// that it is none any more can give it to them.
-    pub(crate) overtaken: usize,
+    /// The tokens of those who got the lock after somebody with a greater token, and these: only a primary that
+    /// does not know yet that it is none any more can give one of the two.
+    pub(crate) overtaken: Vec<[u64; 2]>,
     /// When each lock was got, since 1970, in order.
     got: Vec<(Duration, u64)>,
 }
@@ -145,7 +145,8 @@ impl Crowd {
             let apart = pair[1].0.saturating_sub(pair[0].0);
             pair[1].1 <= pair[0].1 && apart >= LATE
         };
-        let overtaken = got.windows(2).filter(is_overtaken).count();
+        let overtaken = got.windows(2).filter(is_overtaken);
+        let overtaken = overtaken.map(|pair| [pair[0].1, pair[1].1]).collect();
         let mut admin = Admin::connect(&self.guard).await;
         let Resp::Array(log) = admin.command(&["LRANGE", "log", "0", "-1"]).await else {
             panic!("LRANGE answers with an array");
@@ -177,6 +178,13 @@ pub(crate) fn now() -> Duration {
 }
 
 impl Sum {
+    /// Of each of the overtaken tokens one was given in this time: tokens are the time at their server.
+    pub(crate) fn is_overtaken_only(&self, from: Duration, to: Duration) -> bool {
+        let times = from.as_micros()..=to.as_micros();
+        let mut pairs = self.overtaken.iter();
+        pairs.all(|pair| pair.iter().any(|token| times.contains(&u128::from(*token))))
+    }
+
     /// The longest time without anybody who got the lock, from this moment on.
     pub(crate) fn longest_gap(&self, from: Duration, to: Duration) -> Duration {
         let times = self.got.iter().map(|(at, _)| *at);

@@ -39,3 +39,19 @@ fn promoted(replicas: &[RedisServer]) -> tokio::task::JoinHandle<Duration> {
         }
     })
 }
+
+/// When this server learns that it is none any more, since 1970. It is asked in the background.
+fn demoted(primary: &RedisServer) -> tokio::task::JoinHandle<Duration> {
+    let port = primary.port();
+    tokio::spawn(async move {
+        loop {
+            let mut admin = Admin::connect_port(port).await;
+            if let Ok(Resp::Array(role)) = admin.try_command(&["ROLE"]).await
+                && role.first().and_then(Resp::as_string).as_deref() == Some("slave")
+            {
+                return crowd::now();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+}

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -12,12 +12,14 @@ use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, Value};
 use futures::future::{self, Either};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::endpoint::Endpoint;
 use super::errors::{Secrets, is_answer};
 use super::link::{Link, OwnTask, unanswered};
 use super::seat::Seat;
+use super::sentinels;
 use super::tracking::Tracking;
 use super::url::RedisTarget;
 use super::{Driver, info, listener};
@@ -104,7 +106,11 @@ impl FredStore {
         client.map_err(|error| error.of(&target.shown))
     }
 
-    fn client_of(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, Error> {
+    pub(super) fn client_of(
+        config: Config,
+        timeout: Duration,
+        fail_fast: bool,
+    ) -> Result<Client, Error> {
         let secrets = Secrets::in_config(&config);
         Builder::from_config(Config {
             fail_fast,
@@ -136,6 +142,9 @@ impl FredStore {
             of_cluster,
             timeout,
             run_id: OnceLock::new(),
+            own,
+            doubted: Notify::new(),
+            left_for: Mutex::default(),
         };
         Self {
             link: Arc::new(link),
@@ -264,18 +273,20 @@ impl FredStore {
         if self.own.is_none() || self.suspected.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (client, suspected) = (self.link.client.clone(), self.suspected.clone());
-        let limit = self.link.timeout;
+        let (link, suspected) = (self.link.clone(), self.suspected.clone());
+        if sentinels::found(&link.client) {
+            link.doubted.notify_one();
+        }
         runtime.spawn(async move {
             let is_kept = match why {
                 // Short time-outs alone say little.
-                Suspicion::Silent => answers(&client).await,
+                Suspicion::Silent => answers(&link.client).await && !link.is_deposed().await,
                 // It answers well all the same.
                 Suspicion::Demoted => false,
             };
             if !is_kept {
                 tracing::debug!(?why, "replacing the connection");
-                let _ = tokio::time::timeout(limit, client.force_reconnection()).await;
+                link.reconnect().await;
             }
             suspected.store(false, Ordering::Release);
         });

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use ::fred::clients::Client;
 use ::fred::error::Error as FredError;
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::Value;
-use futures::{Stream, StreamExt};
+use ::fred::types::config::Server;
+use futures::{FutureExt, Stream, StreamExt};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
@@ -21,6 +23,7 @@ use super::endpoint::Endpoint;
 use super::errors::Secrets;
 use super::fred::{check_server, send_script, send_script_asking};
 use super::seat::Seat;
+use super::sentinels;
 use super::tracking::Tracking;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, BatchReply, Op};
@@ -45,6 +48,12 @@ pub(super) struct Link {
     pub(super) timeout: Duration,
     /// Which server it first led to.
     pub(super) run_id: OnceLock<String>,
+    /// Whether this crate made it, and so may replace it.
+    pub(super) own: bool,
+    /// Rings when a primary that sentinels named does not answer: nothing is sent to it before they are asked again.
+    pub(super) doubted: Notify,
+    /// Whom sentinels named when it last led to a server that is the primary no more.
+    pub(super) left_for: Mutex<Option<(String, u16)>>,
 }
 
 /// What kind of call a batch goes in.
@@ -149,6 +158,28 @@ impl Link {
         tokio::time::timeout(self.timeout, look).await.ok()?
     }
 
+    /// Whether sentinels name another primary than the server that it leads to. One that stood still, or was cut
+    /// off, learns only after some seconds that it is none any more, and gives locks until then.
+    pub(super) async fn is_deposed(&self) -> bool {
+        let Some(named) = sentinels::primary(&self.client).await else {
+            return false;
+        };
+        let leads_to = self.client.active_connections();
+        let is_there = |server: &Server| *server.host == named.0 && server.port == named.1;
+        let mut left_for = self.left_for.lock().unwrap_or_else(PoisonError::into_inner);
+        if leads_to.iter().any(is_there) {
+            *left_for = None;
+            return false;
+        }
+        // If it was left for that one, and leads here again, this is another address of it.
+        left_for.replace(named.clone()) != Some(named)
+    }
+
+    pub(super) async fn reconnect(&self) {
+        let again = self.client.force_reconnection();
+        let _ = tokio::time::timeout(self.timeout, again).await;
+    }
+
     /// Tells the engine when the link goes and when it is back. One that was never there is `checked` as
     /// soon as it is.
     pub(super) fn follow(
@@ -223,7 +254,11 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
     async fn next(&mut self) -> Option<Change> {
         loop {
             if !self.down {
-                return self.changes.next().await;
+                return tokio::select! {
+                    biased;
+                    change = self.changes.next() => change,
+                    () = self.link.doubted.notified() => Some(Change::Down(in_doubt())),
+                };
             }
             return tokio::select! {
                 biased;
@@ -253,13 +288,19 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
             if let Err(error) = self.link.explained(checked).await {
                 if error.kind() == ErrorKind::ReadOnly {
                     // Its name may lead to another server soon.
-                    let again = self.link.client.force_reconnection();
-                    let _ = tokio::time::timeout(self.link.timeout, again).await;
+                    self.link.reconnect().await;
                 }
                 return self.down(error);
             }
             self.checked = true;
         }
+        if self.link.own && self.link.is_deposed().await {
+            self.link.reconnect().await;
+            let message = "the store cannot be reached: the sentinels name another primary";
+            return self.down(Error::new(ErrorKind::Unavailable, message));
+        }
+        // What rang meanwhile was about the time before.
+        let _rang = self.link.doubted.notified().now_or_never();
         self.look = Box::pin(pending());
         self.vague = None;
         Input::Connected { server }
@@ -286,6 +327,11 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
             }
         }
     }
+}
+
+fn in_doubt() -> Error {
+    let message = "the store cannot be reached: the primary does not answer, and the sentinels are asked again";
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// Whether there may be more to it than the client says.

@@ -18,6 +18,7 @@ mod link;
 mod listener;
 mod memory;
 mod seat;
+mod sentinels;
 mod store;
 mod stores;
 mod tenure;
