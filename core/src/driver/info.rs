@@ -21,7 +21,9 @@ pub(super) fn check(info: &str, run_id: &OnceLock<String>) -> Result<Vec<Finding
 
 /// Whether it serves some slots of a cluster.
 pub(super) fn is_of_cluster(info: &str) -> bool {
-    protocol::info_field(info, "redis_mode") == Some("cluster")
+    // Valkey calls it otherwise.
+    let modes = ["redis_mode", "server_mode"].map(|name| protocol::info_field(info, name));
+    modes.contains(&Some("cluster"))
 }
 
 /// It does not say, and may be used all the same.
