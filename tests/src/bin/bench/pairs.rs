@@ -11,7 +11,7 @@
 //! And the time on a processor that a pair takes in this process and in the server, for the lock and for
 //! what people write themselves: it says which of the two is the bound, and varies less than the pace.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fred::prelude::*;
 use leasehold::Locker;
@@ -240,7 +240,9 @@ impl Rounds {
 
 /// Time on a processor since the start, of this process and of the server.
 pub(crate) struct Cpu {
-    here: Duration,
+    /// Nanoseconds.
+    here: i64,
+    /// Seconds.
     server: f64,
 }
 
