@@ -98,6 +98,11 @@ async fn a_short_time_out_connects_all_the_same() {
     let busy = later.lock("x").expect("valid").try_acquire().await;
     assert!(busy.expect("it is there").is_none());
     drop(held);
+    // The bounds themselves are good.
+    for timeout in [millis(1), millis(60_000)] {
+        let locker = Locker::builder().connect_timeout(timeout).in_memory();
+        locker.expect("within bounds");
+    }
     for timeout in [Duration::ZERO, millis(60_001)] {
         let error = Locker::builder().connect_timeout(timeout).in_memory();
         let error = error.expect_err("out of bounds");

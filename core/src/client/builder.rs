@@ -11,7 +11,7 @@ use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, LockKey};
 use crate::rt;
 
-/// Settings of a [`Locker`], all with defaults that suit most. One that is out of bounds is an error
+/// Settings of a [`Locker`](super::Locker), all with defaults that suit most. One that is out of bounds is an error
 /// of the call that makes the locker, of the kind [`Config`](crate::ErrorKind::Config).
 ///
 /// ```

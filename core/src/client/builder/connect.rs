@@ -27,7 +27,7 @@ impl Builder {
     /// | `memory://[name]` | one in this process, which all lockers share that give the same name |
     ///
     /// A `/`, `?`, `#`, `@` or `%` in a user or password has to be percent-encoded. The parameters of a
-    /// URL of TLS are those of [`Tls`]: `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
+    /// URL of TLS are those of [`Tls`](crate::Tls): `?ca=FILE`, `&cert=FILE&key=FILE`, `&serverName=NAME`. It
     /// takes the feature `tls-rustls`, which is on by default.
     ///
     /// Fails with
