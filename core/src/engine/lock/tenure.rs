@@ -425,6 +425,8 @@ impl Tenure {
         expiry: (ServerTime, ServerTime),
     ) {
         self.confirm_floor();
+        // Its slot may have moved to a server that this locker has not listened to.
+        env.servers.want_pushes(&mut env.cx, flight.server);
         let looks_again = self.looks_again;
         if !self.looks || self.unconfirmed || self.is_asked() {
             self.extended(env, who, flight, expiry);

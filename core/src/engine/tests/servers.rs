@@ -196,6 +196,28 @@ fn each_server_is_asked_for_its_own_clock_and_by_a_key_of_its_own() {
     assert_eq!(cluster.subscribed, [LEFT, RIGHT]);
 }
 
+/// Catches a holder that hears of no forced release at the server that its lock's slot has moved to.
+#[test]
+fn a_holder_listens_at_the_server_that_renews_its_lease() {
+    let mut cluster = Cluster::new();
+    cluster.hold(LEFT);
+    cluster.input(Input::Slots {
+        slots: 0..=LockKey::SLOTS - 1,
+        server: RIGHT,
+    });
+    assert_eq!(cluster.subscribed, [LEFT]);
+    cluster.now = cluster.now + TTL / 2;
+    cluster.input(Input::Tick);
+    cluster.answer(None, &Reply::Late);
+    let expires = clock(RIGHT, cluster.now) + TTL;
+    let sent = cluster.answer(None, &Reply::Renewed { expires });
+    assert!(
+        matches!(sent.batch[0].command, Command::Renew(_)),
+        "{sent:?}"
+    );
+    assert_eq!(cluster.subscribed, [LEFT, RIGHT]);
+}
+
 /// Catches a lease that is lost, warned of or renewed because of another server's link.
 #[test]
 fn a_link_that_breaks_concerns_the_locks_of_its_server_alone() {
