@@ -14,10 +14,8 @@ use crate::error::Error;
 use crate::time::Timestamp;
 
 /// Members that are a little later than the majority are waited for at least so long, before counters
-/// are raised. A busy machine is seldom later than that; and the host's timer is not set anew for each lock.
-const LEAST_GRACE: Duration = Duration::from_millis(5);
-/// With its turn at the desk it asks again after this at least.
-const LEAST_REST: Duration = Duration::from_millis(1);
+/// are raised.
+const LEAST_GRACE: Duration = Duration::from_millis(1);
 
 /// So often it tries again before it stands in line elsewhere than where a place is still being given back.
 const PATIENT_RESTS: u32 = 3;
@@ -204,10 +202,7 @@ impl Acquiring {
         if self.raise_at == Timestamp::NEVER {
             self.raise_at = now + now.since(self.asked).max(LEAST_GRACE);
         }
-        let answers = |(at, vote): (usize, &Vote)| {
-            matches!(vote, Vote::Open | Vote::Asked(_)) && env.members.is_able(at)
-        };
-        if self.raise_at <= now || !lease.votes.iter().any(answers) {
+        if asked == 0 || self.raise_at <= now {
             self.raise_at = Timestamp::NEVER;
             for at in lease.votes.below(token) {
                 let (id, what) = (lease.id_at(at), Asked::Raise(lease.who.id()));
@@ -278,7 +273,7 @@ impl Acquiring {
             // as soon as they know of the desk.
             None if keeps && is_open => {
                 let round_trip = env.cx.now.since(self.asked);
-                self.rest(env, lease, round_trip.clamp(LEAST_REST, RETRY.0));
+                self.rest(env, lease, round_trip.clamp(LEAST_GRACE, RETRY.0));
             }
             None => self.rest(env, lease, RETRY.0),
         }
