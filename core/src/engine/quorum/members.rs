@@ -199,8 +199,10 @@ impl Members {
     /// Nobody wants it there any more; whether it was got by then does not matter.
     pub(super) fn cancel(&mut self, cx: &Ctx, at: usize, call: CallId, of: (LockId, LeaseId)) {
         self.calls.forget(call);
-        let of = Some(of);
+        let (lease, of) = (of.1, Some(of));
         self.all[at].feed(cx.now, Input::Cancel { call, of });
+        // It may have it already, and nobody hears the answer that says so any more.
+        self.all[at].feed(cx.now, Input::Release { call: None, lease });
     }
 
     /// Renews a lease there. The counter of its tokens is raised to the floor by that.
