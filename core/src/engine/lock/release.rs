@@ -42,6 +42,9 @@ struct Release {
     ttl: Duration,
     /// What may take the lock once more after it was released.
     doubt: Option<Doubt>,
+    /// That was answered while an attempt was under way: it may have been executed after this one, since a host
+    /// of several threads does not always send in order.
+    unordered: bool,
     error: Option<Error>,
     attempt: Attempt,
     wake: Timestamp,
@@ -157,10 +160,7 @@ impl Releases {
     /// It has to be tried now: the lock may have been handed to a lease that nobody wants any more,
     /// and goes on to the next.
     pub(super) fn hasten(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
-        self.step(env, handles, id, |release, env| {
-            release.attempt.pace.next = env.cx.now;
-            release.time(env)
-        });
+        self.step(env, handles, id, Release::ask_now);
     }
 
     pub(super) fn landed(
@@ -183,10 +183,10 @@ impl Releases {
             release.doubt = None;
             // Put off until what is known now: it need not wait any longer.
             if release.attempt.is_under_way() {
+                release.unordered = true;
                 return Next::Stay;
             }
-            release.attempt.pace.next = env.cx.now;
-            release.time(env)
+            release.ask_now(env)
         });
     }
 
@@ -259,6 +259,7 @@ impl Release {
             until: cx.now,
             ttl: spec.ttl,
             doubt: None,
+            unordered: false,
             error: None,
             attempt: Attempt::due_at(cx.now),
             wake: Timestamp::NEVER,
@@ -284,6 +285,11 @@ impl Release {
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
         self.attempt.begin(env, whose, command, give_up);
+    }
+
+    fn ask_now(&mut self, env: &mut Env) -> Next {
+        self.attempt.pace.next = env.cx.now;
+        self.time(env)
     }
 
     fn time(&mut self, env: &mut Env) -> Next {
@@ -315,11 +321,13 @@ impl Release {
         };
         // If an earlier attempt did it, its answer was lost.
         let is_done = self.attempt.is_in_doubt();
+        let unordered = std::mem::take(&mut self.unordered);
         let lost_by = |reason| Next::Confirmed(Some(reason).filter(|_| !is_done), flight.sent);
         let failure = match outcome.result {
             Ok((Reply::Released | Reply::HandedOver { .. }, _)) => {
                 return Next::Confirmed(None, flight.sent);
             }
+            Ok((Reply::Gone | Reply::Taken, _)) if unordered => return self.ask_now(env),
             Ok((Reply::Gone, _)) => return lost_by(LossReason::Deleted),
             Ok((Reply::Taken, _)) => return lost_by(LossReason::Superseded),
             // Somebody put something else in the lock's place.

@@ -47,6 +47,26 @@ fn an_acquisition_that_may_still_act_is_given_back_again_when_it_cannot_any_more
     assert!(host.engine.is_idle());
 }
 
+/// Catches a lock that nobody has until its time to live ends: a host of several threads sent the release
+/// first, and heard of it last.
+#[test]
+fn it_is_given_back_again_if_the_release_overtook_it() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.cancel(call);
+    let [acquire, release] = [host.take(), host.take()];
+    let gone = host.execute(&release);
+    let held = host.execute(&acquire);
+    assert!(host.is_taken(LOCK));
+    host.net = Net::Up;
+    host.reply(&acquire, Ok(held));
+    host.reply(&release, Ok(gone));
+    assert!(!host.is_taken(LOCK));
+    assert_eq!(host.ops(), ["acquire", "release", "release"]);
+    assert!(host.engine.is_idle());
+}
+
 #[test]
 fn it_is_given_back_once_if_the_answer_came_in_between() {
     let mut host = Host::new();
