@@ -491,6 +491,7 @@ pub(crate) async fn a_master_that_fails<K: Kind>() {
         admin.int(&["EXISTS", &key]).await == 1
     })
     .await;
+    cluster.allow_failover().await;
     cluster.masters[0].kill();
     let watch = Stopwatch::start();
     let renewed = |event: &LeaseEvent| matches!(event, LeaseEvent::Renewed { .. });
