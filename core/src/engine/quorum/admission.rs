@@ -7,10 +7,11 @@
 //!
 //! **Why no lease is given twice.** A lease stands on m of 2m - 1 members, each of which knew all others
 //! when it voted. Say that one of them forgot, and that its new incarnation is let in before that lease is
-//! over. Then m others that were admitted said that they know of no incarnation that is over; one of these
-//! has the lease as well, and knew the one that is over now. It forgot that, too, and was let in before the
-//! lease was over, which takes us back to it: the first that was let in so was not one of fewer than m. Nor
-//! were there m that were all new, as long as never so many forget within that time.
+//! over. Then m others that were admitted said that they know of no incarnation that is over, and were asked
+//! when the new one was there already; one of these has the lease as well, and knew the one that is over now.
+//! It forgot that, too, and was let in before the lease was over, which takes us back to it: the first that was
+//! let in so was not one of fewer than m. Nor were there m that were all new at once, as long as never so many
+//! forget within that time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -43,6 +44,8 @@ struct Seen {
     known: BTreeSet<Incarnation>,
     /// The turn in which it was asked.
     asked: u64,
+    /// The last turn that had begun when this incarnation was heard of first.
+    found: u64,
     admitted: bool,
     /// It knows all that vote, and they know it.
     votes: bool,
@@ -77,6 +80,7 @@ impl Admission {
             at: now,
             known: entered.known,
             asked,
+            found: before.as_ref().map_or(self.turn, |before| before.found),
             admitted: before.as_ref().is_some_and(|before| before.admitted),
             votes: before.is_some_and(|before| before.votes),
         });
@@ -98,14 +102,8 @@ impl Admission {
             }
         }
         let is_over = |id: &Incarnation| !current.contains(id);
-        let admitted = self.seen().filter(|seen| seen.admitted).count();
-        let is_new = admitted == 0 || admitted >= self.majority;
-        if is_new && current.len() >= self.majority && !known.iter().any(is_over) {
-            // None of those that would know has lost anything; or all begin together.
-            self.all
-                .iter_mut()
-                .flatten()
-                .for_each(|seen| seen.admitted = true);
+        if !known.iter().any(is_over) {
+            self.let_new_in();
         }
         self.let_vote();
         self.over
@@ -113,6 +111,33 @@ impl Admission {
         for id in known.into_iter().filter(is_over) {
             if !self.over.iter().any(|(over, _)| *over == id) {
                 self.over.push((id, self.turn));
+            }
+        }
+    }
+
+    /// Those that are new, if nobody can know of what they may have been before: m that were admitted have lost
+    /// nothing, or m begin together. What these said counts if they were asked when the new one was there
+    /// already: what they said before may be old.
+    fn let_new_in(&mut self) {
+        let enough =
+            |are: &dyn Fn(&&Seen) -> bool| self.seen().filter(are).count() >= self.majority;
+        let is_first = !self.seen().any(|seen| seen.admitted);
+        let is_let_in = |new: &Seen| {
+            if !is_first {
+                return enough(&|seen| seen.admitted && seen.asked > new.found);
+            }
+            let mut turns = self.seen().map(|seen| seen.found);
+            turns.any(|turn| {
+                let with = |seen: &&Seen| seen.found <= turn && turn < seen.asked;
+                with(&new) && enough(&with)
+            })
+        };
+        let all = self.all.iter();
+        let are_let_in = all.map(|seen| seen.as_ref().is_some_and(is_let_in));
+        let are_let_in: Vec<_> = are_let_in.collect();
+        for (seen, is_let_in) in self.all.iter_mut().zip(are_let_in) {
+            if let Some(seen) = seen {
+                seen.admitted |= is_let_in;
             }
         }
     }
@@ -210,6 +235,15 @@ impl Admission {
         over.filter(|id| to.known.contains(id)).collect()
     }
 
+    /// Whether it has to be asked again for a new one to be let in.
+    pub(super) fn is_to_be_heard(&self, at: usize) -> bool {
+        let new = self.seen().filter(|seen| !seen.admitted);
+        let found = new.map(|seen| seen.found).max();
+        let asked = self.all[at].as_ref().map(|seen| seen.asked);
+        let are_enough = self.answered() >= self.majority;
+        are_enough && self.over.is_empty() && asked.is_some() && found >= asked
+    }
+
     /// Whether it has to be asked again for that to be seen.
     pub(super) fn is_to_be_asked(&self, at: usize) -> bool {
         let found = self.over.iter().map(|(_, turn)| *turn).max();
@@ -268,6 +302,16 @@ mod tests {
         say(&mut new, 0, (1, 0), &[]);
         assert!(admitted(&new).is_empty(), "one of three tells nothing");
         say(&mut new, 2, (3, 0), &[]);
+        assert!(
+            admitted(&new).is_empty(),
+            "the first may know others by now"
+        );
+        assert_eq!(
+            [0, 1, 2].map(|at| new.is_to_be_heard(at)),
+            [true, false, true]
+        );
+        say(&mut new, 0, (1, 0), &[]);
+        say(&mut new, 2, (3, 0), &[]);
         assert_eq!((admitted(&new), voting(&new)), (vec![0, 2], vec![]));
         assert_eq!(new.to_tell(0), [Incarnation(1), Incarnation(3)]);
         say(&mut new, 0, (1, 0), &[1, 3]);
@@ -275,6 +319,8 @@ mod tests {
         say(&mut new, 2, (3, 0), &[1, 3]);
         assert_eq!(voting(&new), [0, 2]);
         say(&mut new, 1, (2, 0), &[]);
+        say(&mut new, 0, (1, 0), &[1, 3]);
+        say(&mut new, 2, (3, 0), &[1, 3]);
         assert_eq!((admitted(&new), voting(&new)), (vec![0, 1, 2], vec![0, 2]));
         assert!((0..3).all(|at| new.to_tell(at).contains(&Incarnation(2))));
     }
@@ -313,7 +359,39 @@ mod tests {
         say(&mut used, 4, (5, 0), &[]);
         assert_eq!(admitted(&used), [0, 1]);
         say(&mut used, 2, (3, 900), &[1, 2, 3]);
+        for (at, id) in [(0, 1), (1, 2)] {
+            assert_eq!(admitted(&used), [0, 1, 2]);
+            say(&mut used, at, (id, 900), &[1, 2, 3]);
+        }
         assert_eq!(admitted(&used), [0, 1, 2, 4]);
+    }
+
+    /// Catches two holders: the second of three votes for a lease with one that the first did not know when it
+    /// was asked, and that forgets the lease then.
+    #[test]
+    fn what_was_said_before_one_was_new_does_not_let_it_in() {
+        let mut used = of(3);
+        say(&mut used, 0, (1, 900), &[1, 2]);
+        say(&mut used, 1, (2, 900), &[1, 2]);
+        say(&mut used, 2, (9, 0), &[]);
+        assert_eq!(admitted(&used), [0, 1]);
+        assert!((0..3).all(|at| used.is_to_be_heard(at)));
+        say(&mut used, 0, (1, 900), &[1, 2, 3]);
+        say(&mut used, 1, (2, 900), &[1, 2]);
+        assert_eq!(admitted(&used), [0, 1]);
+        assert!(!used.is_to_be_heard(2), "it has to wait");
+    }
+
+    /// The same of members that seem to begin together.
+    #[test]
+    fn one_that_was_new_long_ago_may_have_voted_since() {
+        let mut used = of(3);
+        say(&mut used, 1, (2, 0), &[]);
+        say(&mut used, 2, (9, 0), &[]);
+        assert!(admitted(&used).is_empty());
+        say(&mut used, 1, (2, 1), &[1, 2, 3]);
+        say(&mut used, 2, (9, 0), &[]);
+        assert_eq!(admitted(&used), [1]);
     }
 
     /// Catches a quarantine that is shorter than a lease of another locker.

@@ -225,8 +225,11 @@ impl Entries {
             };
         }
         // What others are about to say may let it in; and too few can tell nothing.
-        let is_open =
-            |other| !self.admission.has_answered(other) && self.all[other].error.is_none();
+        let is_open = |other| {
+            let is_awaited =
+                !self.admission.has_answered(other) || self.admission.is_to_be_heard(other);
+            is_awaited && self.all[other].error.is_none()
+        };
         let are_few = self.admission.answered() < super::members::majority(self.all.len());
         if are_few || self.admission.is_admitted(at) || (0..self.all.len()).any(is_open) {
             Standing::Open
@@ -238,6 +241,7 @@ impl Entries {
     fn is_wanted(&self, at: usize) -> bool {
         !self.admission.has_answered(at)
             || self.all[at].is_doubtful
+            || self.admission.is_to_be_heard(at)
             || self.admission.is_to_be_asked(at)
             || !self.admission.to_tell(at).is_empty()
             || !self.admission.to_forget(at).is_empty()
