@@ -35,6 +35,14 @@ impl World {
         forgetful.count() < self.plan.majority()
     }
 
+    /// Some may have forgotten a lease that lives.
+    pub(crate) fn forgot_lately(&self) -> bool {
+        let since = nanos(self.plan.longest) / 100 * 101 + 10 * MILLI;
+        let lost = |lost: Moment| lost + since > self.now;
+        let mut servers = self.servers.iter();
+        servers.any(|server| server.lost.is_some_and(lost))
+    }
+
     fn lose(&mut self, server: usize) {
         if !self.may_lose(server) {
             return;
