@@ -12,6 +12,8 @@ pub(super) enum Asked {
     Keep,
     /// Its counter is to be raised.
     Raise(HalfId),
+    /// Whether it still has it, in this round.
+    Prove(HalfId, u64),
     /// A renewal that the program asked for by this call.
     Renew(HalfId, CallId),
     Release(HalfId),

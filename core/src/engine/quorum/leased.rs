@@ -120,8 +120,9 @@ impl Leased {
     }
 
     /// It is known whether this member may vote, or that it may not any more.
-    pub(super) fn stood(&mut self, env: &mut Env, at: usize) {
+    pub(super) fn stood(&mut self, env: &mut Env, at: usize, holds: bool) {
         match (self.votes.get(at), env.entries.standing(at)) {
+            (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
             (Vote::Asked(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);

@@ -201,13 +201,22 @@ impl Locks {
         (id, at): (HalfId, usize),
         result: Result<Option<Acquired>, Error>,
     ) {
-        let vote = match result {
-            Ok(Some(acquired)) => Vote::Has(Has::new(&acquired)),
-            Ok(None) => Vote::Busy,
-            Err(error) => Vote::Failed(error),
-        };
         self.step(env, id, |contender, env| {
-            contender.lease.votes.set(at, vote);
+            let Contender { lease, phase, .. } = contender;
+            let vote = match result {
+                Ok(Some(acquired)) => Vote::Has(Has::new(&acquired, &lease.who.spec)),
+                Ok(None) => Vote::Busy,
+                Err(error) => Vote::Failed(error),
+            };
+            let were_few = lease.has() < env.members.majority();
+            lease.votes.set(at, vote);
+            match phase {
+                Phase::Held(tenure) => tenure.comes_late(env, lease, at),
+                Phase::Acquiring(_) if were_few && lease.who.spec.owner.is_reclaimable() => {
+                    lease.votes.forget_floors();
+                }
+                Phase::Acquiring(_) => {}
+            }
             contender.judge(env, LossReason::Expired)
         });
     }
@@ -222,12 +231,30 @@ impl Locks {
             let Some(has) = contender.lease.votes.has_mut(at) else {
                 return Next::Stay;
             };
-            let token = has.raising.take();
             match result {
-                Ok(()) => has.floor = token.unwrap_or(has.floor).max(has.floor),
+                Ok(()) => has.was_raised(),
                 Err(error) => {
                     contender.lease.give_back(env, at);
                     contender.lease.votes.set(at, Vote::gone(&error));
+                }
+            }
+            contender.judge(env, LossReason::Expired)
+        });
+    }
+
+    /// A member that was asked in this round whether it still has a lease has it, or not.
+    pub(super) fn proved(
+        &mut self,
+        env: &mut Env,
+        (id, at, round): (HalfId, usize, u64),
+        result: &Result<(), Error>,
+    ) {
+        self.step(env, id, |contender, env| {
+            let Contender { lease, phase, .. } = contender;
+            if let Phase::Held(tenure) = phase {
+                tenure.proved();
+                if result.is_ok() {
+                    lease.votes.prove((at, round), env.members.majority());
                 }
             }
             contender.judge(env, LossReason::Expired)
@@ -319,7 +346,8 @@ impl Locks {
         };
         for id in self.those(&waits) {
             self.step(env, id, |contender, env| {
-                contender.lease.stood(env, at);
+                let holds = matches!(contender.phase, Phase::Held(_));
+                contender.lease.stood(env, at, holds);
                 contender.judge(env, LossReason::Expired)
             });
         }

@@ -318,6 +318,9 @@ impl Quorum {
         match (asked, answer) {
             (Asked::Acquire(id), Answer::Acquire(result)) => locks.acquired(env, (id, at), result),
             (Asked::Raise(id), Answer::Renew(result)) => locks.raised(env, (id, at), result),
+            (Asked::Prove(id, round), Answer::Renew(result)) => {
+                locks.proved(env, (id, at, round), &result);
+            }
             (Asked::Renew(id, call), Answer::Renew(result)) => {
                 locks.renewed(env, (id, call), result);
             }

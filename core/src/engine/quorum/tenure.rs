@@ -1,12 +1,13 @@
 //! A lock that a majority has given.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::calls::Asked;
 use super::env::Env;
 use super::leased::{Leased, Next};
 use super::members::too_few;
-use super::votes::Vote;
+use super::votes::{Late, Vote};
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId};
 use crate::engine::lock::tenure::{lead, too_many_leases};
@@ -26,6 +27,13 @@ pub(super) struct Tenure {
     pub(super) deadline: Timestamp,
     /// How many members have no trouble with it, as far as the holder was told.
     sound: usize,
+    /// Until then a member counts at once that was asked with those that made the tenure. There cannot have been
+    /// a later lease so soon, but of the same owner.
+    prompt_until: Timestamp,
+    /// How often the members were asked whether they still have it.
+    rounds: u64,
+    /// How many have not said so.
+    proving: usize,
     /// Of asking those that do not have it.
     pace: Pace,
     renewals: Vec<Renewal>,
@@ -53,6 +61,9 @@ impl Tenure {
             leases: 0,
             deadline,
             sound: env.members.len(),
+            prompt_until: env.cx.now + env.cx.now.since(began),
+            rounds: 0,
+            proving: 0,
             pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
             renewals: Vec::new(),
         })
@@ -103,7 +114,11 @@ impl Tenure {
 
     /// Those that do not have it are asked again: they may be back, or free by now.
     fn asks_at(&self, lease: &Leased) -> Timestamp {
-        let lacks = |vote: &Vote| !matches!(vote, Vote::Has(_) | Vote::Open | Vote::Asked(_));
+        let lacks = |vote: &Vote| match vote {
+            Vote::Has(has) => has.late.is_some(),
+            Vote::Open | Vote::Asked(_) => false,
+            Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => true,
+        };
         if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
             return Timestamp::NEVER;
         }
@@ -125,8 +140,47 @@ impl Tenure {
             for at in 0..env.members.len() {
                 lease.ask_again(env, at);
             }
+            if lease.votes.are_late() {
+                self.ask_for_proof(env, lease);
+            }
         }
         self.judge(env, lease, LossReason::Expired)
+    }
+
+    /// A member has it only now. It counts when a majority says that it has it still.
+    pub(super) fn comes_late(&mut self, env: &mut Env, lease: &mut Leased, at: usize) {
+        let is_prompt = env.cx.now <= self.prompt_until && !lease.who.spec.owner.is_reclaimable();
+        if is_prompt {
+            return;
+        }
+        if let Some(has) = lease.votes.has_mut(at) {
+            has.late = Some(Late {
+                since: self.rounds + 1,
+                proven_by: BTreeSet::new(),
+            });
+            self.ask_for_proof(env, lease);
+        }
+    }
+
+    /// Asks those that count whether they still have it, by a renewal: so not for a fixed lease.
+    fn ask_for_proof(&mut self, env: &mut Env, lease: &Leased) {
+        if lease.who.spec.fixed {
+            return;
+        }
+        self.rounds += 1;
+        // A renewal that is under way would not do: none of them has this floor.
+        let floor = FencingToken::new(self.token.get().saturating_add(self.rounds)).ok();
+        for (at, _) in lease.votes.has() {
+            let asked = Asked::Prove(lease.who.id(), self.rounds);
+            let of = (asked, lease.id_at(at));
+            env.members.renew(&env.cx, at, of, (None, floor));
+            self.proving += 1;
+        }
+    }
+
+    /// One of them has answered.
+    pub(super) fn proved(&mut self) {
+        self.proving = self.proving.saturating_sub(1);
     }
 
     /// What follows from the votes, and from the time.
@@ -164,9 +218,9 @@ impl Tenure {
     /// the holder counts on ends sooner.
     pub(super) fn tell_risk(&mut self, env: &mut Env, lease: &Leased, deadline: Timestamp) {
         let (majority, of) = (env.members.majority(), env.members.len());
-        let is_sound = |vote: &Vote| matches!(vote, Vote::Has(has) if has.trouble.is_none());
-        let sound = lease.votes.count(is_sound);
-        let is_asked = lease.asked() > 0;
+        let sound = lease.votes.has();
+        let sound = sound.filter(|(_, has)| has.trouble.is_none()).count();
+        let is_asked = lease.asked() > 0 || self.proving > 0;
         let before = std::mem::replace(&mut self.sound, sound);
         let is_worse = sound <= majority && sound < before && !is_asked;
         if is_asked && sound < before {
@@ -198,12 +252,8 @@ impl Tenure {
         lease: &Leased,
         (call, ttl): (CallId, Option<Duration>),
     ) {
-        let have = lease
-            .votes
-            .iter()
-            .filter(|(_, vote)| matches!(vote, Vote::Has(_)));
         let mut pending = 0;
-        for (at, _) in have {
+        for (at, _) in lease.votes.has() {
             let asked = Asked::Renew(lease.who.id(), call);
             env.members
                 .renew(&env.cx, at, (asked, lease.id_at(at)), (ttl, None));

@@ -1,6 +1,8 @@
 //! What each member says of one lease, and what follows from that together.
 
-use crate::engine::io::{Acquired, CallId};
+use std::collections::BTreeSet;
+
+use crate::engine::io::{Acquired, CallId, LockSpec};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -36,14 +38,29 @@ impl Vote {
 #[derive(Debug)]
 pub(super) struct Has {
     pub(super) token: FencingToken,
-    /// Every later token of the member is above this.
-    pub(super) floor: FencingToken,
+    /// Every later token of the member is above this. Nothing while that is not to be counted on.
+    pub(super) floor: Option<FencingToken>,
     pub(super) deadline: Timestamp,
     pub(super) began: Timestamp,
     /// Why its last renewal failed.
     pub(super) trouble: Option<Error>,
     /// It was asked to raise its counter to this.
     pub(super) raising: Option<FencingToken>,
+    /// That was asked for before a majority had it, and says nothing.
+    raising_is_old: bool,
+    /// It came later than the majority, and does not count yet.
+    pub(super) late: Option<Late>,
+}
+
+/// Why a member does not count that gave a lease to its holder later than the majority. After a forced release of
+/// which the holder has not heard, there may have been a later lease meanwhile: not if a majority still had this
+/// one when the member gave it.
+#[derive(Debug)]
+pub(super) struct Late {
+    /// The first round of questions that was asked after that.
+    pub(super) since: u64,
+    /// Who had it since then.
+    pub(super) proven_by: BTreeSet<usize>,
 }
 
 /// The votes on one lease. Of N = 2m - 1 members, m decide.
@@ -57,19 +74,30 @@ pub(super) struct Has {
 ///
 /// An owner that takes leases over from itself breaks that: a member may have gone on to a later lease since it
 /// answered. So the token of such a lease is the greatest: among the members that do have it is one of any former
-/// lease's, and it gave out a greater token after that.
+/// lease's, and it gave out a greater token after that. They do have it if they say so once a majority has
+/// answered, and raise their counters with that.
 #[derive(Debug)]
 pub(super) struct Votes(Vec<Vote>);
 
 impl Has {
-    pub(super) fn new(acquired: &Acquired) -> Self {
+    pub(super) fn new(acquired: &Acquired, spec: &LockSpec) -> Self {
         Self {
             token: acquired.token,
-            floor: acquired.token,
+            floor: Some(acquired.token).filter(|_| !spec.owner.is_reclaimable()),
             deadline: acquired.deadline,
             began: acquired.began,
             trouble: None,
             raising: None,
+            raising_is_old: false,
+            late: None,
+        }
+    }
+
+    /// Its counter was raised.
+    pub(super) fn was_raised(&mut self) {
+        let raised = self.raising.take();
+        if !std::mem::take(&mut self.raising_is_old) {
+            self.floor = raised.max(self.floor);
         }
     }
 }
@@ -106,18 +134,53 @@ impl Votes {
         self.0.iter().filter(|vote| are(vote)).count()
     }
 
-    fn has(&self) -> impl Iterator<Item = (usize, &Has)> {
+    /// Those that count.
+    pub(super) fn has(&self) -> impl Iterator<Item = (usize, &Has)> {
         self.iter().filter_map(|(at, vote)| match vote {
-            Vote::Has(has) => Some((at, has)),
+            Vote::Has(has) if has.late.is_none() => Some((at, has)),
             _ => None,
         })
+    }
+
+    /// What members said who may not have it any more now that a majority answers.
+    pub(super) fn forget_floors(&mut self) {
+        for vote in &mut self.0 {
+            if let Vote::Has(has) = vote {
+                has.floor = None;
+                has.raising_is_old = has.raising.is_some();
+            }
+        }
+    }
+
+    pub(super) fn are_late(&self) -> bool {
+        self.count(|vote| matches!(vote, Vote::Has(has) if has.late.is_some())) > 0
+    }
+
+    /// A member has it still, as it was asked in this round: those that came before that may count.
+    pub(super) fn prove(&mut self, (by, round): (usize, u64), majority: usize) {
+        for vote in &mut self.0 {
+            let Vote::Has(has) = vote else { continue };
+            if let Some(late) = has.late.as_mut().filter(|late| late.since <= round) {
+                late.proven_by.insert(by);
+                if late.proven_by.len() >= majority {
+                    has.late = None;
+                }
+            }
+        }
     }
 
     /// Those on which a lease does not stand, and why.
     pub(super) fn missing(&self) -> impl Iterator<Item = (usize, Error)> {
         self.iter().filter_map(|(at, vote)| {
             let error = match vote {
-                Vote::Has(has) => has.trouble.clone()?,
+                Vote::Has(has) => match (&has.trouble, &has.late) {
+                    (Some(trouble), _) => trouble.clone(),
+                    (None, Some(_)) => Error::new(
+                        ErrorKind::Unavailable,
+                        "it came later, and the others have not said since that they have it",
+                    ),
+                    (None, None) => return None,
+                },
                 Vote::Failed(error) => error.clone(),
                 Vote::Busy => Error::new(ErrorKind::NotHeld, "somebody else has the lock there"),
                 Vote::Leaving => {
@@ -158,14 +221,16 @@ impl Votes {
 
     /// How many of those that have it would give out none but higher tokens.
     pub(super) fn at_least(&self, token: FencingToken) -> usize {
-        self.has().filter(|(_, has)| has.floor >= token).count()
+        self.has()
+            .filter(|(_, has)| has.floor >= Some(token))
+            .count()
     }
 
     /// Those whose counter is to be raised before they count.
     pub(super) fn below(&self, token: FencingToken) -> Vec<usize> {
         let below = self
             .has()
-            .filter(|(_, has)| has.floor < token && has.raising.is_none());
+            .filter(|(_, has)| has.floor < Some(token) && has.raising.is_none());
         below.map(|(at, _)| at).collect()
     }
 
@@ -199,11 +264,13 @@ mod tests {
                 at,
                 Vote::Has(Has {
                     token: token(*number),
-                    floor: token(*number),
+                    floor: Some(token(*number)),
                     deadline: Timestamp::from_nanos(*deadline),
                     began: Timestamp::from_nanos(0),
                     trouble: None,
                     raising: None,
+                    raising_is_old: false,
+                    late: None,
                 }),
             );
         }
@@ -228,6 +295,43 @@ mod tests {
         assert_eq!(votes.greatest_token(5), None);
     }
 
+    /// Catches a lease that goes on after a later one: a majority did not have it any more when it came back to
+    /// a member.
+    #[test]
+    fn who_comes_late_counts_once_a_majority_has_it_still() {
+        let mut votes = votes(&[(2, 50), (4, 40), (5, 30), (9, 20)]);
+        let late = || Late {
+            since: 2,
+            proven_by: BTreeSet::new(),
+        };
+        votes.has_mut(2).expect("it has it").late = Some(late());
+        votes.has_mut(3).expect("it has it").late = Some(late());
+        assert_eq!(votes.deadline(3), None);
+        for by in [0, 1, 4] {
+            votes.prove((by, 1), 3);
+        }
+        votes.prove((0, 2), 3);
+        votes.prove((0, 3), 3);
+        votes.prove((1, 3), 3);
+        assert!(votes.are_late());
+        votes.prove((4, 2), 3);
+        assert!(!votes.are_late());
+        assert_eq!(votes.deadline(3), Some(Timestamp::from_nanos(30)));
+    }
+
+    /// Catches the votes of members that went on to another lease before a majority was there.
+    #[test]
+    fn what_was_raised_before_a_majority_was_there_does_not_count() {
+        let mut votes = votes(&[(2, 50), (4, 40), (9, 30)]);
+        votes.has_mut(0).expect("it has it").raising = Some(token(9));
+        votes.forget_floors();
+        votes.has_mut(0).expect("it has it").was_raised();
+        assert_eq!(votes.below(token(9)), [0, 1, 2]);
+        votes.has_mut(0).expect("it has it").raising = Some(token(9));
+        votes.has_mut(0).expect("it has it").was_raised();
+        assert_eq!(votes.below(token(9)), [1, 2]);
+    }
+
     /// Catches a token that a later majority would not know of.
     #[test]
     fn a_bare_majority_counts_once_the_lower_counters_are_raised() {
@@ -236,7 +340,7 @@ mod tests {
         assert_eq!(votes.below(token(9)), [1, 2]);
         assert_eq!(votes.at_least(token(9)), 1);
         for at in [1, 2] {
-            votes.has_mut(at).expect("it has it").floor = token(9);
+            votes.has_mut(at).expect("it has it").floor = Some(token(9));
         }
         assert_eq!(votes.at_least(token(9)), 3);
         assert_eq!(votes.deadline(3), Some(Timestamp::from_nanos(30)));
