@@ -2,6 +2,7 @@
 
 mod acquire;
 mod bounds;
+mod later;
 mod quarantine;
 mod queries;
 mod stats;

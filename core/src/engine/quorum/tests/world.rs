@@ -290,11 +290,25 @@ impl World {
     }
 
     pub(super) fn acquire_with(&mut self, host: usize, wait: Wait, reentrant: bool) -> CallId {
-        let call = self.next_call(host);
-        let spec = Arc::new(LockSpec {
+        let spec = LockSpec {
             reentrant,
             ..self.spec(host)
-        });
+        };
+        self.acquire_as(host, wait, spec)
+    }
+
+    /// For an owner who takes over what is its own.
+    pub(super) fn reclaim(&mut self, host: usize, wait: Wait) -> CallId {
+        let spec = LockSpec {
+            owner: Owner::reclaimable("job").expect("a short label is valid"),
+            ..self.spec(host)
+        };
+        self.acquire_as(host, wait, spec)
+    }
+
+    fn acquire_as(&mut self, host: usize, wait: Wait, spec: LockSpec) -> CallId {
+        let call = self.next_call(host);
+        let spec = Arc::new(spec);
         let lease = lease_of(call);
         self.input(
             host,
@@ -382,6 +396,12 @@ impl World {
                 _ => "other",
             });
         events.collect()
+    }
+
+    /// A host hears nothing that this server tells by itself.
+    pub(super) fn deafen(&mut self, host: usize, server: usize) {
+        let client = ClientId(1 + u64::try_from(host).expect("it is small"));
+        self.servers[server].unsubscribe(client);
     }
 
     pub(super) fn cut(&mut self, host: usize, server: usize) {

@@ -1,0 +1,76 @@
+//! Leases that are taken from holders who have not heard of it: none goes on after a later one.
+
+use super::world::{SOON, TIMEOUT, TTL, World, key};
+use crate::engine::Wait;
+use crate::protocol::LeaseId;
+
+/// Two of three servers give host 0 the lock; it is freed by force at the first, without its hearing of that.
+fn freed_at_the_first() -> World {
+    let mut world = World::new(2, 3);
+    world.cut(0, 1);
+    hold_soon(&mut world, 0);
+    world.cut(0, 0);
+    world.deafen(0, 0);
+    world.servers[0].delete(&key());
+    world
+}
+
+/// Counters are raised if not all are there.
+fn hold_soon(world: &mut World, host: usize) -> LeaseId {
+    let call = world.acquire(host, Wait::Never);
+    world.advance(SOON);
+    world.got(host, call).lease
+}
+
+/// Catches a lease that goes on after a later one: by a server that it did not have, and that nobody has any more.
+#[test]
+fn a_server_that_comes_late_does_not_stand_for_one_that_was_lost() {
+    let mut world = freed_at_the_first();
+    let later = hold_soon(&mut world, 1);
+    world.release(1, later);
+    world.connect(0, 1);
+    world.advance(TTL / 2);
+    assert_eq!(world.left(), (2, 0), "it asked for the second");
+    world.advance(TTL);
+    assert_eq!(world.story(0).last(), Some(&"lost"));
+    world.advance(SOON);
+    assert_eq!(world.left(), (0, 0));
+}
+
+/// Catches a lease that ends though it was never less than a majority's.
+#[test]
+fn a_server_that_comes_late_counts_once_the_others_have_answered() {
+    let mut world = World::new(1, 3);
+    world.cut(0, 1);
+    hold_soon(&mut world, 0);
+    world.connect(0, 1);
+    world.advance(TTL / 2);
+    assert_eq!(world.left(), (3, 0));
+    world.cut(0, 0);
+    world.advance(TTL * 3);
+    assert!(!world.story(0).contains(&"lost"), "{:?}", world.story(0));
+}
+
+/// Catches an owner that begins with a token below that of its later self, which it has not heard of.
+#[test]
+fn an_owner_that_takes_over_asks_whether_it_still_has_what_it_stands_on() {
+    let mut world = World::new(2, 3);
+    world.ahead = vec![10_000_000, 0, 0];
+    for server in [1, 2] {
+        world.cut(0, server);
+    }
+    let call = world.reclaim(0, Wait::Forever);
+    assert_eq!(world.left(), (1, 0), "it keeps its turn");
+    world.deafen(0, 0);
+    world.cut(0, 0);
+    world.cut(1, 2);
+    let other = world.reclaim(1, Wait::Never);
+    world.advance(SOON);
+    let other = world.got(1, other);
+    world.connect(0, 2);
+    world.advance(TIMEOUT);
+    assert_eq!(world.answer(0, call), None, "the first is not its own");
+    world.connect(0, 1);
+    world.advance(TTL);
+    assert!(world.got(0, call).token > other.token);
+}
