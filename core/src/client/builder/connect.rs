@@ -208,8 +208,11 @@ impl Builder {
     /// took is given back, by servers that come back as well.
     ///
     /// A server that is back counts for a lease that is held once it is asked again, which is with the renewals,
-    /// a third of the time to live apart. Until then a lease that a bare majority has stays
-    /// [at risk](crate::LeaseEvent::AtRisk): the next server that fails takes it along.
+    /// a third of the time to live apart, and once the majority that has the lease has said after that that it has it
+    /// still. Until then a lease that a bare majority has stays
+    /// [at risk](crate::LeaseEvent::AtRisk): the next server that fails takes it along. So no lease goes on after a
+    /// later one, whatever was freed by force or taken over by its owner. A [fixed](crate::Lock::fixed) lease
+    /// stands on the servers that gave it at once.
     ///
     /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
     /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes

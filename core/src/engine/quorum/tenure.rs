@@ -30,7 +30,10 @@ pub(super) struct Tenure {
     /// Until then a member counts at once that was asked with those that made the tenure. There cannot have been
     /// a later lease so soon, but of the same owner.
     prompt_until: Timestamp,
-    /// How often the members were asked whether they still have it.
+    /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
+    /// use for that.
+    prove_at: Timestamp,
+    /// How often they were.
     rounds: u64,
     /// How many have not said so.
     proving: usize,
@@ -62,6 +65,7 @@ impl Tenure {
             deadline,
             sound: env.members.len(),
             prompt_until: env.cx.now + env.cx.now.since(began),
+            prove_at: Timestamp::NEVER,
             rounds: 0,
             proving: 0,
             pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
@@ -103,7 +107,8 @@ impl Tenure {
 
     /// When it asks again, or ends.
     pub(super) fn wake_at(&self, lease: &Leased) -> Timestamp {
-        self.ends_at(lease).min(self.asks_at(lease))
+        let asks_at = self.asks_at(lease).min(self.prove_at);
+        self.ends_at(lease).min(asks_at)
     }
 
     /// Somewhat before the deadline, as with one server. The holder counts on no more, even if a majority
@@ -141,8 +146,11 @@ impl Tenure {
                 lease.ask_again(env, at);
             }
             if lease.votes.are_late() {
-                self.ask_for_proof(env, lease);
+                self.prove_at = env.cx.now;
             }
+        }
+        if self.prove_at <= env.cx.now {
+            self.ask_for_proof(env, lease);
         }
         self.judge(env, lease, LossReason::Expired)
     }
@@ -158,15 +166,17 @@ impl Tenure {
                 since: self.rounds + 1,
                 proven_by: BTreeSet::new(),
             });
-            self.ask_for_proof(env, lease);
+            // By a renewal, which a fixed lease has none of.
+            if !lease.who.spec.fixed {
+                let soon = env.cx.now + lease.who.spec.ttl / 16;
+                self.prove_at = self.prove_at.min(soon);
+            }
         }
     }
 
-    /// Asks those that count whether they still have it, by a renewal: so not for a fixed lease.
+    /// Asks those that count whether they still have it.
     fn ask_for_proof(&mut self, env: &mut Env, lease: &Leased) {
-        if lease.who.spec.fixed {
-            return;
-        }
+        self.prove_at = Timestamp::NEVER;
         self.rounds += 1;
         // A renewal that is under way would not do: none of them has this floor.
         let floor = FencingToken::new(self.token.get().saturating_add(self.rounds)).ok();
@@ -220,7 +230,7 @@ impl Tenure {
         let (majority, of) = (env.members.majority(), env.members.len());
         let sound = lease.votes.has();
         let sound = sound.filter(|(_, has)| has.trouble.is_none()).count();
-        let is_asked = lease.asked() > 0 || self.proving > 0;
+        let is_asked = lease.asked() > 0 || self.proving > 0 || self.prove_at != Timestamp::NEVER;
         let before = std::mem::replace(&mut self.sound, sound);
         let is_worse = sound <= majority && sound < before && !is_asked;
         if is_asked && sound < before {
