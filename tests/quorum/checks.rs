@@ -119,7 +119,11 @@ impl World {
         let last = granted.iter().max_by_key(|granted| granted.token).copied();
         // What was taken away before its holder heard that it has it comes too late; and who counts on what was
         // freed by force meanwhile, and has not heard of it, may have too low a token.
-        let is_late = self.checks.is_early(lease) || self.is_taken(key, lease);
+        let is_taken = self.is_taken(key, lease);
+        if is_taken {
+            self.began_late(lease);
+        }
+        let is_late = self.checks.is_early(lease) || is_taken;
         let grows = is_late || last.is_none_or(|last| last.token < token);
         self.checks.ensure("I2", grows, || {
             format!("{lease} has token {token}, and before it was {last:?}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::protocol::{Acquire, Command, HalfId, LeaseId, LockKey, Reply};
+use leasehold::protocol::{Acquire, Command, LeaseId, LockKey, Reply};
 use leasehold::{Error, FencingToken, Owner};
 
 use crate::clock::{MILLI, Moment};
@@ -24,6 +24,9 @@ pub(crate) struct Taken {
     pub(crate) is_forced_early: bool,
     /// Since when a majority has been taken away at once.
     gone: Option<Moment>,
+    /// Since when fewer than a majority have it, of which its holder has not heard. It cannot have it again after
+    /// that: what servers give it does not count then.
+    over: Option<Moment>,
 }
 
 /// Who has a lock at a server.
@@ -65,7 +68,7 @@ impl World {
                     format!("a forced release of {} freed {before:?}", force.token)
                 });
                 self.checks.saw("force-released");
-                self.taken(server, before.lease.half(), true);
+                self.taken(server, (key, before.lease), true);
             }
             Command::Acquire(Acquire { claim, .. })
                 if !is_kept && matches!(reply, Ok(Reply::Held(_))) =>
@@ -74,7 +77,7 @@ impl World {
                 self.checks
                     .ensure("I1", is_own, || format!("{} took {before:?}", claim.lease));
                 self.checks.saw("reclaimed");
-                self.taken(server, before.lease.half(), false);
+                self.taken(server, (key, before.lease), false);
             }
             _ => {}
         }
@@ -87,7 +90,9 @@ impl World {
         }
     }
 
-    fn taken(&mut self, server: usize, lease: HalfId, by_force: bool) {
+    fn taken(&mut self, server: usize, (key, lease): (&LockKey, LeaseId), by_force: bool) {
+        let is_over = self.servers_with(key, lease) < self.plan.majority();
+        let lease = lease.half();
         let (now, majority) = (self.now, self.plan.majority());
         let mut locks = self.hosts.iter().flat_map(|host| host.book.locks.values());
         let is_held = locks.any(|lock| {
@@ -97,6 +102,9 @@ impl World {
         let taken = self.checks.taken.entry(lease).or_default();
         taken.servers.insert(server);
         taken.is_forced_early |= by_force && !is_held;
+        if is_held && is_over {
+            taken.over.get_or_insert(now);
+        }
         if by_force && is_held {
             taken.forced.retain(|(_, at)| at + TOGETHER > now);
             taken.forced.push((server, now));
@@ -109,27 +117,39 @@ impl World {
 
     /// Whether servers were taken from a lease, so that its holder can only go on until it hears.
     pub(crate) fn is_taken(&self, key: &LockKey, lease: LeaseId) -> bool {
+        let few = || self.servers_with(key, lease) < self.plan.majority();
         let taken = self.checks.taken.get(&lease.half());
-        taken.is_some_and(|taken| !taken.servers.is_empty())
-            && self.servers_with(key, lease) < self.plan.majority()
+        taken.is_some_and(|taken| taken.over.is_some() || !taken.servers.is_empty() && few())
     }
 
-    /// I4: a lease that was taken from a majority by force ends with its deadline at the latest.
+    /// It was told to have begun, and is over already.
+    pub(crate) fn began_late(&mut self, lease: LeaseId) {
+        let now = self.now;
+        if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
+            taken.over.get_or_insert(now);
+        }
+    }
+
+    /// A lease that fewer than a majority have ends with its deadline at the latest (I2), as does one that was
+    /// taken from a majority by force (I4).
     pub(crate) fn check_taken(&mut self, lease: LeaseId) {
-        let gone = self
-            .checks
-            .taken
-            .get(&lease.half())
-            .and_then(|taken| taken.gone);
+        let Some(taken) = self.checks.taken.get(&lease.half()) else {
+            return;
+        };
+        let (gone, over) = (taken.gone, taken.over);
+        let (now, longest) = (self.now, longest(self.plan.longest));
+        let ends = over.is_none_or(|over| now - over <= longest);
+        self.checks.ensure("I2", ends, || {
+            format!("{lease} goes on, and fewer than a majority had it at {over:?}")
+        });
         let Some(gone) = gone else { return };
         let since = self.now - gone;
-        self.checks
-            .ensure("I4", since <= longest(self.plan.longest), || {
-                format!(
-                    "{lease} was taken by force {} ms ago, and is held",
-                    since / MILLI
-                )
-            });
+        self.checks.ensure("I4", since <= longest, || {
+            format!(
+                "{lease} was taken by force {} ms ago, and is held",
+                since / MILLI
+            )
+        });
     }
 }
 
