@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,31 @@ pub struct Child {
     program: String,
     process: std::process::Child,
     lines: mpsc::Receiver<String>,
+}
+
+/// Programs that contend for one lock, half of them in Rust, where that one is, and half in JavaScript, once each has
+/// said that it is ready.
+pub async fn contenders(rust: &Path, args: &[&str], count: usize, limit: Duration) -> Vec<Child> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/contender.mjs");
+    let has_node = script
+        .with_file_name("../../bindings/node/dist/index.js")
+        .exists();
+    if !has_node {
+        println!("the npm package is not built: all contenders are of Rust");
+    }
+    let children = (0..count).map(|at| {
+        if has_node && at % 2 == 1 {
+            let args = std::iter::once(script.clone()).chain(args.iter().map(PathBuf::from));
+            Child::spawn(Path::new("node"), args)
+        } else {
+            Child::spawn(rust, args)
+        }
+    });
+    let mut children: Vec<_> = children.collect();
+    for child in &mut children {
+        child.wait_line("ready", limit).await;
+    }
+    children
 }
 
 impl Child {

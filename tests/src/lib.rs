@@ -32,7 +32,7 @@ mod stored;
 mod wait;
 
 pub use certificates::{Authority, Pair};
-pub use child::Child;
+pub use child::{Child, contenders};
 pub use fake_server::FakeServer;
 pub use proxy::{Direction, Mode, Proxy};
 pub use redis_cluster::RedisCluster;

@@ -1,9 +1,9 @@
 //! Processes that contend for one lock, and what they did.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold_tests::{Admin, Child, RedisServer, Resp};
+use leasehold_tests::{Admin, Child, RedisServer, Resp, contenders};
 
 /// How long a process may take to end its turn, and a start on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,25 +37,7 @@ impl Crowd {
         let guard = RedisServer::start().await;
         let args = [url, &guard.url(), "contended", &ttl.as_millis().to_string()];
         let rust = Path::new(env!("CARGO_BIN_EXE_contender"));
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("topologies/contender.mjs");
-        let has_node = script
-            .with_file_name("../../bindings/node/dist/index.js")
-            .exists();
-        if !has_node {
-            println!("the npm package is not built: all contenders are of Rust");
-        }
-        let children = (0..count).map(|at| {
-            if has_node && at % 2 == 1 {
-                let args = std::iter::once(script.clone()).chain(args.iter().map(PathBuf::from));
-                Child::spawn(Path::new("node"), args)
-            } else {
-                Child::spawn(rust, args)
-            }
-        });
-        let mut children: Vec<_> = children.collect();
-        for child in &mut children {
-            child.wait_line("ready", LIMIT).await;
-        }
+        let children = contenders(rust, &args, count, LIMIT).await;
         Self {
             lines: vec![Vec::new(); children.len()],
             children,

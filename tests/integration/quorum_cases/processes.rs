@@ -1,9 +1,9 @@
 //! Processes in Rust and in JavaScript that contend for one name at five servers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold_tests::{Child, RedisServer};
+use leasehold_tests::{Child, RedisServer, contenders};
 
 use crate::millis;
 use crate::quorum::{start, urls};
@@ -27,7 +27,9 @@ type Got = (Duration, u64);
 async fn sixteen_processes_at_five_servers_all_get_their_turns() {
     let (servers, guard) = (start(5).await, RedisServer::start().await);
     let url = urls(&servers).join(" ");
-    let mut crowd = contenders(&[&url, &guard.url(), "x", TTL_MILLIS]).await;
+    let args = [&*url, &guard.url(), "x", TTL_MILLIS];
+    let rust = Path::new(env!("CARGO_BIN_EXE_contender"));
+    let mut crowd = contenders(rust, &args, PROCESSES, LIMIT).await;
     let ready = SystemTime::UNIX_EPOCH.elapsed().expect("it is later");
     let mut lines = vec![Vec::new(); PROCESSES];
     let has_turns = |lines: &Vec<String>| got(lines).filter(|(at, _)| *at > ready).count() >= TURNS;
@@ -69,30 +71,6 @@ async fn sixteen_processes_at_five_servers_all_get_their_turns() {
             assert!(lines.contains(&wrote), "{token} was refused: {lines:#?}");
         }
     }
-}
-
-/// Half of them in Rust, and half in JavaScript.
-async fn contenders(args: &[&str]) -> Vec<Child> {
-    let rust = Path::new(env!("CARGO_BIN_EXE_contender"));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = folder.join("topologies/contender.mjs");
-    let has_node = folder.join("../bindings/node/dist/index.js").exists();
-    if !has_node {
-        println!("the npm package is not built: all contenders are of Rust");
-    }
-    let children = (0..PROCESSES).map(|at| {
-        if has_node && at % 2 == 1 {
-            let args = std::iter::once(script.clone()).chain(args.iter().map(PathBuf::from));
-            Child::spawn(Path::new("node"), args)
-        } else {
-            Child::spawn(rust, args)
-        }
-    });
-    let mut children: Vec<_> = children.collect();
-    for child in &mut children {
-        child.wait_line("ready", LIMIT).await;
-    }
-    children
 }
 
 async fn read_until(
