@@ -277,12 +277,7 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     let url = user(&server, &mut admin, "all", &named()).await;
     let done = everything(&url, &mut admin).await;
     done.expect("the rights are enough");
-    for taken in LOCKS.split_whitespace() {
-        let rest: Vec<_> = named()
-            .into_iter()
-            .filter(|right| *right != taken)
-            .collect();
-        let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
+    for (taken, name, rest) in without_each() {
         let url = user(&server, &mut admin, &name, &rest).await;
         let error = everything(&url, &mut admin).await.expect_err(taken);
         is_told(&error, taken);
@@ -294,6 +289,16 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
         let rights: Vec<_> = rights.split_whitespace().collect();
         assert!(text.contains(&rights.join(" ")), "README names {rights:?}");
     }
+}
+
+/// Each right for locks, a name for a user without it, and the rights that are left.
+pub(crate) fn without_each() -> impl Iterator<Item = (&'static str, String, Vec<&'static str>)> {
+    LOCKS.split_whitespace().map(|taken| {
+        let mut rest = named();
+        rest.retain(|right| *right != taken);
+        let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
+        (taken, name, rest)
+    })
 }
 
 /// How often a command was called, or `rejected_calls` of it.

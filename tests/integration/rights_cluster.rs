@@ -7,7 +7,7 @@ use leasehold::{Error, ErrorKind, Locker};
 use leasehold_tests::{Admin, RedisCluster, RedisServer};
 
 use crate::lock_key;
-use crate::rights::{LIST, LOCKS, everything, is_told, named, pushes_are_needed, user};
+use crate::rights::{LIST, everything, is_told, named, pushes_are_needed, user, without_each};
 use crate::rights_apart::changes_are_heard;
 
 /// On top of those for locks and for pushes.
@@ -55,12 +55,7 @@ async fn each_right_is_needed_on_a_cluster_too() {
     let done = everything(&all, &mut admin).await;
     done.expect("the rights are enough");
     many(&all).await.expect("the rights are enough");
-    for taken in LOCKS.split_whitespace() {
-        let rest: Vec<_> = named()
-            .into_iter()
-            .filter(|right| *right != taken)
-            .collect();
-        let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
+    for (taken, name, rest) in without_each() {
         let url = member(&cluster, &mut admin, &name, &rest).await;
         let error = everything(&url, &mut admin).await.expect_err(taken);
         is_told(&error, taken);
