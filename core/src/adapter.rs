@@ -213,10 +213,8 @@ impl Command {
     pub fn args(&self) -> impl Iterator<Item = &[u8]> {
         let script = self.script.iter();
         let script = script.flat_map(|Script { text, keys, call }| {
-            let head = [*text, keys.as_str()].into_iter();
-            head.chain(call.keys())
-                .chain(call.args())
-                .map(str::as_bytes)
+            let head = [text.as_bytes(), keys.as_bytes()].into_iter();
+            head.chain(call.parts())
         });
         script.chain(self.plain.iter().map(String::as_bytes))
     }
@@ -225,7 +223,11 @@ impl Command {
     /// adapter [is of a cluster](Adapter::is_clustered). A command without keys may go to any.
     pub fn key(&self) -> Option<&[u8]> {
         let script = self.script.as_ref()?;
-        script.call.keys().next().map(str::as_bytes)
+        script
+            .call
+            .parts()
+            .next()
+            .filter(|_| script.call.keys().len() > 0)
     }
 }
 

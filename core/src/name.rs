@@ -103,8 +103,8 @@ impl Owner {
     }
 
     /// Its form in the store: `r` if it is reclaimable, `l` if not.
-    pub(crate) fn kind(&self) -> char {
-        if self.reclaimable { 'r' } else { 'l' }
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.reclaimable { "r" } else { "l" }
     }
 
     fn checked(label: &str, reclaimable: bool) -> Result<Self, Error> {

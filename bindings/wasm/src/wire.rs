@@ -34,16 +34,15 @@ pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>)
 
 /// Appends the command.
 pub(crate) fn resp(call: &ScriptCall, bytes: &mut Vec<u8>) {
-    let keys = call.keys();
     bytes.push(b'*');
-    line(3 + keys.len() + call.args().len(), bytes);
+    line(3 + call.parts().len(), bytes);
     string(b"EVALSHA", bytes);
     string(SCRIPT_SHA.as_bytes(), bytes);
     let mut count = Vec::new();
-    digits(keys.len(), &mut count);
+    digits(call.keys().len(), &mut count);
     string(&count, bytes);
-    for part in keys.chain(call.args()) {
-        string(part.as_bytes(), bytes);
+    for part in call.parts() {
+        string(part, bytes);
     }
 }
 

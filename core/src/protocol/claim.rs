@@ -146,12 +146,12 @@ impl Claim {
 /// The claim as the store has it.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut writer = Writer(&mut text);
         writer.millis(self.ttl);
         writer.terms(self);
         writer.lease(self.lease);
         writer.who(self);
-        f.write_str(&text)
+        f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }

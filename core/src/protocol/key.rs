@@ -28,8 +28,8 @@ impl LockKey {
     /// The key of a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace is empty or over-long.
     pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
         Self::check_namespace(namespace)?;
-        let mut tag = prefix(namespace);
-        tag.reserve(name.as_str().len() + 1);
+        let mut tag = String::with_capacity(namespace.len() + name.as_str().len() + 3);
+        prefix(namespace, &mut tag);
         escape(name.as_str(), false, &mut tag);
         tag.push('}');
         Ok(Self(tag.into()))
@@ -134,23 +134,28 @@ impl fmt::Debug for LockKey {
 }
 
 /// What `namespace` stands for in keys, up to the name.
-pub(super) fn prefix(namespace: &str) -> String {
-    let mut prefix = String::with_capacity(namespace.len() + 2);
-    prefix.push('{');
-    escape(namespace, true, &mut prefix);
-    prefix.push(':');
-    prefix
+pub(super) fn prefix(namespace: &str, into: &mut String) {
+    into.push('{');
+    escape(namespace, true, into);
+    into.push(':');
 }
 
 pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
-    for character in text.chars() {
-        match character {
-            '%' => into.push_str("%25"),
-            '}' => into.push_str("%7D"),
-            ':' if colons => into.push_str("%3A"),
-            other => into.push(other),
+    let escaped = |byte| match byte {
+        b'%' => Some("%25"),
+        b'}' => Some("%7D"),
+        b':' if colons => Some("%3A"),
+        _ => None,
+    };
+    let mut plain = 0;
+    for (place, byte) in text.bytes().enumerate() {
+        if let Some(escaped) = escaped(byte) {
+            into.push_str(&text[plain..place]);
+            into.push_str(escaped);
+            plain = place + 1;
         }
     }
+    into.push_str(&text[plain..]);
 }
 
 /// What [`escape`] made of a name, as it was.

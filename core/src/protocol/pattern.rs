@@ -38,7 +38,9 @@ impl Pattern {
     /// over-long, or if a backslash in it is not before `*` or `\`.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;
-        let prefix = prefix(namespace);
+        let mut tag = String::new();
+        prefix(namespace, &mut tag);
+        let prefix = tag;
         let (mut plain, mut names, mut glob) = (String::new(), Vec::new(), String::new());
         quote(&prefix, &mut glob);
         let mut characters = pattern.chars();

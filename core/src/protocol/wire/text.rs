@@ -5,49 +5,51 @@ use std::time::Duration;
 use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
-use crate::protocol::limits::{
-    CLIENT_LENGTH, LEASE_LENGTH, LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
-};
+use crate::protocol::limits::{LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH};
 use crate::token::FencingToken;
 
-/// Writes at the end of a text.
-pub(in crate::protocol) struct Writer<'a>(pub(in crate::protocol) &'a mut String);
+/// Writes at the end of a text. It is given as bytes, because to check each part whether it is text
+/// would cost more than to write it.
+pub(in crate::protocol) struct Writer<'a>(pub(in crate::protocol) &'a mut Vec<u8>);
+
+/// As many as the largest number has.
+const MOST_DIGITS: usize = 20;
 
 impl Writer<'_> {
     pub(in crate::protocol) fn text(&mut self, text: &str) {
-        self.0.push_str(text);
+        self.0.extend_from_slice(text.as_bytes());
     }
 
     pub(in crate::protocol) fn letter(&mut self, letter: u8) {
-        self.0.push(char::from(letter));
+        self.0.push(letter);
     }
 
     /// With so many digits; what does not fit is as much as does.
     pub(in crate::protocol) fn number(&mut self, number: u64, length: usize) {
-        let (mut digits, mut rest) = ([b'0'; 20], number);
-        let places = &mut digits[..length.min(20)];
-        for place in places.iter_mut().rev() {
-            *place += (rest % 10).to_le_bytes()[0];
-            rest /= 10;
+        let (mut digits, mut rest) = ([b'0'; MOST_DIGITS], number);
+        let places = &mut digits[..length.min(MOST_DIGITS)];
+        // By twos: one long division is as slow as several short ones.
+        for pair in places.rchunks_mut(2) {
+            let base = if pair.len() == 2 { 100 } else { 10 };
+            let mut two = (rest % base).to_le_bytes()[0];
+            rest /= base;
+            for place in pair.iter_mut().rev() {
+                *place += two % 10;
+                two /= 10;
+            }
         }
         if rest > 0 {
             places.fill(b'9');
         }
-        self.ascii(&digits[..length.min(20)]);
+        self.0.extend_from_slice(places);
     }
 
-    fn hex(&mut self, number: u128, length: usize) {
-        let (mut digits, mut rest) = ([b'0'; LEASE_LENGTH], number);
-        for place in digits[..length].iter_mut().rev() {
-            *place = b"0123456789abcdef"[usize::from(rest.to_le_bytes()[0] & 15)];
-            rest >>= 4;
+    fn hex<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
+        for byte in bytes {
+            let [high, low] = [byte >> 4, byte & 15];
+            let digits = [high, low].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+            self.0.extend_from_slice(&digits);
         }
-        self.ascii(&digits[..length]);
-    }
-
-    fn ascii(&mut self, bytes: &[u8]) {
-        // Of digits alone, so it is text.
-        self.0.push_str(str::from_utf8(bytes).unwrap_or_default());
     }
 
     /// Whole milliseconds.
@@ -69,15 +71,15 @@ impl Writer<'_> {
     }
 
     pub(in crate::protocol) fn lease(&mut self, lease: LeaseId) {
-        self.hex(lease.0, LEASE_LENGTH);
+        self.hex(lease.0.to_be_bytes());
     }
 
     pub(in crate::protocol) fn incarnation(&mut self, incarnation: Incarnation) {
-        self.hex(incarnation.0, LEASE_LENGTH);
+        self.hex(incarnation.0.to_be_bytes());
     }
 
     pub(in crate::protocol) fn client(&mut self, client: ClientId) {
-        self.hex(client.0.into(), CLIENT_LENGTH);
+        self.hex(client.0.to_be_bytes());
     }
 
     /// 0 for none.
@@ -86,8 +88,8 @@ impl Writer<'_> {
     }
 
     fn owner(&mut self, owner: &Owner) {
-        self.0.push(owner.kind());
-        self.0.push_str(owner.label());
+        self.text(owner.kind());
+        self.text(owner.label());
     }
 
     /// What of a claim is before its lease, but for its time to live.
@@ -114,12 +116,12 @@ mod tests {
     /// Catches a part that moves those behind it: the script would take one for another.
     #[test]
     fn every_part_has_its_length() {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut writer = Writer(&mut text);
         writer.number(42, 5);
         writer.number(u64::MAX, 5);
-        writer.number(u64::MAX, 20);
-        writer.hex(0xbeef, 6);
+        writer.number(u64::MAX, MOST_DIGITS);
+        writer.hex([0, 0xbe, 0xef]);
         writer.lease(LeaseId(u128::MAX));
         writer.token(None);
         let expected = format!(
@@ -129,6 +131,6 @@ mod tests {
             "f".repeat(32),
             "0".repeat(16)
         );
-        assert_eq!(text, expected);
+        assert_eq!(String::from_utf8(text), Ok(expected));
     }
 }
