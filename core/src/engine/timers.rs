@@ -17,16 +17,38 @@ pub(super) enum Timed {
 
 /// One timer at most for each thing; the thing remembers when its own is set for. It has an entry
 /// here that is no later: one that is moved to later keeps its entry until that comes to its turn.
-///
-/// A heap: each entry is no later than the two whose places are twice its own, plus one and plus two.
 #[derive(Debug, Default)]
-pub(super) struct Timers(Vec<(Timestamp, Timed)>);
+pub(super) struct Timers {
+    /// A heap: each entry is no later than the two whose places are twice its own, plus one and plus two.
+    near: Vec<(Timestamp, Timed)>,
+    /// Of a large locker nearly all: a lease is renewed seldom, and many fall due together. From the last
+    /// stretch to the soonest.
+    far: Vec<Stretch>,
+    /// How many entries those have.
+    far_entries: usize,
+    /// The number of the stretch that the time was in when this was last tidied.
+    begun: u64,
+}
+
+/// The contenders whose timers are set for one stretch of time.
+#[derive(Debug)]
+struct Stretch {
+    number: u64,
+    /// No entry is set for earlier.
+    first: Timestamp,
+    ids: Vec<HalfId>,
+}
 
 /// So many entries are kept for each thing, and then some: one that is moved to earlier leaves its
 /// entry behind.
 const MOST_LEFT: usize = 1;
 const MANY: usize = 512;
+/// With fewer all are near, and the first is kept exact.
 const FEW: usize = 64;
+/// Of nanoseconds: a stretch is 134 ms.
+const STRETCH_BITS: u32 = 27;
+/// What would need a further stretch is near.
+const MOST_STRETCHES: usize = 256;
 
 impl Timers {
     /// Moves a timer from where the thing remembers it to where it should be.
@@ -39,12 +61,20 @@ impl Timers {
 
     /// When something has to be looked at, or earlier.
     pub(super) fn first(&self) -> Option<Timestamp> {
-        self.0.first().map(|(at, _)| *at)
+        let near = self.near.first().map(|(at, _)| *at);
+        match self.far.last() {
+            Some(far) => Some(near.map_or(far.first, |near| near.min(far.first))),
+            None => near,
+        }
     }
 
     /// A timer whose time has come, right after [`tidy`](Self::tidy).
     pub(super) fn due(&self, now: Timestamp) -> Option<Timed> {
-        let (at, what) = self.0.first()?;
+        let stretch = self.far.last().filter(|far| far.first <= now);
+        if let Some(id) = stretch.and_then(|stretch| stretch.ids.last()) {
+            return Some(Timed::Contender(*id));
+        }
+        let (at, what) = self.near.first()?;
         (*at <= now).then_some(*what)
     }
 
@@ -58,14 +88,20 @@ impl Timers {
         set_for: impl Fn(Timed) -> Timestamp,
     ) {
         let set_for: &dyn Fn(Timed) -> Timestamp = &set_for;
-        if self.0.len() > things * (1 + MOST_LEFT) + MANY {
+        self.begun = number(now);
+        if self.len() > things * (1 + MOST_LEFT) + MANY {
             self.rebuild(set_for);
         }
-        if self.0.len() > FEW && self.due(now).is_none() {
+        if self.near.len() > FEW && self.due(now).is_none() {
             return;
         }
+        self.tidy_far(now, set_for);
+        self.tidy_near(set_for);
+    }
+
+    fn tidy_near(&mut self, set_for: &dyn Fn(Timed) -> Timestamp) {
         let mut before = None;
-        while let Some((at, what)) = self.0.first().copied() {
+        while let Some((at, what)) = self.near.first().copied() {
             let set = set_for(what);
             if set == at {
                 break;
@@ -75,43 +111,118 @@ impl Timers {
             before = Some((at, what));
             if is_left {
                 self.pop();
+            } else if self.is_far(set, what) {
+                self.pop();
+                self.push((set, what));
             } else {
-                self.0[0].0 = set;
+                self.near[0].0 = set;
                 self.sift_down(0);
             }
         }
     }
 
+    /// Until the last of the stretch that is due is a timer that is.
+    fn tidy_far(&mut self, now: Timestamp, set_for: &dyn Fn(Timed) -> Timestamp) {
+        while let Some(stretch) = self.far.last_mut().filter(|far| far.first <= now) {
+            let what = stretch.ids.last().map(|id| Timed::Contender(*id));
+            let set = what.map_or(Timestamp::NEVER, set_for);
+            if set <= now {
+                return;
+            }
+            stretch.ids.pop();
+            self.far_entries -= 1;
+            if stretch.ids.is_empty() {
+                self.far.pop();
+            }
+            if let Some(what) = what.filter(|_| set != Timestamp::NEVER) {
+                self.push((set, what));
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.near.len() + self.far_entries
+    }
+
     fn rebuild(&mut self, set_for: &dyn Fn(Timed) -> Timestamp) {
-        self.0.retain_mut(|(at, what)| {
+        for stretch in std::mem::take(&mut self.far) {
+            let ids = stretch.ids.into_iter();
+            let far = ids.map(|id| (stretch.first, Timed::Contender(id)));
+            self.near.extend(far);
+        }
+        self.far_entries = 0;
+        self.near.retain_mut(|(at, what)| {
             *at = set_for(*what);
             *at != Timestamp::NEVER
         });
-        for place in (0..self.0.len() / 2).rev() {
+        for place in (0..self.near.len() / 2).rev() {
             self.sift_down(place);
         }
-        // In order, which is a heap, too.
-        let mut kept = Vec::with_capacity(self.0.len());
+        let mut sorted = Vec::with_capacity(self.near.len());
         while let Some(entry) = self.pop() {
-            if kept.last() != Some(&entry) {
-                kept.push(entry);
+            if sorted.last() != Some(&entry) {
+                sorted.push(entry);
             }
         }
-        self.0 = kept;
+        self.near = Vec::new();
+        for entry in sorted {
+            self.push(entry);
+        }
     }
 
-    fn push(&mut self, entry: (Timestamp, Timed)) {
-        let mut place = self.0.len();
-        self.0.push(entry);
-        while place > 0 && entry < self.0[(place - 1) / 2] {
-            self.0.swap(place, (place - 1) / 2);
+    fn push(&mut self, (at, what): (Timestamp, Timed)) {
+        if let Timed::Contender(id) = what
+            && self.is_far(at, what)
+            && let Some(stretch) = self.stretch(at)
+        {
+            stretch.first = stretch.first.min(at);
+            stretch.ids.push(id);
+            self.far_entries += 1;
+            return;
+        }
+        let mut place = self.near.len();
+        self.near.push((at, what));
+        while place > 0 && (at, what) < self.near[(place - 1) / 2] {
+            self.near.swap(place, (place - 1) / 2);
             place = (place - 1) / 2;
         }
     }
 
+    /// Whether it need not be near. A stretch that has begun gets no more entries.
+    fn is_far(&self, at: Timestamp, what: Timed) -> bool {
+        let is_later = number(at) > self.begun;
+        is_later && self.near.len() > FEW && matches!(what, Timed::Contender(_))
+    }
+
+    /// The stretch that has this moment, unless there are too many.
+    fn stretch(&mut self, at: Timestamp) -> Option<&mut Stretch> {
+        let number = number(at);
+        let place = self.far.partition_point(|stretch| stretch.number > number);
+        let is_there = self
+            .far
+            .get(place)
+            .is_some_and(|stretch| stretch.number == number);
+        if !is_there {
+            if self.far.len() >= MOST_STRETCHES {
+                return None;
+            }
+            let stretch = Stretch {
+                number,
+                first: at,
+                ids: Vec::new(),
+            };
+            self.far.insert(place, stretch);
+        }
+        self.far.get_mut(place)
+    }
+
     fn pop(&mut self) -> Option<(Timestamp, Timed)> {
-        let last = self.0.pop()?;
-        let Some(first) = self.0.first_mut() else {
+        let last = self.near.pop()?;
+        // A burst's memory is given back.
+        if self.near.len() < self.near.capacity() / 4 {
+            self.near.shrink_to(MANY.max(self.near.capacity() / 2));
+        }
+        let Some(first) = self.near.first_mut() else {
             return Some(last);
         };
         let first = std::mem::replace(first, last);
@@ -123,17 +234,22 @@ impl Timers {
         loop {
             let mut least = place;
             for below in [2 * place + 1, 2 * place + 2] {
-                if below < self.0.len() && self.0[below] < self.0[least] {
+                if below < self.near.len() && self.near[below] < self.near[least] {
                     least = below;
                 }
             }
             if least == place {
                 return;
             }
-            self.0.swap(place, least);
+            self.near.swap(place, least);
             place = least;
         }
     }
+}
+
+/// Of the stretch that has this moment.
+fn number(at: Timestamp) -> u64 {
+    at.as_nanos() >> STRETCH_BITS
 }
 
 #[cfg(test)]
@@ -149,6 +265,14 @@ mod tests {
     /// A timer for each call, as the calls remember it.
     #[derive(Default)]
     struct Things(Timers, Vec<Timestamp>);
+
+    /// A timer for each contender, by the number that is its id.
+    fn tidy_contenders(timers: &mut Timers, set_for: &[Timestamp], now: Timestamp) {
+        timers.tidy(set_for.len(), now, |what| match what {
+            Timed::Contender(id) => set_for[usize::try_from(id.0).unwrap_or(0)],
+            _ => NEVER,
+        });
+    }
 
     impl Things {
         fn set(&mut self, call: usize, at: Timestamp) {
@@ -209,7 +333,7 @@ mod tests {
             things.set(2, at(1_000_000 + round));
             things.set(2, NEVER);
         }
-        assert!(things.0.0.len() <= 3 * 3 + MANY, "{}", things.0.0.len());
+        assert!(things.0.len() <= 3 * 3 + MANY, "{}", things.0.len());
         assert_eq!(things.first(), Some((1, 0)));
         things.set(0, NEVER);
         assert_eq!(things.first(), Some((2_000, 1)));
@@ -231,6 +355,70 @@ mod tests {
             let earliest = earliest.map(|at| at.as_nanos());
             assert_eq!(things.first().map(|(at, _)| at), earliest);
         }
-        assert!(things.0.0.len() <= 2 * 40 + MANY);
+        assert!(things.0.len() <= 2 * 40 + MANY);
+    }
+
+    /// Catches a timer of a large locker that is lost, or goes off too late or before its time, and entries
+    /// that add up.
+    #[test]
+    fn of_many_leases_each_goes_off_in_its_time() {
+        const THINGS: usize = 2_000;
+        const SECOND: u64 = 1_000_000_000;
+        let (mut timers, mut set_for) = (Timers::default(), vec![NEVER; THINGS]);
+        let (mut now, mut random, mut fired) = (0, 11_u64, 0);
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 30) % below
+        };
+        for round in 0..20_000 {
+            // On a grid or not, soon or late, or not at all; some move to earlier before their time.
+            let thing = usize::try_from(next(THINGS as u64)).expect("it is below 2,000");
+            let to = match next(5) {
+                0 => NEVER,
+                1 => at(now + next(SECOND / 50)),
+                2 => at(now + next(1_000 * SECOND)),
+                _ => at((now / SECOND + 1 + next(20)) * SECOND),
+            };
+            let what = Timed::Contender(HalfId(thing as u64));
+            timers.set(what, &mut set_for[thing], to);
+            now += if round % 100 == 0 {
+                SECOND
+            } else {
+                next(1_000)
+            };
+            loop {
+                tidy_contenders(&mut timers, &set_for, at(now));
+                let earliest = set_for.iter().min().copied().unwrap_or(NEVER);
+                assert!(timers.first().unwrap_or(NEVER) <= earliest);
+                let Some(what @ Timed::Contender(HalfId(due))) = timers.due(at(now)) else {
+                    break;
+                };
+                let due = &mut set_for[usize::try_from(due).expect("it is of one of them")];
+                assert!(*due <= at(now), "it goes off before its time");
+                fired += 1;
+                timers.set(what, due, at(now + 10 * SECOND));
+            }
+            assert!(set_for.iter().all(|set| *set > at(now)), "one is late");
+            assert!(timers.len() <= THINGS * 2 + MANY);
+        }
+        assert!(fired > 10_000 && timers.far.len() > 10, "{fired}");
+    }
+
+    /// Catches memory that is kept for stretches of time that are over, and more of them than a list is
+    /// quickly searched for.
+    #[test]
+    fn stretches_are_bounded() {
+        let (mut timers, mut set_for) = (Timers::default(), vec![NEVER; 3_000]);
+        for (number, set) in set_for.iter_mut().enumerate() {
+            let what = Timed::Contender(HalfId(number as u64));
+            timers.set(what, set, at((number as u64 + 1) << STRETCH_BITS));
+        }
+        assert_eq!(timers.far.len(), MOST_STRETCHES);
+        set_for.fill(NEVER);
+        tidy_contenders(&mut timers, &set_for, at(u64::MAX >> 1));
+        assert_eq!((timers.len(), timers.first()), (0, None));
+        assert!(timers.near.capacity() <= MANY);
     }
 }

@@ -31,19 +31,17 @@ impl Contenders {
         act: impl FnOnce(&mut Contender, &mut Env) -> Next,
     ) {
         if let Some(contender) = self.all.get_mut(&id) {
-            let next = act(contender, env);
-            self.follow(env, id, next);
+            match act(contender, env) {
+                Next::Stay => contender.settle(&mut env.cx),
+                next => self.follow(env, id, next),
+            }
         }
     }
 
     /// What follows from what was done with a contender.
     pub(super) fn follow(&mut self, env: &mut Env, id: HalfId, next: Next) {
         match next {
-            Next::Stay => {
-                if let Some(contender) = self.all.get_mut(&id) {
-                    contender.settle(&mut env.cx);
-                }
-            }
+            Next::Stay => {}
             Next::Hold(tenure) => self.hold(env, id, tenure),
             Next::Lose(reason) => self.lose(env, id, reason),
             Next::Leave => self.leave(env, id),

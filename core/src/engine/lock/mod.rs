@@ -232,10 +232,10 @@ impl Locks {
     pub(super) fn contender_landed(&mut self, env: &mut Env, (id, outcome): (HalfId, Outcome)) {
         let contender = self.0.all.get_mut(&id);
         match contender.filter(|contender| contender.awaits(outcome.attempt)) {
-            Some(contender) => {
-                let next = contender.landed(env, outcome);
-                self.0.follow(env, id, next);
-            }
+            Some(contender) => match contender.landed(env, outcome) {
+                Next::Stay => contender.settle(&mut env.cx),
+                next => self.0.follow(env, id, next),
+            },
             None => {
                 if let Ok((reply, _)) = outcome.result {
                     self.resolve_doubt(env, id, (outcome.attempt, &reply));
