@@ -158,7 +158,7 @@ impl Driver {
             state: Mutex::new(State {
                 engine,
                 calls: Calls::default(),
-                tenures: Tenures::new(),
+                tenures: Tenures::default(),
                 hub: Hub::default(),
                 gathers: false,
                 wake: Timestamp::NEVER,

@@ -1,6 +1,5 @@
 //! Tenures, and the leases that share them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,9 +9,9 @@ use tokio::sync::Notify;
 use super::calls::Pending;
 use super::clock::Clock;
 use super::{Driver, Input, LockId};
-use crate::engine::Acquired;
+use crate::engine::{Acquired, Table};
 use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::LeaseId;
+use crate::protocol::{HalfId, LeaseId};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -40,15 +39,14 @@ pub(crate) struct Tenure {
     changed: OnceLock<Box<Notify>>,
 }
 
-/// What is held, by the engine's lease ids.
-pub(super) type Tenures = BTreeMap<LeaseId, Arc<Tenure>>;
+/// What is held, by the engine's lease ids, of which no two begin alike.
+pub(super) type Tenures = Table<HalfId, Arc<Tenure>>;
 
 impl Share {
     /// What a call got: one more share in the tenure, or the first.
     pub(super) fn of(acquired: Acquired, tenures: &mut Tenures, driver: &Arc<Driver>) -> Self {
-        let tenure = tenures
-            .entry(acquired.lease)
-            .or_insert_with(|| Tenure::of(acquired, &driver.clock));
+        let new = || Tenure::of(acquired, &driver.clock);
+        let tenure = tenures.get_or_insert_with(acquired.lease.half(), new);
         tenure.leases.fetch_add(1, Ordering::AcqRel);
         Self {
             tenure: tenure.clone(),
@@ -161,7 +159,8 @@ impl Tenure {
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
     ) -> Option<Arc<Self>> {
-        let tenure = tenures.get(&lease)?;
+        let id = lease.half();
+        let tenure = tenures.get(&id)?;
         match event {
             LeaseEvent::Renewed { .. } => {
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
@@ -174,9 +173,9 @@ impl Tenure {
             }
             LeaseEvent::Lost { reason, .. } => {
                 tenure.lost.get_or_init(|| *reason);
-                return tenures.remove(&lease);
+                return tenures.take(&id);
             }
-            LeaseEvent::Released { .. } => drop(tenures.remove(&lease)),
+            LeaseEvent::Released { .. } => drop(tenures.take(&id)),
             _ => {}
         }
         None

@@ -107,6 +107,9 @@ impl<K: Id, V> Table<K, V> {
 
     fn add(&mut self, id: K, value: V) {
         self.places.add(id.number());
+        if self.values.len() == self.values.capacity() {
+            self.values.reserve_exact(more(self.values.len()));
+        }
         self.values.push(value);
     }
 }
@@ -154,6 +157,9 @@ impl Places {
     /// Puts one that is not there yet behind all others.
     fn add(&mut self, id: u64) {
         let place = self.ids.len();
+        if place == self.ids.capacity() {
+            self.ids.reserve_exact(more(place));
+        }
         self.ids.push(id);
         if self.ids.len() > self.slots.len() / 8 * 7 {
             self.resize((self.slots.len() * 2).max(FEWEST));
@@ -236,6 +242,12 @@ impl Places {
         let bits = self.slots.len().trailing_zeros();
         (hash >> (u32::BITS - bits)) as usize
     }
+}
+
+/// How much room a vector of so many gets besides when it is full: less than the standard library gives it,
+/// because there may be a hundred thousand of what it has.
+fn more(len: usize) -> usize {
+    (len / 4).max(FEWEST)
 }
 
 /// Counted numbers come far apart by it (Fibonacci hashing).
