@@ -148,6 +148,7 @@ const FREE: Slot = Slot {
 /// Up to so many slots no memory is given back.
 const SMALL: usize = 64;
 const FEWEST: usize = 8;
+const MANY: usize = 1024;
 
 impl Places {
     fn of(&self, id: u64) -> Option<usize> {
@@ -244,10 +245,10 @@ impl Places {
     }
 }
 
-/// How much room a vector of so many gets besides when it is full: less than the standard library gives it,
-/// because there may be a hundred thousand of what it has.
+/// How much room a vector of so many gets besides when it is full: of many less than the standard library
+/// gives it, since there may be a hundred thousand.
 fn more(len: usize) -> usize {
-    (len / 4).max(FEWEST)
+    if len < MANY { len.max(FEWEST) } else { len / 4 }
 }
 
 /// Counted numbers come far apart by it (Fibonacci hashing).

@@ -1,6 +1,7 @@
 //! When the engine has to look at what again.
 
 use super::io::{CallId, ServerId};
+use super::table::Table;
 use crate::protocol::HalfId;
 use crate::time::Timestamp;
 
@@ -13,6 +14,22 @@ pub(super) enum Timed {
     Query(CallId),
     Watch,
     Shutdown,
+}
+
+impl Timed {
+    const KINDS: usize = 6;
+
+    /// Its kind, and which of these.
+    fn number(self) -> (usize, u64) {
+        match self {
+            Self::Server(id) => (0, u64::from(id.0)),
+            Self::Contender(id) => (1, id.0),
+            Self::Release(id) => (2, id.0),
+            Self::Query(call) => (3, call.0),
+            Self::Watch => (4, 0),
+            Self::Shutdown => (5, 0),
+        }
+    }
 }
 
 /// One timer at most for each thing; the thing remembers when its own is set for. It has an entry
@@ -43,8 +60,10 @@ struct Stretch {
 /// entry behind.
 const MOST_LEFT: usize = 1;
 const MANY: usize = 512;
-/// With fewer all are near, and the first is kept exact.
+/// With fewer the first is kept exact.
 const FEW: usize = 64;
+/// With fewer all are near.
+const MOST_NEAR: usize = 1024;
 /// Of nanoseconds: a stretch is 134 ms.
 const STRETCH_BITS: u32 = 27;
 /// What would need a further stretch is near.
@@ -145,28 +164,19 @@ impl Timers {
     }
 
     fn rebuild(&mut self, set_for: &dyn Fn(Timed) -> Timestamp) {
-        for stretch in std::mem::take(&mut self.far) {
-            let ids = stretch.ids.into_iter();
-            let far = ids.map(|id| (stretch.first, Timed::Contender(id)));
-            self.near.extend(far);
-        }
+        let near = std::mem::take(&mut self.near).into_iter();
+        let far = std::mem::take(&mut self.far).into_iter();
         self.far_entries = 0;
-        self.near.retain_mut(|(at, what)| {
-            *at = set_for(*what);
-            *at != Timestamp::NEVER
-        });
-        for place in (0..self.near.len() / 2).rev() {
-            self.sift_down(place);
-        }
-        let mut sorted = Vec::with_capacity(self.near.len());
-        while let Some(entry) = self.pop() {
-            if sorted.last() != Some(&entry) {
-                sorted.push(entry);
+        let far = far.flat_map(|stretch| stretch.ids);
+        let all = near.map(|(_, what)| what);
+        let mut seen: [Table<u64, ()>; Timed::KINDS] = Default::default();
+        for what in all.chain(far.map(Timed::Contender)) {
+            let at = set_for(what);
+            let (kind, number) = what.number();
+            if at != Timestamp::NEVER && !seen[kind].contains_key(&number) {
+                seen[kind].insert(number, ());
+                self.push((at, what));
             }
-        }
-        self.near = Vec::new();
-        for entry in sorted {
-            self.push(entry);
         }
     }
 
@@ -191,7 +201,7 @@ impl Timers {
     /// Whether it need not be near. A stretch that has begun gets no more entries.
     fn is_far(&self, at: Timestamp, what: Timed) -> bool {
         let is_later = number(at) > self.begun;
-        is_later && self.near.len() > FEW && matches!(what, Timed::Contender(_))
+        is_later && self.near.len() > MOST_NEAR && matches!(what, Timed::Contender(_))
     }
 
     /// The stretch that has this moment, unless there are too many.
