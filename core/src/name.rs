@@ -1,9 +1,11 @@
 //! Names of locks, and the owner that a lock shows to others.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Error;
 use crate::limits;
@@ -18,9 +20,13 @@ use crate::limits;
 /// assert!(Name::new("").is_err());
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Name(Arc<str>);
+pub struct Name {
+    /// The name behind a colon, as `:orders/42`, or a lock's whole key, `{app:orders/42}`, whose part it is:
+    /// so a lock that is held has one text, and not two.
+    text: Arc<str>,
+}
 
 impl Name {
     /// The longest name, in bytes.
@@ -29,13 +35,59 @@ impl Name {
     /// Checks a name. Fails with [`Config`](crate::ErrorKind::Config) if it is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
         let name = name.as_ref();
-        Error::check_length("a lock's name", name, Self::MAX_BYTES)?;
-        Ok(Self(name.into()))
+        Self::check(name)?;
+        Ok(Self {
+            text: format!(":{name}").into(),
+        })
+    }
+
+    pub(crate) fn check(name: &str) -> Result<(), Error> {
+        Error::check_length("a lock's name", name, Self::MAX_BYTES)
+    }
+
+    /// What stands for a name in a lock's key.
+    pub(crate) fn within(key: &Arc<str>) -> Self {
+        Self { text: key.clone() }
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // In a key's namespace colons are escaped.
+        let (before, name) = self.text.split_once(':').unwrap_or_default();
+        let end = name.len() - usize::from(!before.is_empty());
+        &name[..end]
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -49,13 +101,13 @@ impl TryFrom<String> for Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{LockSpec, Settings};
+use leasehold::engine::{LockOptions, LockSpec, Settings};
 use leasehold::protocol::{ClientId, Counter, LockKey};
 use leasehold::{Name, Owner};
 
@@ -204,9 +204,7 @@ impl Plan {
         } else {
             Owner::labelled(format!("host-{host}"))
         };
-        Arc::new(LockSpec {
-            name: name.clone(),
-            key: LockKey::new("sim", name).expect("the namespace is short"),
+        let options = Arc::new(LockOptions {
             ttl: random
                 .pick(&self.ttls)
                 .expect("every plan has times to live"),
@@ -215,7 +213,10 @@ impl Plan {
             owner: owner.expect("the label is short"),
             counter: self.counter,
             durability: None,
-        })
+        });
+        let (name, key) = (name.clone(), LockKey::new("sim", name));
+        let key = key.expect("the namespace is short");
+        Arc::new(LockSpec { name, key, options })
     }
 
     pub(crate) fn longest_ttl(&self) -> Duration {

@@ -2,6 +2,7 @@
 //! however many come at once.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -175,7 +176,8 @@ fn hold(world: &mut World, count: u64) {
         let name = Name::new(format!("n{}", world.last_id)).expect("the name is short");
         world.plan.names = vec![name];
         let mut spec = world.plan.spec(&mut world.random, 0);
-        std::sync::Arc::make_mut(&mut spec).fixed = false;
+        let options = &mut Arc::make_mut(&mut spec).options;
+        Arc::make_mut(options).fixed = false;
         let (handle, closing) = (LockId(world.last_id), false);
         let handles = &mut world.hosts[0].book.handles;
         handles.insert(handle, Handle { spec, closing });

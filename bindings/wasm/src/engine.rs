@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold::engine::{
-    CallId, Hub, Input, LockId, LockSpec, ReaderId, RequestId, ServerId, Settings, Table, Wait,
+    CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId, Settings,
+    Table, Wait,
 };
 use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
@@ -32,6 +33,8 @@ pub struct Engine {
     inner: leasehold::engine::Engine,
     hub: Hub<ReaderId>,
     locks: Table<LockId, Arc<LockSpec>>,
+    /// Those that were set last.
+    options: Vec<Arc<LockOptions>>,
     batches: Batches,
     awake: Vec<ReaderId>,
     outputs: Outputs,
@@ -144,9 +147,8 @@ impl Engine {
         replicas_timeout: u32,
         fsynced: bool,
     ) -> Result<(), Thrown> {
-        let spec = || {
-            let name = Name::new(name)?;
-            let key = LockKey::new(&self.namespace, &name)?;
+        let mut spec = || {
+            let (name, key) = LockKey::with_name(&self.namespace, name)?;
             let owner = if reclaimable {
                 Owner::reclaimable(owner)?
             } else {
@@ -159,9 +161,7 @@ impl Engine {
                 fsynced,
                 timeout: replicas_timeout,
             };
-            let spec = LockSpec {
-                name,
-                key,
+            let options = LockOptions {
                 ttl,
                 fixed,
                 reentrant,
@@ -169,6 +169,8 @@ impl Engine {
                 counter,
                 durability: (replicas > 0 || fsynced).then_some(durability),
             };
+            let options = options.shared(&mut self.options);
+            let spec = LockSpec { name, key, options };
             spec.check().map(|()| spec)
         };
         let spec = Arc::new(spec().map_err(|error| thrown(&error))?);
@@ -470,6 +472,7 @@ impl Engine {
             inner,
             hub: Hub::default(),
             locks: Table::default(),
+            options: Vec::new(),
             batches: Batches::default(),
             awake: Vec::new(),
             outputs: Outputs::default(),

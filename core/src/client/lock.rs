@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::engine::{Input, LockId, LockOptions, LockSpec, Wait};
 use crate::error::Error;
 use crate::limits;
 use crate::name::{Name, Owner};
@@ -55,19 +55,22 @@ impl Lock {
     pub const DEFAULT_TTL: Duration = limits::time("timeToLive");
 
     pub(super) fn new(core: Arc<Core>, name: Name, key: LockKey) -> Self {
-        let spec = LockSpec {
-            name,
-            key,
+        let options = core.options.clone();
+        Self::of(core, Arc::new(LockSpec { name, key, options }), None)
+    }
+
+    /// What all locks have whose options nobody has set.
+    pub(super) fn defaults(owner: Owner, token_retention: Duration) -> LockOptions {
+        LockOptions {
             ttl: Self::DEFAULT_TTL,
             fixed: false,
             reentrant: false,
-            owner: core.owner.clone(),
+            owner,
             counter: Counter::ClockFloor {
-                retention: core.token_retention,
+                retention: token_retention,
             },
             durability: None,
-        };
-        Self::of(core, Arc::new(spec), None)
+        }
     }
 
     fn of(core: Arc<Core>, spec: Arc<LockSpec>, error: Option<Error>) -> Self {
@@ -106,7 +109,7 @@ impl Lock {
     pub fn ttl(self, ttl: Duration) -> Self {
         self.with(|spec| {
             spec.ttl = ttl;
-            spec.check()
+            LockSpec::check_ttl(ttl)
         })
     }
 
@@ -451,11 +454,18 @@ impl Lock {
     }
 
     /// Another handle on the same name, with an option changed.
-    fn with(self, change: impl FnOnce(&mut LockSpec) -> Result<(), Error>) -> Self {
-        let mut spec = LockSpec::clone(&self.handle.spec);
-        let changed = change(&mut spec).err();
-        let error = self.handle.error.clone().or(changed);
-        Self::of(self.handle.core.clone(), Arc::new(spec), error)
+    fn with(self, change: impl FnOnce(&mut LockOptions) -> Result<(), Error>) -> Self {
+        let Handle {
+            core, spec, error, ..
+        } = &*self.handle;
+        let mut options = LockOptions::clone(spec);
+        let changed = change(&mut options).err();
+        let error = error.clone().or(changed);
+        let spec = LockSpec {
+            options: core.shared(options),
+            ..LockSpec::clone(spec)
+        };
+        Self::of(core.clone(), Arc::new(spec), error)
     }
 }
 

@@ -178,8 +178,7 @@ impl Locker {
     /// # Ok(()) }
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Result<Lock, Error> {
-        let name = Name::new(name)?;
-        let key = LockKey::new(&self.core.namespace, &name)?;
+        let (name, key) = LockKey::with_name(&self.core.namespace, name.as_ref())?;
         Ok(Lock::new(self.core.clone(), name, key))
     }
 
@@ -433,7 +432,7 @@ impl fmt::Debug for Locker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locker")
             .field("namespace", &self.core.namespace)
-            .field("owner", &self.core.owner.label())
+            .field("owner", &self.core.options.owner.label())
             .finish_non_exhaustive()
     }
 }

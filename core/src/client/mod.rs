@@ -22,21 +22,29 @@ pub use tenures::Tenures;
 pub(crate) use tls::Pem;
 pub use tls::Tls;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::driver::Driver;
-use crate::name::Owner;
+use crate::engine::LockOptions;
 
 /// What all handles of a locker share. When the last of them is dropped, so is this, which closes the
 /// store.
 struct Core {
     driver: Arc<Driver>,
     namespace: String,
-    owner: Owner,
-    token_retention: Duration,
+    /// Of locks whose options nobody has set.
+    options: Arc<LockOptions>,
+    /// Those that were set last.
+    recent: Mutex<Vec<Arc<LockOptions>>>,
     #[cfg(feature = "metrics")]
     recorded: metrics::Recorded,
+}
+
+impl Core {
+    fn shared(&self, options: LockOptions) -> Arc<LockOptions> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        options.shared(&mut recent)
+    }
 }
 
 impl Drop for Core {

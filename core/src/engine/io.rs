@@ -1,6 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,13 +66,22 @@ impl ServerId {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
 
-/// What a lock is: the same for all its acquisitions.
+/// What a lock is: the same for all its acquisitions. Its [options](LockOptions) can be read as if they were
+/// its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockSpec {
-    /// What is locked.
+    /// What is locked. It takes no memory of its own if it is made [with the
+    /// key](LockKey::with_name).
     pub name: Name,
     /// Its keys in the store.
     pub key: LockKey,
+    /// How it is held. Locks that are alike should share this.
+    pub options: Arc<LockOptions>,
+}
+
+/// How a lock is held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LockOptions {
     /// How long a lease lives unless it is renewed.
     pub ttl: Duration,
     /// Whether leases end by themselves, without renewal.
@@ -86,6 +95,32 @@ pub struct LockSpec {
     /// What has to have it, besides the server that gives it, before it counts.
     pub durability: Option<Durability>,
 }
+
+impl Deref for LockSpec {
+    type Target = LockOptions;
+
+    fn deref(&self) -> &LockOptions {
+        &self.options
+    }
+}
+
+impl LockOptions {
+    /// The same options in the memory of earlier ones, if they are alike and not long ago.
+    pub fn shared(self, recent: &mut Vec<Arc<Self>>) -> Arc<Self> {
+        if let Some(same) = recent.iter().find(|options| ***options == self) {
+            return same.clone();
+        }
+        if recent.len() >= MOST_RECENT {
+            recent.remove(0);
+        }
+        let options = Arc::new(self);
+        recent.push(options.clone());
+        options
+    }
+}
+
+/// A program has few kinds of locks.
+const MOST_RECENT: usize = 8;
 
 impl LockSpec {
     /// The shortest time to live.

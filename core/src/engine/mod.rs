@@ -13,16 +13,15 @@
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use leasehold::engine::{
-//!     Answer, CallId, Engine, Input, LockId, LockSpec, Output, ServerId, Settings, Wait,
+//!     Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, Output, ServerId, Settings,
+//!     Wait,
 //! };
 //! use leasehold::protocol::{ClientId, Counter, LeaseId, LockKey};
 //! use leasehold::time::{ServerTime, Timestamp};
-//! use leasehold::{MemoryServer, Name, Owner};
+//! use leasehold::{MemoryServer, Owner};
 //!
-//! let name = Name::new("orders/42")?;
-//! let spec = Arc::new(LockSpec {
-//!     key: LockKey::new("app", &name)?,
-//!     name,
+//! let (name, key) = LockKey::with_name("app", "orders/42")?;
+//! let options = Arc::new(LockOptions {
 //!     ttl: Duration::from_secs(30),
 //!     fixed: false,
 //!     reentrant: false,
@@ -30,6 +29,7 @@
 //!     counter: Counter::Dense,
 //!     durability: None,
 //! });
+//! let spec = Arc::new(LockSpec { name, key, options });
 //! let (mut engine, mut server) = (Engine::new(Settings::new(ClientId(1))), MemoryServer::new());
 //! let now = Timestamp::from_nanos(0);
 //! engine.handle(now, Input::Connected { server: ServerId::ONLY });
@@ -79,8 +79,8 @@ mod watch;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
-    Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockSpec, Output,
-    RequestId, ServerId, Suspicion, Wait, WaiterInfo,
+    Acquired, Answer, CallId, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
+    LockSpec, Output, RequestId, ServerId, Suspicion, Wait, WaiterInfo,
 };
 pub use settings::Settings;
 pub use stats::{Counts, Histogram, Losses, Stats};

@@ -27,10 +27,36 @@ impl LockKey {
 
     /// The key of a name; [`ErrorKind::Config`](crate::ErrorKind::Config) if the namespace is empty or over-long.
     pub fn new(namespace: &str, name: &Name) -> Result<Self, Error> {
+        Self::of(namespace, name.as_str())
+    }
+
+    /// A name and its key. They share their memory, unless something in the name is escaped.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the name or the namespace is not valid.
+    ///
+    /// ```
+    /// use leasehold::protocol::LockKey;
+    ///
+    /// let (name, key) = LockKey::with_name("app", "orders/42")?;
+    /// assert_eq!((name.as_str(), key.lock()), ("orders/42", "{app:orders/42}"));
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn with_name(namespace: &str, name: &str) -> Result<(Name, Self), Error> {
+        Name::check(name)?;
+        let key = Self::of(namespace, name)?;
+        let within = Name::within(&key.0);
+        let name = if within.as_str() == name {
+            within
+        } else {
+            Name::new(name)?
+        };
+        Ok((name, key))
+    }
+
+    fn of(namespace: &str, name: &str) -> Result<Self, Error> {
         Self::check_namespace(namespace)?;
-        let mut tag = String::with_capacity(namespace.len() + name.as_str().len() + 3);
+        let mut tag = String::with_capacity(namespace.len() + name.len() + 3);
         prefix(namespace, &mut tag);
-        escape(name.as_str(), false, &mut tag);
+        escape(name, false, &mut tag);
         tag.push('}');
         Ok(Self(tag.into()))
     }
@@ -202,6 +228,39 @@ mod tests {
             assert_ne!(one, other);
             assert_ne!(one.lock(), other.lock());
         }
+    }
+
+    /// Catches a name that shows what is around it in the key, or how it is escaped.
+    #[test]
+    fn a_name_that_is_a_part_of_its_key_is_as_any_other() {
+        for plain in [
+            "x",
+            "a:b",
+            ":",
+            "{",
+            "}",
+            "{}",
+            "a}{b",
+            "%7D",
+            "🔒 \n\0",
+            "{a:b}",
+        ] {
+            for namespace in ["ns", "a:b", "{", "}:"] {
+                let (name, key) = LockKey::with_name(namespace, plain).expect("both are valid");
+                let other = Name::new(plain).expect("a short name is valid");
+                assert_eq!((name.as_str(), &name), (plain, &other));
+                assert_eq!(
+                    key,
+                    LockKey::new(namespace, &other).expect("both are valid")
+                );
+                assert_eq!(format!("{name} {name:?}"), format!("{other} {other:?}"));
+                assert_eq!(
+                    serde_json::to_string(&name).expect("it is a text"),
+                    serde_json::to_string(plain).expect("it is a text")
+                );
+            }
+        }
+        assert!(LockKey::with_name("ns", "").is_err() && LockKey::with_name("", "x").is_err());
     }
 
     /// Redis hashes what is between the first `{` and the first `}` after it.

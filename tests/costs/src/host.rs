@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::Owner;
 use leasehold::engine::{
-    Answer, CallId, Engine, Input, LockId, LockSpec, Output, RequestId, ServerId, Settings, Wait,
+    Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
+    Settings, Wait,
 };
 use leasehold::protocol::{BatchReply, ClientId, Command, Counter, LeaseId, LockKey, Op};
 use leasehold::time::Timestamp;
-use leasehold::{Name, Owner};
 
 use crate::Result;
 use crate::stores::Memory;
@@ -40,20 +41,21 @@ pub(crate) struct Host<S> {
 
 impl<S: Store> Host<S> {
     pub(crate) fn new(store: S, locks: usize, ttl: Duration, per_call: usize) -> Result<Self> {
+        let options = Arc::new(LockOptions {
+            ttl,
+            fixed: false,
+            reentrant: false,
+            owner: Owner::labelled("a-host/4711")?,
+            counter: Counter::ClockFloor {
+                retention: RETENTION,
+            },
+            durability: None,
+        });
         let spec = |number| {
-            let name = Name::new(format!("orders/{number:06}"))?;
-            Ok(Arc::new(LockSpec {
-                key: LockKey::new("leasehold", &name)?,
-                name,
-                ttl,
-                fixed: false,
-                reentrant: false,
-                owner: Owner::labelled("a-host/4711")?,
-                counter: Counter::ClockFloor {
-                    retention: RETENTION,
-                },
-                durability: None,
-            }))
+            let name = format!("orders/{number:06}");
+            let (name, key) = LockKey::with_name("leasehold", &name)?;
+            let options = options.clone();
+            Ok(Arc::new(LockSpec { name, key, options }))
         };
         let mut settings = Settings::new(ClientId(0x0123_4567_89ab_cdef));
         settings.command_timeout = ATTEMPT;

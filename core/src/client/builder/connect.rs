@@ -1,10 +1,10 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 
 use super::Builder;
 use crate::adapter::Adapter;
-use crate::client::{Core, Locker};
+use crate::client::{Core, Lock, Locker};
 use crate::driver::{Driver, Store, Stores};
 use crate::error::Error;
 use crate::name::Owner;
@@ -277,8 +277,8 @@ impl Builder {
         let core = Core {
             driver,
             namespace,
-            owner,
-            token_retention,
+            options: Arc::new(Lock::defaults(owner, token_retention)),
+            recent: Mutex::default(),
             #[cfg(feature = "metrics")]
             recorded: crate::client::metrics::Recorded::default(),
         };

@@ -43,10 +43,9 @@ pub(super) struct Leased {
 impl Leased {
     pub(super) fn new(who: Who, members: usize) -> Self {
         let spec = if who.spec.reentrant {
-            Arc::new(LockSpec {
-                reentrant: false,
-                ..(*who.spec).clone()
-            })
+            let mut spec = LockSpec::clone(&who.spec);
+            Arc::make_mut(&mut spec.options).reentrant = false;
+            Arc::new(spec)
         } else {
             who.spec.clone()
         };

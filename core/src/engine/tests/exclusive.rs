@@ -1,15 +1,16 @@
 //! Each acquisition through one handle excludes every other one, unless the handle is re-entrant.
 
+use std::sync::Arc;
+
 use super::host::{Done, Host, LOCK, Net, TTL, lease_of, ms};
 use crate::engine::{CallId, LockId, LockSpec, Wait};
 use crate::error::ErrorKind;
 use crate::event::LeaseEvent;
 
 fn exclusive(host: &Host, name: LockId) -> LockSpec {
-    LockSpec {
-        reentrant: false,
-        ..host.spec(name)
-    }
+    let mut spec = host.spec(name);
+    Arc::make_mut(&mut spec.options).reentrant = false;
+    spec
 }
 
 fn acquire(host: &mut Host, wait: Wait) -> CallId {

@@ -8,8 +8,8 @@ use super::view::key;
 use crate::engine::Kind;
 use crate::engine::single::Single;
 use crate::engine::{
-    Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockSpec,
-    RequestId, ServerId, Settings, Stats, Suspicion, Wait,
+    Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
+    LockSpec, RequestId, ServerId, Settings, Stats, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -417,16 +417,16 @@ impl Host {
     /// Its handles are re-entrant, so that one of them is one owner.
     pub(super) fn spec(&self, lock: LockId) -> LockSpec {
         let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
-        LockSpec {
-            key: key(lock),
-            name,
+        let options = Arc::new(LockOptions {
             ttl: self.ttl,
             fixed: self.fixed,
             reentrant: true,
             owner: Owner::labelled("host").expect("a short label is valid"),
             counter: Counter::Dense,
             durability: self.durability,
-        }
+        });
+        let key = key(lock);
+        LockSpec { name, key, options }
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the store tells without being asked: losses, and what is about nobody.
 
+use std::sync::Arc;
+
 use super::host::{CLIENT, Host, LOCK, Net, Pushes, SOON, TIMEOUT, TTL, ms};
 use super::line::in_line;
 use super::view::key;
-use crate::engine::{Input, LockId, LockSpec, Wait};
+use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::name::Owner;
 use crate::protocol::{
@@ -238,10 +240,8 @@ fn pushes_mean_nothing_before_a_connection_and_after_a_shutdown() {
 fn a_holder_whose_owner_reclaims_the_lock_elsewhere_is_told_at_once() {
     let mut host = Host::new();
     let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
-    let spec = LockSpec {
-        owner: owner.clone(),
-        ..host.spec(LOCK)
-    };
+    let mut spec = host.spec(LOCK);
+    Arc::make_mut(&mut spec.options).owner = owner.clone();
     let claim = Claim {
         lease: LeaseId(1 << 100),
         client: ClientId(CLIENT.0 + 1),

@@ -1,5 +1,7 @@
 //! An owner takes its lock back from its former self.
 
+use std::sync::Arc;
+
 use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
 use super::network::stranger;
 use super::view::key;
@@ -9,14 +11,15 @@ use crate::name::Owner;
 use crate::protocol::{Acquire, Claim, ClientId, Command, Reclaim, Reply};
 
 fn job(host: &Host) -> LockSpec {
+    let mut spec = host.spec(LOCK);
     let owner = Owner::reclaimable("job-7").expect("a short owner is valid");
-    let spec = host.spec(LOCK);
-    LockSpec { owner, ..spec }
+    Arc::make_mut(&mut spec.options).owner = owner;
+    spec
 }
 
 /// The same owner at another client, by one acquisition of so many.
 fn former(host: &Host, number: u128, waits: bool) -> Command {
-    let owner = job(host).owner;
+    let owner = job(host).owner.clone();
     let claim = Claim {
         owner,
         client: ClientId(97),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::host::{CLIENT, TIMEOUT, ms};
 use super::view::key;
 use crate::engine::{
-    Answer, CallId, Engine, Input, LockId, LockSpec, Output, RequestId, ServerId, Settings,
-    Suspicion, Wait,
+    Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
+    Settings, Suspicion, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -106,9 +106,8 @@ impl Cluster {
 
     fn acquire(&mut self, lock: LockId, wait: Wait) -> LeaseId {
         let lease = LeaseId(u128::from(lock.0) << 64 | 1);
-        let spec = Arc::new(LockSpec {
-            key: key(lock),
-            name: Name::new(format!("lock-{}", lock.0)).expect("a short name is valid"),
+        let name = Name::new(format!("lock-{}", lock.0)).expect("a short name is valid");
+        let options = Arc::new(LockOptions {
             ttl: TTL,
             fixed: false,
             reentrant: false,
@@ -116,6 +115,8 @@ impl Cluster {
             counter: Counter::Dense,
             durability: None,
         });
+        let key = key(lock);
+        let spec = Arc::new(LockSpec { name, key, options });
         let call = CallId(lock.0);
         self.input(Input::Acquire {
             call,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::engine::quorum::Quorum;
 use crate::engine::{
-    Acquired, Answer, CallId, Input, LockId, LockSpec, Output, RequestId, ServerId, Settings, Wait,
+    Acquired, Answer, CallId, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
+    Settings, Wait,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -290,19 +291,16 @@ impl World {
     }
 
     pub(super) fn acquire_with(&mut self, host: usize, wait: Wait, reentrant: bool) -> CallId {
-        let spec = LockSpec {
-            reentrant,
-            ..self.spec(host)
-        };
+        let mut spec = self.spec(host);
+        Arc::make_mut(&mut spec.options).reentrant = reentrant;
         self.acquire_as(host, wait, spec)
     }
 
     /// For an owner who takes over what is its own.
     pub(super) fn reclaim(&mut self, host: usize, wait: Wait) -> CallId {
-        let spec = LockSpec {
-            owner: Owner::reclaimable("job").expect("a short label is valid"),
-            ..self.spec(host)
-        };
+        let mut spec = self.spec(host);
+        let owner = Owner::reclaimable("job").expect("a short label is valid");
+        Arc::make_mut(&mut spec.options).owner = owner;
         self.acquire_as(host, wait, spec)
     }
 
@@ -425,9 +423,7 @@ impl World {
     }
 
     fn spec(&self, host: usize) -> LockSpec {
-        LockSpec {
-            key: key(),
-            name: Name::new("lock").expect("a short name is valid"),
+        let options = Arc::new(LockOptions {
             ttl: self.ttl,
             fixed: false,
             reentrant: false,
@@ -436,7 +432,10 @@ impl World {
                 retention: Duration::from_secs(86_400),
             },
             durability: None,
-        }
+        });
+        let name = Name::new("lock").expect("a short name is valid");
+        let key = key();
+        LockSpec { name, key, options }
     }
 }
 
