@@ -81,7 +81,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn waited(&self) -> Duration {
-        self.share.waited
+        self.share.waited()
     }
 
     /// When the tenure began, or a little earlier, by this machine's wall clock. `began().elapsed()` is
@@ -95,7 +95,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn began(&self) -> SystemTime {
-        let ago = self.share.tenure.age();
+        let ago = self.share.age();
         SystemTime::now()
             .checked_sub(ago)
             .unwrap_or(SystemTime::UNIX_EPOCH)

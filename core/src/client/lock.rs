@@ -448,7 +448,7 @@ impl Lock {
         let share = answer.map_err(|error| error.about(self.name()))?;
         Ok(share.map(|share| {
             span.record("token", share.tenure.token.get());
-            span.record("waited", tracing::field::debug(share.waited));
+            span.record("waited", tracing::field::debug(share.waited()));
             Lease::new(share, self.clone())
         }))
     }

@@ -248,7 +248,7 @@ impl Places {
 /// How much room a vector of so many gets besides when it is full: of many less than the standard library
 /// gives it, since there may be a hundred thousand.
 fn more(len: usize) -> usize {
-    if len < MANY { len.max(FEWEST) } else { len / 4 }
+    if len < MANY { len.max(FEWEST) } else { len / 8 }
 }
 
 /// Counted numbers come far apart by it (Fibonacci hashing).

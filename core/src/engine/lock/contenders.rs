@@ -16,8 +16,7 @@ use crate::time::Timestamp;
 /// locker are alike, and if they are, the second is refused.
 #[derive(Debug, Default)]
 pub(super) struct Contenders {
-    /// In boxes: much of a table is empty.
-    pub(super) all: Table<HalfId, Box<Contender>>,
+    pub(super) all: Table<HalfId, Contender>,
     pub(super) handles: Handles,
     pub(super) releases: Releases,
 }
@@ -126,7 +125,7 @@ impl Contenders {
 
     /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
     pub(super) fn take(&mut self, env: &mut Env, id: HalfId) -> Option<(Who, Phase)> {
-        let mut contender = *self.all.take(&id)?;
+        let mut contender = self.all.take(&id)?;
         contender.set_timer(&mut env.cx, Timestamp::NEVER);
         let mut held_since = None;
         if let Some((who, tenure)) = contender.tenure() {

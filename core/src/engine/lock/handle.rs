@@ -7,7 +7,11 @@ use crate::protocol::HalfId;
 
 /// Those that somebody contends through, or whose last release is not confirmed.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Handles(Table<LockId, Handle>);
+pub(in crate::engine) struct Handles {
+    all: Table<LockId, Handle>,
+    /// Who else believes to have a lock, because the store forgot who had it. Almost always nobody.
+    forgotten: Table<LockId, Vec<HalfId>>,
+}
 
 /// Small, because a large locker has one for each lease: an option of a number would take its double.
 #[allow(clippy::struct_excessive_bools)]
@@ -23,57 +27,65 @@ pub(in crate::engine) struct Handle {
     uses: u32,
     /// The release of its last tenure, while that is not confirmed.
     releasing: HalfId,
-    forgotten: Option<Box<Forgotten>>,
 }
-
-/// Who else believes to have the lock, because the store forgot who had it.
-#[derive(Debug, Default)]
-struct Forgotten(Vec<HalfId>);
 
 impl Handles {
     pub(in crate::engine) fn get(&self, id: LockId) -> Option<&Handle> {
-        self.0.get(&id)
+        self.all.get(&id)
+    }
+
+    /// Who has the lock, or believes so.
+    pub(in crate::engine) fn holders(&self, id: LockId) -> impl Iterator<Item = HalfId> {
+        let held = self.get(id).filter(|handle| handle.is_held);
+        let forgotten = self.forgotten.get(&id).into_iter().flatten();
+        let held = held.map(|handle| handle.contender).into_iter();
+        held.chain(forgotten.copied())
     }
 
     /// Somebody contends through it.
     pub(in crate::engine) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
-        let handle = self.0.get_or_insert_with(id, Handle::new);
+        let handle = self.all.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         if reentrant {
-            handle.forget();
+            let former = handle.forget();
             handle.contender = contender;
             handle.is_shared = true;
+            self.forget(id, former);
         }
     }
 
     /// A contender has the lock from now on.
     pub(in crate::engine) fn hold(&mut self, id: LockId, contender: HalfId) {
-        let handle = self.0.get_or_insert_with(id, Handle::new);
-        handle.forget();
+        let handle = self.all.get_or_insert_with(id, Handle::new);
+        let former = handle.forget();
         handle.contender = contender;
         handle.is_held = true;
+        self.forget(id, former);
     }
 
     /// A contender neither wants the lock any more nor has it. The handle has to be
     /// [left](Self::leave) once all is emitted that there is to emit.
     pub(in crate::engine) fn give_up(&mut self, id: LockId, contender: HalfId) {
-        let Some(handle) = self.0.get_mut(&id) else {
+        let Some(handle) = self.all.get_mut(&id) else {
             return;
         };
-        let forgotten = handle.forgotten.as_mut();
+        let mut forgotten = self.forgotten.take(&id).unwrap_or_default();
         if handle.contender == contender {
-            let next = forgotten.and_then(|forgotten| forgotten.0.pop());
+            let next = forgotten.pop();
             handle.is_shared = false;
             handle.is_held = next.is_some();
             handle.contender = next.unwrap_or(contender);
-        } else if let Some(forgotten) = forgotten {
-            forgotten.0.retain(|held| *held != contender);
+        } else {
+            forgotten.retain(|held| *held != contender);
+        }
+        if !forgotten.is_empty() {
+            self.forgotten.insert(id, forgotten);
         }
     }
 
     /// It waits for the release of this tenure before it can be closed.
     pub(in crate::engine) fn await_release(&mut self, id: LockId, release: HalfId) {
-        let handle = self.0.get_or_insert_with(id, Handle::new);
+        let handle = self.all.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         handle.releasing = release;
         handle.is_releasing = true;
@@ -81,7 +93,7 @@ impl Handles {
 
     /// The release of its tenure is over, as far as it is concerned.
     pub(in crate::engine) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
-        if let Some(handle) = self.0.get_mut(&id) {
+        if let Some(handle) = self.all.get_mut(&id) {
             handle.is_releasing &= handle.releasing != release;
         }
         self.leave(cx, id);
@@ -89,13 +101,13 @@ impl Handles {
 
     /// A contender of it, or the release of its tenure, is at its end.
     pub(in crate::engine) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
-        let Some(handle) = self.0.get_mut(&id) else {
+        let Some(handle) = self.all.get_mut(&id) else {
             return;
         };
         handle.uses -= 1;
         if handle.uses == 0 {
             let closed = handle.closed;
-            self.0.take(&id);
+            self.all.take(&id);
             if closed {
                 cx.push(Output::Closed { lock: id });
             }
@@ -104,9 +116,19 @@ impl Handles {
 
     /// The program has dropped it.
     pub(in crate::engine) fn close(&mut self, cx: &mut Ctx, id: LockId) {
-        match self.0.get_mut(&id) {
+        match self.all.get_mut(&id) {
             Some(handle) => handle.closed = true,
             None => cx.push(Output::Closed { lock: id }),
+        }
+    }
+}
+
+impl Handles {
+    /// Somebody else has taken the place of who had the lock.
+    fn forget(&mut self, id: LockId, former: Option<HalfId>) {
+        if let Some(former) = former {
+            let forgotten = self.forgotten.get_or_insert_with(id, Vec::new);
+            forgotten.push(former);
         }
     }
 }
@@ -122,7 +144,6 @@ impl Handle {
             is_releasing: false,
             uses: 0,
             releasing: nobody,
-            forgotten: None,
         }
     }
 
@@ -136,19 +157,8 @@ impl Handle {
         self.is_releasing.then_some(self.releasing)
     }
 
-    /// Who has the lock, or believes so.
-    pub(in crate::engine) fn holders(&self) -> impl Iterator<Item = &HalfId> {
-        let held = self.is_held.then_some(&self.contender);
-        let forgotten = self.forgotten.iter();
-        held.into_iter()
-            .chain(forgotten.flat_map(|forgotten| &forgotten.0))
-    }
-
-    /// Somebody else takes the place of who has the lock.
-    fn forget(&mut self) {
-        if std::mem::take(&mut self.is_held) {
-            let forgotten = self.forgotten.get_or_insert_default();
-            forgotten.0.push(self.contender);
-        }
+    /// Somebody else takes the place of who has the lock. Returns who that is.
+    fn forget(&mut self) -> Option<HalfId> {
+        std::mem::take(&mut self.is_held).then_some(self.contender)
     }
 }

@@ -59,9 +59,8 @@ impl Locks {
         now: Timestamp,
         lock: LockId,
     ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let handle = self.0.handles.get(lock).into_iter();
-        let held = handle.flat_map(handle::Handle::holders);
-        held.filter_map(move |id| self.0.all.get(id)?.held(now))
+        let held = self.0.handles.holders(lock);
+        held.filter_map(move |id| self.0.all.get(&id)?.held(now))
     }
 
     /// How many want a lock or have one.
@@ -143,7 +142,7 @@ impl Locks {
         acquiring.ask(env, &who);
         let mut contender = Contender::new(who, acquiring);
         contender.settle(&mut env.cx);
-        self.0.all.insert(id, Box::new(contender));
+        self.0.all.insert(id, contender);
     }
 
     /// A call is given up that acquires or renews by this handle and lease id.

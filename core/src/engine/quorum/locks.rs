@@ -40,9 +40,8 @@ impl Locks {
         now: Timestamp,
         lock: LockId,
     ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        let handle = self.handles.get(lock).into_iter();
-        let holders = handle.flat_map(Handle::holders);
-        let contenders = holders.filter_map(|id| self.contenders.get(id));
+        let holders = self.handles.holders(lock);
+        let contenders = holders.filter_map(|id| self.contenders.get(&id));
         contenders.filter_map(move |contender| contender.held(now))
     }
 
