@@ -74,8 +74,12 @@ impl Single {
 
     /// As [`poll`](Self::poll), but what is to be sent waits for that.
     pub(super) fn poll_unsent(&mut self) -> Output {
-        let until = self.wake_at();
-        self.env.cx.next_output().unwrap_or(Output::Wait { until })
+        match self.env.cx.next_output() {
+            Some(output) => output,
+            None => Output::Wait {
+                until: self.wake_at(),
+            },
+        }
     }
 
     /// Whether it is worth to let those who were just answered go on before the next [`poll`](Self::poll):

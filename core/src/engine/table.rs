@@ -130,20 +130,12 @@ impl<K, V> Default for Table<K, V> {
 struct Places {
     /// Of the values, in their order.
     ids: Vec<u64>,
-    /// A power of two of them, or none: an id is in the first free slot from the one that its hash says.
-    slots: Vec<Slot>,
+    /// The places of the values. A power of two of slots, or none: an id is in the first free one from that
+    /// which its hash says.
+    slots: Vec<u32>,
 }
 
-#[derive(Copy, Clone, Debug)]
-struct Slot {
-    hash: u32,
-    place: u32,
-}
-
-const FREE: Slot = Slot {
-    hash: 0,
-    place: u32::MAX,
-};
+const FREE: u32 = u32::MAX;
 
 /// Up to so many slots no memory is given back.
 const SMALL: usize = 64;
@@ -152,7 +144,7 @@ const MANY: usize = 1024;
 
 impl Places {
     fn of(&self, id: u64) -> Option<usize> {
-        self.slot(id).map(|slot| self.slots[slot].place as usize)
+        self.slot(id).map(|slot| self.slots[slot] as usize)
     }
 
     /// Puts one that is not there yet behind all others.
@@ -172,9 +164,9 @@ impl Places {
     /// Takes one out. The last takes its place.
     fn take(&mut self, id: u64) -> Option<usize> {
         let slot = self.slot(id)?;
-        let place = self.slots[slot].place;
+        let place = self.slots[slot];
         if let Some(last) = self.ids.last().and_then(|last| self.slot(*last)) {
-            self.slots[last].place = place;
+            self.slots[last] = place;
         }
         self.ids.swap_remove(place as usize);
         self.free(slot);
@@ -194,34 +186,35 @@ impl Places {
 
     fn slot(&self, id: u64) -> Option<usize> {
         let last = self.slots.len().checked_sub(1)?;
-        let hash = hash(id);
-        let mut slot = self.home(hash);
-        while self.slots[slot].place != FREE.place {
-            let Slot { hash: other, place } = self.slots[slot];
-            if other == hash && self.ids[place as usize] == id {
+        let mut slot = self.home(id);
+        loop {
+            let place = self.slots[slot];
+            if place == FREE {
+                return None;
+            }
+            if self.ids[place as usize] == id {
                 return Some(slot);
             }
             slot = (slot + 1) & last;
         }
-        None
     }
 
     fn settle(&mut self, id: u64, place: usize) {
-        let (hash, last) = (hash(id), self.slots.len() - 1);
-        let mut slot = self.home(hash);
-        while self.slots[slot].place != FREE.place {
+        let last = self.slots.len() - 1;
+        let mut slot = self.home(id);
+        while self.slots[slot] != FREE {
             slot = (slot + 1) & last;
         }
-        let place = u32::try_from(place).unwrap_or(FREE.place);
-        self.slots[slot] = Slot { hash, place };
+        self.slots[slot] = u32::try_from(place).unwrap_or(FREE);
     }
 
     /// Frees a slot. Those that follow move up, so that a search need not look behind a free one.
     fn free(&mut self, mut free: usize) {
         let last = self.slots.len() - 1;
         let mut slot = (free + 1) & last;
-        while self.slots[slot].place != FREE.place {
-            let from_home = slot.wrapping_sub(self.home(self.slots[slot].hash)) & last;
+        while self.slots[slot] != FREE {
+            let home = self.home(self.ids[self.slots[slot] as usize]);
+            let from_home = slot.wrapping_sub(home) & last;
             if from_home >= slot.wrapping_sub(free) & last {
                 self.slots[free] = self.slots[slot];
                 free = slot;
@@ -238,8 +231,10 @@ impl Places {
         }
     }
 
-    /// Where the search for a hash begins: as its first bits say.
-    fn home(&self, hash: u32) -> usize {
+    /// Where the search for an id begins: as the first bits of its hash say (Fibonacci hashing), by which
+    /// counted numbers come far apart.
+    fn home(&self, id: u64) -> usize {
+        let hash = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         let bits = self.slots.len().trailing_zeros();
         (hash >> (u32::BITS - bits)) as usize
     }
@@ -249,11 +244,6 @@ impl Places {
 /// gives it, since there may be a hundred thousand.
 fn more(len: usize) -> usize {
     if len < MANY { len.max(FEWEST) } else { len / 8 }
-}
-
-/// Counted numbers come far apart by it (Fibonacci hashing).
-fn hash(id: u64) -> u32 {
-    (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 impl Id for u64 {
