@@ -413,7 +413,7 @@ impl Server {
         let State::Up(anchor) = self.state else {
             return self.flush_unanchored(cx);
         };
-        while self.outbox.len() >= self.least_to_leave(cx) {
+        while self.outbox.len() > 0 && self.outbox.len() >= self.least_to_leave(cx) {
             self.send_batch(cx, anchor, None);
         }
         if let Some(durability) = self.outbox.next_durability()
