@@ -2,7 +2,7 @@
 
 use super::host::{Done, Host, LOCK, Net, SOON, TTL, ms};
 use super::view::{key, remaining};
-use crate::engine::{LockId, Wait};
+use crate::engine::{Input, LockId, Wait};
 use crate::error::ErrorKind;
 use crate::protocol::LeaseId;
 
@@ -302,4 +302,33 @@ fn the_shortest_lease_can_be_kept() {
     host.advance(ms(1_000));
     assert!(host.is_held(LOCK));
     assert!(host.told()[1..].iter().all(|told| told == "renewed"));
+}
+
+/// Catches a timer that a large locker loses or is late with, also while renewals fail and after a reconnect.
+#[test]
+fn each_of_many_leases_is_renewed() {
+    const LEASES: u64 = 3_000;
+    let mut host = Host::new();
+    host.ttl = ms(9_000);
+    for lock in 1..=LEASES {
+        host.hold(LockId(lock));
+        if lock % 3 == 0 {
+            host.advance(ms(1));
+        }
+    }
+    host.advance(ms(30_000));
+    host.net = Net::LoseReplies;
+    host.advance(ms(4_000));
+    host.net = Net::Up;
+    host.disconnect();
+    host.input(Input::CONNECTED);
+    host.advance(ms(30_000));
+    let told = host.told();
+    let lost = told.iter().find(|told| told.starts_with("lost"));
+    assert_eq!(lost, None);
+    let renewed = told.iter().filter(|told| *told == "renewed").count();
+    assert!(renewed > 18 * 3_000 && renewed < 30 * 3_000, "{renewed}");
+    for lock in 1..=LEASES {
+        assert!(host.is_held(LockId(lock)), "{lock}");
+    }
 }
