@@ -33,7 +33,7 @@ const MODULES: [Module; 3] = [
         name: "leasehold",
         glue: "glue",
         aim: 62_000,
-        limit: 89_500,
+        limit: 85_200,
     },
     // The engine with quorums, in the place of the other for those who use them.
     Module {
@@ -41,7 +41,7 @@ const MODULES: [Module; 3] = [
         name: "quorum",
         glue: "quorum-glue",
         aim: 100_000,
-        limit: 129_500,
+        limit: 124_400,
     },
     // The store in memory, which only those load who use one.
     Module {
@@ -49,7 +49,7 @@ const MODULES: [Module; 3] = [
         name: "memory",
         glue: "memory-glue",
         aim: 30_000,
-        limit: 41_500,
+        limit: 39_300,
     },
 ];
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
@@ -89,8 +89,11 @@ pub(crate) fn main() -> Result<()> {
 }
 
 fn build(module: &Module) -> Result<()> {
+    // As a library for Rust besides, it would be 4 % longer.
     let args = [
-        "build",
+        "rustc",
+        "--crate-type",
+        "cdylib",
         "-p",
         "leasehold-wasm",
         "--lib",
