@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Error;
 use crate::name::Name;
+use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
 
 /// Something that happened to a lock of this locker, or to the locker itself.
@@ -222,7 +223,7 @@ pub(crate) fn as_millis<S: Serializer>(
     duration: &Duration,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    serializer.serialize_u64(in_parts(*duration, MILLIS))
 }
 
 #[cfg(test)]

@@ -5,6 +5,21 @@ use std::time::Duration;
 /// The longest times that are taken: 366 days.
 pub(crate) const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// How many of them a second has.
+pub(crate) const MILLIS: u32 = 1_000;
+pub(crate) const MICROS: u32 = 1_000_000;
+const NANOS: u32 = 1_000_000_000;
+
+/// How many whole parts of a second a duration has; at the most some centuries of nanoseconds, which stand for
+/// ever. In 64 bits: WebAssembly has no more, and calls a function for each larger product.
+pub(crate) const fn in_parts(duration: Duration, parts: u32) -> u64 {
+    let (seconds, parts) = (duration.as_secs(), parts as u64);
+    if seconds >= u64::MAX / NANOS as u64 {
+        return u64::MAX;
+    }
+    seconds * parts + duration.subsec_nanos() as u64 / (NANOS as u64 / parts)
+}
+
 /// A moment on the host's monotonic clock: nanoseconds from an origin that the host chooses.
 ///
 /// ```
@@ -44,8 +59,7 @@ impl std::ops::Add<Duration> for Timestamp {
     type Output = Timestamp;
 
     fn add(self, duration: Duration) -> Timestamp {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Timestamp(self.0.saturating_add(nanos))
+        Timestamp(self.0.saturating_add(in_parts(duration, NANOS)))
     }
 }
 
@@ -54,8 +68,7 @@ impl std::ops::Sub<Duration> for Timestamp {
     type Output = Timestamp;
 
     fn sub(self, duration: Duration) -> Timestamp {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Timestamp(self.0.saturating_sub(nanos))
+        Timestamp(self.0.saturating_sub(in_parts(duration, NANOS)))
     }
 }
 
@@ -80,7 +93,12 @@ impl ServerTime {
 
     /// A moment from milliseconds since 1970.
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1_000))
+        // Not by `saturating_mul`, whose product WebAssembly computes in 128 bits.
+        Self(if millis < u64::MAX / 1_000 {
+            millis * 1_000
+        } else {
+            u64::MAX
+        })
     }
 
     /// Microseconds since 1970.
@@ -104,7 +122,6 @@ impl std::ops::Add<Duration> for ServerTime {
     type Output = ServerTime;
 
     fn add(self, duration: Duration) -> ServerTime {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        ServerTime(self.0.saturating_add(micros))
+        ServerTime(self.0.saturating_add(in_parts(duration, MICROS)))
     }
 }

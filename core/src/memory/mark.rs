@@ -48,7 +48,7 @@ impl MemoryServer {
             incarnation: mark.incarnation,
             age: since.since(mark.since),
             longest: mark.longest,
-            known: mark.known.clone(),
+            known: mark.known.iter().copied().collect(),
         }))
     }
 }

@@ -78,7 +78,7 @@ impl Admission {
             incarnation: entered.incarnation,
             age: entered.age,
             at: now,
-            known: entered.known,
+            known: entered.known.into_iter().collect(),
             asked,
             found: before.as_ref().map_or(self.turn, |before| before.found),
             admitted: before.as_ref().is_some_and(|before| before.admitted),
@@ -402,7 +402,7 @@ mod tests {
             incarnation: Incarnation(1),
             age: Duration::from_secs(100),
             longest: LONGEST * 2,
-            known: BTreeSet::new(),
+            known: Vec::new(),
         };
         used.saw(NOW, 0, (entered, 1));
         used.settle(NOW);

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::engine::clock::Margin;
-use crate::time::{ServerTime, Timestamp};
+use crate::time::{MICROS, ServerTime, Timestamp, in_parts};
 
 /// Stretches of so many lengths are looked at, from the shortest on, each twice as long: up to two
 /// minutes, three of which take more than six.
@@ -122,7 +122,7 @@ fn difference(marks: &[Mark]) -> u64 {
 
 /// What one time is longer than another, in parts per million of the longer one.
 fn excess(longer: Duration, shorter: Duration) -> u64 {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let micros = |time: Duration| in_parts(time, MICROS);
     let more = micros(longer.saturating_sub(shorter));
     more.saturating_mul(1_000_000) / micros(longer).max(1)
 }

@@ -1,6 +1,5 @@
 //! Enter.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Form, Lua, Operation};
@@ -45,8 +44,8 @@ pub struct Entered {
     pub age: Duration,
     /// The longest time to live that any locker may have asked for.
     pub longest: Duration,
-    /// The incarnations that it knows: those that may vote, or might once.
-    pub known: BTreeSet<Incarnation>,
+    /// The incarnations that it knows, in order: those that may vote, or might once.
+    pub known: Vec<Incarnation>,
 }
 
 impl Operation for Enter {
@@ -104,7 +103,8 @@ impl Operation for Enter {
         status: &str,
         fields: &mut Fields<'_, F>,
     ) -> Result<Reply, Error> {
-        if status != "entered" || self.terms.is_none() {
+        // A page in a browser must not load what reads this, unless it has quorums.
+        if !cfg!(feature = "quorum") || status != "entered" || self.terms.is_none() {
             return Err(unexpected());
         }
         Ok(Reply::Entered(Entered {

@@ -21,7 +21,7 @@ use super::key::LockKey;
 use super::reply::Reply;
 use super::wire::{Fields, Writer, unexpected};
 use crate::error::Error;
-use crate::time::ServerTime;
+use crate::time::{MILLIS, ServerTime, in_parts};
 
 pub use acquire::Reclaim;
 pub use enter::{Entered, Terms};
@@ -164,8 +164,7 @@ fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {
 
 /// When a lease expires that begins at this time of the server.
 fn expiry(time: ServerTime, ttl: Duration) -> ServerTime {
-    let whole = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-    ServerTime::from_millis(time.millis()) + whole
+    ServerTime::from_millis(time.millis()) + Duration::from_millis(in_parts(ttl, MILLIS))
 }
 
 impl Command {

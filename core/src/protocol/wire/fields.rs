@@ -1,8 +1,6 @@
 //! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
 //! the expected form is an error, never a guess.
 
-use std::collections::BTreeSet;
-
 use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
@@ -93,13 +91,14 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
         text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
     }
 
-    /// All the rest; they are few.
-    pub(in crate::protocol) fn rest_as_incarnations(
-        &mut self,
-    ) -> Result<BTreeSet<Incarnation>, Error> {
-        let mut incarnations = BTreeSet::new();
+    /// All the rest, in order; they are few.
+    pub(in crate::protocol) fn rest_as_incarnations(&mut self) -> Result<Vec<Incarnation>, Error> {
+        let mut incarnations = Vec::new();
         while !self.rest.is_empty() && incarnations.len() < 2 * MOST_KNOWN {
-            incarnations.insert(self.incarnation()?);
+            let incarnation = self.incarnation()?;
+            if let Err(place) = incarnations.binary_search(&incarnation) {
+                incarnations.insert(place, incarnation);
+            }
         }
         Ok(incarnations)
     }

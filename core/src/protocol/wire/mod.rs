@@ -27,7 +27,7 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
     if let ([why], Some(_)) = (fields.rest, time)
         && let Some(nothing_done) = nothing_done(why.as_ref())
     {
-        let replies = batch.iter().map(|_| Ok(nothing_done.clone())).collect();
+        let replies = batch.iter().map(|_| Ok(nothing_done())).collect();
         return Ok(BatchReply { time, replies });
     }
     if time.is_none() && (!is_timeless(batch) || !fields.rest.is_empty()) {
@@ -49,10 +49,10 @@ pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, 
 }
 
 /// The reply to each operation of a batch of which nothing was done.
-fn nothing_done(why: &[u8]) -> Option<Reply> {
+fn nothing_done(why: &[u8]) -> Option<fn() -> Reply> {
     match why {
-        b"late" => Some(Reply::Late),
-        b"forgot" => Some(Reply::Forgot),
+        b"late" => Some(|| Reply::Late),
+        b"forgot" => Some(|| Reply::Forgot),
         _ => None,
     }
 }

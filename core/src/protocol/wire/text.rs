@@ -6,6 +6,7 @@ use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
 use crate::protocol::limits::{LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH};
+use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
 
 /// Writes at the end of a text. It is given as bytes, because to check each part whether it is text
@@ -106,7 +107,7 @@ impl Writer<'_> {
 }
 
 fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    in_parts(time, MILLIS)
 }
 
 #[cfg(test)]
