@@ -153,8 +153,8 @@ impl Error {
     /// let error = Error::new(ErrorKind::Unavailable, "the link is down");
     /// assert_eq!(error.to_string(), "the link is down");
     /// ```
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self::of_parts(kind, None, message.into(), None, None)
+    pub fn new(kind: ErrorKind, message: impl AsRef<str>) -> Self {
+        Self::of_parts(kind, None, message.as_ref(), None, None)
     }
 
     /// Makes an error that another one caused.
@@ -168,11 +168,11 @@ impl Error {
     /// ```
     pub fn with_source(
         kind: ErrorKind,
-        message: impl Into<String>,
+        message: impl AsRef<str>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         let source = Some(Arc::from(source.into()));
-        Self::of_parts(kind, None, message.into(), None, source)
+        Self::of_parts(kind, None, message.as_ref(), None, source)
     }
 
     /// [`ErrorKind::Config`] of a setting, with what is right; for hosts of the engine.
@@ -184,22 +184,22 @@ impl Error {
     /// assert_eq!(error.to_string(), "patience is a number of milliseconds");
     /// assert_eq!(error.option(), Some("patience"));
     /// ```
-    pub fn bad_option(option: &'static str, rule: impl Into<String>) -> Self {
-        Self::of_parts(ErrorKind::Config, Some(option), rule.into(), None, None)
+    pub fn bad_option(option: &'static str, rule: impl AsRef<str>) -> Self {
+        Self::of_parts(ErrorKind::Config, Some(option), rule.as_ref(), None, None)
     }
 
     /// An error, and what to do about it.
-    pub(crate) fn advised(kind: ErrorKind, what: String, advice: Option<Advice>) -> Self {
+    pub(crate) fn advised(kind: ErrorKind, what: &str, advice: Option<Advice>) -> Self {
         Self::of_parts(kind, None, what, advice, None)
     }
 
-    // Errors are made in many places, and what a browser loads should have this once.
+    // Errors are made in many places, and what a browser loads should have this once, with the copy of the text.
     #[cold]
     #[inline(never)]
     fn of_parts(
         kind: ErrorKind,
         subject: Option<&'static str>,
-        what: String,
+        what: &str,
         advice: Option<Advice>,
         source: Option<Arc<dyn StdError + Send + Sync>>,
     ) -> Self {
@@ -573,12 +573,12 @@ mod tests {
             json(&error),
             r#"{"code":"config","message":"patience is short","what":"is short","subject":"patience"}"#
         );
-        let error = Error::advised(ErrorKind::ReadOnly, "no".to_owned(), Some(Advice::Primary));
+        let error = Error::advised(ErrorKind::ReadOnly, "no", Some(Advice::Primary));
         assert_eq!(
             json(&error),
             r#"{"code":"readOnly","message":"no; connect to the primary","what":"no","advice":"primary"}"#
         );
-        let error = Error::advised(ErrorKind::Store, "no".to_owned(), None);
+        let error = Error::advised(ErrorKind::Store, "no", None);
         assert_eq!(json(&error), r#"{"code":"store","message":"no"}"#);
     }
 

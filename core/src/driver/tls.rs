@@ -374,7 +374,7 @@ pub(super) fn name_node(config: &Config, server: &mut Server, seed: &str) {
     }
 }
 
-fn config_error(message: impl Into<String>) -> Error {
+fn config_error(message: impl AsRef<str>) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 

@@ -28,7 +28,7 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
         .map(|key| format!(" about the key \"{}\"", printable(key)))
         .unwrap_or_default();
     let what = format!("the server answered{about}: {said}");
-    Error::advised(meaning.kind, what, meaning.advice)
+    Error::advised(meaning.kind, &what, meaning.advice)
 }
 
 /// What is said of refused credentials, in words that are not the server's: those would be hidden
@@ -140,7 +140,7 @@ impl Meaning {
 
     fn in_our_words(&self) -> Option<Error> {
         let Self { kind, advice, ours } = *self;
-        (!ours.is_empty()).then(|| Error::advised(kind, ours.to_owned(), advice))
+        (!ours.is_empty()).then(|| Error::advised(kind, ours, advice))
     }
 }
 
