@@ -332,7 +332,9 @@ impl Member {
                 self.fed = false;
             }
             Output::Answer { call, answer } => {
-                self.silent |= answer.error().is_some_and(Error::is_timeout);
+                // What ends with its lease may have had no time for an answer.
+                let has_time = !matches!(answer, Answer::Renew(_) | Answer::Release(_));
+                self.silent |= has_time && answer.error().is_some_and(Error::is_timeout);
                 return calls.end(call).map(|asked| News::Answer(asked, answer));
             }
             Output::Event {

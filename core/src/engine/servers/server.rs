@@ -49,6 +49,9 @@ pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
 /// After so many requests in a row without an answer the connection is suspected.
 const TIMEOUTS_TO_SUSPECT: usize = 2;
 
+/// If they were waited for at least so long: what is asked just before a lease ends has hardly time for an answer.
+const LEAST_SILENCE: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) id: ServerId,
@@ -67,8 +70,9 @@ pub(crate) struct Server {
     crowd: Crowd,
     /// The shortest round trip on this link.
     round_trip: Duration,
-    /// How many requests in a row had no answer in time.
+    /// How many requests in a row had no answer in time, and when the first of them left.
     timeouts: usize,
+    silent_since: Timestamp,
     /// Of a quorum: checks that the server is still in the incarnation that acquisitions are for.
     pub(super) meant: Option<Enter>,
     /// Whether its pushes can be heard, and whether the host was asked to see to that.
@@ -129,6 +133,7 @@ impl Server {
             crowd: Crowd::default(),
             round_trip: Duration::MAX,
             timeouts: 0,
+            silent_since: Timestamp::NEVER,
             meant: None,
             hears: false,
             wants_pushes: false,
@@ -181,7 +186,7 @@ impl Server {
         self.rates.forget();
         self.trouble = None;
         self.round_trip = Duration::MAX;
-        self.timeouts = 0;
+        self.is_heard();
         self.pace = Pace::due_at(cx.now);
         let lost = self.take_requests();
         // Who has to be asked by a key of its own may have none yet.
@@ -254,16 +259,23 @@ impl Server {
         cx.push(Output::Suspect { server, why });
     }
 
-    fn timed_out(&mut self, cx: &mut Ctx, requests: usize) {
+    /// So many requests had no answer in time, the first of which left then.
+    fn timed_out(&mut self, cx: &mut Ctx, (requests, sent): (usize, Timestamp)) {
         cx.counts.timed_out(requests);
         // Behind what waits for its copies all else is late.
-        if self.waits() {
+        if requests == 0 || self.waits() {
             return;
         }
         self.timeouts = self.timeouts.saturating_add(requests);
-        if requests > 0 && self.timeouts >= TIMEOUTS_TO_SUSPECT {
+        self.silent_since = self.silent_since.min(sent);
+        let least = LEAST_SILENCE.min(cx.settings.command_timeout);
+        if self.timeouts >= TIMEOUTS_TO_SUSPECT && cx.now.since(self.silent_since) >= least {
             self.suspect(cx, Suspicion::Silent);
         }
+    }
+
+    fn is_heard(&mut self) {
+        (self.timeouts, self.silent_since) = (0, Timestamp::NEVER);
     }
 
     fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
@@ -319,10 +331,13 @@ impl Server {
         result: Result<BatchReply, Error>,
     ) -> Replied {
         match &result {
-            Err(error) if error.is_timeout() && request.is_some() => self.timed_out(cx, 1),
-            Err(error) if error.is_timeout() => {}
+            Err(error) if error.is_timeout() => {
+                if let Some(request) = &request {
+                    self.timed_out(cx, (1, request.sent));
+                }
+            }
             answered => {
-                self.timeouts = 0;
+                self.is_heard();
                 if answered
                     .as_ref()
                     .is_ok_and(|batch| batch.replies.iter().any(is_demotion))
@@ -407,9 +422,15 @@ impl Server {
     pub(super) fn flush(&mut self, cx: &mut Ctx) -> Option<Error> {
         let now = cx.now;
         // A host that is late with its answers, or never answers, must not hold up the rest.
-        let before = self.requests.len();
-        self.requests.retain(|request| request.give_up > now);
-        self.timed_out(cx, before - self.requests.len());
+        let mut over = (0, now);
+        self.requests.retain(|request| {
+            let is_over = request.give_up <= now;
+            if is_over {
+                over = (over.0 + 1, over.1.min(request.sent));
+            }
+            !is_over
+        });
+        self.timed_out(cx, over);
         let State::Up(anchor) = self.state else {
             return self.flush_unanchored(cx);
         };

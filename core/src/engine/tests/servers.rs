@@ -316,6 +316,28 @@ fn a_server_that_is_silent_is_suspected_and_the_others_are_not() {
     assert!(cluster.suspected.iter().all(|(server, _)| *server == RIGHT));
 }
 
+/// Catches a server that is taken for silent because of what was asked of it just before a lease ended.
+#[test]
+fn who_had_hardly_time_to_answer_is_not_suspected() {
+    let mut cluster = Cluster::new();
+    cluster.hold(RIGHT);
+    let mut inspect = |call, time| {
+        let (call, key) = (CallId(call), key(lock_at(RIGHT)));
+        cluster.input(Input::Inspect { call, key });
+        let request = cluster.sent.last().expect("it was sent").request;
+        cluster.now = cluster.now + ms(time);
+        let (server, result) = (RIGHT, Err(Error::no_answer()));
+        cluster.input(Input::Reply {
+            server,
+            request,
+            result,
+        });
+        cluster.suspected.len()
+    };
+    assert_eq!((inspect(1_000, 3), inspect(1_001, 90)), (0, 0));
+    assert_eq!(inspect(1_002, 20), 1);
+}
+
 #[test]
 fn a_server_that_became_a_replica_is_suspected_at_once() {
     let mut cluster = Cluster::new();
