@@ -423,23 +423,29 @@ impl World {
     }
 
     fn spec(&self, host: usize) -> LockSpec {
-        let options = Arc::new(LockOptions {
-            ttl: self.ttl,
-            fixed: false,
-            reentrant: false,
-            owner: Owner::labelled(format!("host {host}")).expect("a short label is valid"),
-            counter: Counter::ClockFloor {
-                retention: Duration::from_secs(86_400),
-            },
-            durability: None,
-        });
-        let name = Name::new("lock").expect("a short name is valid");
-        let key = key();
-        LockSpec { name, key, options }
+        let mut spec = spec(host);
+        Arc::make_mut(&mut spec.options).ttl = self.ttl;
+        spec
     }
 }
 
-fn settings(id: u64) -> Settings {
+pub(super) fn spec(host: usize) -> LockSpec {
+    let options = Arc::new(LockOptions {
+        ttl: TTL,
+        fixed: false,
+        reentrant: false,
+        owner: Owner::labelled(format!("host {host}")).expect("a short label is valid"),
+        counter: Counter::ClockFloor {
+            retention: Duration::from_secs(86_400),
+        },
+        durability: None,
+    });
+    let name = Name::new("lock").expect("a short name is valid");
+    let key = key();
+    LockSpec { name, key, options }
+}
+
+pub(super) fn settings(id: u64) -> Settings {
     let mut settings = Settings::new(ClientId(1 + id));
     settings.longest_ttl = LONGEST;
     settings

@@ -1,0 +1,84 @@
+//! One member and what is asked of it, without the rest of a quorum.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{LOCK, id_of, key, settings, spec};
+use crate::engine::ctx::Ctx;
+use crate::engine::quorum::members::Members;
+use crate::engine::{Input, Output, Wait};
+use crate::memory::MemoryServer;
+use crate::protocol::{LeaseId, Reclaim};
+use crate::time::{ServerTime, Timestamp};
+
+struct One {
+    cx: Ctx,
+    members: Members,
+    server: MemoryServer,
+}
+
+impl One {
+    fn new() -> Self {
+        let mut cx = Ctx::new(settings(0));
+        cx.now = Timestamp::from_nanos(5_000_000_000);
+        let members = Members::new(&settings(0), 3);
+        let server = MemoryServer::new();
+        let mut one = Self {
+            cx,
+            members,
+            server,
+        };
+        let server = id_of(0);
+        let connected = Input::Connected { server };
+        one.members.input(one.cx.now, server, connected);
+        one.exchange();
+        one
+    }
+
+    fn time(&self) -> ServerTime {
+        ServerTime::from_micros(1_700_000_000_000_000 + self.cx.now.as_nanos() / 1_000)
+    }
+
+    /// What is to be sent is sent and answered; what the member says to that is in its queue.
+    fn exchange(&mut self) -> usize {
+        self.members.mark_all();
+        while self.members.next_news_of_sending(&mut self.cx).is_some() {}
+        let outputs: Vec<_> = std::iter::from_fn(|| self.cx.next_output()).collect();
+        let mut sent = 0;
+        for output in outputs {
+            if let Output::Send { request, batch, .. } = output {
+                sent += batch.len();
+                let (server, time) = (id_of(0), self.time());
+                let result = Ok(self.server.execute(time, &batch));
+                let reply = Input::Reply {
+                    server,
+                    request,
+                    result,
+                };
+                self.members.input(self.cx.now, server, reply);
+            }
+        }
+        sent
+    }
+}
+
+/// Catches a tenure that nobody knows of, and that its member renews for ever: the answer that says that it was got
+/// stands in the member's queue as the call is given up.
+#[test]
+fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
+    let mut one = One::new();
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let asked = (Wait::Never, Reclaim::Never);
+    let call = one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
+    assert_eq!(one.exchange(), 1);
+    assert!(one.server.tenure(one.time(), &key()).is_some());
+    one.members.cancel(&one.cx, 0, call, (LOCK, lease));
+    assert_eq!(one.exchange(), 1, "a release");
+    assert_eq!(one.server.tenure(one.time(), &key()), None);
+    for _ in 0..4 {
+        one.cx.now = one.cx.now + Duration::from_secs(15);
+        one.members.tick(one.cx.now);
+        assert_eq!(one.exchange(), 0, "there is nothing to renew");
+    }
+    assert!(one.members.is_idle());
+}
