@@ -1,5 +1,7 @@
 //! One server: the link to it, what is sent to it when, and whom its answers are for.
 
+mod sending;
+
 use std::time::Duration;
 
 use super::crowd::Crowd;
@@ -13,38 +15,13 @@ use crate::engine::settings::Settings;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    BatchReply, Command, Durability, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
+    BatchReply, Command, Enter, Incarnation, Inspect, LeaseId, LockKey, Op, Reply,
 };
 use crate::time::{ServerTime, Timestamp};
-
-/// The most operations that leave in one script call, so that it does not keep the server from
-/// other work for long.
-pub(crate) const MAX_BATCH: usize = 128;
-
-/// About how many bytes of keys and arguments leave in one script call.
-pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
-
-/// So many operations leave at the latest although batches are under way, so that the store works on one
-/// while the host takes in the other. Of a small crowd the half leaves. Fewer wait for a reply, because
-/// every script call costs the client a write and the server a call. With none under way nothing waits.
-pub(crate) const MANY: usize = 32;
-
-/// With so many batches under way only full ones leave.
-pub(crate) const FEW_IN_FLIGHT: usize = 4;
-
-/// How many batches may be under way at the most.
-pub(crate) const MAX_IN_FLIGHT: usize = 8;
-
-/// Where a round trip takes long, to wait for a reply costs more than a call: for each time that this
-/// goes into it, one batch of any size may be under way beside the first.
-pub(crate) const NEAR: Duration = Duration::from_micros(250);
-
-/// Nothing waits for a reply that is so late: the store may be gone, or the task that is to take it in
-/// does not run.
-pub(crate) const LATE: Duration = Duration::from_millis(10);
-
-/// The same where operations leave one by one.
-pub(crate) const MAX_ALONE_IN_FLIGHT: usize = 64;
+#[cfg(test)]
+pub(in crate::engine) use sending::{
+    FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
+};
 
 /// After so many requests in a row without an answer the connection is suspected.
 const TIMEOUTS_TO_SUSPECT: usize = 2;
@@ -415,188 +392,6 @@ impl Server {
     }
 }
 
-/// Sending.
-impl Server {
-    /// Sends what was queued, if the server's clock is known and not too much is under way. Returns
-    /// why all of it waits in vain, if it does.
-    pub(super) fn flush(&mut self, cx: &mut Ctx) -> Option<Error> {
-        let now = cx.now;
-        // A host that is late with its answers, or never answers, must not hold up the rest.
-        let mut over = (0, now);
-        self.requests.retain(|request| {
-            let is_over = request.give_up <= now;
-            if is_over {
-                over = (over.0 + 1, over.1.min(request.sent));
-            }
-            !is_over
-        });
-        self.timed_out(cx, over);
-        let State::Up(anchor) = self.state else {
-            return self.flush_unanchored(cx);
-        };
-        while self.outbox.len() > 0 && self.outbox.len() >= self.least_to_leave(cx) {
-            self.send_batch(cx, anchor, None);
-        }
-        if let Some(durability) = self.outbox.next_durability()
-            && !self.waits()
-        {
-            self.send_batch(cx, anchor, Some(durability));
-        }
-        if self.outbox.len() > 0 && !cx.settings.by_slots() {
-            self.time_late_reply(cx);
-        }
-        if self.requests.is_empty() {
-            self.crowd.idles();
-        }
-        None
-    }
-
-    /// What waits for a reply leaves without it once that is late.
-    fn time_late_reply(&mut self, cx: &mut Ctx) {
-        let oldest = self.under_way().next();
-        let late = oldest.map_or(Timestamp::NEVER, |request| request.sent + LATE);
-        if late > cx.now && late != self.wake {
-            self.set_timer(cx, late);
-        }
-    }
-
-    /// How many operations have to wait for a batch of them to leave now.
-    fn least_to_leave(&self, cx: &Ctx) -> usize {
-        let under_way = self.under_way().count();
-        let (any_size, most) = if cx.settings.by_slots() {
-            (MAX_ALONE_IN_FLIGHT, MAX_ALONE_IN_FLIGHT)
-        } else {
-            (self.any_size_in_flight(cx.now), MAX_IN_FLIGHT)
-        };
-        match under_way {
-            _ if under_way >= most => usize::MAX,
-            _ if under_way < any_size => 1,
-            _ if under_way < FEW_IN_FLIGHT => self.crowd.half(MANY),
-            _ => MAX_BATCH,
-        }
-    }
-
-    /// How many batches may be under way before what comes next waits for their replies.
-    fn any_size_in_flight(&self, now: Timestamp) -> usize {
-        let oldest = self.under_way().next();
-        let awaited = oldest.map_or(Duration::ZERO, |request| now.since(request.sent));
-        let way = if awaited < LATE {
-            self.round_trip
-        } else {
-            awaited
-        };
-        usize::try_from(1 + way.as_nanos() / NEAR.as_nanos()).unwrap_or(usize::MAX)
-    }
-
-    /// Whether the connection waits for copies.
-    fn waits(&self) -> bool {
-        self.requests.iter().any(|request| request.waits)
-    }
-
-    /// All else that was sent.
-    fn under_way(&self) -> impl Iterator<Item = &Request> {
-        self.requests.iter().filter(|request| !request.waits)
-    }
-
-    /// Whether what waits is likely to become more at once: those who were answered together ask
-    /// together again.
-    pub(super) fn expects_more(&self, settings: &Settings) -> bool {
-        !settings.by_slots()
-            && self.requests.is_empty()
-            && self.crowd.is_more_than(self.outbox.len(), MANY)
-    }
-
-    fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {
-        let refused = self.trouble.clone().filter(|error| !error.is_transient());
-        let asks = !is_asked_plainly(&cx.settings)
-            && refused.is_none()
-            && matches!(self.state, State::Unanchored)
-            && self.requests.is_empty()
-            && self.pace.next <= cx.now;
-        if asks && let Some(key) = self.outbox.first_key() {
-            self.probe_by(cx, key);
-        }
-        refused
-    }
-
-    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor, durability: Option<Durability>) {
-        if durability.is_none() {
-            let under_way = self.under_way().map(|request| request.origins.len());
-            let under_way = under_way.sum::<usize>();
-            self.crowd.leaves(under_way + self.outbox.len());
-        }
-        let margin = self.margin();
-        let room = MAX_BATCH.min(self.outbox.len());
-        // The keys of one call have to be in one slot of a cluster, unless the host can do without.
-        let by_slots = cx.settings.by_slots() || cx.settings.clustered && durability.is_some();
-        let mut slot = None;
-        let (mut batch, mut origins) = (Vec::with_capacity(room), Vec::with_capacity(room));
-        let (mut give_up, mut bytes) = (cx.now, 0);
-        while batch.len() < MAX_BATCH {
-            let fits = |queued: &Queued| {
-                bytes + queued.command.size() <= MAX_BATCH_BYTES
-                    && (!by_slots || slot.is_some() && queued.slot() == slot)
-                    && have_alike_time(give_up.since(cx.now), queued.give_up.since(cx.now))
-            };
-            let is_first = batch.is_empty();
-            let Some(queued) = self
-                .outbox
-                .pop_if(durability, |queued| is_first || fits(queued))
-            else {
-                break;
-            };
-            if is_first && by_slots {
-                slot = queued.slot();
-            }
-            bytes += queued.command.size();
-            give_up = give_up.max(queued.give_up);
-            origins.push(queued.origin);
-            batch.push(Op {
-                command: queued.command,
-                not_after: anchor.not_after(queued.give_up, margin),
-            });
-        }
-        let meant = self.check_first(&mut batch);
-        self.request(cx, (batch, meant, durability), give_up, origins);
-    }
-
-    /// With acquisitions the server first checks that it has forgotten nothing.
-    fn check_first(&self, batch: &mut Vec<Op>) -> Option<Incarnation> {
-        let check = self.meant.as_ref()?;
-        let acquires = |op: &Op| matches!(op.command, Command::Acquire(_));
-        let not_after = batch.iter().find(|op| acquires(op))?.not_after;
-        let command = Command::Enter(check.clone());
-        batch.insert(0, Op { command, not_after });
-        Some(check.incarnation)
-    }
-
-    fn request(
-        &mut self,
-        cx: &mut Ctx,
-        (batch, meant, durability): (Vec<Op>, Option<Incarnation>, Option<Durability>),
-        give_up: Timestamp,
-        origins: Vec<Origin>,
-    ) {
-        let id = RequestId(cx.next_serial().get());
-        cx.counts.sent(batch.len());
-        self.requests.push(Request {
-            id,
-            sent: cx.now,
-            give_up,
-            waits: durability.is_some(),
-            origins,
-            meant,
-        });
-        cx.push(Output::Send {
-            server: self.id,
-            request: id,
-            batch,
-            durability,
-            give_up,
-        });
-    }
-}
-
 /// Whether a server can be asked for its clock alone.
 fn is_asked_plainly(settings: &Settings) -> bool {
     !settings.clustered || settings.addressed
@@ -622,12 +417,6 @@ fn intact(
 fn is_demotion(reply: &Result<Reply, Error>) -> bool {
     let refused = reply.as_ref().err();
     refused.is_some_and(|error| error.kind() == ErrorKind::ReadOnly)
-}
-
-/// A batch does nothing once the first of it has no time left. So one that has much less than the
-/// others, or much more, leaves without them.
-fn have_alike_time(one: Duration, other: Duration) -> bool {
-    one <= other * 2 && other <= one * 2
 }
 
 fn never_left() -> Error {
