@@ -54,8 +54,11 @@ impl Name {
     pub fn as_str(&self) -> &str {
         // In a key's namespace colons are escaped.
         let (before, name) = self.text.split_once(':').unwrap_or_default();
-        let end = name.len() - usize::from(!before.is_empty());
-        &name[..end]
+        if before.is_empty() {
+            name
+        } else {
+            name.strip_suffix('}').unwrap_or(name)
+        }
     }
 }
 
