@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use futures::task::AtomicWaker;
 
 use super::tenure::Share;
-use super::{Batches, CallId, Deliveries, Driver, Input, LockId};
+use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LeaseId, LockKey, Pattern};
@@ -106,6 +108,11 @@ impl Driver {
     /// Sends batches. What is left to do is the caller's own.
     fn send(self: &Arc<Self>, mut sends: Batches) -> Option<Execution> {
         // What concerns others too must not wait for this caller to poll.
+        if sends.len() > 1 && sends.iter().all(Batch::is_of_one) {
+            // To several servers: each answer wakes this caller's task, and no other has to be made and woken.
+            let all: FuturesUnordered<_> = sends.into_iter().map(|own| self.execute(own)).collect();
+            return Some(Box::pin(all.collect()));
+        }
         let is_own = sends.last().is_some_and(|batch| batch.ops.len() == 1);
         let own = is_own.then(|| sends.pop()).flatten();
         // What comes before it leaves before it.

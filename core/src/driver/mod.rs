@@ -58,7 +58,7 @@ use crate::engine::{
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, Durability, LeaseId, LockKey, Op};
+use crate::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op};
 use crate::rt::Dice;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
@@ -111,6 +111,14 @@ struct Batch {
     ops: Vec<Op>,
     durability: Option<Durability>,
     give_up: Timestamp,
+}
+
+impl Batch {
+    /// Whether it does one thing, after the check of a quorum's server perhaps.
+    fn is_of_one(&self) -> bool {
+        let checks = |op: &&Op| matches!(op.command, Command::Enter(_));
+        self.ops.len() - self.ops.iter().take(1).filter(checks).count() == 1
+    }
 }
 
 /// Mostly one, and then it takes no memory of its own.
