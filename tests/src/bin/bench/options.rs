@@ -26,8 +26,8 @@ options:
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that
   --periods N   many: how many thirds of the time to live; 3 by default
-  --callers N   pairs: only with so many
-  --alone 1     pairs: nothing but the lock, for a profiler
+  --callers N   pairs, quorum: only with so many
+  --alone 1     pairs, quorum: nothing but the lock, for a profiler
   --node FILE   quorum: the program of the peers in Node; without it they are not measured
   --go FILE     quorum: the same in Go
 ";

@@ -36,7 +36,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
          and the processor's time that a pair took here and in the servers",
         options.rounds
     );
-    for callers in [1, 64] {
+    for callers in options.callers.map_or(vec![1, 64], |one| vec![one]) {
         let mut own = <[[Rounds; 3]; 3]>::default();
         let mut of_peers = vec![Vec::new(); peers.len()];
         for round in 0..=options.rounds {
@@ -46,6 +46,11 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
                 of_peers.iter_mut().for_each(Vec::clear);
             }
             for (sides, rounds) in [&one, &three, &five].into_iter().zip(&mut own) {
+                let sides = if options.alone {
+                    &sides[..1]
+                } else {
+                    &sides[..]
+                };
                 for (side, rounds) in sides.iter().zip(rounds) {
                     side.round(callers, &mut admins, rounds).await?;
                 }
@@ -81,12 +86,27 @@ fn beside_one(callers: usize, sides: &[Side], own: &[[Rounds; 3]; 3]) {
         "5 servers"
     );
     for (at, side) in sides.iter().enumerate() {
+        if own[0][at].rates.is_empty() {
+            continue;
+        }
         let [one, three, five] = own.each_ref().map(|sides| {
             let rounds = &sides[at];
             format!("{}  {}", rounds.show(&own[0][at]), rounds.show_time())
         });
         println!("{:<18}  {one:>22}  {three:>28}  {five:>28}", side.name());
     }
+    if own[0][2].rates.is_empty() {
+        return;
+    }
+    // The least that anybody could do with so many servers.
+    let times = own.each_ref().map(|sides| {
+        let [lock, .., bare] = sides.each_ref().map(Rounds::time);
+        format!("{:.2}", lock / bare)
+    });
+    println!(
+        "         of the processor's time of SET NX and DEL the lock takes {} times at one, 3 and 5 servers",
+        times.join(", ")
+    );
 }
 
 /// The two in Node beside each other.

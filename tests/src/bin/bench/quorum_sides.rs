@@ -129,6 +129,11 @@ impl Rounds {
         format!("{rate:.1} ({:.2})", rate / median(&one.rates))
     }
 
+    /// Microseconds of the processor's time for a pair, in all.
+    pub(crate) fn time(&self) -> f64 {
+        median(&self.client) + median(&self.servers)
+    }
+
     pub(crate) fn show_time(&self) -> String {
         format!(
             "{:.0} + {:.0} µs",
