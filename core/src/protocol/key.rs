@@ -173,15 +173,17 @@ pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
         b':' if colons => Some("%3A"),
         _ => None,
     };
+    // Slices that can fail would bring kilobytes to a browser.
+    let part = |from, to| text.get(from..to).unwrap_or_default();
     let mut plain = 0;
     for (place, byte) in text.bytes().enumerate() {
         if let Some(escaped) = escaped(byte) {
-            into.push_str(&text[plain..place]);
+            into.push_str(part(plain, place));
             into.push_str(escaped);
             plain = place + 1;
         }
     }
-    into.push_str(&text[plain..]);
+    into.push_str(part(plain, text.len()));
 }
 
 /// What [`escape`] made of a name, as it was.
