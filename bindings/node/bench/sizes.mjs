@@ -15,7 +15,7 @@ export async function run() {
     const content = await readFile(new URL(`../${file}`, import.meta.url));
     rows.push([file, String(content.length), String(gzipSync(content, { level: 9 }).length)]);
   }
-  console.log("\nsizes (aim for the first two: 62000 gzipped, limit 81500)");
+  console.log("\nsizes (aim for the first two: 62000 gzipped, limit 84000)");
   table(rows);
   console.log(`\nWebAssembly's memory of each of ${LOCKERS} lockers on Redis: ${Math.round(memoryOfAll() / LOCKERS)} bytes`);
 }
