@@ -35,8 +35,6 @@ struct Release {
     claim: Claim,
     /// What ends by it; nothing after an acquisition that never was a tenure.
     tenure: Option<Ended>,
-    /// The token that such an acquisition proposed, and that what it may have got is likely to have.
-    proposed: Option<FencingToken>,
     /// Who waits for it, and until when.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
@@ -101,7 +99,6 @@ impl Releases {
         env: &mut Env,
         who: &Who,
         (doubt, ttl): (Option<Doubt>, Duration),
-        proposed: Option<FencingToken>,
     ) {
         let last = doubt
             .map_or(env.cx.now, |doubt| doubt.until)
@@ -110,7 +107,6 @@ impl Releases {
         release.ttl = ttl;
         release.until = last + release.lasts();
         release.doubt = doubt;
-        release.proposed = proposed;
         self.start(env, release);
     }
 
@@ -259,7 +255,6 @@ impl Release {
             key: spec.key.clone(),
             claim: spec.claim(cx.settings.client, who.lease),
             tenure: None,
-            proposed: None,
             call: None,
             until: cx.now,
             ttl: spec.ttl,
@@ -282,11 +277,10 @@ impl Release {
     }
 
     fn ask(&mut self, env: &mut Env) {
-        let token = self.tenure.as_ref().map(|ended| ended.token);
         let command = Command::Release(protocol::Release {
             key: self.key.clone(),
             claim: self.claim.clone(),
-            token: token.or(self.proposed),
+            token: self.tenure.as_ref().map(|ended| ended.token),
         });
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());

@@ -16,7 +16,6 @@ mod env;
 mod leased;
 mod locks;
 pub(super) mod members;
-mod proposal;
 mod query;
 mod release;
 mod tenure;
@@ -39,7 +38,6 @@ use entries::Entries;
 use env::Env;
 use locks::Locks;
 use members::{Members, News, check_members};
-use proposal::Proposals;
 use query::Queries;
 
 /// The state of one locker on several servers.
@@ -72,7 +70,6 @@ impl Quorum {
                 entries,
                 cx: Ctx::new(settings),
                 members,
-                proposals: Proposals::default(),
             },
             locks: Locks::default(),
             queries: Queries::default(),
@@ -345,7 +342,6 @@ impl Quorum {
                         cx,
                         members,
                         entries,
-                        ..
                     } = env;
                     entries.time(cx, members, place_of(server));
                     stand(env, locks);
@@ -390,7 +386,6 @@ fn stand(env: &mut Env, locks: &mut Locks) {
         cx,
         members,
         entries,
-        ..
     } = env;
     for at in entries.settle(cx, members) {
         locks.stood(env, at);

@@ -20,7 +20,7 @@ pub struct ForceRelease {
 impl Operation for ForceRelease {
     const FORM: Form = Form {
         name: "force_release",
-        letters: b"F",
+        letter: b'F',
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {
