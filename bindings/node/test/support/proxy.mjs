@@ -1,4 +1,5 @@
 import net from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "./redis.mjs";
 import { atExit } from "./wait.mjs";
 
@@ -112,17 +113,25 @@ class Proxy {
     this.joined += 1;
     this.#pairs.add(pair);
     for (const [from, to] of [pair, [far, near]]) {
+      let [waiting, before] = [0, Promise.resolve()];
       from.unref();
       from.setNoDelay(true);
       from.on("data", (data) => {
         if (this.#silent || this.#frozen.has(pair)) {
           return;
         }
-        if (this.#delay === 0) {
+        if (this.#delay === 0 && waiting === 0) {
           to.write(data);
-        } else {
-          setTimeout(() => to.writable && to.write(data), this.#delay);
+          return;
         }
+        // Behind what came before it, also if that was to take longer.
+        waiting += 1;
+        before = Promise.all([before, sleep(this.#delay)]).then(() => {
+          waiting -= 1;
+          if (to.writable) {
+            to.write(data);
+          }
+        });
       });
       from.on("error", () => {});
       from.on("close", () => {
