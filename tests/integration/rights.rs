@@ -146,8 +146,8 @@ async fn a_link_on_which_a_ping_is_refused_is_kept() {
     let lease = lock.acquire().await.expect("it is free");
     let subscribes = async || proxy.connections() == 2;
     eventually(LIMIT, "the connection for pushes", subscribes).await;
-    // Callers in a hurry get no answer in time.
-    proxy.latency(millis(30));
+    // Callers in a hurry get no answer in time, and nothing is heard for long enough to be suspicious.
+    proxy.latency(millis(100));
     let hasty = locker.lock("other").expect("valid");
     let refused = async || {
         let _ = hasty.acquire_within(millis(10)).await;
