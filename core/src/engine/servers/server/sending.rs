@@ -22,7 +22,7 @@ pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 /// So many operations leave at the latest although batches are under way, so that the store works on one
 /// while the host takes in the other. Of a small crowd the half leaves. Fewer wait for a reply, because
 /// every script call costs the client a write and the server a call. With none under way nothing waits.
-pub(crate) const MANY: usize = 32;
+pub(crate) const MANY: usize = 16;
 
 /// With so many batches under way only full ones leave.
 pub(crate) const FEW_IN_FLIGHT: usize = 4;
