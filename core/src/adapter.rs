@@ -223,11 +223,7 @@ impl Command {
     /// adapter [is of a cluster](Adapter::is_clustered). A command without keys may go to any.
     pub fn key(&self) -> Option<&[u8]> {
         let script = self.script.as_ref()?;
-        script
-            .call
-            .parts()
-            .next()
-            .filter(|_| script.call.keys().len() > 0)
+        script.call.keys().next().map(str::as_bytes)
     }
 }
 

@@ -38,11 +38,10 @@ impl Pattern {
     /// over-long, or if a backslash in it is not before `*` or `\`.
     pub fn new(namespace: &str, pattern: &str) -> Result<Self, Error> {
         LockKey::check_namespace(namespace)?;
-        let mut tag = String::new();
-        prefix(namespace, &mut tag);
-        let prefix = tag;
+        let mut start = String::new();
+        prefix(namespace, &mut start);
         let (mut plain, mut names, mut glob) = (String::new(), Vec::new(), String::new());
-        quote(&prefix, &mut glob);
+        quote(&start, &mut glob);
         let mut characters = pattern.chars();
         while let Some(mut character) = characters.next() {
             if character == '*' {
@@ -67,7 +66,7 @@ impl Pattern {
         Error::check_length("a pattern", &plain, Name::MAX_BYTES)?;
         glob.push_str(SUFFIX);
         Ok(Self {
-            prefix: prefix.into(),
+            prefix: start.into(),
             names: names.into(),
             glob: glob.into(),
         })
