@@ -306,16 +306,19 @@ impl Acquiring {
         let (now, patience) = (env.cx.now, env.cx.settings.patience);
         let linked = env.servers.is_up(flight.server);
         self.may_be_known |= self.attempt.failed(&mut env.servers, flight, failure);
-        let error = failure.error();
-        if !error.is_transient() {
-            return self.fail(&mut env.cx, error);
+        if !failure.error().is_transient() {
+            return self.fail(&mut env.cx, failure.error());
         }
         // An earlier caller, who waited for less, ended the attempt.
         let attempt_time = self.patience_of_one(&env.cx, &who.spec);
         let full = flight.sent + attempt_time;
         let cut_short = flight.sent < flight.give_up && flight.give_up <= now && now < full;
-        let silence = self.silence.as_ref();
-        let since = silence.map_or(flight.sent, |(since, _)| *since);
+        // What had too little time to be done says nothing of why nothing was done before.
+        let says_why = !cut_short && matches!(failure, Failure::Unknown(_));
+        let before = self.silence.take();
+        let since = before.as_ref().map_or(flight.sent, |(since, _)| *since);
+        let why = before.filter(|_| !says_why).map(|(_, why)| why);
+        let error = why.unwrap_or_else(|| failure.error().clone());
         self.silence = Some((since, error.clone()));
         self.attempt.pace.back_off(now, RETRY, who.lease);
         let impatient = self.callers.remove(|caller| match caller.wait {

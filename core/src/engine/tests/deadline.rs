@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::host::{Done, Host, LOCK, Net, TIMEOUT, TTL, ms};
+use super::host::{Done, Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
 use super::view::remaining;
 use crate::engine::{CallId, LockId, Wait};
-use crate::protocol::{LeaseId, Reply};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{BatchReply, LeaseId, Reply};
 
 #[test]
 fn the_deadline_counts_from_before_the_request_and_leaves_a_margin() {
@@ -116,6 +117,24 @@ fn a_request_that_is_delayed_past_its_time_changes_nothing_in_the_store() {
     let reply = host.execute(&sent);
     assert_eq!(reply.replies, [Ok(Reply::Late)]);
     assert!(!host.is_taken(LOCK));
+}
+
+/// Catches a last try without the time to be done that hides why those before it failed.
+#[test]
+fn a_call_that_ends_is_told_what_the_store_said() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    let call = host.acquire(LOCK, Wait::Until(host.now + ms(700)));
+    let full = Error::new(ErrorKind::Unavailable, "OOM command not allowed");
+    for reply in [Err(full.clone()), Ok(Reply::Late)] {
+        let time = Some(host.server_now());
+        let replies = vec![reply];
+        let sent = host.take();
+        host.reply(&sent, Ok(BatchReply { time, replies }));
+        host.advance(SOON);
+    }
+    host.advance(ms(700));
+    assert_eq!(host.outcome(call), &Err(full));
 }
 
 #[test]
