@@ -15,7 +15,7 @@ use crate::model::Model;
 use line::Change;
 
 /// Everything that has to be reached.
-const BRANCHES: [&str; 61] = [
+const BRANCHES: [&str; 64] = [
     "acquire: late",
     "acquire: free, first dense token",
     "acquire: free, dense token counted up",
@@ -25,6 +25,9 @@ const BRANCHES: [&str; 61] = [
     "acquire: free, first token from the clock",
     "acquire: free, token lifted to the clock",
     "acquire: free, token counted up ahead of the clock",
+    "acquire: free, the token that was proposed",
+    "acquire: free, a token that was proposed is far from the clock",
+    "acquire: free, a token that was proposed is not above the last",
     "acquire: free, clock floor over a counter without an expiry",
     "acquire: free, clock floor after the counter expired",
     "acquire: free, clock floor, counter used up",
@@ -407,6 +410,9 @@ fn busy(acquire: &Acquire, lock: &Lock) -> &'static str {
     }
 }
 
+/// A token that is proposed is not as far as this from the clock, in microseconds.
+const NEAR: u64 = 100_000;
+
 /// The ways to the next token.
 fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
     let last = before.token.map_or(0, |(last, _)| last);
@@ -426,6 +432,16 @@ fn counted(acquire: &Acquire, before: &Before) -> Vec<&'static str> {
             hits.push("acquire: free, dense after the counter expired");
         }
         return hits;
+    }
+    match acquire.reclaims {
+        Reclaim::Propose(token) if token.get().abs_diff(before.now.as_micros()) >= NEAR => {
+            hits.push("acquire: free, a token that was proposed is far from the clock");
+        }
+        Reclaim::Propose(token) if token.get() <= last => {
+            return vec!["acquire: free, a token that was proposed is not above the last"];
+        }
+        Reclaim::Propose(_) => return vec!["acquire: free, the token that was proposed"],
+        Reclaim::Ask | Reclaim::From(_) | Reclaim::Never => {}
     }
     hits.push(match known {
         false => "acquire: free, first token from the clock",

@@ -66,7 +66,7 @@ impl Run {
         let named = match &op.command {
             Command::Acquire(acquire) => match acquire.reclaims {
                 Reclaim::From(token) => Some(token),
-                Reclaim::Ask | Reclaim::Never => None,
+                Reclaim::Ask | Reclaim::Never | Reclaim::Propose(_) => None,
             },
             Command::ForceRelease(ForceRelease { token, .. }) => Some(*token),
             _ => None,

@@ -42,7 +42,7 @@ impl MemoryServer {
                 return Ok(Reply::Reclaimable { token });
             }
             if yields && acquire.reclaims == Reclaim::From(token) {
-                let grant = self.take(now, key, claim, claim.ttl)?;
+                let grant = self.take(now, key, (claim, claim.ttl), None)?;
                 self.publish(client, lease, News::Superseded { token });
                 self.leave_line(key, claim);
                 return Ok(Reply::Held(grant));
@@ -62,7 +62,11 @@ impl MemoryServer {
                     if is_waiting {
                         self.remove_tenure(key);
                     }
-                    let grant = self.take(now, key, claim, claim.ttl)?;
+                    let proposed = match acquire.reclaims {
+                        Reclaim::Propose(token) => Some(token),
+                        Reclaim::Ask | Reclaim::From(_) | Reclaim::Never => None,
+                    };
+                    let grant = self.take(now, key, (claim, claim.ttl), proposed)?;
                     if is_waiting {
                         self.leave_line(key, claim);
                     }

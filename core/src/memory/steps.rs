@@ -8,7 +8,7 @@ use super::keys::{Hash, StoredTenure, expiry};
 use super::line::First;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::limits::{
-    KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_PLAIN_TTL_MS,
+    KEPT_LONGER_MS, KEPT_STEP_MS, LEAST_PLAIN_RETENTION_MS, MOST_APART_US, MOST_PLAIN_TTL_MS,
 };
 use crate::protocol::{Claim, ClientId, Counter, Grant, LeaseId, LockKey, News, Push};
 use crate::time::ServerTime;
@@ -19,20 +19,23 @@ impl MemoryServer {
         &mut self,
         now: ServerTime,
         key: &LockKey,
-        claim: &Claim,
-        time: Duration,
+        (claim, time): (&Claim, Duration),
+        proposed: Option<FencingToken>,
     ) -> Result<Grant, Error> {
         let hash = self.hash(now, key);
         let last = hash.map_or(0, |hash| hash.last);
-        let token = next_token(now, last, claim.counter)?;
+        let is_near = |token: &u64| token.abs_diff(now.as_micros()) < MOST_APART_US;
+        let proposed = proposed.map(FencingToken::get).filter(is_near);
+        let clock = proposed.map_or(now, ServerTime::from_micros);
+        let token = next_token(clock, last, claim.counter)?;
         let kept = kept_until(now, claim.counter, time);
-        let is_set = (step_began(now)..now.as_micros()).contains(&last);
+        let is_set = (step_began(clock)..clock.as_micros()).contains(&last);
         let key_expires = match hash {
             None => kept,
             Some(hash) if is_set && !hash.is_brief && is_plain(claim.counter, time) => hash.expires,
             Some(hash) => longer(hash.expires, kept),
         };
-        let is_ahead = claim.counter != Counter::Dense && last >= now.as_micros();
+        let is_ahead = claim.counter != Counter::Dense && last >= clock.as_micros();
         let is_brief = is_ahead || is_brief(claim.counter);
         let expires = expiry(now, time);
         let tenure = StoredTenure {
@@ -127,7 +130,8 @@ impl MemoryServer {
     ) -> Result<Option<Grant>, Error> {
         let window = claim.window.min(Claim::LONGEST_WINDOW);
         let is_own = asker == Some(claim.client);
-        let grant = self.take(now, key, claim, if is_own { claim.ttl } else { window })?;
+        let time = if is_own { claim.ttl } else { window };
+        let grant = self.take(now, key, (claim, time), None)?;
         self.leave_line(key, claim);
         if is_own {
             return Ok(Some(grant));

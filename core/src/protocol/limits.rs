@@ -30,6 +30,8 @@ limits! {
     KEPT_STEP_MS: u64 = 1_000_000;
     /// How many digits of a token say in which of these steps of the clock it was given.
     KEPT_STEP_DIGITS: usize = TOKEN_LENGTH - 9;
+    /// A token that is proposed is not as far as this from the server's clock, in microseconds.
+    MOST_APART_US: u64 = 100_000;
     /// What the key is kept for beyond the retention, so that it outlives every lease meanwhile.
     KEPT_LONGER_MS: u64 = 2 * KEPT_STEP_MS;
     /// With a shorter retention, or a longer time to live, that is not enough, and the expiry is set

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "ef24f70b57f78eb17042ffdbe97686a27dab8ea0";
+pub const SCRIPT_SHA: &str = "7ee016b1c36845fdae2b9f922a89bb59bfc151c4";
 
 /// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
 /// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
@@ -24,7 +24,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
 #[cfg(feature = "native")]
-pub const NODE_SCRIPT_SHA: &str = "b5153f079a3e70a6ac70448abc96d24c92bdf617";
+pub const NODE_SCRIPT_SHA: &str = "d06a044408e19c21ba7557e57a10344c2e61b796";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.
@@ -58,6 +58,10 @@ const NODE_PIECES: &[&str] = &[include_str!("lua/node.lua"), PIECES[0], PIECES[1
 const ARROWS: &[(&str, Made)] = &[
     ("the time", Made::Of(&[include_str!("lua/time.lua")])),
     ("the expiry", Made::Of(&[include_str!("lua/expiry.lua")])),
+    (
+        "the proposal",
+        Made::Of(&[include_str!("lua/proposal.lua")]),
+    ),
     ("waiting", Made::Of(&[include_str!("lua/waiting.lua")])),
     ("serving", Made::Of(&[include_str!("lua/serving.lua")])),
     ("the common operations", Made::Common),
@@ -167,9 +171,8 @@ impl<const N: usize> Script<N> {
             let (form, lua) = &OPERATIONS[at];
             at += 1;
             if let Some(common) = lua.common {
-                self.texts(&[word, " letter == '"]);
-                self.bytes(&[form.letter.to_ascii_lowercase()]);
-                self.texts(&["' then\nkeys = "]);
+                self.asks_for(word, form, false);
+                self.texts(&["keys = "]);
                 self.number(form.keys.len() as u64);
                 self.texts(&["\n"]);
                 self.lua(common);
@@ -181,18 +184,34 @@ impl<const N: usize> Script<N> {
     const fn dispatch(&mut self) {
         let (mut at, mut word) = (0, "if");
         while at < OPERATIONS.len() {
-            let Form { name, letter, keys } = &OPERATIONS[at].0;
+            let form = &OPERATIONS[at].0;
             at += 1;
-            self.texts(&[word, " letter == '"]);
-            self.bytes(&[*letter]);
-            self.texts(&["' or letter == '"]);
-            self.bytes(&[letter.to_ascii_lowercase()]);
-            self.texts(&["' then\noperation, keys = ", name, ", "]);
-            self.number(keys.len() as u64);
+            self.asks_for(word, form, true);
+            self.texts(&["operation, keys = ", form.name, ", "]);
+            self.number(form.keys.len() as u64);
             self.texts(&["\n"]);
             word = "elseif";
         }
         self.texts(&["end\n"]);
+    }
+
+    /// For its letters: the small ones of the common case, or those and the capital ones.
+    const fn asks_for(&mut self, word: &str, form: &Form, capital: bool) {
+        let (mut at, mut word) = (0, word);
+        while at < form.letters.len() {
+            if capital {
+                self.texts(&[word, " letter == '"]);
+                self.bytes(&[form.letters[at]]);
+                self.texts(&["'"]);
+                word = " or";
+            }
+            self.texts(&[word, " letter == '"]);
+            self.bytes(&[form.letters[at].to_ascii_lowercase()]);
+            self.texts(&["'"]);
+            word = " or";
+            at += 1;
+        }
+        self.texts(&[" then\n"]);
     }
 
     const fn texts(&mut self, texts: &[&str]) {
@@ -309,20 +328,20 @@ mod tests {
             .iter()
             .find(|(arrow, _)| *arrow == name)
             .expect("it is known");
-        let small = |letter: u8| char::from(letter).to_ascii_lowercase();
+        let is_it = |letters: Vec<u8>| {
+            let is = |letter: u8| format!("letter == '{}'", char::from(letter));
+            let are: Vec<_> = letters.into_iter().map(is).collect();
+            are.join(" or ")
+        };
         let common = OPERATIONS.iter().filter_map(|(form, lua)| {
-            let (letter, keys) = (small(form.letter), form.keys.len());
-            let case = |lua| {
-                format!(
-                    "if letter == '{letter}' then\nkeys = {keys}\n{}",
-                    plain(lua)
-                )
-            };
+            let (is_it, keys) = (is_it(form.letters.to_ascii_lowercase()), form.keys.len());
+            let case = |lua| format!("if {is_it} then\nkeys = {keys}\n{}", plain(lua));
             lua.common.map(case)
         });
-        let dispatch = OPERATIONS.iter().map(|(Form { name, letter, keys }, _)| {
-            let (capital, small, keys) = (char::from(*letter), small(*letter), keys.len());
-            let is_it = format!("letter == '{capital}' or letter == '{small}'");
+        let dispatch = OPERATIONS.iter().map(|(form, _)| {
+            let both = |letter: &u8| [*letter, letter.to_ascii_lowercase()];
+            let is_it = is_it(form.letters.iter().flat_map(both).collect());
+            let (name, keys) = (form.name, form.keys.len());
             format!("if {is_it} then\noperation, keys = {name}, {keys}\n")
         });
         match made {

@@ -69,6 +69,8 @@ enum Which {
     /// The first that a dense counter numbers.
     First,
     None,
+    /// None; it proposes a token that is so far from the clock, in microseconds.
+    Proposed(i64),
 }
 
 /// What a renewal raises the last token to.
@@ -133,6 +135,9 @@ impl Planned {
                     Which::Current => Reclaim::From(token(true)),
                     Which::First => Reclaim::From(token(false)),
                     Which::None => Reclaim::Never,
+                    Which::Proposed(apart) => Reclaim::Propose(samples::token(
+                        now.as_micros().saturating_add_signed(*apart),
+                    )),
                 },
                 claim: claim(who),
                 key,
@@ -349,6 +354,7 @@ fn which() -> impl Strategy<Value = Which> {
         6 => Just(Which::Current),
         1 => Just(Which::First),
         1 => Just(Which::None),
+        1 => select(&[-150_000, -60_000, 0, 3_000, 60_000, 90_000, 150_000]).prop_map(Which::Proposed),
     ]
 }
 

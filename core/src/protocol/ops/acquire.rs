@@ -35,6 +35,10 @@ pub enum Reclaim {
     From(FencingToken),
     /// Nothing: it found the lock taken by somebody else.
     Never,
+    /// Nothing. If the lock is free it is to have this token, or what is next to its last if that is as
+    /// great; unless the token is far from the server's clock, which counts then, as ever. So servers of a
+    /// quorum agree, which have clocks of their own.
+    Propose(FencingToken),
 }
 
 /// In the place of a token.
@@ -43,7 +47,7 @@ const ASK: &str = "????????????????";
 impl Operation for Acquire {
     const FORM: Form = Form {
         name: "acquire",
-        letter: b'A',
+        letters: b"AP",
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {
@@ -59,6 +63,13 @@ impl Operation for Acquire {
         self.claim.counter.is_common(self.claim.ttl) && self.claim.counter != Counter::Dense
     }
 
+    fn letter(&self) -> u8 {
+        match self.reclaims {
+            Reclaim::Propose(_) => b'P',
+            Reclaim::Ask | Reclaim::From(_) | Reclaim::Never => b'A',
+        }
+    }
+
     fn ttl(&self) -> Duration {
         self.claim.ttl
     }
@@ -67,7 +78,7 @@ impl Operation for Acquire {
         text.text(if self.waits { "1" } else { "0" });
         match self.reclaims {
             Reclaim::Ask => text.text(ASK),
-            Reclaim::From(token) => text.token(Some(token)),
+            Reclaim::From(token) | Reclaim::Propose(token) => text.token(Some(token)),
             Reclaim::Never => text.token(None),
         }
         text.terms(&self.claim);
@@ -81,10 +92,14 @@ impl Operation for Acquire {
 
     fn common_reply(&self, time: Option<ServerTime>) -> Result<Reply, Error> {
         let time = time.ok_or_else(unexpected)?;
-        Ok(Reply::Held(Grant {
-            token: FencingToken::new(time.as_micros()).map_err(|_| unexpected())?,
-            expires: expiry(time, self.claim.ttl),
-        }))
+        let token = match self.reclaims {
+            Reclaim::Propose(token) => token,
+            Reclaim::Ask | Reclaim::From(_) | Reclaim::Never => {
+                FencingToken::new(time.as_micros()).map_err(|_| unexpected())?
+            }
+        };
+        let expires = expiry(time, self.claim.ttl);
+        Ok(Reply::Held(Grant { token, expires }))
     }
 
     fn reply<F: AsRef<[u8]>>(

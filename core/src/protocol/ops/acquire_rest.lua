@@ -1,11 +1,15 @@
 -- What acquire.lua leaves to here: the lock is held, or somebody waits for it, or its key is not kept
 -- as is common.
 local function acquire(k, op, seen)
+  local letter, token = sub(op, 1, 1), nil
+  if letter == 'p' or letter == 'P' then
+    --> the proposal
+  end
   local key, queue = KEYS[k], KEYS[k + 1]
   local lease = sub(op, ACQUIRE_LEASE, ACQUIRE_CLIENT - 1)
   if type(seen) == 'table' and seen.err then
     -- It may be set, and have failed only then.
-    run('HDEL', key, lease .. now_digits)
+    run('HDEL', key, lease .. (token or now_digits))
     fail(seen.err, key)
   end
   local ttl = sub(op, OP_TTL, OP_REST - 1)
@@ -39,7 +43,8 @@ local function acquire(k, op, seen)
   end
   if takes then
     local superseded, client = state.is_held and state.field, state.is_held and lock.client(state)
-    local token, expires = lock.take(key, state, member, tonumber(ttl), first and not state.is_flagged)
+    local expires
+    token, expires = lock.take(key, state, member, tonumber(ttl), first and not state.is_flagged, token)
     if superseded then
       local former = sub(superseded, 1, FIELD_TOKEN - 1)
       publish(key, client, 'superseded', former, sub(superseded, FIELD_TOKEN))

@@ -51,7 +51,7 @@ pub struct Entered {
 impl Operation for Enter {
     const FORM: Form = Form {
         name: "enter",
-        letter: b'E',
+        letters: b"E",
         keys: &[LockKey::LOCK],
     };
     const LUA: Lua = Lua {

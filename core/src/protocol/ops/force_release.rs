@@ -20,7 +20,7 @@ pub struct ForceRelease {
 impl Operation for ForceRelease {
     const FORM: Form = Form {
         name: "force_release",
-        letter: b'F',
+        letters: b"F",
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {

@@ -60,7 +60,7 @@ const PLACES_LENGTH: usize = 3;
 impl Operation for Inspect {
     const FORM: Form = Form {
         name: "inspect",
-        letter: b'I',
+        letters: b"I",
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {

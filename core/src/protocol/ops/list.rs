@@ -20,7 +20,7 @@ pub struct List {
 impl Operation for List {
     const FORM: Form = Form {
         name: "list",
-        letter: b'L',
+        letters: b"L",
         keys: &[],
     };
     const LUA: Lua = Lua {

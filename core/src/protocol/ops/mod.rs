@@ -49,6 +49,11 @@ pub(super) trait Operation {
         false
     }
 
+    /// Which of its letters it has.
+    fn letter(&self) -> u8 {
+        Self::FORM.letters[0]
+    }
+
     /// For how long it is to have the lock, if it is about that.
     fn ttl(&self) -> Duration {
         Duration::ZERO
@@ -79,8 +84,8 @@ pub(super) trait Operation {
 pub(super) struct Form {
     /// Its name, which in Lua is that of its function.
     pub(super) name: &'static str,
-    /// What its text begins with: a capital letter, and a small one for the common case.
-    pub(super) letter: u8,
+    /// What its text begins with: one of these capital letters, or the small one of it for the common case.
+    pub(super) letters: &'static [u8],
     /// The suffixes of its keys.
     pub(super) keys: &'static [&'static str],
 }
@@ -151,7 +156,7 @@ operations! {
 }
 
 fn write<T: Operation>(operation: &T, text: &mut Writer<'_>) {
-    let letter = T::FORM.letter;
+    let letter = operation.letter();
     let letter = if operation.is_common() {
         letter.to_ascii_lowercase()
     } else {

@@ -25,7 +25,7 @@ pub struct Release {
 impl Operation for Release {
     const FORM: Form = Form {
         name: "release",
-        letter: b'D',
+        letters: b"D",
         keys: LockKey::ALL,
     };
     const LUA: Lua = Lua {

@@ -32,7 +32,7 @@ pub struct Renew {
 impl Operation for Renew {
     const FORM: Form = Form {
         name: "renew",
-        letter: b'R',
+        letters: b"R",
         keys: &[LockKey::LOCK],
     };
     const LUA: Lua = Lua {

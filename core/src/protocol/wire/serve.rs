@@ -56,9 +56,10 @@ fn read_command<'a>(
     }
     let key = LockKey::of_lock(keys.next()?)?;
     Some(match &*letter {
-        "A" => {
+        "A" | "P" => {
             let waits = text.take(1)? == "1";
             let reclaims = match text.number(TOKEN_LENGTH).map(FencingToken::new) {
+                Some(Ok(token)) if letter == "P" => Reclaim::Propose(token),
                 Some(Ok(token)) => Reclaim::From(token),
                 Some(Err(_)) => Reclaim::Never,
                 None => Reclaim::Ask,
@@ -367,9 +368,10 @@ mod tests {
                     key,
                     claim,
                     waits: below % 2 == 0,
-                    reclaims: match (self.below(3), token) {
+                    reclaims: match (self.below(4), token) {
                         (0, Some(token)) => Reclaim::From(token),
-                        (1, _) => Reclaim::Ask,
+                        (1, Some(token)) => Reclaim::Propose(token),
+                        (2, _) => Reclaim::Ask,
                         _ => Reclaim::Never,
                     },
                 }),

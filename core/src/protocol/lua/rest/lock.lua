@@ -85,11 +85,12 @@ end
 -- Gives the lock, which is free or is taken away, to a claim for this many milliseconds. Returns the
 -- token and when the lock expires. `waiting` says that others may wait, if that is not known yet.
 --
--- With a retention the token is at least the clock, so that it grows even if the last was lost.
-function lock.take(key, state, member, milliseconds, waiting)
+-- With a retention the token is at least the clock, or what is proposed instead, so that it grows even if the
+-- last was lost.
+function lock.take(key, state, member, milliseconds, waiting, proposed)
   local retention, last = tonumber(sub(member, CLAIM_RETENTION, CLAIM_LEASE - 1)), state.last or 0
-  local token = now_digits
-  if retention == 0 or last >= now then
+  local token, clock = proposed or now_digits, proposed and tonumber(proposed) or now
+  if retention == 0 or last >= clock then
     if last >= MAX_TOKEN then
       fail('ERR the token counter is used up', key)
     end
@@ -98,7 +99,7 @@ function lock.take(key, state, member, milliseconds, waiting)
   if state.field then
     lock.clear(key, state)
   end
-  local is_brief = retention ~= 0 and (last >= now or retention < LEAST_PLAIN_RETENTION_MS)
+  local is_brief = retention ~= 0 and (last >= clock or retention < LEAST_PLAIN_RETENTION_MS)
   local remembered = is_brief and token .. '+' or token
   local field, expires = sub(member, CLAIM_LEASE, CLAIM_CLIENT - 1) .. token, tostring(now_ms + milliseconds)
   local value = expires .. sub(member, CLAIM_CLIENT)
@@ -109,8 +110,8 @@ function lock.take(key, state, member, milliseconds, waiting)
   end
   -- The key's expiry is set once in each step of the clock; the last token says in which it was, unless
   -- it is ahead of the clock.
-  if last >= now or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
-    or last < now - now % (KEPT_STEP_MS * 1000) then
+  if last >= clock or state.is_brief or retention < LEAST_PLAIN_RETENTION_MS or milliseconds > MOST_PLAIN_TTL_MS
+    or last < clock - clock % (KEPT_STEP_MS * 1000) then
     lock.keep(key, retention, milliseconds, state.is_new)
   end
   state.is_new, state.field, state.value, state.expires = false, field, value, now_ms + milliseconds
