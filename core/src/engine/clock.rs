@@ -106,6 +106,12 @@ impl Anchor {
         self.server + elapsed.saturating_sub(margin.drift(elapsed))
     }
 
+    /// What the server's clock says about when a request that leaves at this moment reaches it.
+    #[cfg(feature = "quorum")]
+    pub(crate) fn about(&self, at: Timestamp) -> ServerTime {
+        self.answered + at.since(self.sent)
+    }
+
     /// A local moment no later than the one at which the server's clock said `time`.
     pub(crate) fn not_before(&self, time: ServerTime, margin: Margin) -> Timestamp {
         let later = time.since(self.answered);

@@ -122,12 +122,16 @@ impl Single {
 /// What a quorum asks of the engine of one of its servers.
 #[cfg(feature = "quorum")]
 impl Single {
-    /// Acquires the lock for a tenure that others have made already: it takes nothing over from its owner,
-    /// who may have begun a later one.
-    pub(super) fn take_again(&mut self, now: Timestamp, wanted: Wanted) {
+    /// Acquires a lock.
+    pub(super) fn acquire(&mut self, now: Timestamp, wanted: Wanted) {
         self.handle(now, Input::Tick);
         self.locks.acquire(&mut self.env, wanted);
         self.tidy_timers();
+    }
+
+    /// About what the server's clock says now, if that is known.
+    pub(super) fn clock(&self, now: Timestamp) -> Option<ServerTime> {
+        self.env.servers.clock(ServerId::ONLY, now)
     }
 
     /// Asks the server in which incarnation it is.

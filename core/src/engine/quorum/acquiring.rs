@@ -156,6 +156,9 @@ impl Acquiring {
         self.stage = Stage::Together;
         self.asked = env.cx.now;
         self.raise_at = Timestamp::NEVER;
+        if !lease.who.spec.owner.is_reclaimable() {
+            lease.propose(env);
+        }
         for at in 0..env.members.len() {
             if lease.who.spec.fixed && matches!(lease.votes.get(at), Vote::Has(_)) {
                 lease.keep(env, at);

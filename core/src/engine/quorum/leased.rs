@@ -5,14 +5,13 @@ use std::sync::Arc;
 use super::calls::Asked;
 use super::entries::Standing;
 use super::env::Env;
-use super::members::{Members, too_few};
+use super::members::too_few;
 use super::votes::{Vote, Votes};
-use crate::engine::ctx::Ctx;
-use crate::engine::io::{CallId, LockId, LockSpec, Wait};
+use crate::engine::io::{LockSpec, Wait};
 use crate::engine::lock::who::Who;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
-use crate::protocol::LeaseId;
+use crate::protocol::{LeaseId, Reclaim};
 use crate::token::FencingToken;
 
 /// What becomes of who contends for it.
@@ -38,6 +37,8 @@ pub(super) struct Leased {
     ids: Vec<LeaseId>,
     /// How often each was asked.
     asks: Vec<u64>,
+    /// The token that they are asked for.
+    proposed: Option<FencingToken>,
 }
 
 impl Leased {
@@ -52,6 +53,7 @@ impl Leased {
         Self {
             ids: vec![who.lease; members],
             asks: vec![0; members],
+            proposed: None,
             who,
             spec,
             votes: Votes::new(members),
@@ -65,16 +67,25 @@ impl Leased {
 
     /// Asks this member for it, unless that was done, or cannot be yet.
     pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
-        self.ask_by(env, at, wait, |members, cx, of| {
-            members.acquire(cx, at, of, wait)
+        self.ask_by(env, at, wait, |lease, env| match lease.proposed {
+            // Whoever takes over may not have what it names.
+            _ if lease.who.spec.owner.is_reclaimable() => Reclaim::Ask,
+            None => lease.propose(env).map_or(Reclaim::Never, Reclaim::Propose),
+            Some(token) => Reclaim::Propose(token),
         });
     }
 
-    /// The same for a tenure that the others have made.
+    /// From now on they are asked for a token that is as the time is, or as one of them gave.
+    pub(super) fn propose(&mut self, env: &mut Env) -> Option<FencingToken> {
+        let given = self.votes.has().map(|(_, has)| has.token).max();
+        self.proposed = env.propose(given);
+        self.proposed
+    }
+
+    /// The same for a tenure that the others have made already: it takes nothing over from its owner, who may
+    /// have begun a later one.
     pub(super) fn ask_again(&mut self, env: &mut Env, at: usize) {
-        self.ask_by(env, at, Wait::Never, |members, cx, of| {
-            members.take_again(cx, at, of)
-        });
+        self.ask_by(env, at, Wait::Never, |_, _| Reclaim::Never);
     }
 
     fn ask_by(
@@ -82,7 +93,7 @@ impl Leased {
         env: &mut Env,
         at: usize,
         wait: Wait,
-        ask: impl FnOnce(&mut Members, &Ctx, (LockId, LeaseId, &Arc<LockSpec>)) -> CallId,
+        reclaims: impl FnOnce(&mut Self, &mut Env) -> Reclaim,
     ) {
         if let Vote::Asked(_) | Vote::Has(_) = self.votes.get(at) {
             return;
@@ -95,8 +106,9 @@ impl Leased {
         }
         let id = LeaseId(self.who.lease.0 ^ u128::from(self.asks[at]));
         (self.ids[at], self.asks[at]) = (id, self.asks[at] + 1);
+        let reclaims = reclaims(self, env);
         let of = (self.who.lock, id, &self.spec);
-        let call = ask(&mut env.members, &env.cx, of);
+        let call = env.members.acquire(&env.cx, at, of, (wait, reclaims));
         self.votes.set(at, Vote::Asked(call));
     }
 

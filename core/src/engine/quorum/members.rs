@@ -15,7 +15,7 @@ use crate::engine::stats::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
 use crate::protocol::{BatchReply, Enter, LeaseId, Reclaim};
-use crate::time::Timestamp;
+use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
 /// All of them. A member is named by its place.
@@ -104,6 +104,12 @@ impl Members {
         self.all.iter().map(|member| member.engine.counts())
     }
 
+    /// About what the clocks say now that are known.
+    pub(super) fn clocks(&self, now: Timestamp) -> impl Iterator<Item = ServerTime> {
+        let all = self.all.iter();
+        all.filter_map(move |member| member.engine.clock(now))
+    }
+
     pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
         self.all
             .iter()
@@ -156,25 +162,7 @@ impl Members {
         cx: &Ctx,
         at: usize,
         (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
-        wait: Wait,
-    ) -> CallId {
-        self.call(cx, at, Asked::Acquire(lease.half()), |call| {
-            Input::Acquire {
-                call,
-                lock,
-                spec: spec.clone(),
-                lease,
-                wait,
-            }
-        })
-    }
-
-    /// The same for a tenure that the others have made: it takes nothing over.
-    pub(super) fn take_again(
-        &mut self,
-        cx: &Ctx,
-        at: usize,
-        (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
+        (wait, reclaims): (Wait, Reclaim),
     ) -> CallId {
         let call = self.calls.begin(Asked::Acquire(lease.half()));
         let member = &mut self.all[at];
@@ -183,10 +171,10 @@ impl Members {
             lock,
             spec: spec.clone(),
             lease,
-            wait: Wait::Never,
-            reclaims: Reclaim::Never,
+            wait,
+            reclaims,
         };
-        member.engine.take_again(cx.now, wanted);
+        member.engine.acquire(cx.now, wanted);
         member.fed = true;
         call
     }

@@ -16,6 +16,7 @@ mod env;
 mod leased;
 mod locks;
 pub(super) mod members;
+mod proposal;
 mod query;
 mod release;
 mod tenure;
@@ -38,6 +39,7 @@ use entries::Entries;
 use env::Env;
 use locks::Locks;
 use members::{Members, News, check_members};
+use proposal::Proposals;
 use query::Queries;
 
 /// The state of one locker on several servers.
@@ -70,6 +72,7 @@ impl Quorum {
                 entries,
                 cx: Ctx::new(settings),
                 members,
+                proposals: Proposals::default(),
             },
             locks: Locks::default(),
             queries: Queries::default(),
@@ -342,6 +345,7 @@ impl Quorum {
                         cx,
                         members,
                         entries,
+                        ..
                     } = env;
                     entries.time(cx, members, place_of(server));
                     stand(env, locks);
@@ -386,6 +390,7 @@ fn stand(env: &mut Env, locks: &mut Locks) {
         cx,
         members,
         entries,
+        ..
     } = env;
     for at in entries.settle(cx, members) {
         locks.stood(env, at);

@@ -291,6 +291,12 @@ impl Servers {
         (at <= cx.now).then_some(at)
     }
 
+    /// About what its clock says now, if that is known.
+    #[cfg(feature = "quorum")]
+    pub(super) fn clock(&self, id: ServerId, now: Timestamp) -> Option<ServerTime> {
+        Some(self.get(id)?.anchor()?.about(now))
+    }
+
     /// A time that the clock of `to` reaches no later than that of `from` reaches `time`; nothing if one of
     /// them is not known.
     pub(super) fn no_later(

@@ -24,6 +24,33 @@ fn all_that_are_asked_give_the_lock_in_one_round() {
     }
 }
 
+/// Catches a wait for all answers, or a round more, where the servers' clocks differ as they do.
+#[test]
+fn a_majority_is_enough_without_a_further_round() {
+    for (servers, frozen) in [(3, 1), (5, 2), (7, 3)] {
+        for wait in [Wait::Never, Wait::Forever] {
+            let mut world = World::new(2, servers);
+            for host in [0, 1, 0] {
+                let (before, at) = (world.sent, world.now);
+                for server in servers - frozen..servers {
+                    world.set(server, State::Frozen);
+                }
+                let call = world.acquire(host, wait);
+                let lease = world.got(host, call);
+                assert_eq!((world.sent - before, world.now), (servers, at));
+                for server in servers - frozen..servers {
+                    world.set(server, State::Up);
+                }
+                assert_eq!(world.left(), (servers, 0));
+                let tokens = world.last_tokens();
+                assert_eq!(tokens, vec![Some(lease.token.get()); servers]);
+                world.release(host, lease.lease);
+                assert_eq!(world.left(), (0, 0));
+            }
+        }
+    }
+}
+
 /// Catches a token that is that of one server alone, which a later majority may not know of.
 #[test]
 fn tokens_grow_whichever_majority_gives_them() {

@@ -8,7 +8,7 @@ use crate::engine::ctx::Ctx;
 use crate::engine::quorum::members::Members;
 use crate::engine::{Input, Output, Wait};
 use crate::memory::MemoryServer;
-use crate::protocol::LeaseId;
+use crate::protocol::{LeaseId, Reclaim};
 use crate::time::{ServerTime, Timestamp};
 
 struct One {
@@ -68,8 +68,8 @@ impl One {
 fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
     let mut one = One::new();
     let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
-    let wanted = (LOCK, lease, &spec);
-    let call = one.members.acquire(&one.cx, 0, wanted, Wait::Never);
+    let asked = (Wait::Never, Reclaim::Never);
+    let call = one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
     assert_eq!(one.exchange(), 1);
     assert!(one.server.tenure(one.time(), &key()).is_some());
     one.members.cancel(&one.cx, 0, call, (LOCK, lease));
