@@ -104,6 +104,14 @@ impl Acquiring {
         Next::Leave
     }
 
+    /// The token that it has if it got the lock, as far as it has a say in that.
+    pub(super) fn proposed(&self) -> Option<FencingToken> {
+        match self.reclaims {
+            Reclaim::Propose(token) => Some(token),
+            Reclaim::Ask | Reclaim::From(_) | Reclaim::Never => None,
+        }
+    }
+
     /// Whether the store may know of it.
     pub(super) fn may_be_known(&self) -> bool {
         self.place.is_some() || self.may_be_known

@@ -97,7 +97,7 @@ impl Contenders {
         who.emit(&mut env.cx, event, None);
         tenure.refuse_renewals(&mut env.cx, || lost(reason));
         if let Some(remains) = tenure.remains(&who, reason) {
-            self.releases.give_back(env, &who, remains);
+            self.releases.give_back(env, &who, remains, None);
         }
         self.handles.leave(&mut env.cx, who.lock);
     }
@@ -110,8 +110,8 @@ impl Contenders {
         };
         let doubt = acquiring.attempt.abandon(&mut env.servers);
         if doubt.is_some() || acquiring.may_be_known() {
-            let remains = (doubt, who.spec.ttl);
-            self.releases.give_back(env, &who, remains);
+            let (remains, proposed) = ((doubt, who.spec.ttl), acquiring.proposed());
+            self.releases.give_back(env, &who, remains, proposed);
         }
         self.handles.leave(&mut env.cx, who.lock);
     }

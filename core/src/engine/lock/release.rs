@@ -35,6 +35,8 @@ struct Release {
     claim: Claim,
     /// What ends by it; nothing after an acquisition that never was a tenure.
     tenure: Option<Ended>,
+    /// The token that such an acquisition proposed, and that what it may have got is likely to have.
+    proposed: Option<FencingToken>,
     /// Who waits for it, and until when.
     call: Option<(CallId, Timestamp)>,
     until: Timestamp,
@@ -99,6 +101,7 @@ impl Releases {
         env: &mut Env,
         who: &Who,
         (doubt, ttl): (Option<Doubt>, Duration),
+        proposed: Option<FencingToken>,
     ) {
         let last = doubt
             .map_or(env.cx.now, |doubt| doubt.until)
@@ -107,6 +110,7 @@ impl Releases {
         release.ttl = ttl;
         release.until = last + release.lasts();
         release.doubt = doubt;
+        release.proposed = proposed;
         self.start(env, release);
     }
 
@@ -255,6 +259,7 @@ impl Release {
             key: spec.key.clone(),
             claim: spec.claim(cx.settings.client, who.lease),
             tenure: None,
+            proposed: None,
             call: None,
             until: cx.now,
             ttl: spec.ttl,
@@ -277,10 +282,11 @@ impl Release {
     }
 
     fn ask(&mut self, env: &mut Env) {
+        let token = self.tenure.as_ref().map(|ended| ended.token);
         let command = Command::Release(protocol::Release {
             key: self.key.clone(),
             claim: self.claim.clone(),
-            token: self.tenure.as_ref().map(|ended| ended.token),
+            token: token.or(self.proposed),
         });
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
