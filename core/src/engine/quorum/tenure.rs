@@ -27,9 +27,6 @@ pub(super) struct Tenure {
     pub(super) deadline: Timestamp,
     /// How many members have no trouble with it, as far as the holder was told.
     sound: usize,
-    /// Until then a member counts at once that was asked with those that made the tenure. There cannot have been
-    /// a later lease so soon, but of the same owner.
-    prompt_until: Timestamp,
     /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
     /// use for that.
     prove_at: Timestamp,
@@ -64,7 +61,6 @@ impl Tenure {
             leases: 0,
             deadline,
             sound: env.members.len(),
-            prompt_until: env.cx.now + env.cx.now.since(began),
             prove_at: Timestamp::NEVER,
             rounds: 0,
             proving: 0,
@@ -155,10 +151,12 @@ impl Tenure {
         self.judge(env, lease, LossReason::Expired)
     }
 
-    /// A member has it only now. It counts when a majority says that it has it still.
+    /// A member has it only now. Unless its token says that it was no part of a later lease by then, it counts when a
+    /// majority says that it has it still.
     pub(super) fn comes_late(&mut self, env: &mut Env, lease: &mut Leased, at: usize) {
-        let is_prompt = env.cx.now <= self.prompt_until && !lease.who.spec.owner.is_reclaimable();
-        if is_prompt {
+        let has = lease.votes.has_mut(at);
+        let is_no_later = has.is_some_and(|has| has.token <= self.token);
+        if is_no_later && !lease.who.spec.owner.is_reclaimable() {
             return;
         }
         if let Some(has) = lease.votes.has_mut(at) {

@@ -54,7 +54,9 @@ pub(super) struct Has {
 
 /// Why a member does not count that gave a lease to its holder later than the majority. After a forced release of
 /// which the holder has not heard, there may have been a later lease meanwhile: not if a majority still had this
-/// one when the member gave it.
+/// one when the member gave it. And not at that member if its token is no greater than the lease's: at the m that a
+/// later lease stood on, counters are above that. So all that have this one with such tokens were no part of it, and
+/// are fewer than m from then on.
 #[derive(Debug)]
 pub(super) struct Late {
     /// The first round of questions that was asked after that.
@@ -68,8 +70,9 @@ pub(super) struct Late {
 /// **The token** of a lease is the m-th smallest of those that were granted, as soon as m members have the
 /// lease and a counter that is no lower. A later lease has a token that is no lower than those of m members,
 /// and one of these is among the former m: it gave out a token above its counter, after it had the former
-/// lease. So tokens grow. With all members it is the median, and nothing more is asked. Where fewer do not
-/// agree, the counters of some are raised, and only while they have the lease: of a counter that is raised
+/// lease. So tokens grow. Members that agree on what was [proposed](super::proposal) are enough as soon as there
+/// are m of them. With all members it is the median, and nothing more is asked either. Where fewer do not agree, the
+/// counters of some are raised, and only while they have the lease: of a counter that is raised
 /// at another time it is not known who was granted a token before.
 ///
 /// An owner that takes leases over from itself breaks that: a member may have gone on to a later lease since it
