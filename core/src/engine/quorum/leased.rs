@@ -85,7 +85,10 @@ impl Leased {
     /// The same for a tenure that the others have made already: it takes nothing over from its owner, who may
     /// have begun a later one.
     pub(super) fn ask_again(&mut self, env: &mut Env, at: usize) {
-        self.ask_by(env, at, Wait::Never, |_, _| Reclaim::Never);
+        // If it agrees with the others at once, it was no part of a later lease.
+        self.ask_by(env, at, Wait::Never, |lease, _| {
+            lease.proposed.map_or(Reclaim::Never, Reclaim::Propose)
+        });
     }
 
     fn ask_by(
