@@ -202,6 +202,8 @@ impl World {
                 let stored = self.stored(server, &release.key).map(|(lease, _)| lease);
                 let same = |lease: &LeaseId| lease.half() == release.claim.lease.half();
                 release.claim.lease = stored.filter(same).unwrap_or(release.claim.lease);
+                // It would save the tenure: it is of the one that was meant.
+                release.token = None;
                 op.command = Command::Release(release);
                 self.does(time, server, op)
             }
