@@ -26,8 +26,6 @@ pub(super) struct Acquiring {
     stage: Stage,
     /// When it is tried anew, while it rests.
     pace: Pace,
-    /// When the members were asked.
-    asked: Timestamp,
     /// When the counters are raised, if the members that are still asked make that no needless one.
     raise_at: Timestamp,
     /// Since when no majority has answered, and why.
@@ -54,7 +52,6 @@ impl Acquiring {
             callers: Callers::of(caller),
             stage: Stage::Resting,
             pace: Pace::due_at(now),
-            asked: now,
             raise_at: Timestamp::NEVER,
             silence: None,
             refused: false,
@@ -154,8 +151,8 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
 impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
         self.stage = Stage::Together;
-        self.asked = env.cx.now;
         self.raise_at = Timestamp::NEVER;
+        lease.asked_at = env.cx.now;
         if !lease.who.spec.owner.is_reclaimable() {
             lease.propose(env);
         }
@@ -203,7 +200,7 @@ impl Acquiring {
         }
         let now = env.cx.now;
         if self.raise_at == Timestamp::NEVER {
-            self.raise_at = now + now.since(self.asked).max(LEAST_GRACE);
+            self.raise_at = now + now.since(lease.asked_at).max(LEAST_GRACE);
         }
         if asked == 0 || self.raise_at <= now {
             self.raise_at = Timestamp::NEVER;
@@ -253,7 +250,7 @@ impl Acquiring {
         let keeps = desk == Some(0) && matches!(lease.votes.get(0), Vote::Has(_));
         lease.give_back_all(env, keeps.then_some(0));
         let is_open = error.is_none();
-        self.answer_impatient(&mut env.cx, error);
+        self.answer_impatient(&mut env.cx, lease.asked_at, error);
         if self.callers.is_empty() {
             return Next::Leave;
         }
@@ -275,7 +272,7 @@ impl Acquiring {
             // With its turn at the desk only those are in its way who asked for all at once, and they give back
             // as soon as they know of the desk.
             None if keeps && is_open => {
-                let round_trip = env.cx.now.since(self.asked);
+                let round_trip = env.cx.now.since(lease.asked_at);
                 self.rest(env, lease, round_trip.clamp(LEAST_GRACE, RETRY.0));
             }
             None => self.rest(env, lease, RETRY.0),
@@ -292,7 +289,7 @@ impl Acquiring {
     }
 
     /// Those who do not wait have their answer; those who do have patience for as long as the locker has.
-    fn answer_impatient(&mut self, cx: &mut Ctx, error: Option<Error>) {
+    fn answer_impatient(&mut self, cx: &mut Ctx, asked_at: Timestamp, error: Option<Error>) {
         let (now, patience) = (cx.now, cx.settings.patience);
         let Some(error) = error else {
             (self.refused, self.silence) = (true, None);
@@ -304,10 +301,7 @@ impl Acquiring {
         if !error.is_transient() {
             return self.callers.fail(cx, &error);
         }
-        let since = self
-            .silence
-            .as_ref()
-            .map_or(self.asked, |(since, _)| *since);
+        let since = self.silence.as_ref().map_or(asked_at, |(since, _)| *since);
         self.silence = Some((since, error.clone()));
         let impatient = self.callers.remove(|caller| match caller.wait {
             Wait::Never => true,

@@ -1,5 +1,7 @@
 //! Finding out which members may vote: each is asked in which incarnation it is, and told which others vote.
 
+use std::time::Duration;
+
 use super::admission::Admission;
 use super::members::Members;
 use crate::engine::attempt::Failure;
@@ -13,10 +15,16 @@ use crate::event::LeaseEvent;
 use crate::protocol::{Enter, Entered, Incarnation, LeaseId, LockKey, Terms};
 use crate::time::Timestamp;
 
+/// A locker's first lock is not asked for before all servers may vote that will, or for so long: it would stand
+/// on the first of them alone, and be lost with one of these.
+const OPENING: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(super) struct Entries {
     /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
     key: Option<LockKey>,
+    /// Until when nobody votes because others are still to be let in.
+    opens_at: Timestamp,
     admission: Admission,
     all: Vec<Entry>,
     /// How many incarnations were named.
@@ -64,6 +72,7 @@ impl Entries {
         };
         Self {
             key: None,
+            opens_at: Timestamp::from_nanos(0),
             admission: Admission::new(members, settings.longest_ttl, settings.drift_margin),
             all: std::iter::repeat_with(entry).take(members).collect(),
             named: 0,
@@ -106,10 +115,11 @@ impl Entries {
 /// What happens.
 impl Entries {
     /// Somebody wants a lock. Returns whether that is the first time.
-    pub(super) fn begin(&mut self, key: &LockKey) -> bool {
+    pub(super) fn begin(&mut self, now: Timestamp, key: &LockKey) -> bool {
         let is_first = self.key.is_none();
         if is_first {
             self.key = Some(key.mark());
+            self.opens_at = now + OPENING;
         }
         is_first
     }
@@ -192,10 +202,18 @@ impl Entries {
             }
         }
         self.admission.settle(cx.now);
+        if self.opens_at <= cx.now || !(0..self.all.len()).any(|at| self.is_to_come(at)) {
+            self.opens_at = Timestamp::from_nanos(0);
+        }
+        let opens = self.opens_at > cx.now;
         let mut changed = Vec::new();
         for at in 0..self.all.len() {
             self.ask(cx, members, (at, &key));
-            let standing = self.judge(at);
+            let standing = if opens {
+                Standing::Open
+            } else {
+                self.judge(at)
+            };
             if std::mem::replace(&mut self.all[at].standing, standing) != standing {
                 changed.push(at);
             }
@@ -236,6 +254,13 @@ impl Entries {
         } else {
             Standing::Out
         }
+    }
+
+    /// Whether it may be let in soon, or come to know the others.
+    fn is_to_come(&self, at: usize) -> bool {
+        let fails = self.all[at].down || self.all[at].error.is_some();
+        let is_open = self.judge(at) == Standing::Open;
+        !fails && (is_open || !self.admission.to_tell(at).is_empty())
     }
 
     fn is_wanted(&self, at: usize) -> bool {
@@ -302,6 +327,8 @@ impl Entries {
         let is_admitted = self.admission.is_admitted(at);
         let ripe = self.admission.ripe_at(at);
         let wake = if is_admitted { wake } else { wake.min(ripe) };
+        let opens = self.opens_at > cx.now;
+        let wake = if opens { wake.min(self.opens_at) } else { wake };
         entry.set_timer(cx, at, wake);
     }
 }

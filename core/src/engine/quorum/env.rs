@@ -18,6 +18,6 @@ impl Env {
     /// A token for all members, of which one may have given this one already.
     pub(super) fn propose(&mut self, given: Option<FencingToken>) -> Option<FencingToken> {
         let clocks = self.members.clocks(self.cx.now);
-        self.proposals.next(clocks, given, self.members.majority())
+        self.proposals.next(clocks, given)
     }
 }

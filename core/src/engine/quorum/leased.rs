@@ -12,6 +12,7 @@ use crate::engine::lock::who::Who;
 use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
 use crate::protocol::{LeaseId, Reclaim};
+use crate::time::Timestamp;
 use crate::token::FencingToken;
 
 /// What becomes of who contends for it.
@@ -37,6 +38,8 @@ pub(super) struct Leased {
     ids: Vec<LeaseId>,
     /// How often each was asked.
     asks: Vec<u64>,
+    /// When any of them was last, or was to be.
+    pub(super) asked_at: Timestamp,
     /// The token that they are asked for.
     proposed: Option<FencingToken>,
 }
@@ -53,6 +56,7 @@ impl Leased {
         Self {
             ids: vec![who.lease; members],
             asks: vec![0; members],
+            asked_at: Timestamp::from_nanos(0),
             proposed: None,
             who,
             spec,
@@ -108,7 +112,7 @@ impl Leased {
             return self.votes.set(at, vote);
         }
         let id = LeaseId(self.who.lease.0 ^ u128::from(self.asks[at]));
-        (self.ids[at], self.asks[at]) = (id, self.asks[at] + 1);
+        (self.ids[at], self.asks[at], self.asked_at) = (id, self.asks[at] + 1, env.cx.now);
         let reclaims = reclaims(self, env);
         let of = (self.who.lock, id, &self.spec);
         let call = env.members.acquire(&env.cx, at, of, (wait, reclaims));
@@ -137,7 +141,17 @@ impl Leased {
     pub(super) fn stood(&mut self, env: &mut Env, at: usize, holds: bool) {
         match (self.votes.get(at), env.entries.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
-            (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
+            (Vote::Open, Standing::Votes | Standing::Out) => {
+                // What was proposed before any of them could be asked may be old by now.
+                if self
+                    .votes
+                    .count(|vote| matches!(vote, Vote::Asked(_) | Vote::Has(_)))
+                    == 0
+                {
+                    self.proposed = None;
+                }
+                self.ask(env, at, Wait::Never);
+            }
             (Vote::Asked(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
                 let why = env.entries.why_not(env.cx.now, at);

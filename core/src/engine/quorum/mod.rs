@@ -183,7 +183,7 @@ impl Quorum {
                 if let Err(error) = check_ttl(&env.cx, spec.ttl) {
                     return env.cx.answer(call, Answer::Acquire(Err(error)));
                 }
-                if env.entries.begin(&spec.key) {
+                if env.entries.begin(env.cx.now, &spec.key) {
                     stand(env, locks);
                 }
                 locks.acquire(env, (call, wait), (lock, lease, spec));

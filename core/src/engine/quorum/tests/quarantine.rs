@@ -125,20 +125,21 @@ fn it_votes_again_after_the_longest_time_to_live() {
     }
 }
 
-/// Catches a quorum that has to wait before its first lock.
+/// Catches a quorum that has to wait out a quarantine before its first lock.
 #[test]
-fn a_new_set_of_servers_begins_at_once_though_a_minority_is_away() {
+fn a_new_set_of_servers_begins_soon_though_a_minority_is_away() {
     for away in [State::Away, State::Frozen] {
         let mut world = World::fresh(2, 5);
         world.set(1, away);
         world.set(3, away);
-        let call = world.acquire(0, Wait::Never);
-        world.advance(Duration::from_millis(10));
-        let lease = world.got(0, call);
-        world.release(0, lease.lease);
-        let call = world.acquire(1, Wait::Never);
-        world.advance(Duration::from_millis(10));
-        world.got(1, call);
+        for host in [0, 1] {
+            let call = world.acquire(host, Wait::Never);
+            world.advance(Duration::from_millis(110));
+            let lease = world.got(host, call);
+            if host == 0 {
+                world.release(host, lease.lease);
+            }
+        }
         assert!(notices(&world, 0).is_empty() && notices(&world, 1).is_empty());
         // Those that come later are let in at once.
         world.set(1, State::Up);
@@ -147,6 +148,19 @@ fn a_new_set_of_servers_begins_at_once_though_a_minority_is_away() {
         assert_eq!(world.left().0, 5);
         assert!(notices(&world, 0).is_empty() && notices(&world, 1).is_empty());
     }
+}
+
+/// Catches a first lease that stands on those alone that were the first to vote, and that goes with one of them.
+#[test]
+fn the_first_lease_of_a_new_quorum_stands_on_all() {
+    let mut world = World::fresh(1, 5);
+    (3..5).for_each(|late| world.set(late, State::Frozen));
+    let call = world.acquire(0, Wait::Never);
+    world.advance(Duration::from_millis(5));
+    assert!(world.answer(0, call).is_none());
+    (3..5).for_each(|late| world.set(late, State::Up));
+    world.got(0, call);
+    assert_eq!(world.left().0, 5);
 }
 
 /// Catches a server that is taken for new though the others still know what it was.
