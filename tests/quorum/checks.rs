@@ -85,6 +85,13 @@ impl Checks {
         granted.find(|granted| granted.token == token)
     }
 
+    /// By which token this lease was told to have begun.
+    pub(crate) fn token_of(&self, key: &LockKey, lease: LeaseId) -> Option<FencingToken> {
+        let mut granted = self.granted.get(key)?.iter().rev();
+        let of = granted.find(|granted| granted.lease.half() == lease.half())?;
+        Some(of.token)
+    }
+
     /// A server may have forgotten the lock, or it was taken away there.
     pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
         let lease = self.granted(key, token).map(|granted| granted.lease);
@@ -119,13 +126,13 @@ impl World {
         let last = granted.iter().max_by_key(|granted| granted.token).copied();
         // What was taken away before its holder heard that it has it comes too late; and who counts on what was
         // freed by force meanwhile, and has not heard of it, may have too low a token.
-        let is_taken = self.is_taken(key, lease);
+        let grows = last.is_none_or(|last| last.token < token);
+        let is_taken = self.is_taken(key, lease) || !grows && self.was_over(lease, token);
         if is_taken {
             self.began_late(lease);
         }
         let is_late = self.checks.is_early(lease) || is_taken;
-        let grows = is_late || last.is_none_or(|last| last.token < token);
-        self.checks.ensure("I2", grows, || {
+        self.checks.ensure("I2", grows || is_late, || {
             format!("{lease} has token {token}, and before it was {last:?}")
         });
         let granted = self.checks.granted.entry(key.clone()).or_default();

@@ -70,7 +70,7 @@ fn an_owner_that_takes_what_is_not_its_own_is_caught() {
 
 /// The checks see a promise broken, within some runs.
 fn must_be_caught(sabotage: Sabotage, promise: &str) {
-    let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());
+    let violations = (0..4_000).filter_map(|seed| World::run(seed, sabotage, false).err());
     let mut others = Vec::new();
     for violation in violations {
         if violation.promise == promise {

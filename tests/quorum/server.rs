@@ -99,7 +99,7 @@ impl World {
                 let after = self.stored(server, key);
                 let granted = before != after && after.is_some_and(|(by, _)| by == claim.lease);
                 if granted {
-                    self.is_given(server, claim.lease);
+                    self.is_given(server, key, claim.lease);
                     self.look_at_grant(host, claim.lease);
                 }
             }

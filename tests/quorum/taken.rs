@@ -24,9 +24,11 @@ pub(crate) struct Taken {
     pub(crate) is_forced_early: bool,
     /// Since when a majority has been taken away at once.
     gone: Option<Moment>,
-    /// Since when fewer than a majority have it, of which its holder has not heard. It cannot have it again after
-    /// that: what servers give it does not count then.
+    /// Since when fewer than a majority have it, of which its holder has not heard. What servers give it after that
+    /// only counts if they show by their tokens that there was no later lease.
     over: Option<Moment>,
+    /// The tokens that it had when a majority was lost before its holder heard that it has it.
+    over_early: BTreeSet<FencingToken>,
 }
 
 /// Who has a lock at a server.
@@ -68,7 +70,7 @@ impl World {
                     format!("a forced release of {} freed {before:?}", force.token)
                 });
                 self.checks.saw("force-released");
-                self.taken(server, (key, before.lease), true);
+                self.taken(server, key, &before, true);
             }
             Command::Acquire(Acquire { claim, .. })
                 if !is_kept && matches!(reply, Ok(Reply::Held(_))) =>
@@ -77,22 +79,44 @@ impl World {
                 self.checks
                     .ensure("I1", is_own, || format!("{} took {before:?}", claim.lease));
                 self.checks.saw("reclaimed");
-                self.taken(server, (key, before.lease), false);
+                self.taken(server, key, &before, false);
             }
             _ => {}
         }
     }
 
     /// A server gave the lock to this lease: again, perhaps.
-    pub(crate) fn is_given(&mut self, server: usize, lease: LeaseId) {
+    pub(crate) fn is_given(&mut self, server: usize, key: &LockKey, lease: LeaseId) {
+        if !self.checks.taken.contains_key(&lease.half()) {
+            return;
+        }
+        // Those that have it by no greater token than it has were no part of a later lease; unless its owner takes
+        // over from itself.
+        let token = self.checks.token_of(key, lease);
+        let all = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
+        let have = all.filter(|holder| {
+            holder.lease.half() == lease.half()
+                && !holder.owner.is_reclaimable()
+                && token >= Some(holder.token)
+        });
+        let is_back = have.count() >= self.plan.majority();
         if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
             taken.servers.remove(&server);
+            taken.over = taken.over.filter(|_| !is_back);
         }
     }
 
-    fn taken(&mut self, server: usize, (key, lease): (&LockKey, LeaseId), by_force: bool) {
-        let is_over = self.servers_with(key, lease) < self.plan.majority();
-        let lease = lease.half();
+    fn taken(&mut self, server: usize, key: &LockKey, before: &Holder, by_force: bool) {
+        let have = self.servers_with(key, before.lease);
+        let is_over = have < self.plan.majority();
+        let ends_now = have + 1 == self.plan.majority();
+        let lease = before.lease.half();
+        let others = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
+        let others = others.filter(|other| other.lease.half() == lease);
+        let tokens: Vec<_> = others
+            .map(|other| other.token)
+            .chain([before.token])
+            .collect();
         let (now, majority) = (self.now, self.plan.majority());
         let mut locks = self.hosts.iter().flat_map(|host| host.book.locks.values());
         let is_held = locks.any(|lock| {
@@ -102,8 +126,10 @@ impl World {
         let taken = self.checks.taken.entry(lease).or_default();
         taken.servers.insert(server);
         taken.is_forced_early |= by_force && !is_held;
-        if is_held && is_over {
+        if is_over && is_held {
             taken.over.get_or_insert(now);
+        } else if ends_now {
+            taken.over_early.extend(tokens);
         }
         if by_force && is_held {
             taken.forced.retain(|(_, at)| at + TOGETHER > now);
@@ -120,6 +146,12 @@ impl World {
         let few = || self.servers_with(key, lease) < self.plan.majority();
         let taken = self.checks.taken.get(&lease.half());
         taken.is_some_and(|taken| taken.over.is_some() || !taken.servers.is_empty() && few())
+    }
+
+    /// Whether so few had it once, by this token, that it was over before its holder heard that it has it.
+    pub(crate) fn was_over(&self, lease: LeaseId, token: FencingToken) -> bool {
+        let taken = self.checks.taken.get(&lease.half());
+        taken.is_some_and(|taken| taken.over_early.contains(&token))
     }
 
     /// It was told to have begun, and is over already.
