@@ -234,7 +234,8 @@ impl Acquiring {
     /// The member at which those who wait stand in line; none if nobody waits.
     fn desk(&self, env: &Env, lease: &Leased) -> Option<usize> {
         let failed = |at| match lease.votes.get(at) {
-            Vote::Failed(_) => true,
+            // What came too late there is asked again.
+            Vote::Failed(error) => !error.is_timeout(),
             // It may be one that does nothing any more, as a read-only replica.
             Vote::Leaving => self.pace.failures >= PATIENT_RESTS,
             Vote::None | Vote::Open | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,

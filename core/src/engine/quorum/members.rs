@@ -35,6 +35,8 @@ struct Member {
     /// It cannot be reached, or nothing is expected of it until it answers again.
     down: bool,
     silent: bool,
+    /// When it last answered.
+    heard: Timestamp,
 }
 
 /// What a member's engine says.
@@ -61,6 +63,7 @@ impl Members {
             fed: false,
             down: false,
             silent: false,
+            heard: Timestamp::from_nanos(0),
         };
         Self {
             all: std::iter::repeat_with(member).take(members).collect(),
@@ -136,7 +139,7 @@ impl Members {
             Input::Reply {
                 result: Ok(BatchReply { .. }),
                 ..
-            } => member.silent = false,
+            } => (member.silent, member.heard) = (false, now),
             _ => {}
         }
         member.feed(now, input);
@@ -320,9 +323,11 @@ impl Member {
                 self.fed = false;
             }
             Output::Answer { call, answer } => {
-                // What ends with its lease may have had no time for an answer.
+                // What ends with its lease may have had no time for an answer; and that something came too late
+                // there is an answer.
                 let has_time = !matches!(answer, Answer::Renew(_) | Answer::Release(_));
-                self.silent |= has_time && answer.error().is_some_and(Error::is_timeout);
+                let is_silent = has_time && self.heard < cx.now;
+                self.silent |= is_silent && answer.error().is_some_and(Error::is_timeout);
                 return calls.end(call).map(|asked| News::Answer(asked, answer));
             }
             Output::Event {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::world::{LOCK, id_of, key, settings, spec};
 use crate::engine::ctx::Ctx;
-use crate::engine::quorum::members::Members;
+use crate::engine::quorum::members::{Members, News};
 use crate::engine::{Input, Output, Wait};
+use crate::error::Error;
 use crate::memory::MemoryServer;
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::{ServerTime, Timestamp};
@@ -41,6 +42,11 @@ impl One {
 
     /// What is to be sent is sent and answered; what the member says to that is in its queue.
     fn exchange(&mut self) -> usize {
+        self.exchange_after(Duration::ZERO)
+    }
+
+    /// The same, but it only reaches the server after so long, by the server's clock.
+    fn exchange_after(&mut self, way: Duration) -> usize {
         self.members.mark_all();
         while self.members.next_news_of_sending(&mut self.cx).is_some() {}
         let outputs: Vec<_> = std::iter::from_fn(|| self.cx.next_output()).collect();
@@ -48,7 +54,7 @@ impl One {
         for output in outputs {
             if let Output::Send { request, batch, .. } = output {
                 sent += batch.len();
-                let (server, time) = (id_of(0), self.time());
+                let (server, time) = (id_of(0), self.time() + way);
                 let result = Ok(self.server.execute(time, &batch));
                 let reply = Input::Reply {
                     server,
@@ -81,4 +87,23 @@ fn what_was_got_by_a_call_that_is_given_up_is_given_back() {
         assert_eq!(one.exchange(), 0, "there is nothing to renew");
     }
     assert!(one.members.is_idle());
+}
+
+/// Catches waiters that go to another line because what they asked came too late to do anything.
+#[test]
+fn a_member_that_something_reached_too_late_is_able() {
+    let mut one = One::new();
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let asked = (Wait::Never, Reclaim::Never);
+    one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
+    // By the first it is learnt what the server's clock says.
+    for seconds in [3, 6] {
+        assert_eq!(one.exchange_after(Duration::from_secs(seconds)), 1);
+    }
+    let said = one.members.next_news(&mut one.cx);
+    assert!(
+        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        "{said:?}"
+    );
+    assert!(one.members.is_able(0));
 }
