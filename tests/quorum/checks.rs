@@ -1,6 +1,6 @@
 //! What must be true of all hosts together, and what was seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::FencingToken;
 use leasehold::engine::{LockId, Wait};
@@ -53,6 +53,8 @@ pub(crate) struct Checks {
     granted: BTreeMap<LockKey, Vec<Granted>>,
     /// When those who wait asked.
     asked: BTreeMap<LeaseId, Moment>,
+    /// Those who stood in another line than that of the first server.
+    pub(crate) elsewhere: BTreeSet<HalfId>,
     lingering: Vec<Lingering>,
     /// Leases that were taken away at some server.
     pub(crate) taken: BTreeMap<HalfId, Taken>,
@@ -181,7 +183,8 @@ impl World {
         }
     }
 
-    /// I7, in calm runs: nobody who asked later and waits is served before one who waits.
+    /// I7, in calm runs: nobody who asked later and waits is served before one who waits. It is promised to those
+    /// who see the same first server.
     pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
         let Some(asked) = self.checks.asked.get(&lease).copied() else {
             return;
@@ -191,7 +194,8 @@ impl World {
         else {
             return;
         };
-        if spec.reentrant {
+        let is_elsewhere = |lease: LeaseId| self.checks.elsewhere.contains(&lease.half());
+        if spec.reentrant || is_elsewhere(lease) {
             return;
         }
         let mut passed = None;
@@ -211,7 +215,7 @@ impl World {
                 let since = self.checks.asked.get(&lease).copied();
                 // In the beginning the first server may not be connected yet: then another is the desk.
                 let before = |since| since > SURELY && since + SURELY < asked;
-                if waits && same && since.is_some_and(before) {
+                if waits && same && since.is_some_and(before) && !is_elsewhere(lease) {
                     passed = Some((lease, since));
                 }
             }

@@ -95,6 +95,9 @@ impl World {
                         0 => "waited at the desk",
                         _ => "desk changed",
                     });
+                    if server != 0 {
+                        self.checks.elsewhere.insert(claim.lease.half());
+                    }
                 }
                 let after = self.stored(server, key);
                 let granted = before != after && after.is_some_and(|(by, _)| by == claim.lease);
