@@ -143,11 +143,8 @@ impl Leased {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => {
                 // What was proposed before any of them could be asked may be old by now.
-                if self
-                    .votes
-                    .count(|vote| matches!(vote, Vote::Asked(_) | Vote::Has(_)))
-                    == 0
-                {
+                let was_asked = |vote: &Vote| matches!(vote, Vote::Asked(_) | Vote::Has(_));
+                if self.votes.count(was_asked) == 0 {
                     self.proposed = None;
                 }
                 self.ask(env, at, Wait::Never);

@@ -22,7 +22,8 @@ pub(super) struct Proposals {
 
 impl Proposals {
     /// What these clocks say about now, the middle one of them, and no token twice: whoever comes next to a lock
-    /// has a greater one. Few may be known as yet; a wrong one among them costs time alone. A token that a member has given already is what the others are asked for, too.
+    /// has a greater one. Few may be known as yet; a wrong one among them costs time alone. A token that a member
+    /// has given already is what the others are asked for, too.
     pub(super) fn next(
         &mut self,
         clocks: impl Iterator<Item = ServerTime>,
