@@ -150,8 +150,8 @@ impl World {
 
     /// Whether so few had it once, by this token, that it was over before its holder heard that it has it.
     pub(crate) fn was_over(&self, lease: LeaseId, token: FencingToken) -> bool {
-        let taken = self.checks.taken.get(&lease.half());
-        taken.is_some_and(|taken| taken.over_early.contains(&token))
+        let of = self.checks.taken.get(&lease.half());
+        of.is_some_and(|taken| taken.over_early.contains(&token))
     }
 
     /// It was told to have begun, and is over already.
