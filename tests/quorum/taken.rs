@@ -50,6 +50,12 @@ impl World {
         })
     }
 
+    /// This lease at each server that gave it. They know it by ids of which half is the same.
+    fn holders_of(&self, key: &LockKey, lease: LeaseId) -> impl Iterator<Item = Holder> {
+        let holders = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
+        holders.filter(move |holder| holder.lease.half() == lease.half())
+    }
+
     /// Looks whether an operation took the lock from somebody, and whether it may.
     pub(crate) fn look_at_taking(
         &mut self,
@@ -93,12 +99,9 @@ impl World {
         // Those that have it by no greater token than it has were no part of a later lease; unless its owner takes
         // over from itself.
         let token = self.checks.token_of(key, lease);
-        let all = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
-        let have = all.filter(|holder| {
-            holder.lease.half() == lease.half()
-                && !holder.owner.is_reclaimable()
-                && token >= Some(holder.token)
-        });
+        let shows_that =
+            |holder: &Holder| !holder.owner.is_reclaimable() && token >= Some(holder.token);
+        let have = self.holders_of(key, lease).filter(shows_that);
         let is_back = have.count() >= self.plan.majority();
         if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
             taken.servers.remove(&server);
@@ -107,17 +110,15 @@ impl World {
     }
 
     fn taken(&mut self, server: usize, key: &LockKey, before: &Holder, by_force: bool) {
+        let (now, majority) = (self.now, self.plan.majority());
         let have = self.servers_with(key, before.lease);
-        let is_over = have < self.plan.majority();
-        let ends_now = have + 1 == self.plan.majority();
-        let lease = before.lease.half();
-        let others = (0..self.servers.len()).filter_map(|server| self.holder(server, key));
-        let others = others.filter(|other| other.lease.half() == lease);
+        let (is_over, ends_now) = (have < majority, have + 1 == majority);
+        let others = self.holders_of(key, before.lease);
         let tokens: Vec<_> = others
             .map(|other| other.token)
             .chain([before.token])
             .collect();
-        let (now, majority) = (self.now, self.plan.majority());
+        let lease = before.lease.half();
         let mut locks = self.hosts.iter().flat_map(|host| host.book.locks.values());
         let is_held = locks.any(|lock| {
             let held = lock.held.as_ref();

@@ -152,10 +152,7 @@ impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
         self.stage = Stage::Together;
         self.raise_at = Timestamp::NEVER;
-        lease.asked_at = env.cx.now;
-        if !lease.who.spec.owner.is_reclaimable() {
-            lease.propose(env);
-        }
+        lease.begin_anew(env.cx.now);
         for at in 0..env.members.len() {
             if lease.who.spec.fixed && matches!(lease.votes.get(at), Vote::Has(_)) {
                 lease.keep(env, at);

@@ -24,7 +24,7 @@ pub(super) struct Entries {
     /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
     key: Option<LockKey>,
     /// Until when nobody votes because others are still to be let in.
-    opens_at: Timestamp,
+    opens_at: Option<Timestamp>,
     admission: Admission,
     all: Vec<Entry>,
     /// How many incarnations were named.
@@ -72,7 +72,7 @@ impl Entries {
         };
         Self {
             key: None,
-            opens_at: Timestamp::from_nanos(0),
+            opens_at: None,
             admission: Admission::new(members, settings.longest_ttl, settings.drift_margin),
             all: std::iter::repeat_with(entry).take(members).collect(),
             named: 0,
@@ -119,7 +119,7 @@ impl Entries {
         let is_first = self.key.is_none();
         if is_first {
             self.key = Some(key.mark());
-            self.opens_at = now + OPENING;
+            self.opens_at = Some(now + OPENING);
         }
         is_first
     }
@@ -196,20 +196,17 @@ impl Entries {
         self.admission.settle(cx.now);
         for at in 0..self.all.len() {
             // Nobody can come to know others through one that does not answer.
-            let fails = self.all[at].down || self.all[at].error.is_some();
-            if fails && !self.admission.to_tell(at).is_empty() {
+            if self.all[at].fails() && !self.admission.to_tell(at).is_empty() {
                 self.admission.lost(at);
             }
         }
         self.admission.settle(cx.now);
-        if self.opens_at <= cx.now || !(0..self.all.len()).any(|at| self.is_to_come(at)) {
-            self.opens_at = Timestamp::from_nanos(0);
-        }
-        let opens = self.opens_at > cx.now;
+        let is_any_to_come = || (0..self.all.len()).any(|at| self.is_to_come(at));
+        self.opens_at = self.opens_at.filter(|at| *at > cx.now && is_any_to_come());
         let mut changed = Vec::new();
         for at in 0..self.all.len() {
             self.ask(cx, members, (at, &key));
-            let standing = if opens {
+            let standing = if self.opens_at.is_some() {
                 Standing::Open
             } else {
                 self.judge(at)
@@ -258,9 +255,8 @@ impl Entries {
 
     /// Whether it may be let in soon, or come to know the others.
     fn is_to_come(&self, at: usize) -> bool {
-        let fails = self.all[at].down || self.all[at].error.is_some();
         let is_open = self.judge(at) == Standing::Open;
-        !fails && (is_open || !self.admission.to_tell(at).is_empty())
+        !self.all[at].fails() && (is_open || !self.admission.to_tell(at).is_empty())
     }
 
     fn is_wanted(&self, at: usize) -> bool {
@@ -327,13 +323,17 @@ impl Entries {
         let is_admitted = self.admission.is_admitted(at);
         let ripe = self.admission.ripe_at(at);
         let wake = if is_admitted { wake } else { wake.min(ripe) };
-        let opens = self.opens_at > cx.now;
-        let wake = if opens { wake.min(self.opens_at) } else { wake };
-        entry.set_timer(cx, at, wake);
+        let opens_at = self.opens_at.unwrap_or(Timestamp::NEVER);
+        entry.set_timer(cx, at, wake.min(opens_at));
     }
 }
 
 impl Entry {
+    /// Nothing is expected of it for now.
+    fn fails(&self) -> bool {
+        self.down || self.error.is_some()
+    }
+
     fn failed(&mut self, cx: &Ctx, error: Error) {
         let seed = LeaseId(u128::from(cx.settings.client.0));
         self.pace.back_off(cx.now, RETRY, seed);

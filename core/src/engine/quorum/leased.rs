@@ -79,8 +79,13 @@ impl Leased {
         });
     }
 
-    /// From now on they are asked for a token that is as the time is, or as one of them gave.
-    pub(super) fn propose(&mut self, env: &mut Env) -> Option<FencingToken> {
+    /// They are to be asked anew. What is proposed to them is made when the first of them is.
+    pub(super) fn begin_anew(&mut self, now: Timestamp) {
+        (self.asked_at, self.proposed) = (now, None);
+    }
+
+    /// A token that is as the time is, or as one of them gave.
+    fn propose(&mut self, env: &mut Env) -> Option<FencingToken> {
         let given = self.votes.has().map(|(_, has)| has.token).max();
         self.proposed = env.propose(given);
         self.proposed
@@ -141,14 +146,7 @@ impl Leased {
     pub(super) fn stood(&mut self, env: &mut Env, at: usize, holds: bool) {
         match (self.votes.get(at), env.entries.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
-            (Vote::Open, Standing::Votes | Standing::Out) => {
-                // What was proposed before any of them could be asked may be old by now.
-                let was_asked = |vote: &Vote| matches!(vote, Vote::Asked(_) | Vote::Has(_));
-                if self.votes.count(was_asked) == 0 {
-                    self.proposed = None;
-                }
-                self.ask(env, at, Wait::Never);
-            }
+            (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
             (Vote::Asked(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
                 let why = env.entries.why_not(env.cx.now, at);
