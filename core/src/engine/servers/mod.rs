@@ -21,7 +21,8 @@ pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
 pub(super) use server::{
-    FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
+    APART, FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
+    MAX_IN_FLIGHT, NEAR,
 };
 
 /// An operation that waits to leave, or waits for its answer.

@@ -20,7 +20,8 @@ use crate::protocol::{
 use crate::time::{ServerTime, Timestamp};
 #[cfg(test)]
 pub(in crate::engine) use sending::{
-    FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES, MAX_IN_FLIGHT, NEAR,
+    APART, FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
+    MAX_IN_FLIGHT, NEAR,
 };
 
 /// After so many requests in a row without an answer the connection is suspected.

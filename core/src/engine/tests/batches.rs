@@ -1,9 +1,10 @@
 //! What leaves together, and when.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::host::{Host, Net, lease_of};
-use crate::engine::servers::{FEW_IN_FLIGHT, LATE, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR};
+use crate::engine::servers::{APART, FEW_IN_FLIGHT, LATE, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR};
 use crate::engine::{Input, LockId, Output, Wait};
 
 /// How many operations each batch has that is under way.
@@ -56,6 +57,7 @@ fn of_a_large_crowd_many_are_enough_to_leave() {
         host.answer_next();
     }
     ask(&mut host, MANY - 1);
+    host.sleep(APART);
     assert_eq!(sizes(&host), [MAX_BATCH]);
     ask(&mut host, 1);
     assert_eq!(sizes(&host), [MAX_BATCH, MANY]);
@@ -75,6 +77,7 @@ fn only_so_many_batches_are_under_way() {
         host.answer_next();
         assert_eq!(sizes(&host), vec![MAX_BATCH; left], "only full ones left");
     }
+    host.sleep(APART);
     host.answer_next();
     assert_eq!(sizes(&host), [MAX_BATCH, MAX_BATCH, MAX_BATCH, 40]);
 }
@@ -171,4 +174,39 @@ fn more_is_expected_after_several_left_together() {
     let waits: Vec<_> = (31..50).map(expects).collect();
     assert!(waits[0], "others may come as before");
     assert!(!waits[18], "the last were alone");
+}
+
+/// Catches a store and a host that wait for one another: what leaves at once is answered at once.
+#[test]
+fn of_a_large_crowd_that_asks_at_once_each_half_leaves_while_the_other_is_answered() {
+    let half = 2 * MANY;
+    let mut host = at(NEAR / 2);
+    let all_ask = |host: &mut Host, locks: Range<u64>| {
+        for lock in locks {
+            begins(host, lock);
+        }
+        host.drain();
+    };
+    all_ask(&mut host, 1..1 + 2 * half as u64);
+    assert_eq!(sizes(&host), [half], "the others wait");
+    host.answer_next();
+    assert_eq!(sizes(&host), [half], "until the reply");
+    all_ask(&mut host, 101..101 + half as u64);
+    assert_eq!(sizes(&host), [half], "these would come with those");
+    host.sleep(APART);
+    all_ask(&mut host, 201..202);
+    assert_eq!(sizes(&host), [half, half + 1]);
+}
+
+/// Catches calls that are paid for and gain nothing: where the way is long, and where few take turns.
+#[test]
+fn a_crowd_leaves_together_where_halves_gain_nothing() {
+    for (way, callers) in [(NEAR * 3, 4 * MANY), (NEAR / 2, 2 * MANY - 2)] {
+        let mut host = at(way);
+        for lock in 1..=callers {
+            begins(&mut host, lock as u64);
+        }
+        host.drain();
+        assert_eq!(sizes(&host), [callers]);
+    }
 }

@@ -24,6 +24,9 @@ pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 /// every script call costs the client a write and the server a call. With none under way nothing waits.
 pub(crate) const MANY: usize = 16;
 
+/// A store takes so long to begin with a batch.
+pub(crate) const APART: Duration = Duration::from_micros(50);
+
 /// With so many batches under way only full ones leave.
 pub(crate) const FEW_IN_FLIGHT: usize = 4;
 
@@ -60,12 +63,16 @@ impl Server {
             return self.flush_unanchored(cx);
         };
         while self.outbox.len() > 0 && self.outbox.len() >= self.least_to_leave(cx) {
-            self.send_batch(cx, anchor, None);
+            let under_way = self.under_way().map(|request| request.origins.len());
+            let under_way = under_way.sum::<usize>();
+            self.crowd.leaves(under_way + self.outbox.len());
+            let most = self.most_to_leave(cx);
+            self.send_batch(cx, anchor, None, most);
         }
         if let Some(durability) = self.outbox.next_durability()
             && !self.waits()
         {
-            self.send_batch(cx, anchor, Some(durability));
+            self.send_batch(cx, anchor, Some(durability), MAX_BATCH);
         }
         if self.outbox.len() > 0 && !cx.settings.by_slots() {
             self.time_late_reply(cx);
@@ -96,8 +103,27 @@ impl Server {
         match under_way {
             _ if under_way >= most => usize::MAX,
             _ if under_way < any_size => 1,
-            _ if under_way < FEW_IN_FLIGHT => self.crowd.half(MANY),
+            _ if under_way < FEW_IN_FLIGHT && !self.would_join(cx.now) => self.crowd.half(MANY),
             _ => MAX_BATCH,
+        }
+    }
+
+    /// Whether what leaves now comes to the store together with the last batch, and is answered with it:
+    /// then half of a large crowd gains nothing by a call of its own, and better leaves at the reply.
+    fn would_join(&self, now: Timestamp) -> bool {
+        let last = self.under_way().last();
+        self.crowd.half(MANY) == MANY && last.is_some_and(|last| now < last.sent + APART)
+    }
+
+    /// How many operations leave together. If all of a crowd ask at once half of them leave first, so
+    /// that the store and the host both have work. Where the way is long that is not worth a further call.
+    fn most_to_leave(&self, cx: &Ctx) -> usize {
+        let half = self.crowd.half(MAX_BATCH);
+        let is_near = self.any_size_in_flight(cx.now) == 1;
+        if half >= MANY && is_near && self.under_way().next().is_none() {
+            half
+        } else {
+            MAX_BATCH
         }
     }
 
@@ -144,20 +170,21 @@ impl Server {
         refused
     }
 
-    fn send_batch(&mut self, cx: &mut Ctx, anchor: Anchor, durability: Option<Durability>) {
-        if durability.is_none() {
-            let under_way = self.under_way().map(|request| request.origins.len());
-            let under_way = under_way.sum::<usize>();
-            self.crowd.leaves(under_way + self.outbox.len());
-        }
+    fn send_batch(
+        &mut self,
+        cx: &mut Ctx,
+        anchor: Anchor,
+        durability: Option<Durability>,
+        most: usize,
+    ) {
         let margin = self.margin();
-        let room = MAX_BATCH.min(self.outbox.len());
+        let room = most.min(self.outbox.len());
         // The keys of one call have to be in one slot of a cluster, unless the host can do without.
         let by_slots = cx.settings.by_slots() || cx.settings.clustered && durability.is_some();
         let mut slot = None;
         let (mut batch, mut origins) = (Vec::with_capacity(room), Vec::with_capacity(room));
         let (mut give_up, mut bytes) = (cx.now, 0);
-        while batch.len() < MAX_BATCH {
+        while batch.len() < most {
             let fits = |queued: &Queued| {
                 bytes + queued.command.size() <= MAX_BATCH_BYTES
                     && (!by_slots || slot.is_some() && queued.slot() == slot)
