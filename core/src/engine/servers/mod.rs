@@ -21,7 +21,7 @@ pub(super) use server::Replied;
 use server::Server;
 #[cfg(test)]
 pub(super) use server::{
-    APART, FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
+    APART, FEW_IN_FLIGHT, LATE, LEAST_HALF, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
     MAX_IN_FLIGHT, NEAR,
 };
 

@@ -20,7 +20,7 @@ use crate::protocol::{
 use crate::time::{ServerTime, Timestamp};
 #[cfg(test)]
 pub(in crate::engine) use sending::{
-    APART, FEW_IN_FLIGHT, LATE, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
+    APART, FEW_IN_FLIGHT, LATE, LEAST_HALF, MANY, MAX_ALONE_IN_FLIGHT, MAX_BATCH, MAX_BATCH_BYTES,
     MAX_IN_FLIGHT, NEAR,
 };
 

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::host::{Host, Net, lease_of};
-use crate::engine::servers::{APART, FEW_IN_FLIGHT, LATE, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR};
+use crate::engine::servers::{
+    APART, FEW_IN_FLIGHT, LATE, LEAST_HALF, MANY, MAX_BATCH, MAX_IN_FLIGHT, NEAR,
+};
 use crate::engine::{Input, LockId, Output, Wait};
 
 /// How many operations each batch has that is under way.
@@ -179,7 +181,7 @@ fn more_is_expected_after_several_left_together() {
 /// Catches a store and a host that wait for one another: what leaves at once is answered at once.
 #[test]
 fn of_a_large_crowd_that_asks_at_once_each_half_leaves_while_the_other_is_answered() {
-    let half = 2 * MANY;
+    let half = MANY;
     let mut host = at(NEAR / 2);
     let all_ask = |host: &mut Host, locks: Range<u64>| {
         for lock in locks {
@@ -201,7 +203,7 @@ fn of_a_large_crowd_that_asks_at_once_each_half_leaves_while_the_other_is_answer
 /// Catches calls that are paid for and gain nothing: where the way is long, and where few take turns.
 #[test]
 fn a_crowd_leaves_together_where_halves_gain_nothing() {
-    for (way, callers) in [(NEAR * 3, 4 * MANY), (NEAR / 2, 2 * MANY - 2)] {
+    for (way, callers) in [(NEAR * 3, 4 * MANY), (NEAR / 2, 2 * LEAST_HALF - 2)] {
         let mut host = at(way);
         for lock in 1..=callers {
             begins(&mut host, lock as u64);

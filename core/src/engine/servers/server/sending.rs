@@ -22,7 +22,10 @@ pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 /// So many operations leave at the latest although batches are under way, so that the store works on one
 /// while the host takes in the other. Of a small crowd the half leaves. Fewer wait for a reply, because
 /// every script call costs the client a write and the server a call. With none under way nothing waits.
-pub(crate) const MANY: usize = 16;
+pub(crate) const MANY: usize = 32;
+
+/// Half of a crowd is worth a call of its own from so many on.
+pub(crate) const LEAST_HALF: usize = 16;
 
 /// A store takes so long to begin with a batch.
 pub(crate) const APART: Duration = Duration::from_micros(50);
@@ -112,7 +115,7 @@ impl Server {
     /// then half of a large crowd gains nothing by a call of its own, and better leaves at the reply.
     fn would_join(&self, now: Timestamp) -> bool {
         let last = self.under_way().last();
-        self.crowd.half(MANY) == MANY && last.is_some_and(|last| now < last.sent + APART)
+        self.crowd.half(MANY) >= LEAST_HALF && last.is_some_and(|last| now < last.sent + APART)
     }
 
     /// How many operations leave together. If all of a crowd ask at once half of them leave first, so
@@ -120,7 +123,7 @@ impl Server {
     fn most_to_leave(&self, cx: &Ctx) -> usize {
         let half = self.crowd.half(MAX_BATCH);
         let is_near = self.any_size_in_flight(cx.now) == 1;
-        if half >= MANY && is_near && self.under_way().next().is_none() {
+        if half >= LEAST_HALF && is_near && self.under_way().next().is_none() {
             half
         } else {
             MAX_BATCH
