@@ -43,11 +43,10 @@ impl LockKey {
     pub fn with_name(namespace: &str, name: &str) -> Result<(Name, Self), Error> {
         Name::check(name)?;
         let key = Self::of(namespace, name)?;
-        let within = Name::within(&key.0);
-        let name = if within.as_str() == name {
-            within
-        } else {
+        let name = if name.bytes().any(|byte| escaped(byte, false).is_some()) {
             Name::new(name)?
+        } else {
+            Name::within(&key.0)
         };
         Ok((name, key))
     }
@@ -167,23 +166,26 @@ pub(super) fn prefix(namespace: &str, into: &mut String) {
 }
 
 pub(super) fn escape(text: &str, colons: bool, into: &mut String) {
-    let escaped = |byte| match byte {
-        b'%' => Some("%25"),
-        b'}' => Some("%7D"),
-        b':' if colons => Some("%3A"),
-        _ => None,
-    };
     // Slices that can fail would bring kilobytes to a browser.
     let part = |from, to| text.get(from..to).unwrap_or_default();
     let mut plain = 0;
     for (place, byte) in text.bytes().enumerate() {
-        if let Some(escaped) = escaped(byte) {
+        if let Some(escaped) = escaped(byte, colons) {
             into.push_str(part(plain, place));
             into.push_str(escaped);
             plain = place + 1;
         }
     }
     into.push_str(part(plain, text.len()));
+}
+
+fn escaped(byte: u8, colons: bool) -> Option<&'static str> {
+    match byte {
+        b'%' => Some("%25"),
+        b'}' => Some("%7D"),
+        b':' if colons => Some("%3A"),
+        _ => None,
+    }
 }
 
 /// What [`escape`] made of a name, as it was.

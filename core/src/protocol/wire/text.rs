@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::name::Owner;
 use crate::protocol::claim::{Claim, ClientId, Counter, LeaseId};
 use crate::protocol::incarnation::Incarnation;
-use crate::protocol::limits::{LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH};
+use crate::protocol::limits::{
+    LEASE_LENGTH, LONGEST_WINDOW_MS, TIME_LENGTH, TOKEN_LENGTH, WINDOW_LENGTH,
+};
 use crate::time::{MILLIS, in_parts};
 use crate::token::FencingToken;
 
@@ -29,15 +31,17 @@ impl Writer<'_> {
     pub(in crate::protocol) fn number(&mut self, number: u64, length: usize) {
         let (mut digits, mut rest) = ([b'0'; MOST_DIGITS], number);
         let places = &mut digits[..length.min(MOST_DIGITS)];
-        // By twos: one long division is as slow as several short ones.
-        for pair in places.rchunks_mut(2) {
-            let base = if pair.len() == 2 { 100 } else { 10 };
-            let mut two = (rest % base).to_le_bytes()[0];
-            rest /= base;
-            for place in pair.iter_mut().rev() {
-                *place += two % 10;
-                two /= 10;
-            }
+        // By twos: one long division is as slow as several short ones. And by what the compiler knows, so that it
+        // need not divide at all.
+        let mut pairs = places.rchunks_exact_mut(2);
+        for pair in &mut pairs {
+            let two = (rest % 100).to_le_bytes()[0];
+            rest /= 100;
+            pair.copy_from_slice(&[b'0' + two / 10, b'0' + two % 10]);
+        }
+        for first in pairs.into_remainder() {
+            *first += (rest % 10).to_le_bytes()[0];
+            rest /= 10;
         }
         if rest > 0 {
             places.fill(b'9');
@@ -46,11 +50,12 @@ impl Writer<'_> {
     }
 
     fn hex<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
-        for byte in bytes {
-            let [high, low] = [byte >> 4, byte & 15];
-            let digits = [high, low].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
-            self.0.extend_from_slice(&digits);
+        let mut digits = [0; LEASE_LENGTH];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            let two = [byte >> 4, byte & 15];
+            pair.copy_from_slice(&two.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
         }
+        self.0.extend_from_slice(&digits[..2 * LENGTH]);
     }
 
     /// Whole milliseconds.
