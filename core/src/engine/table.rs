@@ -50,16 +50,16 @@ impl<K: Id, V> Table<K, V> {
 
     /// Puts something under an id, in the place of what was there.
     pub fn insert(&mut self, id: K, value: V) {
-        match self.get_mut(&id) {
-            Some(old) => *old = value,
-            None => self.add(id, value),
+        match self.places.find(id.number()) {
+            Ok(place) => self.values[place] = value,
+            Err(free) => self.add(id, free, value),
         }
     }
 
     /// What is under an id; if that is nothing, something new is put there.
     pub fn get_or_insert_with(&mut self, id: K, new: impl FnOnce() -> V) -> &mut V {
-        let place = self.places.of(id.number()).unwrap_or_else(|| {
-            self.add(id, new());
+        let place = self.places.find(id.number()).unwrap_or_else(|free| {
+            self.add(id, free, new());
             self.values.len() - 1
         });
         &mut self.values[place]
@@ -105,8 +105,8 @@ impl<K: Id, V> Table<K, V> {
         self.values.is_empty()
     }
 
-    fn add(&mut self, id: K, value: V) {
-        self.places.add(id.number());
+    fn add(&mut self, id: K, free: usize, value: V) {
+        self.places.add(id.number(), free);
         if self.values.len() == self.values.capacity() {
             self.values.reserve_exact(more(self.values.len()));
         }
@@ -144,11 +144,17 @@ const MANY: usize = 1024;
 
 impl Places {
     fn of(&self, id: u64) -> Option<usize> {
-        self.slot(id).map(|slot| self.slots[slot] as usize)
+        self.find(id).ok()
     }
 
-    /// Puts one that is not there yet behind all others.
-    fn add(&mut self, id: u64) {
+    /// Where its value is; or else the free slot that it gets.
+    fn find(&self, id: u64) -> Result<usize, usize> {
+        let slot = self.slot(id)?;
+        Ok(self.slots[slot] as usize)
+    }
+
+    /// Puts one that is not there yet behind all others, and into the slot that was found free for it.
+    fn add(&mut self, id: u64, free: usize) {
         let place = self.ids.len();
         if place == self.ids.capacity() {
             self.ids.reserve_exact(more(place));
@@ -157,15 +163,15 @@ impl Places {
         if self.ids.len() > self.slots.len() / 8 * 7 {
             self.resize((self.slots.len() * 2).max(FEWEST));
         } else {
-            self.settle(id, place);
+            self.slots[free] = slot_of(place);
         }
     }
 
     /// Takes one out. The last takes its place.
     fn take(&mut self, id: u64) -> Option<usize> {
-        let slot = self.slot(id)?;
+        let slot = self.slot(id).ok()?;
         let place = self.slots[slot];
-        if let Some(last) = self.ids.last().and_then(|last| self.slot(*last)) {
+        if let Some(Ok(last)) = self.ids.last().map(|last| self.slot(*last)) {
             self.slots[last] = place;
         }
         self.ids.swap_remove(place as usize);
@@ -184,28 +190,20 @@ impl Places {
         })
     }
 
-    fn slot(&self, id: u64) -> Option<usize> {
-        let last = self.slots.len().checked_sub(1)?;
+    /// The slot of an id; or else the free one that it gets.
+    fn slot(&self, id: u64) -> Result<usize, usize> {
+        let last = self.slots.len().checked_sub(1).ok_or(0_usize)?;
         let mut slot = self.home(id);
         loop {
             let place = self.slots[slot];
             if place == FREE {
-                return None;
+                return Err(slot);
             }
             if self.ids[place as usize] == id {
-                return Some(slot);
+                return Ok(slot);
             }
             slot = (slot + 1) & last;
         }
-    }
-
-    fn settle(&mut self, id: u64, place: usize) {
-        let last = self.slots.len() - 1;
-        let mut slot = self.home(id);
-        while self.slots[slot] != FREE {
-            slot = (slot + 1) & last;
-        }
-        self.slots[slot] = u32::try_from(place).unwrap_or(FREE);
     }
 
     /// Frees a slot. Those that follow move up, so that a search need not look behind a free one.
@@ -227,7 +225,10 @@ impl Places {
     fn resize(&mut self, slots: usize) {
         self.slots = vec![FREE; slots];
         for place in 0..self.ids.len() {
-            self.settle(self.ids[place], place);
+            // None of them has a slot yet.
+            if let Err(free) = self.slot(self.ids[place]) {
+                self.slots[free] = slot_of(place);
+            }
         }
     }
 
@@ -238,6 +239,11 @@ impl Places {
         let bits = self.slots.len().trailing_zeros();
         (hash >> (u32::BITS - bits)) as usize
     }
+}
+
+/// A place as a slot has it.
+fn slot_of(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(FREE)
 }
 
 /// How much room a vector of so many gets besides when it is full: of many less than the standard library
