@@ -55,10 +55,6 @@ impl<T> Queue<T> {
         self.iter().next()
     }
 
-    pub(super) fn front_mut(&mut self) -> Option<&mut T> {
-        self.iter_mut().next()
-    }
-
     pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut T> {
         self.items.get_mut(self.first.checked_add(place)?)?.as_mut()
     }

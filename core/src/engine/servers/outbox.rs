@@ -134,10 +134,9 @@ impl Queue {
             self.waiting.pop_front();
             self.gaps -= 1;
         }
-        let (_, out) = self.waiting.front_mut()?;
-        let out = out.take_if(|out| condition(out))?;
-        self.waiting.pop_front();
-        Some(out)
+        let (_, next) = self.waiting.front()?;
+        let leaves = next.as_ref().is_some_and(condition);
+        leaves.then(|| self.waiting.pop_front()?.1).flatten()
     }
 
     fn take_all(&mut self, which: &dyn Fn(&Queued) -> bool) -> Vec<Queued> {
