@@ -56,9 +56,9 @@ impl Contenders {
         let Phase::Acquiring(acquiring) = &mut contender.phase else {
             return;
         };
-        let callers = acquiring.callers.take();
+        let (count, callers) = (acquiring.callers.len(), acquiring.callers.take());
         let taken_away = acquiring.was_taken_away(token);
-        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        tenure.leases = u32::try_from(count).unwrap_or(u32::MAX);
         // That the lock could be taken proves that the tenure before is over.
         self.releases
             .confirm(env, &mut self.handles, who.lock, token);
@@ -96,10 +96,11 @@ impl Contenders {
         };
         who.emit(&mut env.cx, event, None);
         tenure.refuse_renewals(&mut env.cx, || lost(reason));
+        let lock = who.lock;
         if let Some(remains) = tenure.remains(&who, reason) {
-            self.releases.give_back(env, &who, remains, None);
+            self.releases.give_back(env, who, remains, None);
         }
-        self.handles.leave(&mut env.cx, who.lock);
+        self.handles.leave(&mut env.cx, lock);
     }
 
     /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and
@@ -109,11 +110,12 @@ impl Contenders {
             return;
         };
         let doubt = acquiring.attempt.abandon(&mut env.servers);
+        let lock = who.lock;
         if doubt.is_some() || acquiring.may_be_known() {
             let (remains, proposed) = ((doubt, who.spec.ttl), acquiring.proposed());
-            self.releases.give_back(env, &who, remains, proposed);
+            self.releases.give_back(env, who, remains, proposed);
         }
-        self.handles.leave(&mut env.cx, who.lock);
+        self.handles.leave(&mut env.cx, lock);
     }
 
     /// The contender that holds its lock by this lease.

@@ -83,35 +83,23 @@ impl Handles {
         }
     }
 
-    /// It waits for the release of this tenure before it can be closed.
+    /// Who had the lock leaves it, and it waits for the release of that tenure before it can be closed.
     pub(in crate::engine) fn await_release(&mut self, id: LockId, release: HalfId) {
-        let handle = self.all.get_or_insert_with(id, Handle::new);
-        handle.uses += 1;
+        let Some(handle) = self.all.get_mut(&id) else {
+            return;
+        };
         handle.releasing = release;
         handle.is_releasing = true;
     }
 
     /// The release of its tenure is over, as far as it is concerned.
     pub(in crate::engine) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
-        if let Some(handle) = self.all.get_mut(&id) {
-            handle.is_releasing &= handle.releasing != release;
-        }
-        self.leave(cx, id);
+        self.end_use(cx, id, Some(release));
     }
 
     /// A contender of it, or the release of its tenure, is at its end.
     pub(in crate::engine) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
-        let Some(handle) = self.all.get_mut(&id) else {
-            return;
-        };
-        handle.uses -= 1;
-        if handle.uses == 0 {
-            let closed = handle.closed;
-            self.all.take(&id);
-            if closed {
-                cx.push(Output::Closed { lock: id });
-            }
-        }
+        self.end_use(cx, id, None);
     }
 
     /// The program has dropped it.
@@ -124,6 +112,21 @@ impl Handles {
 }
 
 impl Handles {
+    fn end_use(&mut self, cx: &mut Ctx, id: LockId, release: Option<HalfId>) {
+        let Some(handle) = self.all.get_mut(&id) else {
+            return;
+        };
+        handle.is_releasing &= release != Some(handle.releasing);
+        handle.uses -= 1;
+        if handle.uses == 0 {
+            let closed = handle.closed;
+            self.all.take(&id);
+            if closed {
+                cx.push(Output::Closed { lock: id });
+            }
+        }
+    }
+
     /// Somebody else has taken the place of who had the lock.
     fn forget(&mut self, id: LockId, former: Option<HalfId>) {
         if let Some(former) = former {

@@ -22,7 +22,7 @@ pub(super) fn heartbeat(ttl: Duration) -> Duration {
 
 /// Two heartbeats may fail before a place in line is lost. Half of it is longer than one, because a
 /// grant of which nobody hears is good for that.
-fn window(ttl: Duration) -> Duration {
+pub(super) fn window(ttl: Duration) -> Duration {
     heartbeat(ttl) * 12 / 5
 }
 

@@ -194,8 +194,7 @@ impl Locks {
         let released = || Error::new(ErrorKind::NotHeld, message);
         tenure.refuse_renewals(&mut env.cx, released);
         self.0.handles.await_release(who.lock, id);
-        self.0.releases.end_tenure(env, (&who, &tenure), call);
-        self.0.handles.leave(&mut env.cx, who.lock);
+        self.0.releases.end_tenure(env, (who, &tenure), call);
     }
 
     pub(super) fn close(&mut self, cx: &mut Ctx, lock: LockId) {

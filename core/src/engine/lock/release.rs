@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use super::handle::{Handle, Handles};
+use super::line;
 use super::tenure::{Tenure, lost};
 use super::who::Who;
 use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Serial, Whose};
 use crate::engine::env::Env;
-use crate::engine::io::{Answer, CallId, LockId, LockSpec};
+use crate::engine::io::{Answer, CallId, LockId};
 use crate::engine::pace::{Pace, RETRY};
 use crate::engine::servers::{Flight, Servers};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
-use crate::name::Name;
-use crate::protocol::{self, Claim, Command, HalfId, LeaseId, LockKey, Reply};
+use crate::protocol::{self, Command, HalfId, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
@@ -31,10 +31,10 @@ pub(super) struct Releases {
 /// A release is tried until the store confirms it or the lock expires.
 #[derive(Debug)]
 struct Release {
-    key: LockKey,
-    claim: Claim,
-    /// What ends by it; nothing after an acquisition that never was a tenure.
-    tenure: Option<Ended>,
+    who: Who,
+    /// The token of the tenure that ends by it, while that is still to be emitted: its handle waits for that. Nothing
+    /// after an acquisition that never was a tenure.
+    tenure: Option<FencingToken>,
     /// The token that such an acquisition proposed, and that what it may have got is likely to have.
     proposed: Option<FencingToken>,
     /// Who waits for it, and until when.
@@ -50,14 +50,6 @@ struct Release {
     error: Option<Error>,
     attempt: Attempt,
     wake: Timestamp,
-}
-
-/// A tenure whose end is still to be emitted. Its handle waits for that.
-#[derive(Debug)]
-struct Ended {
-    lock: LockId,
-    name: Name,
-    token: FencingToken,
 }
 
 /// What becomes of a release.
@@ -85,13 +77,13 @@ impl Releases {
 
     /// The lease that is given up, if it is one of these.
     pub(super) fn lease(&self, id: HalfId) -> Option<LeaseId> {
-        self.all.get(&id).map(|release| release.claim.lease)
+        self.all.get(&id).map(|release| release.who.lease)
     }
 
     /// Those of locks that a condition holds for.
     pub(super) fn of(&self, servers: impl Fn(&LockKey) -> bool) -> Vec<HalfId> {
         let all = self.all.iter();
-        let of = all.filter(|(_, release)| servers(&release.key));
+        let of = all.filter(|(_, release)| servers(&release.who.spec.key));
         of.map(|(id, _)| id).collect()
     }
 
@@ -99,7 +91,7 @@ impl Releases {
     pub(super) fn give_back(
         &mut self,
         env: &mut Env,
-        who: &Who,
+        who: Who,
         (doubt, ttl): (Option<Doubt>, Duration),
         proposed: Option<FencingToken>,
     ) {
@@ -118,15 +110,11 @@ impl Releases {
     pub(super) fn end_tenure(
         &mut self,
         env: &mut Env,
-        (who, tenure): (&Who, &Tenure),
+        (who, tenure): (Who, &Tenure),
         call: Option<CallId>,
     ) {
         let release = Release {
-            tenure: Some(Ended {
-                lock: who.lock,
-                name: who.spec.name.clone(),
-                token: tenure.token,
-            }),
+            tenure: Some(tenure.token),
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
             ttl: tenure.longest_ttl(&who.spec),
@@ -207,7 +195,7 @@ impl Releases {
             return;
         };
         self.step(env, handles, id, |release, _| match &release.tenure {
-            Some(ended) if ended.token < taken => {
+            Some(ended) if *ended < taken => {
                 release.attempt.forget_flight();
                 // No reply has said so: what an unanswered attempt to acquire took is still to be freed.
                 Next::Confirmed(None, Timestamp::from_nanos(0))
@@ -223,17 +211,11 @@ impl Releases {
         id: HalfId,
         act: impl FnOnce(&mut Release, &mut Env) -> Next,
     ) {
-        if let Some(release) = self.all.get_mut(&id) {
-            let next = act(release, env);
-            self.follow(&mut env.cx, handles, id, next);
-        }
-    }
-
-    /// What follows from what was done with a release.
-    fn follow(&mut self, cx: &mut Ctx, handles: &mut Handles, id: HalfId, next: Next) {
         let Some(release) = self.all.get_mut(&id) else {
             return;
         };
+        let next = act(release, env);
+        let cx = &mut env.cx;
         let is_over = match next {
             Next::Stay => false,
             Next::Confirmed(lost_by, sent) => release.confirmed(cx, handles, (lost_by, sent)),
@@ -253,40 +235,38 @@ impl Releases {
 
 impl Release {
     /// One that nobody waits for and that emits nothing.
-    fn new(cx: &Ctx, who: &Who) -> Self {
-        let spec: &LockSpec = &who.spec;
+    fn new(cx: &Ctx, who: Who) -> Self {
         Self {
-            key: spec.key.clone(),
-            claim: spec.claim(cx.settings.client, who.lease),
             tenure: None,
             proposed: None,
             call: None,
             until: cx.now,
-            ttl: spec.ttl,
+            ttl: who.spec.ttl,
             doubt: None,
             unordered: false,
             error: None,
             attempt: Attempt::due_at(cx.now),
             wake: Timestamp::NEVER,
+            who,
         }
     }
 
     fn id(&self) -> HalfId {
-        self.claim.lease.half()
+        self.who.id()
     }
 
     /// For how long the store may keep what nobody releases: a lock, or a place in line that is
     /// handed the lock at its very end.
     fn lasts(&self) -> Duration {
-        self.ttl.max(self.claim.window * 2)
+        self.ttl.max(line::window(self.who.spec.ttl) * 2)
     }
 
     fn ask(&mut self, env: &mut Env) {
-        let token = self.tenure.as_ref().map(|ended| ended.token);
+        let Who { lease, spec, .. } = &self.who;
         let command = Command::Release(protocol::Release {
-            key: self.key.clone(),
-            claim: self.claim.clone(),
-            token: token.or(self.proposed),
+            key: spec.key.clone(),
+            claim: spec.claim(env.cx.settings.client, *lease),
+            token: self.tenure.or(self.proposed),
         });
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Release(self.id());
@@ -352,7 +332,7 @@ impl Release {
         self.attempt.failed(&mut env.servers, flight, &failure);
         self.attempt
             .pace
-            .back_off(env.cx.now, RETRY, self.claim.lease);
+            .back_off(env.cx.now, RETRY, self.who.lease);
         let error = failure.into_error();
         // A refusal that stays is answered at once; the release is tried on all the same.
         if let Some((call, _)) = self.call.take_if(|_| !error.is_transient()) {
@@ -410,9 +390,10 @@ impl Release {
 
     /// Emits the end of the tenure, whose handle does not wait for this release any more.
     fn end(&mut self, cx: &mut Ctx, handles: &mut Handles, lost_by: Option<LossReason>) {
-        let Some(Ended { lock, name, token }) = self.tenure.take() else {
+        let Some(token) = self.tenure.take() else {
             return;
         };
+        let name = self.who.spec.name.clone();
         let event = match lost_by {
             Some(reason) => LeaseEvent::Lost {
                 name,
@@ -421,8 +402,8 @@ impl Release {
             },
             None => LeaseEvent::Released { name, token },
         };
-        cx.emit((lock, self.claim.lease), event, None);
-        handles.released(cx, lock, self.id());
+        self.who.emit(cx, event, None);
+        handles.released(cx, self.who.lock, self.id());
     }
 
     fn settle(&mut self, cx: &mut Ctx) {

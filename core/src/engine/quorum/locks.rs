@@ -151,11 +151,9 @@ impl Locks {
             let message = "the lease is not held: it was released";
             let released = || Error::new(ErrorKind::NotHeld, message);
             tenure.refuse_renewals(&mut env.cx, released);
-            let lock = lease.who.lock;
-            self.handles.await_release(lock, id);
+            self.handles.await_release(lease.who.lock, id);
             let release = Release::new(env, lease, &tenure, call);
             self.releases.insert(id, Box::new(release));
-            self.handles.leave(&mut env.cx, lock);
             self.end_release(env, id);
         }
     }
@@ -388,8 +386,8 @@ impl Locks {
         let Some(mut tenure) = Tenure::new(env, lease, token) else {
             return contender.settle(&mut env.cx);
         };
-        let callers = acquiring.callers.take();
-        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        let (count, callers) = (acquiring.callers.len(), acquiring.callers.take());
+        tenure.leases = u32::try_from(count).unwrap_or(u32::MAX);
         let event = tenure.acquired(lease, env.cx.now);
         lease.who.emit(&mut env.cx, event, Some(tenure.deadline));
         for caller in callers {
