@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::engine::{Input, LockId, LockOptions, LockSpec, Wait};
+use crate::engine::{LockId, LockOptions, LockSpec, Wait};
 use crate::error::Error;
 use crate::limits;
 use crate::name::{Name, Owner};
@@ -46,7 +46,7 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.core.driver.feed(Input::Close { lock: self.id });
+        self.core.driver.close_lock(self.id);
     }
 }
 

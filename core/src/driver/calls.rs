@@ -2,13 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use futures::task::AtomicWaker;
 
 use super::tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
@@ -27,13 +26,14 @@ impl Driver {
         lease: LeaseId,
         wait: Wait,
     ) -> Pending<Option<Share>> {
-        self.call(Some((lock, lease)), |call| Input::Acquire {
-            call,
-            lock,
-            spec,
-            lease,
-            wait,
-        })
+        self.clone()
+            .call(Some((lock, lease)), |call| Input::Acquire {
+                call,
+                lock,
+                spec,
+                lease,
+                wait,
+            })
     }
 
     pub(super) fn renew(
@@ -42,7 +42,7 @@ impl Driver {
         ttl: Option<Duration>,
     ) -> Pending<()> {
         let lease = of.1;
-        self.call(Some(of), |call| Input::Renew {
+        self.clone().call(Some(of), |call| Input::Renew {
             call,
             lease,
             ttl,
@@ -50,7 +50,7 @@ impl Driver {
         })
     }
 
-    pub(super) fn release(self: &Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
+    pub(super) fn release(self: Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
         let lease = of.1;
         self.call(Some(of), |call| Input::Release {
             call: Some(call),
@@ -59,11 +59,11 @@ impl Driver {
     }
 
     pub(crate) fn inspect(self: &Arc<Self>, key: LockKey) -> Pending<Inspection> {
-        self.call(None, |call| Input::Inspect { call, key })
+        self.clone().call(None, |call| Input::Inspect { call, key })
     }
 
     pub(crate) fn list(self: &Arc<Self>, pattern: Pattern, cursor: u64) -> Pending<Listing> {
-        self.call(None, |call| Input::List {
+        self.clone().call(None, |call| Input::List {
             call,
             pattern,
             cursor,
@@ -76,20 +76,21 @@ impl Driver {
         key: LockKey,
         token: Option<FencingToken>,
     ) -> Pending<Option<HolderInfo>> {
-        self.call(None, |call| Input::ForceRelease { call, key, token })
+        self.clone()
+            .call(None, |call| Input::ForceRelease { call, key, token })
     }
 
     pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {
-        self.call(None, |call| Input::Shutdown { call })
+        self.clone().call(None, |call| Input::Shutdown { call })
     }
 
     /// Makes a call, of the kind that is answered so. Dropping the future cancels it.
     fn call<T: Kind>(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         of: Option<(LockId, LeaseId)>,
         input: impl FnOnce(CallId) -> Input,
     ) -> Pending<T> {
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot::new());
         let call = CallId(self.next_id());
         let input = input(call);
         let sends = self.step_with(|state| {
@@ -97,11 +98,11 @@ impl Driver {
             input
         });
         Pending {
-            driver: self.clone(),
             of,
             call,
             own: self.send(sends),
             slot: Some(slot),
+            driver: self,
         }
     }
 
@@ -140,29 +141,19 @@ impl<T: Kind> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { own, slot, .. } = &mut *self;
-        // What this very poll brings need not wake this task: it is looked for below.
-        drop(slot.as_ref().and_then(|slot| slot.waker.take()));
-        if own
-            .as_mut()
-            .is_some_and(|own| own.as_mut().poll(context).is_ready())
-        {
-            *own = None;
-        }
-        let Some(slot) = slot else {
-            return Poll::Pending;
-        };
-        let answer = slot.take().or_else(|| {
-            slot.waker.register(context.waker());
-            // It may have come in between.
-            slot.take()
-        });
-        match answer {
-            Some(answer) => {
-                self.slot = None;
-                Poll::Ready(answer)
+        if let Some(execution) = own {
+            // What this very poll brings need not wake this task: it is looked for below.
+            drop(slot.as_ref().and_then(|slot| slot.hush()));
+            if execution.as_mut().poll(context).is_ready() {
+                *own = None;
             }
-            None => Poll::Pending,
         }
+        let answer = match slot {
+            Some(slot) => ready!(slot.poll(context)),
+            None => return Poll::Pending,
+        };
+        self.slot = None;
+        Poll::Ready(answer)
     }
 }
 
@@ -188,30 +179,56 @@ impl<T: Kind> Drop for Pending<T> {
 }
 
 /// Where a call's answer comes to.
-pub(crate) struct Slot<T> {
-    answer: Mutex<Option<Result<T, Error>>>,
-    /// Registered only while the call is not being polled.
-    waker: AtomicWaker,
-}
+pub(crate) struct Slot<T>(Mutex<Post<T>>);
 
-impl<T> Default for Slot<T> {
-    fn default() -> Self {
-        Self {
-            answer: Mutex::new(None),
-            waker: AtomicWaker::new(),
-        }
-    }
+enum Post<T> {
+    Empty,
+    /// Of a call that is not being polled.
+    Awaited(Waker),
+    Here(Result<T, Error>),
 }
 
 impl<T> Slot<T> {
-    fn take(&self) -> Option<Result<T, Error>> {
-        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        answer.take()
+    fn new() -> Self {
+        Self(Mutex::new(Post::Empty))
+    }
+
+    /// The answer, or else a promise to wake who asks.
+    fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
+        let mut post = self.post();
+        match std::mem::replace(&mut *post, Post::Empty) {
+            Post::Here(answer) => Poll::Ready(answer),
+            former => {
+                *post = Post::Awaited(context.waker().clone());
+                drop(post);
+                // With nothing locked: it is the program's code.
+                drop(former);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Nobody is to be woken for now. Returns who would have been.
+    fn hush(&self) -> Option<Waker> {
+        let mut post = self.post();
+        match std::mem::replace(&mut *post, Post::Empty) {
+            Post::Awaited(waker) => Some(waker),
+            other => {
+                *post = other;
+                None
+            }
+        }
     }
 
     fn put(&self, answer: Result<T, Error>) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-        self.waker.wake();
+        let before = std::mem::replace(&mut *self.post(), Post::Here(answer));
+        if let Post::Awaited(waker) = before {
+            waker.wake();
+        }
+    }
+
+    fn post(&self) -> MutexGuard<'_, Post<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -32,7 +32,7 @@ mod tracking;
 mod url;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub(crate) struct Driver {
     runtime: Handle,
     rearm: Notify,
     last_id: AtomicU64,
+    /// How many read events.
+    readers: AtomicUsize,
     dice: Mutex<Dice>,
     /// How long what is under way may take once the program is done.
     patience: Duration,
@@ -179,6 +181,7 @@ impl Driver {
             runtime: Handle::current(),
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
+            readers: AtomicUsize::new(0),
             dice: Mutex::default(),
         });
         let mut sends = Batches::new();
@@ -233,6 +236,13 @@ impl Driver {
         self.spawn_all(sends);
     }
 
+    /// The program has dropped a handle. Its last event ends nothing if nobody reads any, and nobody can begin to.
+    pub(crate) fn close_lock(self: &Arc<Self>, lock: LockId) {
+        if self.readers.load(Ordering::Acquire) > 0 {
+            self.feed(Input::Close { lock });
+        }
+    }
+
     /// The program has no handle left, or has shut down: what is under way is finished, and the
     /// link closed.
     pub(crate) fn close(&self) {
@@ -249,6 +259,7 @@ impl Driver {
     /// A new reader of the events of one lock, or of all.
     pub(crate) fn subscribe(&self, lock: Option<LockId>) -> ReaderId {
         let id = ReaderId(self.next_id());
+        self.readers.fetch_add(1, Ordering::AcqRel);
         let state = &mut *self.state();
         state.hub.subscribe(id, lock, &state.engine, self.now());
         id
@@ -258,6 +269,7 @@ impl Driver {
         // Dropped with nothing locked.
         let waker = self.state().hub.unsubscribe(reader);
         drop(waker);
+        self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The next event for a reader, or `None` at the end.
@@ -293,6 +305,12 @@ impl Driver {
         let rearm = {
             let state = &mut *self.state();
             let input = input(state);
+            if let Input::Reply {
+                result: Ok(batch), ..
+            } = &input
+            {
+                effects.deliveries.reserve(batch.replies.len());
+            }
             let gathers = self.stores.are_remote() && !matches!(input, Input::Tick);
             state.engine.handle(self.now(), input);
             let gathers = gathers && state.engine.expects_more();

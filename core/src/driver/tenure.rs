@@ -22,9 +22,9 @@ pub(crate) struct Share {
     began: Timestamp,
     /// How many nanoseconds the call waited for it.
     waited: u64,
-    driver: Arc<Driver>,
     lock: LockId,
-    given_up: bool,
+    /// Nothing once it was given up.
+    driver: Option<Arc<Driver>>,
 }
 
 /// What a tenure's leases know of it without asking the engine.
@@ -43,6 +43,8 @@ pub(crate) struct Tenure {
 
 const HELD: u8 = u8::MAX;
 
+const HAS_DRIVER: &str = "only what ends a share takes its driver";
+
 /// What is held, by the engine's lease ids, of which no two begin alike.
 pub(super) type Tenures = Table<HalfId, Arc<Tenure>>;
 
@@ -56,15 +58,14 @@ impl Share {
             tenure: tenure.clone(),
             began: acquired.began,
             waited: u64::try_from(acquired.waited.as_nanos()).unwrap_or(u64::MAX),
-            driver: driver.clone(),
             lock: acquired.lock,
-            given_up: false,
+            driver: Some(driver.clone()),
         }
     }
 
     /// How long ago the tenure began.
     pub(crate) fn age(&self) -> Duration {
-        self.driver.now().since(self.began)
+        self.tenure.clock.now().since(self.began)
     }
 
     /// How long the call waited for it.
@@ -74,23 +75,24 @@ impl Share {
 
     /// Gives the lease up and waits for the store to confirm it.
     pub(crate) fn release(mut self) -> Pending<()> {
-        self.given_up = true;
+        let driver = self.driver.take().expect(HAS_DRIVER);
         self.tenure.give_up();
-        self.driver.release((self.lock, self.tenure.lease))
+        driver.release((self.lock, self.tenure.lease))
     }
 
     /// Extends the lease now; by another time to live from now on, if one is given.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
-        self.driver.renew((self.lock, self.tenure.lease), ttl)
+        let driver = self.driver.as_ref().expect(HAS_DRIVER);
+        driver.renew((self.lock, self.tenure.lease), ttl)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if !self.given_up {
+        if let Some(driver) = self.driver.take() {
             self.tenure.give_up();
             let lease = self.tenure.lease;
-            self.driver.feed(Input::Release { call: None, lease });
+            driver.feed(Input::Release { call: None, lease });
         }
     }
 }
@@ -170,20 +172,22 @@ impl Tenure {
         deadline: Option<Timestamp>,
     ) -> Option<Arc<Self>> {
         let id = lease.half();
-        let tenure = tenures.get(&id)?;
         match event {
             LeaseEvent::Renewed { .. } => {
+                let tenure = tenures.get(&id)?;
                 let deadline = deadline.map_or(0, Timestamp::as_nanos);
                 tenure.deadline.fetch_max(deadline, Ordering::AcqRel);
             }
             // Some of the servers that it stands on have taken it away.
             LeaseEvent::AtRisk { .. } => {
+                let tenure = tenures.get(&id)?;
                 let deadline = deadline.unwrap_or(Timestamp::NEVER).as_nanos();
                 tenure.deadline.fetch_min(deadline, Ordering::AcqRel);
             }
             LeaseEvent::Lost { reason, .. } => {
+                let tenure = tenures.take(&id)?;
                 tenure.lose(*reason);
-                return tenures.take(&id);
+                return Some(tenure);
             }
             LeaseEvent::Released { .. } => drop(tenures.take(&id)),
             _ => {}
