@@ -430,11 +430,16 @@ impl Driver {
     /// Sends what waits once those have run that were just answered.
     async fn gather(self: Arc<Self>) {
         tokio::task::yield_now().await;
-        let sends = self.step_with(|state| {
+        let mut sends = self.step_with(|state| {
             state.gathers = false;
             Input::Tick
         });
+        // This task has nothing else to do: no other has to be made and woken for the last of them.
+        let last = sends.pop();
         self.spawn_all(sends);
+        if let Some(last) = last {
+            Box::pin(self.execute(last)).await;
+        }
     }
 
     /// Sends a batch and feeds its answer back. It must run to its end, whoever waits for it.

@@ -96,7 +96,7 @@ impl Callers {
         let until = caller.until();
         self.soonest = self.soonest.min(until);
         self.latest = self.latest.max(until);
-        if self.len() == 0 {
+        if self.is_empty() {
             self.first = Some(caller);
         } else {
             self.more.push(caller);

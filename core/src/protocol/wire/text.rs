@@ -31,10 +31,12 @@ impl Writer<'_> {
     pub(in crate::protocol) fn number(&mut self, number: u64, length: usize) {
         let (mut digits, mut rest) = ([b'0'; MOST_DIGITS], number);
         let places = &mut digits[..length.min(MOST_DIGITS)];
-        // By twos: one long division is as slow as several short ones. And by what the compiler knows, so that it
-        // need not divide at all.
+        // By twos, and by a number that the compiler knows: so it need not divide at all.
         let mut pairs = places.rchunks_exact_mut(2);
         for pair in &mut pairs {
+            if rest == 0 {
+                break;
+            }
             let two = (rest % 100).to_le_bytes()[0];
             rest /= 100;
             pair.copy_from_slice(&[b'0' + two / 10, b'0' + two % 10]);
