@@ -236,7 +236,8 @@ impl Driver {
         self.spawn_all(sends);
     }
 
-    /// The program has dropped a handle. Its last event ends nothing if nobody reads any, and nobody can begin to.
+    /// The program has dropped a handle: streams of its events end with its last tenure. Where nobody reads events
+    /// there is none to end, and nobody can begin to read those of this handle any more.
     pub(crate) fn close_lock(self: &Arc<Self>, lock: LockId) {
         if self.readers.load(Ordering::Acquire) > 0 {
             self.feed(Input::Close { lock });
