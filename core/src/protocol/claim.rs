@@ -13,12 +13,14 @@ use crate::time::YEAR;
 /// 128 random bits, new for each acquisition: they make a retry of it idempotent.
 ///
 /// Printed as 32 hexadecimal digits, which is also its form in the store.
+// As a number of 128 bits it would make all that has it a multiple of 16 bytes long.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(Rust, packed(8))]
 pub struct LeaseId(pub u128);
 
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", { self.0 })
     }
 }
 
