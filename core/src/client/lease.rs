@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pin_project::pin_project;
 
 use super::Lock;
-use crate::driver::{Share, Tenure};
+use crate::driver::Share;
 use crate::error::Error;
 use crate::event::LossReason;
 use crate::name::Name;
@@ -128,7 +128,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.share.tenure.remaining()
+        self.share.remaining()
     }
 
     /// Whether the lease is held, as far as can be known here. No I/O: it is false from the deadline
@@ -145,13 +145,12 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub fn is_valid(&self) -> bool {
-        self.share.tenure.lost().is_none()
+        self.share.lost().is_none()
     }
 
     /// Resolves when the tenure has ended in whatever way.
     pub(super) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
-        let tenure = self.share.tenure.clone();
-        async move { tenure.until_over().await }
+        self.share.until_over()
     }
 
     /// Resolves when the lease is lost, with the reason; never if it is not. Cancel-safe.
@@ -168,7 +167,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> LossReason {
-        self.share.tenure.until_lost().await
+        self.share.until_lost().await
     }
 
     /// Does work for as long as the lease is held. At the moment of the loss the work is dropped, at the
@@ -192,7 +191,7 @@ impl Lease {
     pub fn run<F: Future>(&self, work: F) -> Run<'_, F> {
         Run {
             work,
-            lost: Box::pin(self.share.tenure.until_lost()),
+            lost: Box::pin(self.share.until_lost()),
             lease: self,
         }
     }
@@ -245,7 +244,7 @@ impl Lease {
 
     async fn renew_with(&self, ttl: Option<Duration>) -> Result<(), Error> {
         let renewed = self.share.renew(ttl).await;
-        let told = |error| told(&error, self.name(), &self.share.tenure);
+        let told = |error| told(&error, self.name(), &self.share);
         renewed.map_err(told)
     }
 
@@ -267,10 +266,9 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn release(self) -> Result<(), Error> {
-        let Self { share, lock } = self;
-        let tenure = share.tenure.clone();
+        let Self { mut share, lock } = self;
         let released = share.release().await;
-        released.map_err(|error| told(&error, lock.name(), &tenure))
+        released.map_err(|error| told(&error, lock.name(), &share))
     }
 }
 
@@ -285,13 +283,13 @@ impl fmt::Debug for Lease {
 }
 
 /// The error with the lock's name; and with the reason, if the lease was lost before.
-fn told(error: &Error, name: &Name, tenure: &Tenure) -> Error {
-    match tenure.lost() {
+fn told(error: &Error, name: &Name, share: &Share) -> Error {
+    match share.lost() {
         Some(reason) if error.is_not_held() => {
             let message = format!("lock {name:?}: the lease is not held: {reason}");
             let lost = Lost {
                 name: name.clone(),
-                token: tenure.token,
+                token: share.tenure.token,
                 reason,
             };
             Error::with_source(error.kind(), message, lost)
@@ -329,16 +327,16 @@ impl<F: Future> Future for Run<'_, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let tenure = &this.lease.share.tenure;
+        let share = &this.lease.share;
         let lost = |reason| {
             Err(Lost {
                 name: this.lease.name().clone(),
-                token: tenure.token,
+                token: share.tenure.token,
                 reason,
             })
         };
         // Looked up at each poll: past the deadline the work takes no further step.
-        if let Some(reason) = tenure.lost() {
+        if let Some(reason) = share.lost() {
             return Poll::Ready(lost(reason));
         }
         if let Poll::Ready(reason) = this.lost.as_mut().poll(context) {
@@ -346,6 +344,6 @@ impl<F: Future> Future for Run<'_, F> {
         }
         let output = ready!(this.work.poll(context));
         // That step may have taken until after the deadline.
-        Poll::Ready(tenure.lost().map_or(Ok(output), lost))
+        Poll::Ready(share.lost().map_or(Ok(output), lost))
     }
 }

@@ -26,14 +26,13 @@ impl Driver {
         lease: LeaseId,
         wait: Wait,
     ) -> Pending<Option<Share>> {
-        self.clone()
-            .call(Some((lock, lease)), |call| Input::Acquire {
-                call,
-                lock,
-                spec,
-                lease,
-                wait,
-            })
+        self.call(Some((lock, lease)), |call| Input::Acquire {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+        })
     }
 
     pub(super) fn renew(
@@ -42,7 +41,7 @@ impl Driver {
         ttl: Option<Duration>,
     ) -> Pending<()> {
         let lease = of.1;
-        self.clone().call(Some(of), |call| Input::Renew {
+        self.call(Some(of), |call| Input::Renew {
             call,
             lease,
             ttl,
@@ -50,7 +49,7 @@ impl Driver {
         })
     }
 
-    pub(super) fn release(self: Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
+    pub(super) fn release(self: &Arc<Self>, of: (LockId, LeaseId)) -> Pending<()> {
         let lease = of.1;
         self.call(Some(of), |call| Input::Release {
             call: Some(call),
@@ -59,11 +58,11 @@ impl Driver {
     }
 
     pub(crate) fn inspect(self: &Arc<Self>, key: LockKey) -> Pending<Inspection> {
-        self.clone().call(None, |call| Input::Inspect { call, key })
+        self.call(None, |call| Input::Inspect { call, key })
     }
 
     pub(crate) fn list(self: &Arc<Self>, pattern: Pattern, cursor: u64) -> Pending<Listing> {
-        self.clone().call(None, |call| Input::List {
+        self.call(None, |call| Input::List {
             call,
             pattern,
             cursor,
@@ -76,17 +75,16 @@ impl Driver {
         key: LockKey,
         token: Option<FencingToken>,
     ) -> Pending<Option<HolderInfo>> {
-        self.clone()
-            .call(None, |call| Input::ForceRelease { call, key, token })
+        self.call(None, |call| Input::ForceRelease { call, key, token })
     }
 
     pub(crate) fn shutdown(self: &Arc<Self>) -> Pending<()> {
-        self.clone().call(None, |call| Input::Shutdown { call })
+        self.call(None, |call| Input::Shutdown { call })
     }
 
     /// Makes a call, of the kind that is answered so. Dropping the future cancels it.
     fn call<T: Kind>(
-        self: Arc<Self>,
+        self: &Arc<Self>,
         of: Option<(LockId, LeaseId)>,
         input: impl FnOnce(CallId) -> Input,
     ) -> Pending<T> {
@@ -98,11 +96,11 @@ impl Driver {
             input
         });
         Pending {
+            driver: self.clone(),
             of,
             call,
             own: self.send(sends),
             slot: Some(slot),
-            driver: self,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tenures, and the leases that share them.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,16 +23,15 @@ pub(crate) struct Share {
     began: Timestamp,
     /// How many nanoseconds the call waited for it.
     waited: u64,
+    driver: Arc<Driver>,
     lock: LockId,
-    /// Nothing once it was given up.
-    driver: Option<Arc<Driver>>,
+    given_up: bool,
 }
 
 /// What a tenure's leases know of it without asking the engine.
 pub(crate) struct Tenure {
     lease: LeaseId,
     pub(crate) token: FencingToken,
-    clock: Clock,
     deadline: AtomicU64,
     /// The place of the reason in the list of all of them; `HELD` if it is not lost.
     lost: AtomicU8,
@@ -43,29 +43,28 @@ pub(crate) struct Tenure {
 
 const HELD: u8 = u8::MAX;
 
-const HAS_DRIVER: &str = "only what ends a share takes its driver";
-
 /// What is held, by the engine's lease ids, of which no two begin alike.
 pub(super) type Tenures = Table<HalfId, Arc<Tenure>>;
 
 impl Share {
     /// What a call got: one more share in the tenure, or the first.
     pub(super) fn of(acquired: Acquired, tenures: &mut Tenures, driver: &Arc<Driver>) -> Self {
-        let new = || Tenure::of(acquired, &driver.clock);
+        let new = || Tenure::of(acquired);
         let tenure = tenures.get_or_insert_with(acquired.lease.half(), new);
         tenure.leases.fetch_add(1, Ordering::AcqRel);
         Self {
             tenure: tenure.clone(),
             began: acquired.began,
             waited: u64::try_from(acquired.waited.as_nanos()).unwrap_or(u64::MAX),
+            driver: driver.clone(),
             lock: acquired.lock,
-            driver: Some(driver.clone()),
+            given_up: false,
         }
     }
 
     /// How long ago the tenure began.
     pub(crate) fn age(&self) -> Duration {
-        self.tenure.clock.now().since(self.began)
+        self.driver.now().since(self.began)
     }
 
     /// How long the call waited for it.
@@ -73,36 +72,61 @@ impl Share {
         Duration::from_nanos(self.waited)
     }
 
+    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
+    pub(crate) fn lost(&self) -> Option<LossReason> {
+        self.tenure.lost(&self.driver.clock)
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.lost() {
+            Some(_) => Duration::ZERO,
+            None => self.tenure.deadline().since(self.driver.now()),
+        }
+    }
+
+    /// Waits until the lease is lost.
+    pub(crate) async fn until_lost(&self) -> LossReason {
+        self.tenure.until(|_| self.lost()).await
+    }
+
+    /// Waits until the lease is lost, or all that share the tenure were given up.
+    pub(crate) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (tenure, clock) = (self.tenure.clone(), self.driver.clock.clone());
+        let over = move |tenure: &Tenure| {
+            let given_up = tenure.leases() == 0;
+            (given_up || tenure.lost(&clock).is_some()).then_some(())
+        };
+        async move { tenure.until(over).await }
+    }
+
     /// Gives the lease up and waits for the store to confirm it.
-    pub(crate) fn release(mut self) -> Pending<()> {
-        let driver = self.driver.take().expect(HAS_DRIVER);
+    pub(crate) fn release(&mut self) -> Pending<()> {
+        self.given_up = true;
         self.tenure.give_up();
-        driver.release((self.lock, self.tenure.lease))
+        self.driver.release((self.lock, self.tenure.lease))
     }
 
     /// Extends the lease now; by another time to live from now on, if one is given.
     pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
-        let driver = self.driver.as_ref().expect(HAS_DRIVER);
-        driver.renew((self.lock, self.tenure.lease), ttl)
+        self.driver.renew((self.lock, self.tenure.lease), ttl)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if let Some(driver) = self.driver.take() {
+        if !self.given_up {
             self.tenure.give_up();
             let lease = self.tenure.lease;
-            driver.feed(Input::Release { call: None, lease });
+            self.driver.feed(Input::Release { call: None, lease });
         }
     }
 }
 
 impl Tenure {
-    fn of(acquired: Acquired, clock: &Clock) -> Arc<Self> {
+    fn of(acquired: Acquired) -> Arc<Self> {
         Arc::new(Self {
             lease: acquired.lease,
             token: acquired.token,
-            clock: clock.clone(),
             deadline: AtomicU64::new(acquired.deadline.as_nanos()),
             lost: AtomicU8::new(HELD),
             leases: AtomicU32::new(0),
@@ -115,25 +139,10 @@ impl Tenure {
         self.leases.load(Ordering::Acquire)
     }
 
-    /// Why the lease is over, if it is: as the engine said, or because the clock says so.
-    pub(crate) fn lost(&self) -> Option<LossReason> {
-        let expired = || (self.clock.now() >= self.deadline()).then_some(LossReason::Expired);
+    fn lost(&self, clock: &Clock) -> Option<LossReason> {
+        let expired = || (clock.now() >= self.deadline()).then_some(LossReason::Expired);
         let lost = usize::from(self.lost.load(Ordering::Acquire));
         LossReason::ALL.get(lost).copied().or_else(expired)
-    }
-
-    /// Waits until the lease is lost.
-    pub(crate) async fn until_lost(&self) -> LossReason {
-        self.until(Self::lost).await
-    }
-
-    /// Waits until the lease is lost, or all that share the tenure were given up.
-    pub(crate) async fn until_over(&self) {
-        let over = |tenure: &Self| {
-            let given_up = tenure.leases() == 0;
-            (given_up || tenure.lost().is_some()).then_some(())
-        };
-        self.until(over).await;
     }
 
     async fn until<T>(&self, condition: impl Fn(&Self) -> Option<T>) -> T {
@@ -153,13 +162,6 @@ impl Tenure {
     fn give_up(&self) {
         if self.leases.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
-        }
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        match self.lost() {
-            Some(_) => Duration::ZERO,
-            None => self.deadline().since(self.clock.now()),
         }
     }
 
@@ -217,9 +219,9 @@ impl Tenure {
 mod tests {
     use super::*;
 
-    /// A hundred thousand leases may be held: with its counters this has to fit into 80 bytes.
+    /// A hundred thousand leases may be held: with its counters this has to fit into 72 bytes.
     #[test]
     fn a_tenure_is_small() {
-        assert!(size_of::<Tenure>() <= 64, "{}", size_of::<Tenure>());
+        assert!(size_of::<Tenure>() <= 56, "{}", size_of::<Tenure>());
     }
 }
