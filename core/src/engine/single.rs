@@ -336,6 +336,7 @@ impl Single {
             }
             Err(error) => self.fail(server, origins, &error),
         }
+        self.env.watch.flush(&mut self.env.cx);
         if drifted {
             let Self { env, locks, .. } = self;
             locks.keep_promises(env, server);

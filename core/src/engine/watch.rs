@@ -17,9 +17,9 @@ pub(super) const LEAST_TTL: Duration = Duration::from_secs(1);
 /// key, too, and the holder must not do much for that.
 pub(super) const MOST_LOOKS: u8 = 3;
 
-/// After so long the key of a lease is read. What is released sooner costs nothing, and the keys of
-/// many are read together.
-const SOON: Duration = Duration::from_millis(30);
+/// So long after its beginning the key of a lease is read. What is released sooner costs nothing, and the
+/// keys of many are read together.
+pub(super) const SOON: Duration = Duration::from_millis(30);
 
 /// The most keys that are read in one command.
 pub(super) const MOST_KEYS: usize = 128;
@@ -62,16 +62,17 @@ impl Watch {
         }
     }
 
-    /// The key of this lease is read soon, if that is of any use. Returns whether it is.
-    pub(super) fn want(&mut self, cx: &mut Ctx, server: ServerId, id: HalfId) -> bool {
-        let says = self.servers.contains(&server);
-        if says {
-            self.due.push(id);
-            if self.wake == Timestamp::NEVER {
-                cx.timers.set(Timed::Watch, &mut self.wake, cx.now + SOON);
-            }
+    /// Whether this server says so.
+    pub(super) fn is_told(&self, server: ServerId) -> bool {
+        self.servers.contains(&server)
+    }
+
+    /// The key of this lease is read soon.
+    pub(super) fn want(&mut self, cx: &mut Ctx, id: HalfId) {
+        self.due.push(id);
+        if self.wake == Timestamp::NEVER {
+            cx.timers.set(Timed::Watch, &mut self.wake, cx.now + SOON);
         }
-        says
     }
 
     /// Whose keys are to be read now.
@@ -81,9 +82,13 @@ impl Watch {
         std::mem::take(&mut self.due)
     }
 
-    /// Reads a key, together with others, at [`flush`](Self::flush) at the latest.
-    pub(super) fn read(&mut self, cx: &mut Ctx, (server, key): (ServerId, &LockKey), id: HalfId) {
+    /// This lease is to hear of changes of its key, once that is [read](Self::read).
+    pub(super) fn hear(&mut self, key: &LockKey, id: HalfId) {
         self.read.insert(KeyId::new(key), id);
+    }
+
+    /// Reads a key, together with others, at [`flush`](Self::flush) at the latest.
+    pub(super) fn read(&mut self, cx: &mut Ctx, (server, key): (ServerId, &LockKey)) {
         let place = self.reading.iter().position(|(to, _)| *to == server);
         let place = place.unwrap_or_else(|| {
             self.reading.push((server, Vec::new()));

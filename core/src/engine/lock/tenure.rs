@@ -11,6 +11,7 @@ use crate::engine::env::Env;
 use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
 use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
+use crate::engine::watch;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
@@ -273,7 +274,16 @@ impl Tenure {
     /// From now on it is heard at once, if it is worth it.
     pub(super) fn watch(&mut self, env: &mut Env, who: &Who) {
         let ttl = self.ttl(&who.spec);
-        self.watched.begin(env, who, ttl);
+        self.watched.begin(env, who, (ttl, true));
+    }
+
+    /// The same after a renewal: what has been held for a while is likely to be held on. But after a look more
+    /// changes may come.
+    fn watch_on(&mut self, env: &mut Env, who: &Who, looked: bool) {
+        let soon = looked || env.cx.now.since(self.began) < watch::SOON;
+        if self.watched.begin(env, who, (self.ttl(&who.spec), soon)) {
+            self.read(env, who);
+        }
     }
 
     pub(super) fn read(&mut self, env: &mut Env, who: &Who) {
@@ -427,14 +437,14 @@ impl Tenure {
         self.confirm_floor();
         // Its slot may have moved to a server that this locker has not listened to.
         env.servers.want_pushes(&mut env.cx, flight.server);
-        let looks_again = self.looks_again;
-        if !self.looks || self.unconfirmed || self.is_asked() {
+        let (looked, looks_again) = (self.looks, self.looks_again);
+        if !looked || self.unconfirmed || self.is_asked() {
             self.extended(env, who, flight, expiry);
         }
         if looks_again {
             self.look_again(env, who);
         }
-        self.watch(env, who);
+        self.watch_on(env, who, looked);
     }
 
     fn extended(

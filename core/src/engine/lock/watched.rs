@@ -31,24 +31,33 @@ impl Watched {
         self.looks_left = watch::MOST_LOOKS;
     }
 
-    /// Its own write ended the watch, or it has just begun to live for so long.
-    pub(super) fn begin(&mut self, env: &mut Env, who: &Who, ttl: Duration) {
+    /// Its own write ended the watch, or it has just begun to live for so long: its key is to be read, soon if
+    /// it may be released before. Returns whether it is to be read now.
+    pub(super) fn begin(
+        &mut self,
+        env: &mut Env,
+        who: &Who,
+        (ttl, soon): (Duration, bool),
+    ) -> bool {
         let is_worth_it = self.looks_left > 0 && ttl >= watch::LEAST_TTL;
-        if is_worth_it && !self.to_read {
-            let server = env.servers.of(&who.spec.key);
-            self.to_read = env.watch.want(&mut env.cx, server, who.id());
+        if !is_worth_it || !env.watch.is_told(env.servers.of(&who.spec.key)) {
+            return false;
         }
+        if !std::mem::replace(&mut self.to_read, true) && soon {
+            env.watch.want(&mut env.cx, who.id());
+        }
+        !soon
     }
 
-    /// The time has come to read its key; but not while it is being written, after which it begins
-    /// anew.
+    /// The time has come to read its key, if that was not done yet; but not while it is being written, after
+    /// which it begins anew.
     pub(super) fn read(&mut self, env: &mut Env, who: &Who, is_written: bool) {
-        self.to_read = false;
-        if !is_written {
+        if std::mem::take(&mut self.to_read) && !is_written {
             let key = &who.spec.key;
-            let server = env.servers.of(key);
-            env.watch.read(&mut env.cx, (server, key), who.id());
-            self.is_read = true;
+            if !std::mem::replace(&mut self.is_read, true) {
+                env.watch.hear(key, who.id());
+            }
+            env.watch.read(&mut env.cx, (env.servers.of(key), key));
         }
     }
 
