@@ -87,7 +87,8 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
     // All that `node` changes: Node's `import` can read the names of what a CommonJS file exports.
     platform: extension === ".cjs" ? "node" : "neutral",
     target: "es2022",
-    charset: "utf8",
+    // One character beyond Latin-1 makes V8 decode the whole file by a slower way, and scan twice the bytes.
+    charset: "ascii",
     external: EXTERNAL,
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },

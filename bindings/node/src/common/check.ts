@@ -84,7 +84,8 @@ export function config(message: string, cause?: unknown): LeaseholdError {
   return new LeaseholdError("config", message, cause === undefined ? undefined : { cause });
 }
 
-const LONE_SURROGATE = /\p{Surrogate}/u;
+// Not by its property, which is looked up among all characters.
+const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
 const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
   string: checkText,

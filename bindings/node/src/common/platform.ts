@@ -19,7 +19,7 @@ export type Words = readonly [number, number, number, number];
 /** Many are drawn at once, because each draw is a system call. */
 export function random(): Words {
   if (drawn === pool.length) {
-    pool = crypto.getRandomValues(new Int32Array(1_024));
+    pool = draw(new Int32Array(1_024));
     drawn = 0;
   }
   drawn += 4;
@@ -28,6 +28,13 @@ export function random(): Words {
 
 let pool = new Int32Array(0);
 let drawn = 0;
+
+/** In Node not by the Web's API, which takes a millisecond to load at its first use. */
+function draw(words: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
+  const { process } = globalThis as { process?: NodeProcess };
+  const fill = process?.getBuiltinModule?.("node:crypto")?.randomFillSync;
+  return fill?.(words) ?? crypto.getRandomValues(words);
+}
 
 function word(fromEnd: number): number {
   return pool[drawn - fromEnd] as number;
@@ -107,5 +114,5 @@ function machineAndProcess(): string {
 
 interface NodeProcess {
   readonly pid?: number;
-  getBuiltinModule?(name: string): { hostname?(): string } | undefined;
+  getBuiltinModule?(name: string): { hostname?(): string; randomFillSync?: typeof crypto.getRandomValues } | undefined;
 }
