@@ -14,7 +14,7 @@ use leasehold::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
 use leasehold::time::Timestamp;
-use leasehold::{Error, ErrorKind, FencingToken, Name, Owner};
+use leasehold::{Error, FencingToken, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -216,7 +216,7 @@ impl Engine {
     }
 
     /// A call that acquires a defined lock, with 128 random bits. It waits so many milliseconds; 0
-    /// for not at all, infinity for ever.
+    /// for not at all, infinity for ever. Returns whether the lock is defined.
     #[allow(clippy::too_many_arguments)]
     pub fn acquire(
         &mut self,
@@ -228,11 +228,10 @@ impl Engine {
         w1: i32,
         w2: i32,
         w3: i32,
-    ) -> Result<(), Thrown> {
+    ) -> bool {
         let lock = LockId(number(lock));
         let Some(spec) = self.locks.get(&lock).cloned() else {
-            let message = "a lock was acquired that was not defined";
-            return Err(thrown(&Error::new(ErrorKind::Config, message)));
+            return false;
         };
         let (call, lease) = (CallId(call.into()), lease_id([w0, w1, w2, w3]));
         let wait = match span(wait) {
@@ -248,7 +247,7 @@ impl Engine {
             wait,
         };
         self.handle(now, input);
-        Ok(())
+        true
     }
 
     /// A call was given up that acquires this lock, with these random bits.

@@ -105,7 +105,11 @@ export class Host implements StoreHost {
     const call = this.#call(
       "acquire",
       lock,
-      (engine, at, id) => engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3]),
+      (engine, at, id) => {
+        if (!engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3])) {
+          throw new LeaseholdError("config", "a lock was acquired that was not defined");
+        }
+      },
       finish,
       signal && ((id) => onAbort(signal, () => this.#cancel(id, signal, lock, lease))),
     );
