@@ -249,7 +249,11 @@ fn slot_of(place: usize) -> u32 {
 /// How much room a vector of so many gets besides when it is full: of many less than the standard library
 /// gives it, since there may be a hundred thousand.
 fn more(len: usize) -> usize {
-    if len < MANY { len.max(FEWEST) } else { len / 16 }
+    if len < MANY {
+        len.max(FEWEST)
+    } else {
+        len / 16
+    }
 }
 
 impl Id for u64 {
