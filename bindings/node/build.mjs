@@ -33,9 +33,11 @@ const resolve = (source, extension, { connects, memory, quorum }) => ({
       onResolve({ filter: /\/load\.js$/ }, () => ({
         path: fileURLToPath(new URL("src/store/load-require.ts", import.meta.url)),
       }));
-      onResolve({ filter: /\/module\/quorum\.js$/ }, () => ({
-        path: fileURLToPath(new URL("src/module/quorum-require.ts", import.meta.url)),
-      }));
+      for (const name of ["memory", "quorum"]) {
+        onResolve({ filter: new RegExp(`/module/${name}\\.js$`) }, () => ({
+          path: fileURLToPath(new URL(`src/module/${name}-require.ts`, import.meta.url)),
+        }));
+      }
     }
     onResolve({ filter: /\/source\.js$/ }, () => ({
       path: fileURLToPath(new URL(`src/module/${source}.ts`, import.meta.url)),
@@ -57,7 +59,7 @@ const resolve = (source, extension, { connects, memory, quorum }) => ({
     onResolve({ filter: /\/reach\.js$/ }, () => ({ path: `./reach${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
-    // Of the store in memory: what never needs it loads it not at all, or does not compile it.
+    // Of the store in memory, which is loaded only for that.
     onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./memory${extension}`, external: true }));
     // Of the engine with quorums, which is loaded only for those.
     onResolve({ filter: /\/quorum-blob\.js$/ }, () => ({ path: `./${quorum}${extension}`, external: true }));
@@ -153,8 +155,8 @@ await Promise.all([
   ]),
   bundle({ "index.workerd": "src/index.ts", "quorum.workerd": "src/module/quorum-workerd.ts" }, "workerd", ".js", WORKERD),
   bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", WORKERD),
-  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false, memory: "later" }),
-  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false, memory: "later" }),
+  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false }),
+  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false }),
   types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts" }),
 ]);
 await cp(WASM, `${OUT}/leasehold.wasm`);

@@ -9,10 +9,12 @@ export type MemoryServer = InstanceType<Glue["MemoryStore"]>;
 export type NewMemory = (now: number, wall: number) => MemoryServer;
 
 let module: WebAssembly.Module | undefined;
+let compiling: Promise<WebAssembly.Module> | undefined;
 
 /** Compiles the module ahead of its first use, because browsers limit what they compile at once. */
 export async function compileMemory(): Promise<void> {
-  module ??= await WebAssembly.compile(bytesOf(base64));
+  compiling ??= WebAssembly.compile(bytesOf(base64));
+  module ??= await compiling;
 }
 
 /** A store in memory, in an instance of its own. Its clock begins with the wall's. */

@@ -1,11 +1,13 @@
-import { newMemory, type MemoryServer, type NewMemory } from "./memory-blob.js";
+import type { MemoryServer, NewMemory } from "./memory-blob.js";
 
 export type { MemoryServer, NewMemory };
 
 /**
- * Loads the module of the store in memory. The build puts `memory-later.ts` in this one's place for
- * browsers, which load it when it is needed, and `memory-workerd.ts` for workerd.
+ * Loads the module of the store in memory, which is in a file of its own: what never needs it need not load it.
+ * The build puts `memory-require.ts` in this one's place for CommonJS, and `memory-workerd.ts` for workerd.
  */
-export function loadMemory(): NewMemory | Promise<NewMemory> {
+export async function loadMemory(): Promise<NewMemory> {
+  const { compileMemory, newMemory } = await import("./memory-blob.js");
+  await compileMemory();
   return newMemory;
 }

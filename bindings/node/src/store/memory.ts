@@ -55,15 +55,10 @@ export class Memory implements Store {
       host.connected();
       return;
     }
-    const loaded = loadMemory();
-    if (loaded instanceof Promise) {
-      loaded.then(
-        (newMemory) => this.#loaded(host, newMemory),
-        (error: unknown) => this.#missing(host, error),
-      );
-    } else {
-      this.#loaded(host, loaded);
-    }
+    loadMemory().then(
+      (newMemory) => this.#loaded(host, newMemory),
+      (error: unknown) => this.#missing(host, error),
+    );
   }
 
   execute(host: StoreHost, engine: Engine, batch: Batch): void {
