@@ -17,9 +17,7 @@ pub(in crate::engine) struct Caller {
 
 #[derive(Debug)]
 pub(in crate::engine) struct Callers {
-    /// Mostly the only one, which then takes no memory of its own.
-    first: Option<Caller>,
-    more: Vec<Caller>,
+    all: Vec<Caller>,
     /// The first and the last moment at which one of them stops waiting.
     pub(in crate::engine) soonest: Timestamp,
     pub(in crate::engine) latest: Timestamp,
@@ -59,8 +57,7 @@ impl Caller {
 impl Callers {
     pub(in crate::engine) fn of(caller: Caller) -> Self {
         let mut callers = Self {
-            first: None,
-            more: Vec::new(),
+            all: Vec::new(),
             soonest: Timestamp::NEVER,
             latest: Timestamp::from_nanos(0),
         };
@@ -69,58 +66,44 @@ impl Callers {
     }
 
     pub(in crate::engine) fn is_full(&self) -> Option<Error> {
-        (self.len() >= MAX_CALLERS).then(|| {
+        (self.all.len() >= MAX_CALLERS).then(|| {
             let message = format!("{MAX_CALLERS} calls wait for this lock already");
             Error::new(ErrorKind::Overloaded, message)
         })
     }
 
     pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub(in crate::engine) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.len()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Caller> + Clone {
-        self.first.iter().chain(&self.more)
+        self.all.is_empty()
     }
 
     /// Whether anybody wants a place in line.
     pub(in crate::engine) fn wait(&self) -> bool {
-        self.all().any(|caller| caller.wait != Wait::Never)
+        self.all.iter().any(|caller| caller.wait != Wait::Never)
     }
 
     pub(in crate::engine) fn add(&mut self, caller: Caller) {
         let until = caller.until();
         self.soonest = self.soonest.min(until);
         self.latest = self.latest.max(until);
-        if self.is_empty() {
-            self.first = Some(caller);
-        } else {
-            self.more.push(caller);
-        }
+        self.all.push(caller);
     }
 
     /// Takes out those that a condition holds for.
     pub(in crate::engine) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
-        let first = self.first.take_if(|caller| condition(caller));
-        let more = self.more.extract_if(.., |caller| condition(caller));
-        let removed: Vec<_> = first.into_iter().chain(more).collect();
+        let removed: Vec<_> = self
+            .all
+            .extract_if(.., |caller| condition(caller))
+            .collect();
         if !removed.is_empty() {
-            let rest = self.all().map(Caller::until);
-            (self.soonest, self.latest) = (
-                rest.clone().min().unwrap_or(Timestamp::NEVER),
-                rest.max().unwrap_or(Timestamp::from_nanos(0)),
-            );
+            let rest = self.all.iter().map(Caller::until);
+            self.soonest = rest.clone().min().unwrap_or(Timestamp::NEVER);
+            self.latest = rest.max().unwrap_or(Timestamp::from_nanos(0));
         }
         removed
     }
 
-    pub(in crate::engine) fn take(&mut self) -> impl Iterator<Item = Caller> + use<> {
-        let more = std::mem::take(&mut self.more);
-        self.first.take().into_iter().chain(more)
+    pub(in crate::engine) fn take(&mut self) -> Vec<Caller> {
+        std::mem::take(&mut self.all)
     }
 
     /// Ends the waiting for all.

@@ -56,9 +56,9 @@ impl Contenders {
         let Phase::Acquiring(acquiring) = &mut contender.phase else {
             return;
         };
-        let (count, callers) = (acquiring.callers.len(), acquiring.callers.take());
+        let callers = acquiring.callers.take();
         let taken_away = acquiring.was_taken_away(token);
-        tenure.leases = u32::try_from(count).unwrap_or(u32::MAX);
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         // That the lock could be taken proves that the tenure before is over.
         self.releases
             .confirm(env, &mut self.handles, who.lock, token);

@@ -386,8 +386,8 @@ impl Locks {
         let Some(mut tenure) = Tenure::new(env, lease, token) else {
             return contender.settle(&mut env.cx);
         };
-        let (count, callers) = (acquiring.callers.len(), acquiring.callers.take());
-        tenure.leases = u32::try_from(count).unwrap_or(u32::MAX);
+        let callers = acquiring.callers.take();
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
         let event = tenure.acquired(lease, env.cx.now);
         lease.who.emit(&mut env.cx, event, Some(tenure.deadline));
         for caller in callers {
