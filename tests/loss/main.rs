@@ -195,14 +195,16 @@ async fn after_a_takeover() {
         .await
         .expect("the server is there");
     let mut held = Held::on(&server).await;
-    // Everything is connected, so that no renewal comes between deleting and taking.
-    admin.int(&["DEL", KEY]).await;
     let taken = rival
-        .lock("x")
+        .lock("y")
         .expect("valid")
         .acquire()
         .await
         .expect("it is free");
+    // In one step: who is told of the change would find it deleted in between.
+    let replace = "redis.call('RENAME', KEYS[1], KEYS[2]) return 1";
+    let keys = ["{leasehold:y}", KEY];
+    admin.int(&["EVAL", replace, "2", keys[0], keys[1]]).await;
     let loss = held.until_lost("a takeover").await;
     assert_eq!(loss.reason, LossReason::Superseded);
     assert!(
