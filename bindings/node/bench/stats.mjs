@@ -1,8 +1,8 @@
 /** Medians, and how figures are shown. */
 
-export function percentile(values, percent) {
+export function percentile(values, percent, round = Math.floor) {
   const sorted = [...values].sort((one, other) => one - other);
-  return sorted[Math.floor(((sorted.length - 1) * percent) / 100)] ?? Number.NaN;
+  return sorted[round(((sorted.length - 1) * percent) / 100)] ?? Number.NaN;
 }
 
 export function median(values) {
@@ -16,8 +16,8 @@ export function ratios(own, others) {
 
 /** `2.10 (1.95–2.31)`: the median, and where the middle half lies. */
 export function spread(values, digits = 2) {
-  const [low, middle, high] = [25, 50, 75].map((at) => percentile(values, at).toFixed(digits));
-  return `${middle} (${low}–${high})`;
+  const [low, middle, high] = [percentile(values, 25), median(values), percentile(values, 75, Math.ceil)];
+  return `${middle.toFixed(digits)} (${low.toFixed(digits)}–${high.toFixed(digits)})`;
 }
 
 /** Prints rows in columns that are as wide as they have to be; the first one is of words. */
