@@ -41,7 +41,7 @@ const MODULES: [Module; 3] = [
         name: "quorum",
         glue: "quorum-glue",
         aim: 100_000,
-        limit: 125_000,
+        limit: 125_500,
     },
     // The store in memory, which only those load who use one.
     Module {

@@ -222,6 +222,8 @@ impl Releases {
             Next::Expired => release.expired(cx, handles),
         };
         if is_over {
+            // What has not left by now would leave for nobody.
+            release.attempt.abandon(&mut env.servers);
             release.set_timer(cx, Timestamp::NEVER);
             if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
                 self.doubted.take(&attempt);

@@ -157,6 +157,21 @@ fn a_release_without_a_link_does_not_hide_a_loss() {
     );
 }
 
+/// By then there is nothing left that it could free, and nobody who wants to know.
+#[test]
+fn a_release_that_is_over_before_it_could_leave_is_not_sent_any_more() {
+    let mut host = Host::new();
+    let lease = host.hold(LOCK).lease;
+    host.disconnect();
+    let call = host.release(lease);
+    host.advance(TTL * 3);
+    assert_eq!(host.error(call), ErrorKind::Unavailable);
+    assert!(host.engine.is_idle());
+    host.input(Input::CONNECTED);
+    host.advance(SOON);
+    assert_eq!(host.count("release"), 0);
+}
+
 #[test]
 fn whoever_acquires_again_before_the_release_is_confirmed_sees_it_first() {
     let mut host = Host::new();
