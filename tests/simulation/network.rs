@@ -187,10 +187,9 @@ impl World {
         }
         self.trace(|_| format!("server {server}, for host {host}: {:?}", sent.batch));
         let mut replies = Vec::with_capacity(sent.batch.len());
-        let is_timeless = sent.batch.iter().all(is_release) && !sent.batch.is_empty();
+        let is_timeless = is_timeless(&sent.batch);
         for (op, bound) in sent.ops() {
-            // With others a release is late as they are.
-            if !is_timeless && is_release(&op) && time > op.not_after {
+            if is_late_with_others(&sent.batch, &op, time) {
                 replies.push(Ok(Reply::Late));
                 continue;
             }
@@ -232,7 +231,11 @@ impl World {
                 sent.batch
             )
         });
+        let time = self.time_of(server);
         for (op, bound) in sent.ops() {
+            if is_late_with_others(&sent.batch, &op, time) {
+                continue;
+            }
             let harmless = match &op.command {
                 Command::Acquire(acquire) => {
                     let holder = self.stored(&acquire.key).map(|(lease, _)| lease);
@@ -406,7 +409,16 @@ fn asker(command: &Command) -> Option<LeaseId> {
     }
 }
 
-/// One alone, or with its like, is never late.
+/// Releases alone, for which the store does not look at its clock.
+fn is_timeless(batch: &[Op]) -> bool {
+    batch.iter().all(is_release) && !batch.is_empty()
+}
+
+/// With others a release is late as they are. One alone, or with its like, is never late.
+fn is_late_with_others(batch: &[Op], op: &Op, time: ServerTime) -> bool {
+    !is_timeless(batch) && is_release(op) && time > op.not_after
+}
+
 fn is_release(op: &Op) -> bool {
     matches!(op.command, Command::Release(_))
 }
