@@ -19,8 +19,8 @@ use crate::token::FencingToken;
 /// dropped or lost. It can be lost at any time, so let the storage that you write to check its
 /// [`token`](Self::token): a program that was paused cannot know that its lease is over.
 ///
-/// Dropping a lease releases it in the background, if the tokio runtime goes on. To be sure that it is
-/// released, call [`release`](Self::release).
+/// Dropping a lease releases it in the background, if the tokio runtime goes on. What the same task asks for next comes
+/// after that, unless an [`Adapter`](crate::adapter::Adapter) spreads calls over connections. To be sure that it is released, call [`release`](Self::release).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -29,9 +29,11 @@ mod tls;
 mod tls;
 mod trace;
 mod tracking;
+mod turns;
 mod url;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
@@ -65,6 +67,7 @@ use calls::{Calls, Delivery};
 use clock::Clock;
 use life::Life;
 use tenure::Tenures;
+use turns::{Turn, Turns};
 
 /// The longest nap of the background task while it has something to wake for: timers of the
 /// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
@@ -97,6 +100,7 @@ struct State {
     hub: Hub<Waker>,
     /// Whether what waits is sent by a task that lets others run first.
     gathers: bool,
+    turns: Turns,
     /// When the engine is to be fed the time, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
@@ -113,6 +117,8 @@ struct Batch {
     ops: Vec<Op>,
     durability: Option<Durability>,
     give_up: Timestamp,
+    /// Of the last that was taken out together.
+    turn: Option<Turn>,
 }
 
 impl Batch {
@@ -171,6 +177,7 @@ impl Driver {
                 tenures: Tenures::default(),
                 hub: Hub::default(),
                 gathers: false,
+                turns: Turns::default(),
                 wake: Timestamp::NEVER,
                 armed: Timestamp::NEVER,
                 closing: None,
@@ -313,12 +320,14 @@ impl Driver {
                 effects.deliveries.reserve(batch.replies.len());
             }
             let gathers = self.stores.are_remote() && !matches!(input, Input::Tick);
+            state.turns.hear(&input);
             state.engine.handle(self.now(), input);
             let gathers = gathers && state.engine.expects_more();
             effects.gathers = gathers && !state.gathers;
             state.gathers |= gathers;
+            let stays = gathers || state.turns.hold_back();
             state.wake = loop {
-                let output = if gathers {
+                let output = if stays {
                     state.engine.poll_unsent()
                 } else {
                     state.engine.poll()
@@ -329,6 +338,9 @@ impl Driver {
                 }
             };
             state.refuse_if_dead(&mut effects);
+            if let Some(last) = effects.sends.last_mut() {
+                last.turn = state.turns.take(self);
+            }
             let closes = state.closing.is_some() && state.engine.is_idle();
             state.wake < state.armed || closes
         };
@@ -372,6 +384,7 @@ impl Driver {
                     ops: batch,
                     durability,
                     give_up,
+                    turn: None,
                 });
             }
             Output::Answer { call, answer } => {
@@ -416,15 +429,20 @@ impl Driver {
     /// Sends batches on behalf of nobody. On the locker's own runtime they are on their way when
     /// this returns, so what the same task sends next comes after them: a release that was
     /// dropped, before the next acquire.
-    fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Batch>) {
-        for batch in sends {
-            let mut execution = Box::pin(self.execute(batch));
-            // Elsewhere there may be no runtime to poll on, or one that is shutting down.
-            let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
-            let mut context = Context::from_waker(Waker::noop());
-            if !at_home || execution.as_mut().poll(&mut context).is_pending() {
-                self.runtime.spawn(execution);
+    fn spawn_all(self: &Arc<Self>, mut sends: Batches) {
+        // Elsewhere there may be no runtime to poll on, or one that is shutting down.
+        let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+        // A loop, because a turn that ends inside of the next one's first poll would end inside of that, and so on.
+        while let Some(last) = sends.last_mut() {
+            let turn = last.turn.take_if(|_| at_home);
+            for batch in sends {
+                let mut execution = Box::pin(self.execute(batch));
+                let mut context = Context::from_waker(Waker::noop());
+                if !at_home || execution.as_mut().poll(&mut context).is_pending() {
+                    self.runtime.spawn(execution);
+                }
             }
+            sends = turn.map_or_else(Batches::new, Turn::end);
         }
     }
 
@@ -449,16 +467,21 @@ impl Driver {
         async move {
             // A loop, because a store in memory answers at once and the next batch follows.
             let mut next = Some(batch);
-            while let Some(batch) = next {
+            while let Some(mut batch) = next {
                 let store = driver.stores.of(batch.server);
-                let durability = batch.durability.as_ref();
-                let (server, result) = store
-                    .execute(
-                        (batch.server, batch.request),
-                        (&batch.ops, durability),
-                        batch.give_up,
-                    )
-                    .await;
+                let mut turn = batch.turn.take();
+                let mut executed = pin!(store.execute(
+                    (batch.server, batch.request),
+                    (&batch.ops, batch.durability.as_ref()),
+                    batch.give_up,
+                ));
+                let (server, result) = poll_fn(|context| {
+                    let polled = executed.as_mut().poll(context);
+                    // By now it is on its way.
+                    drop(turn.take());
+                    polled
+                })
+                .await;
                 let mut sends = driver.step(Input::Reply {
                     server,
                     request: batch.request,

@@ -169,6 +169,11 @@ impl Engine {
         of!(&self.0, engine => engine.expects_more())
     }
 
+    /// Whether something waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        of!(&self.0, engine => engine.has_unsent())
+    }
+
     /// For a host that follows a cluster's redirection: a time that the clock of `to` reaches no later than
     /// that of `from` reaches `time`. Nothing if one of the clocks is not known, or for a quorum.
     pub fn no_later(&self, time: ServerTime, from: ServerId, to: ServerId) -> Option<ServerTime> {

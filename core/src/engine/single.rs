@@ -89,6 +89,11 @@ impl Single {
         self.env.servers.expect_more(&self.env.cx.settings)
     }
 
+    /// Whether something waits to be sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.env.servers.has_unsent()
+    }
+
     /// The same moment by another server's clock, or an earlier one.
     pub(super) fn no_later(
         &self,

@@ -103,6 +103,10 @@ impl Members {
         self.all.iter().any(|member| member.engine.expects_more())
     }
 
+    pub(super) fn has_unsent(&self) -> bool {
+        self.all.iter().any(|member| member.engine.has_unsent())
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
         self.all.iter().map(|member| member.engine.counts())
     }

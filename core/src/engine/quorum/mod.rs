@@ -120,6 +120,10 @@ impl Quorum {
         self.env.members.expect_more()
     }
 
+    pub(super) fn has_unsent(&self) -> bool {
+        self.env.members.has_unsent()
+    }
+
     /// Whether nothing is held, under way or waiting for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.locks.is_idle() && self.queries.len() == 0 && self.env.members.is_idle()

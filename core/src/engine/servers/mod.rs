@@ -217,6 +217,10 @@ impl Servers {
             .any(|server| server.expects_more(settings))
     }
 
+    pub(super) fn has_unsent(&self) -> bool {
+        self.servers.iter().any(|server| server.outbox.len() > 0)
+    }
+
     /// Takes back what waits in vain.
     pub(super) fn take_back(&mut self, id: ServerId, origin: Origin) {
         if let Some(server) = self.get_mut(id) {

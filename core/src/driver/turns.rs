@@ -1,0 +1,71 @@
+//! In which order it leaves what the engine sends. Tasks that took something out of it hand that over to the store's
+//! client in any order, which is as well where callers wait for answers. But who drops a lease, or a call, goes on at
+//! once, and what it asks for next has to come after the release: from then on, until nothing is left, there are turns.
+
+use std::sync::Arc;
+
+use super::{Batches, Driver, Input};
+
+#[derive(Default)]
+pub(super) struct Turns {
+    are_taken: bool,
+    is_taken: bool,
+    /// Whether others may have something to send since then. It stays in the engine.
+    others: bool,
+}
+
+/// From when batches are taken out of the engine until they are on their way. Nobody waits for it: whose turn it is
+/// then sends also what others have.
+pub(super) struct Turn(Option<Arc<Driver>>);
+
+impl Turns {
+    /// They are taken from now on if nobody waits for what this sends.
+    pub(super) fn hear(&mut self, input: &Input) {
+        self.are_taken |= matches!(
+            input,
+            Input::Release { call: None, .. } | Input::Cancel { .. }
+        );
+    }
+
+    /// Whether what is to be sent has to stay where it is, until the turn ends.
+    pub(super) fn hold_back(&mut self) -> bool {
+        self.others |= self.is_taken;
+        self.is_taken
+    }
+
+    /// A turn, if they are taken now.
+    pub(super) fn take(&mut self, driver: &Arc<Driver>) -> Option<Turn> {
+        self.is_taken = self.are_taken;
+        self.is_taken.then(|| Turn(Some(driver.clone())))
+    }
+}
+
+impl Turn {
+    /// Returns what others have to send by now, and the next turn with it.
+    pub(super) fn end(mut self) -> Batches {
+        let driver = self.0.take();
+        driver.map_or_else(Batches::new, |driver| next(&driver))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(driver) = self.0.take() {
+            driver.spawn_all(next(&driver));
+        }
+    }
+}
+
+fn next(driver: &Arc<Driver>) -> Batches {
+    let others = {
+        let state = &mut *driver.state();
+        state.turns.is_taken = false;
+        state.turns.are_taken = state.engine.has_unsent();
+        std::mem::take(&mut state.turns.others)
+    };
+    if others {
+        driver.step(Input::Tick)
+    } else {
+        Batches::new()
+    }
+}
