@@ -20,7 +20,8 @@ use crate::token::FencingToken;
 /// [`token`](Self::token): a program that was paused cannot know that its lease is over.
 ///
 /// Dropping a lease releases it in the background, if the tokio runtime goes on. What the same task asks for next comes
-/// after that, unless an [`Adapter`](crate::adapter::Adapter) spreads calls over connections. To be sure that it is released, call [`release`](Self::release).
+/// after that, unless an [`Adapter`](crate::adapter::Adapter) spreads calls over connections. To be sure that it is
+/// released, call [`release`](Self::release).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
