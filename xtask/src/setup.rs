@@ -118,7 +118,8 @@ fn postgres_version() -> Option<String> {
 
 fn printed_version(program: &str) -> Option<String> {
     let printed = Cmd::new(program, &["--version"]).probe()?;
-    printed.lines().next().map(|line| line.trim().to_owned())
+    let mut lines = printed.lines().map(str::trim);
+    lines.find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// The version of the server on PATH, if there is one; an error if it is too old.

@@ -115,11 +115,14 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "test",
         what: "unit, integration, differential and simulation tests",
-        // Without --no-fail-fast the first failing binary would hide the results of the others.
+        // Not --all-targets, which builds each example once more as if it had tests. And without --no-fail-fast the
+        // first failing binary would hide the results of the others.
         cmd: Cmd::cargo(&[
             "test",
             "--workspace",
-            "--all-targets",
+            "--lib",
+            "--bins",
+            "--tests",
             "--locked",
             "--no-fail-fast",
         ]),
