@@ -432,17 +432,20 @@ impl Driver {
     fn spawn_all(self: &Arc<Self>, mut sends: Batches) {
         // Elsewhere there may be no runtime to poll on, or one that is shutting down.
         let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
-        // A loop, because a turn that ends inside of the next one's first poll would end inside of that, and so on.
-        while let Some(last) = sends.last_mut() {
-            let turn = last.turn.take_if(|_| at_home);
-            for batch in sends {
-                let mut execution = Box::pin(self.execute(batch));
-                let mut context = Context::from_waker(Waker::noop());
-                if !at_home || execution.as_mut().poll(&mut context).is_pending() {
-                    self.runtime.spawn(execution);
-                }
+        let last = sends.last_mut().filter(|_| at_home);
+        let turn = last.and_then(|last| last.turn.take());
+        for batch in sends {
+            let mut execution = Box::pin(self.execute(batch));
+            let mut context = Context::from_waker(Waker::noop());
+            if !at_home || execution.as_mut().poll(&mut context).is_pending() {
+                self.runtime.spawn(execution);
             }
-            sends = turn.map_or_else(Batches::new, Turn::end);
+        }
+        let others = turn.map_or_else(Batches::new, Turn::end);
+        if !others.is_empty() {
+            let driver = self.clone();
+            // Not here: while many drop leases there would always be more, and this may be a program's `drop`.
+            self.runtime.spawn(async move { driver.spawn_all(others) });
         }
     }
 

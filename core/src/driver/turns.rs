@@ -14,8 +14,8 @@ pub(super) struct Turns {
     others: bool,
 }
 
-/// From when batches are taken out of the engine until they are on their way. Nobody waits for it: whose turn it is
-/// then sends also what others have.
+/// From when batches are taken out of the engine until they are on their way. Nobody waits for it: what others have to
+/// send meanwhile leaves when it ends.
 pub(super) struct Turn(Option<Arc<Driver>>);
 
 impl Turns {
