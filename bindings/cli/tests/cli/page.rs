@@ -302,8 +302,13 @@ async fn the_load_on_the_store_is_bounded() {
         let (serving, url) = serve(&server, more);
         let mut page = Page::open(&url, WIDE, "light");
         page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .held').length > 5");
-        // Of ten thousand the first look takes longer than this: that is when there is most to do.
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // With ten thousand and without being told, there is always something to look at.
+        let first_looks = if count == 10_000 && more.is_empty() {
+            24
+        } else {
+            2
+        };
+        tokio::time::sleep(Duration::from_secs(first_looks)).await;
         let (calls, busy) = cost(&mut admin, Duration::from_secs(4)).await;
         println!("{count} locks {more:?}: {calls:?} a second, {busy:.2} % of a core");
         let scripts = calls[0];
