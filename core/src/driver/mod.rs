@@ -429,23 +429,15 @@ impl Driver {
     /// Sends batches on behalf of nobody. On the locker's own runtime they are on their way when
     /// this returns, so what the same task sends next comes after them: a release that was
     /// dropped, before the next acquire.
-    fn spawn_all(self: &Arc<Self>, mut sends: Batches) {
-        // Elsewhere there may be no runtime to poll on, or one that is shutting down.
-        let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
-        let last = sends.last_mut().filter(|_| at_home);
-        let turn = last.and_then(|last| last.turn.take());
+    fn spawn_all(self: &Arc<Self>, sends: impl IntoIterator<Item = Batch>) {
         for batch in sends {
             let mut execution = Box::pin(self.execute(batch));
+            // Elsewhere there may be no runtime to poll on, or one that is shutting down.
+            let at_home = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
             let mut context = Context::from_waker(Waker::noop());
             if !at_home || execution.as_mut().poll(&mut context).is_pending() {
                 self.runtime.spawn(execution);
             }
-        }
-        let others = turn.map_or_else(Batches::new, Turn::end);
-        if !others.is_empty() {
-            let driver = self.clone();
-            // Not here: while many drop leases there would always be more, and this may be a program's `drop`.
-            self.runtime.spawn(async move { driver.spawn_all(others) });
         }
     }
 

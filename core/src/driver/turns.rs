@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Batches, Driver, Input};
+use super::{Driver, Input};
 
 #[derive(Default)]
 pub(super) struct Turns {
@@ -15,8 +15,8 @@ pub(super) struct Turns {
 }
 
 /// From when batches are taken out of the engine until they are on their way. Nobody waits for it: what others have to
-/// send meanwhile leaves when it ends.
-pub(super) struct Turn(Option<Arc<Driver>>);
+/// send meanwhile is gathered when it ends.
+pub(super) struct Turn(Arc<Driver>);
 
 impl Turns {
     /// They are taken from now on if nobody waits for what this sends.
@@ -36,36 +36,26 @@ impl Turns {
     /// A turn, if they are taken now.
     pub(super) fn take(&mut self, driver: &Arc<Driver>) -> Option<Turn> {
         self.is_taken = self.are_taken;
-        self.is_taken.then(|| Turn(Some(driver.clone())))
-    }
-}
-
-impl Turn {
-    /// Returns what others have to send by now, and the next turn with it.
-    pub(super) fn end(mut self) -> Batches {
-        let driver = self.0.take();
-        driver.map_or_else(Batches::new, |driver| next(&driver))
+        self.is_taken.then(|| Turn(driver.clone()))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(driver) = self.0.take() {
-            driver.spawn_all(next(&driver));
+        let driver = &self.0;
+        let gathers = {
+            let state = &mut *driver.state();
+            let is_left = state.engine.has_unsent();
+            let others = is_left && state.turns.others;
+            state.turns = Turns {
+                are_taken: is_left,
+                ..Turns::default()
+            };
+            others && !std::mem::replace(&mut state.gathers, true)
+        };
+        if gathers {
+            // Not here: while many drop leases there would always be more, and this may be a program's `drop`.
+            driver.runtime.spawn(driver.clone().gather());
         }
-    }
-}
-
-fn next(driver: &Arc<Driver>) -> Batches {
-    let others = {
-        let state = &mut *driver.state();
-        state.turns.is_taken = false;
-        state.turns.are_taken = state.engine.has_unsent();
-        std::mem::take(&mut state.turns.others)
-    };
-    if others {
-        driver.step(Input::Tick)
-    } else {
-        Batches::new()
     }
 }
