@@ -160,7 +160,7 @@ impl Rewards {
     /// otherwise still change what was read.
     async fn taken(&self, token: Option<FencingToken>) -> Outcome<i64> {
         let count = format!("SELECT COUNT(*) FROM {}", self.table);
-        self.database.read(self.fence(token), &count).await
+        self.database.read(self.fence(token), count).await
     }
 
     async fn take(&self, token: Option<FencingToken>, taker: u8) -> Outcome {

@@ -13,8 +13,10 @@
 //! |---|---|---|
 //! | [`Gate`] | a service that owns its state, in memory | |
 //! | `redis::FencedRedis` | keys of a Redis server | `native`; by redis-rs `redis-rs` |
-//! | `sql::begin` | rows of Postgres, MySQL or MariaDB, SQLite | `postgres`, `mysql`, `sqlite` |
-//! | `object::FencedStore` | objects of an object store | `object-store` |
+//! | `sql::begin` | rows of Postgres, MySQL or MariaDB, SQLite, by `sqlx` 0.9 | `postgres`, `mysql`, `sqlite` |
+//! | [`statements`] | the same databases, by any client or version of one | |
+//! | `object::FencedStore` | objects of an object store, by `object_store` 0.14 | `object-store` |
+//! | [`write_if_newer`] | any storage with conditional writes, by any client or version of one | |
 //! | `http::FenceLayer` | whatever is behind an HTTP service | `http` |
 //!
 //! *Show the token before you read.* A holder that reads first, without a guard, and only writes
@@ -28,6 +30,7 @@
 //! A refusal is an [`Error`] of kind [`StaleToken`](crate::ErrorKind::StaleToken), with the
 //! [details](Error::stale_token). It is not transient: the lease is over, and so is the work.
 
+mod conditional;
 mod gate;
 #[cfg(feature = "http")]
 pub mod http;
@@ -45,6 +48,9 @@ pub mod redis;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub mod sql;
 
+pub mod statements;
+
+pub use conditional::{Before, CONDITIONAL_ATTEMPTS, write_if_newer};
 pub use gate::{Entered, Gate};
 
 use crate::error::{Error, ErrorKind};

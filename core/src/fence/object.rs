@@ -27,7 +27,7 @@
 //! | `InMemory` | yes, unsealed too |
 //! | `AmazonS3`, and what is compatible and has conditional writes | yes; `S3ConditionalPut::ETagMatch`, which is the default |
 //! | `GoogleCloudStorage`, `MicrosoftAzure` | by their documentation, unsealed too; not tested here |
-//! | `LocalFileSystem` | no: in `object_store` 0.12 it has neither metadata nor `PutMode::Update` |
+//! | `LocalFileSystem` | no: in `object_store` 0.14 it has neither metadata nor `PutMode::Update` |
 //! | an S3-compatible store that ignores `If-Match` | no; [`probe`](FencedStore::probe) finds that out |
 //!
 //! A store that cannot answers the first guarded write with
@@ -53,15 +53,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Error as StoreError, GetOptions, ObjectMeta, ObjectStore, PutMode,
-    PutOptions, PutResult, UpdateVersion,
+    Attribute, Attributes, Error as StoreError, Extensions, GetOptions, ObjectMeta, ObjectStore,
+    PutMode, PutOptions, PutResult, UpdateVersion,
 };
 
+use super::check_resource;
+use super::conditional::{Before, write_within};
 use super::random::random;
-use super::{check_resource, stale};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::token::FencingToken;
-use error::{unlike_ours, wrap};
+use error::{no_version, unlike_ours, wrap};
 
 // Letters only: Azure takes no hyphens in the names of metadata.
 const TOKEN: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("leaseholdtoken"));
@@ -132,6 +135,7 @@ impl Seen {
         own.then(|| PutResult {
             e_tag: self.version.e_tag.clone(),
             version: self.version.version.clone(),
+            extensions: Extensions::default(),
         })
     }
 }
@@ -353,44 +357,44 @@ impl FencedStore {
         whole: bool,
         mut put: impl FnMut(Option<&Seen>) -> Put,
     ) -> Result<PutResult, Error> {
-        check_resource(path.as_ref())?;
-        let write = format!("{:016x}{:016x}", random(), random());
-        for lost in 1..=self.attempts {
-            let seen = self.read(path, whole).await?;
-            if let Some(seen) = &seen {
-                if let Some(result) = seen.is_of(&write) {
-                    return Ok(result);
-                }
-                if let Some(highest) = seen.token.filter(|highest| *highest > token) {
-                    return Err(stale(path.as_ref(), token, highest));
-                }
+        let write = &format!("{:016x}{:016x}", random(), random());
+        let read = || async move {
+            let Some(seen) = self.read(path, whole).await? else {
+                return Ok(Before::Absent);
+            };
+            if let Some(result) = seen.is_of(write) {
+                return Ok(Before::Done(result));
             }
-            let mode = match &seen {
-                Some(seen) if seen.version.e_tag.is_none() && seen.version.version.is_none() => {
-                    return Err(wrap(path, StoreError::NotImplemented));
-                }
-                Some(seen) => PutMode::Update(seen.version.clone()),
+            if seen.version.e_tag.is_none() && seen.version.version.is_none() {
+                return Err(no_version(path));
+            }
+            let token = seen.token;
+            Ok(Before::Present {
+                token,
+                version: seen,
+            })
+        };
+        let mut attempt = 0;
+        let put = |seen: Option<Seen>| {
+            let content = put(seen.as_ref());
+            let mode = match seen {
+                Some(seen) => PutMode::Update(seen.version),
                 None => PutMode::Create,
             };
-            let put = put(seen.as_ref());
-            match self.put_if(path, token, &write, put, mode).await {
-                Ok(result) => return Ok(result),
-                Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => {}
-                Err(error) => return Err(wrap(path, error)),
+            attempt += 1;
+            async move {
+                match self.put_if(path, token, write, content, mode).await {
+                    Ok(result) => return Ok(Some(result)),
+                    Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => {}
+                    Err(error) => return Err(wrap(path, error)),
+                }
+                if attempt < self.attempts {
+                    tokio::time::sleep(pause(attempt)).await;
+                }
+                Ok(None)
             }
-            if lost < self.attempts {
-                tokio::time::sleep(pause(lost)).await;
-            }
-        }
-        let last = self.read(path, false).await?;
-        if let Some(result) = last.and_then(|seen| seen.is_of(&write)) {
-            return Ok(result);
-        }
-        let message = format!(
-            "other writers of the object {path} were faster, {} times in a row",
-            self.attempts
-        );
-        Err(Error::new(ErrorKind::Overloaded, message))
+        };
+        write_within(self.attempts, path.as_ref(), token, read, put).await
     }
 
     /// One conditional put of an object with its token.

@@ -154,7 +154,7 @@ impl Page {
             }
             Self::Sql(page) => {
                 let query = format!("SELECT writer FROM {}", page.table);
-                page.database.read(None, &query).await?.to_string()
+                page.database.read(None, query).await?.to_string()
             }
             Self::Redis(page) => page.client.get(&page.key).await?,
             Self::Object(store) => {

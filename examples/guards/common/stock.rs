@@ -111,13 +111,13 @@ impl Stock {
     /// How many were sold, by the list of sales.
     pub async fn sold(&self) -> Outcome<i64> {
         let query = format!("SELECT COUNT(*) FROM {}", self.sales);
-        self.database.read(None, &query).await
+        self.database.read(None, query).await
     }
 
     /// Reads the stock; with a token behind the guard, which from then on refuses older ones.
     async fn look(&self, token: Option<FencingToken>) -> Outcome<i64> {
         let query = format!("SELECT amount FROM {}", self.amounts);
-        self.database.read(self.fence(token), &query).await
+        self.database.read(self.fence(token), query).await
     }
 
     /// Books a sale and writes how many are left; with a token only if the guard lets it pass.

@@ -5,8 +5,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use leasehold_tests::eventually;
-use sqlx::Connection;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;
 
 use crate::server;
@@ -65,11 +65,13 @@ impl MariaDbServer {
         .await;
         let password = Self::PASSWORD;
         for statement in [
-            "CREATE DATABASE fences",
-            &format!("CREATE USER fence@localhost IDENTIFIED BY '{password}'"),
-            "GRANT ALL ON *.* TO fence@localhost",
+            "CREATE DATABASE fences".to_owned(),
+            format!("CREATE USER fence@localhost IDENTIFIED BY '{password}'"),
+            "GRANT ALL ON *.* TO fence@localhost".to_owned(),
         ] {
-            let done = sqlx::query(statement).execute(&mut root).await;
+            let done = sqlx::query(AssertSqlSafe(statement))
+                .execute(&mut root)
+                .await;
             done.expect("root may do that");
         }
         server

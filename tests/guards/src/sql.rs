@@ -3,7 +3,8 @@
 
 use std::future::Future;
 
-use sqlx::{MySql, Pool, Postgres, Sqlite};
+use leasehold::fence::statements::{MYSQL, POSTGRES, SQLITE, Statements};
+use sqlx::{AssertSqlSafe, MySql, Pool, Postgres, Sqlite};
 
 /// An argument of a statement.
 #[derive(Copy, Clone, Debug)]
@@ -35,6 +36,8 @@ pub trait Db: leasehold::fence::sql::Database {
     /// Makes a connection see which tables there are now. SQLite does not look before it drops one, and
     /// refuses if it remembers a view of that name.
     const LOOK: &str;
+    /// The statements that a program runs without the guard's own client.
+    const STATEMENTS: Statements;
     /// After a `SELECT` that must see what was committed last.
     const CURRENT: &str;
 
@@ -54,8 +57,9 @@ pub trait Db: leasehold::fence::sql::Database {
 }
 
 macro_rules! db {
-    ($db:ty, $numbered:expr, $serial:expr, $begin:expr, $look:expr, $current:expr) => {
+    ($db:ty, $statements:expr, $numbered:expr, $serial:expr, $begin:expr, $look:expr, $current:expr) => {
         impl Db for $db {
+            const STATEMENTS: Statements = $statements;
             const SERIAL: &str = $serial;
             const BEGIN: &str = $begin;
             const LOOK: &str = $look;
@@ -67,7 +71,7 @@ macro_rules! db {
                 args: &[Arg<'_>],
             ) -> sqlx::Result<u64> {
                 let statement = placeholders(statement, $numbered);
-                let mut query = sqlx::query::<$db>(&statement);
+                let mut query = sqlx::query::<$db>(AssertSqlSafe(statement));
                 for arg in args {
                     query = match *arg {
                         Arg::Text(text) => query.bind(text),
@@ -84,7 +88,7 @@ macro_rules! db {
             ) -> sqlx::Result<Vec<Vec<i64>>> {
                 use sqlx::Row;
                 let statement = placeholders(statement, $numbered);
-                let mut query = sqlx::query::<$db>(&statement);
+                let mut query = sqlx::query::<$db>(AssertSqlSafe(statement));
                 for arg in args {
                     query = match *arg {
                         Arg::Text(text) => query.bind(text),
@@ -103,6 +107,7 @@ macro_rules! db {
 
 db!(
     Postgres,
+    POSTGRES,
     true,
     "BIGSERIAL PRIMARY KEY",
     "BEGIN",
@@ -111,6 +116,7 @@ db!(
 );
 db!(
     MySql,
+    MYSQL,
     false,
     "BIGINT AUTO_INCREMENT PRIMARY KEY",
     "START TRANSACTION",
@@ -119,6 +125,7 @@ db!(
 );
 db!(
     Sqlite,
+    SQLITE,
     true,
     "INTEGER PRIMARY KEY AUTOINCREMENT",
     "BEGIN IMMEDIATE",

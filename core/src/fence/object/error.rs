@@ -21,6 +21,15 @@ pub(super) fn wrap(path: &Path, error: StoreError) -> Error {
     Error::with_source(kind, message, error)
 }
 
+/// The store returned neither an etag nor a version to make a put conditional on.
+pub(super) fn no_version(path: &Path) -> Error {
+    let message = format!(
+        "the object store cannot be guarded: it returns neither an etag nor a version for the \
+         object {path}"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 /// The object has metadata of a guard, but is not as a guard leaves it.
 pub(super) fn unlike_ours(path: &Path, what: &str) -> Error {
     let message = format!(
@@ -32,7 +41,9 @@ pub(super) fn unlike_ours(path: &Path, what: &str) -> Error {
 
 fn kind(error: &StoreError) -> ErrorKind {
     match error {
-        StoreError::NotImplemented | StoreError::NotSupported { .. } => ErrorKind::Unsupported,
+        StoreError::NotImplemented { .. } | StoreError::NotSupported { .. } => {
+            ErrorKind::Unsupported
+        }
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => ErrorKind::Auth,
         StoreError::InvalidPath { .. } | StoreError::UnknownConfigurationKey { .. } => {
             ErrorKind::Config
@@ -90,6 +101,10 @@ mod tests {
         assert_eq!(generic(status), ErrorKind::Unsupported);
         assert_eq!(generic("operation timed out"), ErrorKind::Timeout);
         assert_eq!(generic("status code: 5"), ErrorKind::Store);
-        assert_eq!(kind(&StoreError::NotImplemented), ErrorKind::Unsupported);
+        let missing = StoreError::NotImplemented {
+            operation: "put".to_owned(),
+            implementer: "a store".to_owned(),
+        };
+        assert_eq!(kind(&missing), ErrorKind::Unsupported);
     }
 }

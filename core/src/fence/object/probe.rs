@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{Attributes, Error as StoreError, PutMode, PutResult, UpdateVersion};
+use object_store::{
+    Attributes, Error as StoreError, ObjectStoreExt, PutMode, PutResult, UpdateVersion,
+};
 
 use super::error::wrap;
 use super::{FencedStore, Put, random};
@@ -28,7 +30,9 @@ impl FencedStore {
     /// # Ok(()) }
     /// ```
     pub async fn probe(&self, scratch: &Path) -> Result<(), Error> {
-        let path = scratch.child(format!("leasehold-probe-{:016x}", random()));
+        let path = scratch
+            .clone()
+            .join(format!("leasehold-probe-{:016x}", random()));
         let found = self.probe_at(&path).await;
         // If the verdict is out, that it could not be tidied up is no news; listings show it.
         let _ = self.inner().delete(&path).await;

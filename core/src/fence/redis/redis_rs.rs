@@ -75,7 +75,7 @@ fn value(from: Value) -> FredValue {
         Value::Okay => FredValue::from_static_str("OK"),
         Value::Double(number) => number.into(),
         Value::Boolean(is) => is.into(),
-        Value::BigNumber(digits) => String::from_utf8_lossy(&digits).into_owned().into(),
+        Value::BigNumber(number) => number.to_string().into(),
         Value::Array(values) | Value::Set(values) => list(values),
         Value::Map(pairs) => list(pairs.into_iter().flat_map(|(key, value)| [key, value])),
         Value::Attribute { data, .. } => value(*data),

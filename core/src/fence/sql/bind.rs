@@ -30,7 +30,7 @@ impl<'q, DB: Database> Encode<'q, DB> for FencingToken
 where
     i64: Encode<'q, DB>,
 {
-    fn encode_by_ref(&self, buffer: &mut DB::ArgumentBuffer<'q>) -> Result<IsNull, BoxDynError> {
+    fn encode_by_ref(&self, buffer: &mut DB::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
         self.to_bigint().encode(buffer)
     }
 }

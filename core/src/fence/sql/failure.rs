@@ -37,14 +37,6 @@ impl Failure {
         };
         Self { class, error }
     }
-
-    /// The table answered what no table of the right shape does.
-    pub(super) fn shape(what: &str) -> Self {
-        Self {
-            class: Class::Shape,
-            error: Error::new(ErrorKind::Config, format!("{WRONG_SHAPE}: {what}")),
-        }
-    }
 }
 
 /// Why a transaction was not committed, or may not have been.

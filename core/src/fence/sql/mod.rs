@@ -69,37 +69,9 @@
 //! later statement or the commit may still fail with a serialization failure or a deadlock, as in
 //! any transaction; then run all of it again, from [`begin`] on.
 //!
-//! # Without this crate
+//! # Without this crate, or with another version of it
 //!
-//! The same, for those who use another driver or language. The token is `$2`, the resource `$1`.
-//!
-//! Postgres; and SQLite with `?1` for `$1`, `BEGIN IMMEDIATE`, and a table of
-//! `(resource TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID`:
-//!
-//! ```sql
-//! CREATE TABLE leasehold_fence (resource TEXT COLLATE "C" PRIMARY KEY, token BIGINT NOT NULL);
-//!
-//! BEGIN;
-//! INSERT INTO leasehold_fence AS fence (resource, token) VALUES ($1, $2)
-//!     ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token
-//!     WHERE fence.token <= EXCLUDED.token;
-//! -- No row affected: the token is stale, ROLLBACK. Otherwise do the work, and
-//! COMMIT;
-//! ```
-//!
-//! MySQL and MariaDB:
-//!
-//! ```sql
-//! CREATE TABLE leasehold_fence
-//!     (resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB;
-//!
-//! START TRANSACTION;
-//! INSERT INTO leasehold_fence (resource, token) VALUES (?, ?)
-//!     ON DUPLICATE KEY UPDATE token = GREATEST(token, ?);
-//! SELECT token FROM leasehold_fence WHERE resource = ? FOR UPDATE;
-//! -- Greater than the token that was offered: it is stale, ROLLBACK. Otherwise do the work, and
-//! COMMIT;
-//! ```
+//! [`statements`](super::statements) has the statements of each database, for any client and language.
 //!
 //! # The token in a row of your own
 //!
@@ -132,13 +104,12 @@ mod transaction;
 
 pub use transaction::FencedTransaction;
 
-use std::borrow::Cow;
-
-use sqlx::{Connection, Pool};
+use sqlx::{Connection, Pool, SqlSafeStr, SqlStr};
 
 use self::failure::{Class, Failure};
 use self::retry::Retry;
 use self::sealed::Taken;
+use super::statements::{self, check_resource};
 use crate::error::{Error, ErrorKind};
 use crate::token::FencingToken;
 
@@ -264,12 +235,12 @@ pub async fn begin<DB: Database>(
 /// ```
 pub async fn begin_with<DB: Database>(
     pool: &Pool<DB>,
-    statement: impl Into<Cow<'static, str>>,
+    statement: impl SqlSafeStr,
     resource: &str,
     token: FencingToken,
 ) -> Result<FencedTransaction<DB>, Error> {
     check_resource(resource)?;
-    let statement = statement.into();
+    let statement = statement.into_sql_str();
     let mut retry = Retry::new();
     loop {
         match attempt(pool, statement.clone(), resource, token).await {
@@ -380,22 +351,13 @@ pub fn accepted(
     }
 }
 
-fn check_resource(resource: &str) -> Result<(), Error> {
-    super::check_resource(resource)?;
-    if resource.contains('\0') {
-        let message = "a resource's name in a database has no NUL character";
-        return Err(Error::new(ErrorKind::Config, message));
-    }
-    Ok(())
-}
-
 async fn attempt<DB: Database>(
     pool: &Pool<DB>,
-    statement: Cow<'static, str>,
+    statement: SqlStr,
     resource: &str,
     token: FencingToken,
 ) -> Result<FencedTransaction<DB>, Failure> {
-    if !DB::may_begin(&statement) {
+    if !DB::may_begin(statement.as_str()) {
         return Err(Failure::new::<DB>(sqlx::Error::BeginFailed));
     }
     let (pool, resource) = (pool.clone(), resource.to_owned());
@@ -455,14 +417,8 @@ async fn take<DB: Database>(
             return Err(Failure::new::<DB>(error));
         }
     };
-    match u64::try_from(highest).map(FencingToken::new) {
-        Ok(Ok(highest)) if highest == token => Ok(transaction),
-        Ok(Ok(highest)) if highest > token => Err(super::stale(resource, token, highest).into()),
-        // The column cut or rounded it, or somebody else wrote what is not a token.
-        _ => Err(Failure::shape(&format!(
-            "the token {token} was written and {highest} read"
-        ))),
-    }
+    statements::compare(resource, token, highest)?;
+    Ok(transaction)
 }
 
 #[cfg(test)]

@@ -8,14 +8,9 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
+use crate::fence::statements::MYSQL;
 use crate::rows::count;
 use crate::token::FencingToken;
-
-/// Locks the row until the transaction ends, whatever is in it.
-const TAKE: &str = include_str!("mysql/take.sql");
-
-/// A locking read sees what was committed last, whatever the isolation level.
-const HIGHEST: &str = include_str!("mysql/highest.sql");
 
 /// Every end of the transaction takes its savepoints with it, whatever begins afterwards.
 const MARK: &str = include_str!("mysql/mark.sql");
@@ -23,8 +18,6 @@ const MARK: &str = include_str!("mysql/mark.sql");
 const MARKED: &str = include_str!("mysql/marked.sql");
 
 /// Bytes, because most collations here take different names for the same.
-const CREATE: &str = include_str!("mysql/create.sql");
-
 const MIGRATE: &str = include_str!("mysql/migrate.sql");
 
 const INSPECT: &str = include_str!("mysql/inspect.sql");
@@ -47,7 +40,7 @@ pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 impl Sealed for MySql {
     const BEGIN_FENCED: &'static str = "START TRANSACTION";
-    const CREATE_FENCE: &'static str = CREATE;
+    const CREATE_FENCE: &'static str = MYSQL.create;
 
     async fn take_fence(
         connection: &mut MySqlConnection,
@@ -55,9 +48,13 @@ impl Sealed for MySql {
         token: FencingToken,
     ) -> sqlx::Result<Taken> {
         let resource = resource.as_bytes();
-        let upsert = sqlx::query(TAKE).bind(resource).bind(token).bind(token);
+        let upsert = sqlx::query(MYSQL.take)
+            .bind(resource)
+            .bind(token)
+            .bind(token);
         upsert.execute(&mut *connection).await?;
-        let rows = sqlx::query(HIGHEST).bind(resource);
+        // A locking read sees what was committed last, whatever the isolation level.
+        let rows = sqlx::query(MYSQL.highest).bind(resource);
         match &rows.fetch_all(connection).await?[..] {
             [row] => Ok(Taken {
                 highest: row.try_get(0)?,
@@ -122,7 +119,7 @@ impl Sealed for MySql {
 
     async fn change_fence_table(
         connection: &mut MySqlConnection,
-        statement: &str,
+        statement: &'static str,
     ) -> sqlx::Result<()> {
         sqlx::query(statement)
             .persistent(false)

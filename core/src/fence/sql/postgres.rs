@@ -7,6 +7,7 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
+use crate::fence::statements::POSTGRES;
 use crate::rows::count;
 use crate::token::FencingToken;
 
@@ -14,15 +15,8 @@ use crate::token::FencingToken;
 /// in such a race. The number is "leasehld" in ASCII.
 const CREATE_LOCK: &str = include_str!("postgres/lock.sql");
 
-const TAKE: &str = include_str!("postgres/take.sql");
-
-/// The row is locked, even though nothing was written to it.
-const HIGHEST: &str = include_str!("postgres/highest.sql");
-
 /// The number of the transaction. The fence's row was written, so that it has one.
 const MARKED: &str = include_str!("postgres/marked.sql");
-
-const CREATE: &str = include_str!("postgres/create.sql");
 
 const MIGRATE: &str = include_str!("postgres/migrate.sql");
 
@@ -34,21 +28,22 @@ pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 
 impl Sealed for Postgres {
     const BEGIN_FENCED: &'static str = "BEGIN";
-    const CREATE_FENCE: &'static str = CREATE;
+    const CREATE_FENCE: &'static str = POSTGRES.create;
 
     async fn take_fence(
         connection: &mut PgConnection,
         resource: &str,
         token: FencingToken,
     ) -> sqlx::Result<Taken> {
-        let upsert = sqlx::query(TAKE).bind(resource).bind(token);
+        let upsert = sqlx::query(POSTGRES.take).bind(resource).bind(token);
         if let Some(row) = upsert.fetch_optional(&mut *connection).await? {
             return Ok(Taken {
                 highest: row.try_get(0)?,
                 transaction: row.try_get(1)?,
             });
         }
-        let highest = sqlx::query(HIGHEST).bind(resource);
+        // The row is locked, even though nothing was written to it.
+        let highest = sqlx::query(POSTGRES.highest).bind(resource);
         Ok(Taken {
             highest: highest.fetch_one(connection).await?.try_get(0)?,
             transaction: 0,
@@ -90,7 +85,7 @@ impl Sealed for Postgres {
 
     async fn change_fence_table(
         connection: &mut PgConnection,
-        statement: &str,
+        statement: &'static str,
     ) -> sqlx::Result<()> {
         sqlx::query(statement)
             .persistent(false)

@@ -64,7 +64,7 @@ pub trait Sealed: sqlx::Database {
     /// Runs a statement without arguments.
     fn change_fence_table(
         connection: &mut Self::Connection,
-        statement: &str,
+        statement: &'static str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Forgets statements that were prepared for a table of another shape.

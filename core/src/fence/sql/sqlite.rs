@@ -7,19 +7,14 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use super::shape::Shape;
+use crate::fence::statements::SQLITE;
 use crate::rows::count;
 use crate::token::FencingToken;
-
-const TAKE: &str = include_str!("sqlite/take.sql");
-
-const HIGHEST: &str = include_str!("sqlite/highest.sql");
 
 /// Every end of the transaction takes its savepoints with it, whatever begins afterwards.
 const MARK: &str = include_str!("sqlite/mark.sql");
 
 const MARKED: &str = include_str!("sqlite/marked.sql");
-
-const CREATE: &str = include_str!("sqlite/create.sql");
 
 const INSPECT: &str = include_str!("sqlite/inspect.sql");
 
@@ -31,7 +26,7 @@ impl Sealed for Sqlite {
     /// Takes the right to write at once: a transaction that asks for it after a read is refused
     /// if somebody else has written since.
     const BEGIN_FENCED: &'static str = "BEGIN IMMEDIATE";
-    const CREATE_FENCE: &'static str = CREATE;
+    const CREATE_FENCE: &'static str = SQLITE.create;
 
     /// After another statement sqlx would take the connection for being in a transaction, for good.
     fn may_begin(statement: &str) -> bool {
@@ -44,11 +39,11 @@ impl Sealed for Sqlite {
         resource: &str,
         token: FencingToken,
     ) -> sqlx::Result<Taken> {
-        let upsert = sqlx::query(TAKE).bind(resource).bind(token);
+        let upsert = sqlx::query(SQLITE.take).bind(resource).bind(token);
         let row = match upsert.fetch_optional(&mut *connection).await? {
             Some(row) => row,
             None => {
-                sqlx::query(HIGHEST)
+                sqlx::query(SQLITE.highest)
                     .bind(resource)
                     .fetch_one(connection)
                     .await?
@@ -101,7 +96,7 @@ impl Sealed for Sqlite {
 
     async fn change_fence_table(
         connection: &mut SqliteConnection,
-        statement: &str,
+        statement: &'static str,
     ) -> sqlx::Result<()> {
         sqlx::query(statement)
             .persistent(false)

@@ -9,7 +9,9 @@ use leasehold_guard_tests::moto::Moto;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, ClientOptions, ObjectStore, PutOptions, RetryConfig};
+use object_store::{
+    Attribute, Attributes, ClientOptions, ObjectStore, ObjectStoreExt, PutOptions, RetryConfig,
+};
 
 use crate::memory;
 use crate::odd::{Odd, OddStore};
@@ -49,7 +51,7 @@ async fn the_probe_tells_stores_apart() {
     }
 }
 
-/// `object_store` 0.12.5 refuses attributes and `PutMode::Update` for local files. If this fails
+/// `object_store` 0.14 refuses attributes and `PutMode::Update` for local files. If this fails
 /// because it has learned them, the documentation's table is out of date.
 #[tokio::test]
 async fn local_files_cannot_be_guarded_and_say_so() {

@@ -8,6 +8,7 @@ use leasehold::fence::object::FencedStore;
 use leasehold::{Error, ErrorKind};
 use leasehold_guard_tests::conformance::token;
 use leasehold_guard_tests::moto::Moto;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutResult};
 use tokio::sync::Semaphore;
@@ -170,7 +171,7 @@ async fn the_number_of_tries_is_bounded() {
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(
         error.to_string(),
-        "other writers of the object busy were faster, 4 times in a row"
+        "other writers of the resource \"busy\" were faster, 4 times in a row"
     );
     assert!(error.is_transient());
 }

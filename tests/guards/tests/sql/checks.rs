@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 use tokio::time::timeout;
 
 use crate::ended;
-use crate::stores::{CheckedBefore, Fenced, OwnRow, history};
+use crate::stores::{Bare, CheckedBefore, Fenced, OwnRow, history};
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -90,6 +90,7 @@ async fn conformance<DB: Db>(base: &Base<DB>) {
         let prefix = format!("fence table, {}", begin.unwrap_or("by default"));
         conforms(Arc::new(Fenced { pool, begin }), &prefix, 4).await;
     }
+    conforms(Arc::new(Bare(base.pool.clone())), "bare statements", 4).await;
     conforms(Arc::new(OwnRow(base.pool.clone())), "own row", 4).await;
 }
 

@@ -1,5 +1,6 @@
 //! Registers in a database, for the suite of conformance.
 
+use leasehold::fence::statements::{MYSQL, check_resource};
 use leasehold::{Error, ErrorKind, FencingToken, fence};
 use leasehold_guard_tests::conformance::Guarded;
 use leasehold_guard_tests::sql::{self, Db, is_race};
@@ -13,6 +14,9 @@ pub(crate) struct Fenced<DB: Db> {
     /// The statement that opens transactions, if not the default.
     pub(crate) begin: Option<&'static str>,
 }
+
+/// Guarded by the fence table through its bare statements, as another client runs them.
+pub(crate) struct Bare<DB: Db>(pub(crate) Pool<DB>);
 
 /// Guarded by a token in the register's own row.
 pub(crate) struct OwnRow<DB: Db>(pub(crate) Pool<DB>);
@@ -86,6 +90,44 @@ impl<DB: Db> Guarded for Fenced<DB> {
 
     async fn read(&self, resource: &str) -> Option<u64> {
         register(&self.pool, "register", resource).await
+    }
+}
+
+impl<DB: Db> Bare<DB> {
+    async fn attempt(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        let statements = DB::STATEMENTS;
+        check_resource(resource)?;
+        let mut tx = self.0.begin_with(DB::BEGIN).await.map_err(store)?;
+        let number = token.get();
+        let twice = [resource.into(), number.into(), number.into()];
+        let count = if statements == MYSQL { 3 } else { 2 };
+        let taken = DB::run(&mut tx, statements.take, &twice[..count]).await;
+        taken.map_err(store)?;
+        let highest = DB::rows(&mut tx, statements.highest, &[resource.into()]).await;
+        let highest = highest.map_err(store)?[0][0];
+        statements.check(resource, token, highest)?;
+        let written = sql::write::<DB>(&mut tx, resource, number, value).await;
+        written.map_err(store)?;
+        tx.commit().await.map_err(store)
+    }
+}
+
+impl<DB: Db> Guarded for Bare<DB> {
+    async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
+        loop {
+            match self.attempt(resource, token, value).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
+        history(&self.0, resource).await
+    }
+
+    async fn read(&self, resource: &str) -> Option<u64> {
+        register(&self.0, "register", resource).await
     }
 }
 

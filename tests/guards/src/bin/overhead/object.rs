@@ -5,9 +5,9 @@ use std::sync::Arc;
 use leasehold::fence::object::FencedStore;
 use leasehold_guard_tests::conformance::token;
 use leasehold_guard_tests::moto::Moto;
-use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::compare::{Bench, micros};
 
