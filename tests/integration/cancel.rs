@@ -227,7 +227,10 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
         Vec::<String>::new()
     );
     assert!(leases.iter().all(|lease| !lease.is_valid()));
-    assert_eq!(leases[0].lost().await, leasehold::LossReason::Shutdown);
+    assert_eq!(
+        leases[0].lost().await.reason,
+        leasehold::LossReason::Shutdown
+    );
     let waiting = within(LIMIT, waiting).await.expect("it is answered");
     let waiting = waiting.expect("it does not panic");
     assert_eq!(
