@@ -162,6 +162,64 @@ impl LeaseEvent {
     }
 }
 
+/// The event as one line of plain English, for logs.
+///
+/// ```
+/// use leasehold::{FencingToken, LeaseEvent, LossReason, Name};
+///
+/// let (name, token) = (Name::new("orders/42")?, FencingToken::new(34)?);
+/// let event = LeaseEvent::Lost { name, token, reason: LossReason::Expired };
+/// assert_eq!(event.to_string(), "lock \"orders/42\": the lease with token 34 was lost: it expired");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+impl std::fmt::Display for LeaseEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rounded = |time: &Duration| Duration::from_millis(in_parts(*time, MILLIS));
+        if let Some(name) = self.name() {
+            write!(f, "lock {name:?}: ")?;
+        }
+        if let Some(token) = self.token() {
+            write!(f, "the lease with token {token} ")?;
+        }
+        match self {
+            Self::Waiting { position, .. } => match position {
+                Some(position) => write!(f, "a caller waits in line at place {position}"),
+                None => f.write_str("a caller waits in line"),
+            },
+            Self::Acquired { remaining, .. } => {
+                write!(f, "is held for {:?}", rounded(remaining))
+            }
+            Self::Renewed { remaining, .. } => {
+                write!(f, "was renewed for {:?}", rounded(remaining))
+            }
+            Self::AtRisk {
+                remaining, error, ..
+            } => {
+                let remaining = rounded(remaining);
+                write!(f, "is at risk, with {remaining:?} remaining: {error}")
+            }
+            Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
+            Self::Released { .. } => f.write_str("was released"),
+            Self::ClockDrift { drift_margin } => write!(
+                f,
+                "the clocks of the store and of this machine run apart: the drift margin is now \
+                 {drift_margin} ppm"
+            ),
+            Self::Quarantined { server, remaining } => write!(
+                f,
+                "server {server} of the quorum may have forgotten locks, and does not vote for {:?}",
+                rounded(remaining)
+            ),
+            Self::Readmitted { server } => {
+                write!(f, "server {server} of the quorum votes again")
+            }
+            Self::Lagged { missed } => {
+                write!(f, "this reader was too slow and missed {missed} events")
+            }
+        }
+    }
+}
+
 /// Why a lease was lost.
 #[non_exhaustive]
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -257,9 +315,10 @@ mod tests {
         assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
     }
 
-    /// The JSON is an interface: log readers and the JavaScript binding depend on it.
+    /// The JSON is an interface: log readers and the JavaScript binding depend on it. The words are for people.
     #[test]
-    fn the_json_of_every_event_is_fixed() {
+    #[expect(clippy::too_many_lines, reason = "it has a case for each event")]
+    fn the_json_and_the_words_of_every_event_are_fixed() {
         let name = || Name::new("a/b").expect("a valid name");
         let token = FencingToken::new(34).expect("a valid token");
         let remaining = Duration::from_micros(29_940_999);
@@ -270,6 +329,7 @@ mod tests {
                     position: None,
                 },
                 r#"{"type":"waiting","name":"a/b"}"#,
+                "lock \"a/b\": a caller waits in line",
             ),
             (
                 LeaseEvent::Waiting {
@@ -277,6 +337,7 @@ mod tests {
                     position: Some(2),
                 },
                 r#"{"type":"waiting","name":"a/b","position":2}"#,
+                "lock \"a/b\": a caller waits in line at place 2",
             ),
             (
                 LeaseEvent::Acquired {
@@ -285,6 +346,7 @@ mod tests {
                     remaining,
                 },
                 r#"{"type":"acquired","name":"a/b","token":34,"remaining":29940}"#,
+                "lock \"a/b\": the lease with token 34 is held for 29.94s",
             ),
             (
                 LeaseEvent::Renewed {
@@ -293,6 +355,7 @@ mod tests {
                     remaining,
                 },
                 r#"{"type":"renewed","name":"a/b","token":34,"remaining":29940}"#,
+                "lock \"a/b\": the lease with token 34 was renewed for 29.94s",
             ),
             (
                 LeaseEvent::AtRisk {
@@ -302,6 +365,7 @@ mod tests {
                     error: Error::new(ErrorKind::Timeout, "no answer"),
                 },
                 r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"timeout","message":"no answer"}}"#,
+                "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: no answer",
             ),
             (
                 LeaseEvent::AtRisk {
@@ -311,6 +375,7 @@ mod tests {
                     error: Error::bad_option("patience", "is short"),
                 },
                 r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"config","message":"patience is short"}}"#,
+                "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: patience is short",
             ),
             (
                 LeaseEvent::Lost {
@@ -319,6 +384,7 @@ mod tests {
                     reason: LossReason::Superseded,
                 },
                 r#"{"type":"lost","name":"a/b","token":34,"reason":"superseded"}"#,
+                "lock \"a/b\": the lease with token 34 was lost: somebody else holds the lock",
             ),
             (
                 LeaseEvent::Released {
@@ -326,12 +392,14 @@ mod tests {
                     token,
                 },
                 r#"{"type":"released","name":"a/b","token":34}"#,
+                "lock \"a/b\": the lease with token 34 was released",
             ),
             (
                 LeaseEvent::ClockDrift {
                     drift_margin: 96_153,
                 },
                 r#"{"type":"clockDrift","driftMargin":96153}"#,
+                "the clocks of the store and of this machine run apart: the drift margin is now 96153 ppm",
             ),
             (
                 LeaseEvent::Quarantined {
@@ -339,21 +407,25 @@ mod tests {
                     remaining,
                 },
                 r#"{"type":"quarantined","server":2,"remaining":29940}"#,
+                "server 2 of the quorum may have forgotten locks, and does not vote for 29.94s",
             ),
             (
                 LeaseEvent::Readmitted { server: 2 },
                 r#"{"type":"readmitted","server":2}"#,
+                "server 2 of the quorum votes again",
             ),
             (
                 LeaseEvent::Lagged { missed: 3 },
                 r#"{"type":"lagged","missed":3}"#,
+                "this reader was too slow and missed 3 events",
             ),
         ];
-        for (event, json) in cases {
+        for (event, json, words) in cases {
             assert_eq!(
                 serde_json::to_string(&event).expect("an event serializes"),
                 json
             );
+            assert_eq!(event.to_string(), words);
         }
     }
 }

@@ -42,6 +42,15 @@
 //! [`LeaseEvents`] is the stream of what happens, and [`fence`] has the guards. [`MemoryStore`] takes a store
 //! in memory away, to try what a program does when a server of its locks fails.
 //!
+//! | to do | |
+//! |---|---|
+//! | acquire, do the work, and release | [`Lock::using`] |
+//! | stop at the loss | [`Lease::run`], [`Lease::lost`] |
+//! | find which names are held | [`Locker::list`], a stream; [`Locker::inspect`] says who holds one |
+//! | count, for Prometheus | [`Locker::stats`] and [`Stats::to_prometheus`], with labels of your own |
+//! | log what happens | [`LeaseEvent`] prints as a line; all traces have the target `leasehold` |
+//! | refuse stale holders in front of an HTTP service | `fence::http::FenceLayer`, by the feature `http` |
+//!
 //! The rest is for hosts other than tokio: the [`engine`] decides everything and does no I/O, the
 //! [`protocol`] is what it says to a store, and [`MemoryServer`] is a store without a server. Without the
 //! default feature `native` only these are there, and they compile for WebAssembly.

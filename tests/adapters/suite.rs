@@ -210,7 +210,7 @@ pub(crate) async fn a_holder_is_told_of_its_loss<K: Kind>() {
     two.force_release("job").await.expect("it answers");
     let watch = Stopwatch::start();
     if K::HEARS {
-        assert_eq!(held.lost().await, LossReason::Revoked);
+        assert_eq!(held.lost().await.reason, LossReason::Revoked);
         assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
     } else {
         held.renew().await.expect_err("it is lost");
@@ -254,7 +254,7 @@ pub(crate) async fn a_change_is_told<K: Kind>() {
     }
     delete(&mut admins).await;
     let watch = Stopwatch::start();
-    assert_eq!(held.lost().await, LossReason::Deleted);
+    assert_eq!(held.lost().await.reason, LossReason::Deleted);
     let took = watch.elapsed();
     assert!(
         took < if K::PAIRS { TOLD } else { ttl / 2 },
@@ -282,7 +282,7 @@ pub(crate) async fn changes_are_told_again<K: Kind>() {
     read(std::slice::from_mut(&mut admin), 1).await;
     delete(std::slice::from_mut(&mut admin)).await;
     let watch = Stopwatch::start();
-    assert_eq!(held.lost().await, LossReason::Deleted);
+    assert_eq!(held.lost().await.reason, LossReason::Deleted);
     assert!(watch.elapsed() < TOLD, "it took {:?}", watch.elapsed());
 }
 
@@ -395,7 +395,7 @@ pub(crate) async fn a_server_that_stands_still<K: Kind>() {
         "it took {:?}",
         watch.elapsed()
     );
-    assert_eq!(held.lost().await, LossReason::Expired);
+    assert_eq!(held.lost().await.reason, LossReason::Expired);
     assert!(
         watch.elapsed() < Duration::from_millis(1_500),
         "it took {:?}",

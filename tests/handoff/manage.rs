@@ -15,9 +15,9 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 
 async fn lost_at_once(lease: &Lease) -> LossReason {
     let lost = within(AT_ONCE, lease.lost()).await;
-    let reason = lost.expect("it is told at once");
+    let lost = lost.expect("it is told at once");
     assert!(!lease.is_valid());
-    reason
+    lost.reason
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -198,7 +198,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     let second = next().await;
     assert!(second.token() > first.token());
     let lost = within(LIMIT, first.lost()).await;
-    assert_eq!(lost, Some(LossReason::Deleted));
+    assert_eq!(lost.map(|lost| lost.reason), Some(LossReason::Deleted));
 
     // Somebody is next in line: the keeper gets its lock back after them.
     let rival = waiting(&lock(&other, "x", "rival"));
@@ -217,7 +217,7 @@ async fn who_holds_on_to_a_lock_queues_again_after_each_loss() {
     third.release().await.expect("it is held");
     let fourth = next().await;
     locker.shutdown().await;
-    assert_eq!(fourth.lost().await, LossReason::Shutdown);
+    assert_eq!(fourth.lost().await.reason, LossReason::Shutdown);
     let end = within(LIMIT, tenures.next()).await;
     assert!(end.expect("in time").is_none(), "it ends with the locker");
 }

@@ -227,7 +227,10 @@ async fn shutdown_frees_everything_and_refuses_what_comes() {
         Vec::<String>::new()
     );
     assert!(leases.iter().all(|lease| !lease.is_valid()));
-    assert_eq!(leases[0].lost().await, leasehold::LossReason::Shutdown);
+    assert_eq!(
+        leases[0].lost().await.reason,
+        leasehold::LossReason::Shutdown
+    );
     let waiting = within(LIMIT, waiting).await.expect("it is answered");
     let waiting = waiting.expect("it does not panic");
     assert_eq!(
@@ -254,6 +257,39 @@ async fn a_dropped_lease_is_free_for_the_next_call_of_the_same_task() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn so_it_is_in_memory_too() {
     drop_and_try(Locker::in_memory()).await;
+}
+
+/// Catches a place in line that is given up only after what the same task sends after its time was over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_place_in_line_is_gone_for_the_next_call_of_a_task_that_waited_too_long() {
+    let server = RedisServer::start().await;
+    wait_and_inspect(connect(&server).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn so_is_one_in_memory() {
+    wait_and_inspect(Locker::in_memory()).await;
+}
+
+/// Eight tasks, each of which waits in line for a short while and then looks who waits.
+async fn wait_and_inspect(locker: Locker) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let locker = locker.clone();
+        tasks.spawn(async move {
+            let name = format!("x{task}");
+            let lock = locker.lock(&name).expect("a valid name");
+            let _held = lock.acquire().await.expect("it is free");
+            let mut waited = 0;
+            while waited < 50 {
+                // Without a reply in time it is an error, on a slow machine.
+                waited += u32::from(lock.acquire_within(millis(20)).await.is_ok());
+                let seen = locker.inspect(&name).await.expect("the store answers");
+                assert_eq!(seen.waiting, 0, "after {waited} times in line");
+            }
+        });
+    }
+    tasks.join_all().await;
 }
 
 /// Eight tasks, each of which drops its lease and takes the lock again.

@@ -150,3 +150,28 @@ async fn work_that_ends_past_the_deadline_fails() {
     let lease = lock.acquire().await.expect("it is free");
     assert_eq!(lease.run(async { 42 }).await, Ok(42));
 }
+
+/// Catches work that goes on after the loss, and a lock that its work leaves held. The future can be spawned.
+#[tokio::test]
+async fn work_under_a_lock_is_dropped_at_the_loss_and_the_lock_released() {
+    let locker = Locker::in_memory();
+    let lock = locker.lock("x").expect("a valid name");
+    let using = {
+        let lock = lock.clone();
+        async move { lock.using(async |lease| lease.token()).await }
+    };
+    let token = tokio::spawn(using).await.expect("no panic");
+    assert!(token.is_ok() && !lock.is_held());
+
+    let fixed = lock.clone().ttl(millis(50)).fixed();
+    let work = async |_: &leasehold::Lease| std::future::pending::<()>().await;
+    let error = fixed.using(work).await.expect_err("it is lost");
+    assert!(error.is_not_held(), "{error}");
+    let source = std::error::Error::source(&error).expect("it says why");
+    let lost = source.downcast_ref::<leasehold::Lost>();
+    assert_eq!(
+        lost.map(|lost| lost.reason),
+        Some(leasehold::LossReason::Expired)
+    );
+    assert!(!fixed.is_held());
+}

@@ -63,7 +63,7 @@ async fn what_is_cut_off_for_too_long_is_lost() {
     let lease = locker.lock("x").expect("valid").ttl(TTL).acquire().await;
     let lease = lease.expect("it is free");
     store.cut_off();
-    assert_eq!(lease.lost().await, LossReason::Expired);
+    assert_eq!(lease.lost().await.reason, LossReason::Expired);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn what_is_cleared_is_gone() {
     store.cut_off();
     store.clear();
     store.reconnect();
-    assert_eq!(lease.lost().await, LossReason::Deleted);
+    assert_eq!(lease.lost().await.reason, LossReason::Deleted);
     let next = lock.acquire().await.expect("it is free");
     assert!(next.token() > lease.token());
 }

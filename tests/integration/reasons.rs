@@ -9,7 +9,8 @@ use crate::{LIMIT, connect, lock_key, millis};
 
 /// Catches "it was lost or released before" where the reason is known.
 async fn says_why(lease: Lease, reason: LossReason) {
-    assert_eq!(within(LIMIT, lease.lost()).await, Some(reason));
+    let lost = within(LIMIT, lease.lost()).await;
+    assert_eq!(lost.map(|lost| lost.reason), Some(reason));
     let (name, token) = (lease.name().clone(), lease.token());
     let renewed = lease.renew().await.expect_err("it is lost");
     let released = lease.release().await.expect_err("it is lost");

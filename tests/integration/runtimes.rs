@@ -69,7 +69,10 @@ async fn everything_ends(left: Left) {
         mut events,
         taken,
     } = left;
-    assert_eq!(soon("lost", lease.lost()).await, LossReason::Shutdown);
+    assert_eq!(
+        soon("lost", lease.lost()).await.reason,
+        LossReason::Shutdown
+    );
     assert!(!lease.is_valid() && lease.remaining().is_zero());
     let mut lost = 0;
     while let Some(event) = soon("the stream of events", events.next()).await {
@@ -244,7 +247,10 @@ fn wakers_that_panic_end_the_locker_and_not_the_process() {
             assert!(events.poll_next_unpin(&mut context).is_ready());
             assert!(events.poll_next_unpin(&mut context).is_pending());
         }
-        assert_eq!(soon("lost", lease.lost()).await, LossReason::Shutdown);
+        assert_eq!(
+            soon("lost", lease.lost()).await.reason,
+            LossReason::Shutdown
+        );
         let error = soon("acquire", other.acquire()).await;
         let error = error.expect_err("it ended");
         assert_eq!(error.kind(), ErrorKind::Shutdown);

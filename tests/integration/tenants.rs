@@ -85,7 +85,7 @@ impl Business {
         assert!(next.token() > last && next.token() < FencingToken::MAX);
         let freed = self.locker.force_release(self.held.name().as_str()).await;
         assert!(freed.expect("an answer").is_some());
-        assert_eq!(self.held.lost().await, LossReason::Revoked);
+        assert_eq!(self.held.lost().await.reason, LossReason::Revoked);
         let took = begin.elapsed();
         assert!(took < AT_ONCE, "it was told after {took:?}");
         assert!(next.is_valid());

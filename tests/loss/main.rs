@@ -107,7 +107,7 @@ impl Held {
                     let (now, after) = (Instant::now(), cause.elapsed());
                     assert!(!self.lease.is_valid());
                     assert_eq!(self.lease.remaining(), Duration::ZERO);
-                    assert_eq!(self.lease.lost().await, reason);
+                    assert_eq!(self.lease.lost().await.reason, reason);
                     let due = put_off(due, now);
                     let early = due.saturating_duration_since(now).as_secs_f64();
                     let late = now.saturating_duration_since(due).as_secs_f64();

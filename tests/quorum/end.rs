@@ -43,7 +43,7 @@ impl World {
             });
         }
         // The hosts' clocks are ahead of the expiry by the drift margin.
-        self.advance(self.now + 50 * MILLI);
+        self.advance(self.now + self.drift() + 50 * MILLI);
         self.check_ghosts();
         self.advance(self.now + self.longest() + self.behind());
         for server in 0..self.servers.len() {
@@ -116,11 +116,16 @@ impl World {
 
     /// How long what a crashed host left may stay.
     fn longest(&self) -> Moment {
-        let ttl = self.plan.longest_ttl();
+        let ttl = self.plan.longest_lease();
         let window = (ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5)) * 12 / 5;
         // A server's clock may be slow, and a renewal asks for what was promised with twice the margin.
         let longest = nanos(ttl.max(window));
-        longest + longest / 100 + 2 * MILLI
+        longest + longest / 100 + self.drift() + 2 * MILLI
+    }
+
+    /// What a lease's deadline is earlier by, twice.
+    fn drift(&self) -> Moment {
+        nanos(self.plan.longest) / 1_000_000 * 2 * u64::from(self.plan.drift_margin)
     }
 
     fn behind(&self) -> Moment {

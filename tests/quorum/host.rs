@@ -82,7 +82,7 @@ impl Host {
             engine: Engine::quorum(plan.settings(client), members)
                 .expect("three or five are right"),
             wake_at: None,
-            clock: Plan::clock(random),
+            clock: plan.clock(random),
             book: Book::new(id, limit),
             links: (0..members).map(|_| Link::default()).collect(),
             ears: (0..members).map(|_| Ear::default()).collect(),

@@ -7,7 +7,7 @@ use leasehold::engine::{LockOptions, LockSpec, Settings};
 use leasehold::protocol::{ClientId, Counter, LockKey};
 use leasehold::{Name, Owner};
 
-use crate::clock::{HostClock, MILLI, Moment, SECOND, ServerClock};
+use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::random::Random;
 
 /// A promise broken on purpose, to see that the checks notice.
@@ -103,6 +103,8 @@ pub(crate) struct Plan {
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
+    /// What the hosts keep for clocks that drift, in parts per million.
+    pub(crate) drift_margin: u32,
     /// Nothing goes wrong, so that everybody must be served in order.
     pub(crate) calm: bool,
     /// Whether servers tell anything without being asked.
@@ -155,6 +157,10 @@ impl Plan {
             reclaimable: if reclaims && !calm { 60 } else { 0 },
             timeout: millis(random.between(150, 1_000)),
             patience: millis(random.between(500, 4_000)),
+            drift_margin: match sabotage {
+                Sabotage::None => random.pick(&MARGINS).unwrap_or(DRIFT_MARGIN),
+                _ => DRIFT_MARGIN,
+            },
             calm,
             pushes: random.chance(85),
             chaos: random.between(2_000, 5_000) * MILLI * slow,
@@ -169,19 +175,15 @@ impl Plan {
         self.clocks.len() / 2 + 1
     }
 
-    pub(crate) fn clock(random: &mut Random) -> HostClock {
-        let any = random.below(2_001);
-        let off = random.pick(&[0, any, 2_000]).unwrap_or(any);
-        HostClock {
-            origin: random.below(1_000 * SECOND),
-            rate: 999_000 + off,
-        }
+    pub(crate) fn clock(&self, random: &mut Random) -> HostClock {
+        HostClock::within(self.drift_margin, random)
     }
 
     pub(crate) fn settings(&self, client: ClientId) -> Settings {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
         settings.patience = self.patience;
+        settings.drift_margin = self.drift_margin;
         settings.longest_ttl = self.longest;
         settings
     }
@@ -219,8 +221,18 @@ impl Plan {
         Arc::new(LockSpec { name, key, options })
     }
 
-    pub(crate) fn longest_ttl(&self) -> Duration {
-        self.ttls.iter().max().copied().unwrap_or_default()
+    /// The longest time that a program asks for: a renewal by hand may want more than its lock has.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.longest
+    }
+
+    /// What an engine is asked for when a program wants a renewal for this time.
+    #[expect(
+        clippy::unused_self,
+        reason = "the other simulation does that wrong on purpose"
+    )]
+    pub(crate) fn renewal(&self, wanted: Duration) -> Duration {
+        wanted
     }
 
     pub(crate) fn keys(&self) -> Vec<LockKey> {
@@ -260,6 +272,11 @@ impl Faults {
         }
     }
 }
+
+/// The default, twice; what the documentation has for clocks that chrony slews, and almost all that
+/// may be set.
+const MARGINS: [u32; 4] = [DRIFT_MARGIN, DRIFT_MARGIN, 90_000, 170_000];
+const DRIFT_MARGIN: u32 = 2_000;
 
 /// As far apart as nobody cares for; each pair of a server and a host is within the drift margin.
 fn clocks(random: &mut Random, (sabotage, loses): (Sabotage, bool)) -> Vec<ServerClock> {

@@ -187,7 +187,7 @@ impl World {
         let lease = self.lease(lease)?;
         let lost = timeout(self.limit, lease.lost()).await;
         let lost = lost.map_err(|_| "the lease was not lost".to_owned())?;
-        expect("the reason", lost.code(), reason)?;
+        expect("the reason", lost.reason.code(), reason)?;
         expect("whether it is valid", &lease.is_valid(), &false)?;
         Ok(expect("what remains", &lease.remaining(), &Duration::ZERO)?)
     }

@@ -17,6 +17,8 @@ pub(crate) struct Tenure {
     pub(crate) leases: u32,
     /// When the deadline was told.
     pub(crate) since: Timestamp,
+    /// The longest time that its program ever asked for.
+    pub(crate) longest: Duration,
 }
 
 /// Who contends for a lock: a re-entrant handle, or one acquisition through another one.
@@ -193,6 +195,14 @@ impl Book {
             lock.releasing = lock.held.take();
         }
         Some(lease)
+    }
+
+    /// The program asks for another time to live of what it holds.
+    pub(crate) fn asks_for(&mut self, lock: LockId, ttl: Option<Duration>) {
+        let lock = self.locks.get_mut(&lock);
+        if let Some(tenure) = lock.and_then(|lock| lock.held.as_mut()) {
+            tenure.longest = tenure.longest.max(ttl.unwrap_or_default());
+        }
     }
 
     pub(crate) fn held(&self) -> Vec<LockId> {

@@ -2,6 +2,8 @@
 
 use leasehold::time::{ServerTime, Timestamp};
 
+use crate::random::Random;
+
 /// True time: nanoseconds since the run began. Only the simulation sees it.
 pub(crate) type Moment = u64;
 
@@ -19,7 +21,22 @@ pub(crate) struct HostClock {
     pub(crate) rate: u64,
 }
 
+/// The most by which a host's clock is off, in parts per million: bounds on how long something takes are
+/// in true time, and a wide drift margin does not stretch them.
+const MOST_OFF: u64 = 20_000;
+
 impl HostClock {
+    /// One whose rate is off by half of the drift margin at the most, and often by exactly that.
+    pub(crate) fn within(margin: u32, random: &mut Random) -> Self {
+        let half = (u64::from(margin) / 2).min(MOST_OFF);
+        let any = random.below(2 * half + 1);
+        let off = random.pick(&[0, any, 2 * half]).unwrap_or(any);
+        Self {
+            origin: random.below(1_000 * SECOND),
+            rate: 1_000_000 - half + off,
+        }
+    }
+
     pub(crate) fn at(self, moment: Moment) -> Timestamp {
         Timestamp::from_nanos(self.origin + moment * self.rate / 1_000_000)
     }

@@ -19,6 +19,11 @@ fn clocks_that_drift_apart_are_caught() {
 }
 
 #[test]
+fn a_lease_that_lasts_longer_than_its_program_asked_for_is_caught() {
+    must_be_caught(Sabotage::RenewalsForLonger, "I8");
+}
+
+#[test]
 fn renewals_that_take_the_lock_again_are_caught() {
     must_be_caught(Sabotage::RenewalsTake, "I5");
 }

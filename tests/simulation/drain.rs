@@ -61,7 +61,7 @@ impl World {
         let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
         let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
         let window = nanos(self.plan.longest_window());
-        let dead = nanos(self.plan.longest_ttl()).max(window) + 2 * window + self.behind();
+        let dead = nanos(self.plan.longest_lease()).max(window) + 2 * window + self.behind();
         let each = nanos(self.plan.longest_heartbeat()) + SLACK + SECOND;
         let until = calm + dead + (waiting + 1) * each;
         while !self.failed() && self.now < until && self.anybody_waits() {

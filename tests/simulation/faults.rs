@@ -323,12 +323,11 @@ impl World {
         }
         self.check_ghosts();
         self.shut_down_all();
-        let longest = nanos(self.plan.longest_ttl().max(self.plan.longest_window()));
+        let longest = nanos(self.plan.longest_lease().max(self.plan.longest_window()));
         // The clock of a cluster's server may be slow.
         let slow = longest / 1_000;
         // A renewal for less than was promised before asks for what is left, with twice the margin.
-        let settings = self.plan.settings(ClientId(0));
-        let promised = longest / 1_000_000 * 2 * u64::from(settings.drift_margin);
+        let promised = longest / 1_000_000 * 2 * u64::from(self.plan.drift_margin);
         self.advance(self.now + longest + slow + promised + self.behind() + 2 * MILLI);
         for key in self.plan.keys() {
             let stored = self.stored(&key);

@@ -7,7 +7,7 @@ use leasehold::engine::{LockOptions, LockSpec, Settings};
 use leasehold::protocol::{ClientId, Counter, LockKey};
 use leasehold::{Name, Owner};
 
-use crate::clock::{HostClock, MILLI, Moment, SECOND, ServerClock};
+use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::drain::heartbeat;
 use crate::random::Random;
 
@@ -22,6 +22,8 @@ pub(crate) enum Sabotage {
     DeadlinesIgnored,
     /// A host's clock runs slower than the drift margin allows for.
     SlowClocks,
+    /// Renewals by hand ask the engine for twice as long as the program wants.
+    RenewalsForLonger,
     /// A renewal takes a lock that is gone or somebody else's.
     RenewalsTake,
     /// Tokens are counted from 1 again after the store lost its data.
@@ -145,6 +147,8 @@ pub(crate) struct Plan {
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
+    /// What the hosts keep for clocks that drift, in parts per million.
+    pub(crate) drift_margin: u32,
     /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
     pub(crate) calm: bool,
     pub(crate) pushes: Pushes,
@@ -217,6 +221,10 @@ impl Plan {
                 _ => millis(random.between(150, 2_000)),
             },
             patience: Duration::from_millis(random.between(500, 4_000)),
+            drift_margin: match sabotage {
+                Sabotage::None => random.pick(&MARGINS).unwrap_or(DRIFT_MARGIN),
+                _ => DRIFT_MARGIN,
+            },
             calm,
             pushes: sabotage.pushes().unwrap_or(match random.below(5) {
                 0 => Pushes::Lost,
@@ -237,22 +245,18 @@ impl Plan {
     }
 
     pub(crate) fn clock(&self, random: &mut Random) -> HostClock {
-        let any = random.below(2_001);
-        let off = random.pick(&[0, any, 2_000]).unwrap_or(any);
-        let rate = match self.sabotage {
-            Sabotage::SlowClocks => 900_000,
-            _ => 999_000 + off,
-        };
-        HostClock {
-            origin: random.below(1_000 * SECOND),
-            rate,
+        let mut clock = HostClock::within(self.drift_margin, random);
+        if self.sabotage == Sabotage::SlowClocks {
+            clock.rate = 900_000;
         }
+        clock
     }
 
     pub(crate) fn settings(&self, client: ClientId) -> Settings {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
         settings.patience = self.patience;
+        settings.drift_margin = self.drift_margin;
         settings.clustered = self.clocks.len() > 1;
         settings
     }
@@ -292,6 +296,19 @@ impl Plan {
 
     pub(crate) fn longest_ttl(&self) -> Duration {
         self.ttls.iter().max().copied().unwrap_or_default()
+    }
+
+    /// The longest time that a program asks for: a renewal by hand may want more than its lock has.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.longest_ttl() * 2
+    }
+
+    /// What an engine is asked for when a program wants a renewal for this time.
+    pub(crate) fn renewal(&self, wanted: Duration) -> Duration {
+        match self.sabotage {
+            Sabotage::RenewalsForLonger => wanted * 2,
+            _ => wanted,
+        }
     }
 
     pub(crate) fn longest_heartbeat(&self) -> Duration {
@@ -379,6 +396,11 @@ impl Faults {
         }
     }
 }
+
+/// The default, twice; what the documentation has for clocks that chrony slews, and almost all that
+/// may be set.
+const MARGINS: [u32; 4] = [DRIFT_MARGIN, DRIFT_MARGIN, 90_000, 170_000];
+pub(crate) const DRIFT_MARGIN: u32 = 2_000;
 
 /// How often a run has a cluster, in per cent.
 const CLUSTERS: u64 = 30;

@@ -178,13 +178,15 @@ impl World {
             return;
         };
         let call = self.new_call(host, Call::Renew { lock, lease });
-        let longest = u64::try_from(self.plan.longest_ttl().as_millis()).unwrap_or(100);
-        let ttl = Duration::from_millis(self.random.between(100, longest));
-        let ttl = self.random.chance(40).then_some(ttl);
+        let longest = u64::try_from(self.plan.longest_lease().as_millis()).unwrap_or(100);
+        let most = self.random.pick(&[100, longest / 10, longest]);
+        let ttl = self.random.between(100, most.unwrap_or(100).max(100));
+        let ttl = Some(Duration::from_millis(ttl)).filter(|_| self.random.chance(60));
+        self.hosts[host].book.asks_for(lock, ttl);
         let renew = Input::Renew {
             call,
             lease,
-            ttl,
+            ttl: ttl.map(|ttl| self.plan.renewal(ttl)),
             floor: None,
         };
         self.input(host, renew);

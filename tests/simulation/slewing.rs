@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::book::{Book, Tenure};
 use crate::checks::Checks;
 use crate::clock::{MILLI, SECOND, Slewing};
-use crate::plan::{Faults, Plan, Sabotage};
+use crate::plan::{DRIFT_MARGIN, Faults, Plan, Sabotage};
 use crate::random::Random;
 use crate::stats::Stats;
 use crate::world::World;
@@ -79,6 +79,7 @@ fn slewed(seed: u64) -> (World, u64) {
     plan.names.truncate(1);
     plan.ttls = vec![Duration::from_secs(4)];
     plan.timeout = TIMEOUT;
+    plan.drift_margin = DRIFT_MARGIN;
     (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
     (plan.chaos, plan.pace) = (END, 300 * MILLI);
     plan.clocks.truncate(1);

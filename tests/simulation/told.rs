@@ -187,6 +187,7 @@ impl Book {
             deadline,
             leases: 0,
             since: at.now,
+            longest: lock.spec.ttl,
         });
         let fresh = own && idle && !self.ended.contains(&lease);
         checks.saw("acquired");
@@ -282,6 +283,15 @@ impl Book {
             checks.ensure("I4", watched, || {
                 format!("host {host}: {id:?} ends at {deadline:?}, and nobody looks: {wake:?}")
             });
+            if let Some(held) = &lock.held {
+                let left = held.deadline.since(now);
+                checks.ensure("I8", left <= held.longest, || {
+                    format!(
+                        "host {host}: of {:?} at the most {left:?} is left: {held:?}",
+                        held.longest
+                    )
+                });
+            }
         }
         for (id, Pending { call, since }) in &self.calls {
             let in_time = match call {

@@ -295,7 +295,7 @@ impl<'a> Running<'a> {
         let is_lost = self.lost.is_some();
         tokio::select! {
             biased;
-            reason = lease.lost(), if !is_lost => self.has_lost(reason),
+            lost = lease.lost(), if !is_lost => self.has_lost(lost.reason),
             signal = signals.next() => self.take(signal),
             Some(event) = events.next() => {
                 self.pipe.write(&event);

@@ -335,7 +335,13 @@ impl Engine {
 
     /// A server's reply to a batch, of the commonest form: its time alone, as a number, or 0.
     pub fn reply(&mut self, now: f64, server: u32, request: f64, time: f64) {
-        self.decode(now, server, request, &[number(time).to_string().as_str()]);
+        // What is negative, a fraction or no number is no time: it must not become 0.
+        let text = if time >= 1.0 || time == 0.0 {
+            number(time).to_string()
+        } else {
+            String::new()
+        };
+        self.decode(now, server, request, &[text.as_str()]);
     }
 
     /// A reply of another form: its strings, each as its length in UTF-16 units, a colon and itself, all

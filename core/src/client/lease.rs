@@ -8,7 +8,7 @@ use pin_project::pin_project;
 
 use super::Lock;
 use crate::driver::Share;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::LossReason;
 use crate::name::Name;
 use crate::token::FencingToken;
@@ -154,7 +154,8 @@ impl Lease {
         self.share.until_over()
     }
 
-    /// Resolves when the lease is lost, with the reason; never if it is not. Cancel-safe.
+    /// Resolves when the lease is lost, with a [`Lost`] that says why: the same error as
+    /// [`run`](Self::run) fails with. Never resolves if the lease is not lost. Cancel-safe.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -163,12 +164,13 @@ impl Lease {
     /// let locker = leasehold::Locker::in_memory();
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
     /// let lease = lock.acquire().await?;
-    /// assert_eq!(lease.lost().await, leasehold::LossReason::Expired);
+    /// assert_eq!(lease.lost().await.reason, leasehold::LossReason::Expired);
     /// assert!(!lease.is_valid());
     /// # Ok(()) }
     /// ```
-    pub async fn lost(&self) -> LossReason {
-        self.share.until_lost().await
+    pub async fn lost(&self) -> Lost {
+        let reason = self.share.until_lost().await;
+        Lost::of(self.name(), &self.share, reason)
     }
 
     /// Does work for as long as the lease is held. At the moment of the loss the work is dropped, at the
@@ -225,8 +227,9 @@ impl Lease {
     /// [`Config`](crate::ErrorKind::Config). Later renewals take that time too, by hand and in the
     /// background, until the tenure ends; later acquisitions have the lock's own.
     ///
-    /// What is left of the lease is never cut short: a time that is less than
-    /// [`remaining`](Self::remaining) takes effect with the renewals after this one.
+    /// What is left of the lease is never cut short, and the lease never lasts longer than the longest time that you
+    /// asked for. A time that is less than [`remaining`](Self::remaining) changes nothing at first: the next
+    /// renewal in the background comes when less than that time is left, and extends the lease by it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
@@ -286,15 +289,7 @@ impl fmt::Debug for Lease {
 /// The error with the lock's name; and with the reason, if the lease was lost before.
 fn told(error: &Error, name: &Name, share: &Share) -> Error {
     match share.lost() {
-        Some(reason) if error.is_not_held() => {
-            let message = format!("lock {name:?}: the lease is not held: {reason}");
-            let lost = Lost {
-                name: name.clone(),
-                token: share.tenure.token,
-                reason,
-            };
-            Error::with_source(error.kind(), message, lost)
-        }
+        Some(reason) if error.is_not_held() => Lost::of(name, share, reason).into(),
         _ => error.about(name),
     }
 }
@@ -310,6 +305,25 @@ pub struct Lost {
     pub token: FencingToken,
     /// Why.
     pub reason: LossReason,
+}
+
+impl Lost {
+    fn of(name: &Name, share: &Share, reason: LossReason) -> Self {
+        Self {
+            name: name.clone(),
+            token: share.tenure.token,
+            reason,
+        }
+    }
+}
+
+/// [`NotHeld`](crate::ErrorKind::NotHeld), with the loss as its source.
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        let Lost { name, reason, .. } = &lost;
+        let message = format!("lock {name:?}: the lease is not held: {reason}");
+        Self::with_source(ErrorKind::NotHeld, message, lost)
+    }
 }
 
 /// The future of [`Lease::run`]. It borrows the lease, so that nobody can release it meanwhile.
@@ -329,13 +343,7 @@ impl<F: Future> Future for Run<'_, F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let share = &this.lease.share;
-        let lost = |reason| {
-            Err(Lost {
-                name: this.lease.name().clone(),
-                token: share.tenure.token,
-                reason,
-            })
-        };
+        let lost = |reason| Err(Lost::of(this.lease.name(), share, reason));
         // Looked up at each poll: past the deadline the work takes no further step.
         if let Some(reason) = share.lost() {
             return Poll::Ready(lost(reason));

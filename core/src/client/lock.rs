@@ -124,7 +124,7 @@ impl Lock {
     ///
     /// let lock = locker.lock("orders/42")?.ttl(Duration::from_millis(50)).fixed();
     /// let lease = lock.acquire().await?;
-    /// assert_eq!(lease.lost().await, leasehold::LossReason::Expired);
+    /// assert_eq!(lease.lost().await.reason, leasehold::LossReason::Expired);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -395,6 +395,36 @@ impl Lock {
             .await
     }
 
+    /// Acquires the lock, does the work under its lease, and releases it. The work gets the lease, with its
+    /// [`token`](Lease::token) for the storage.
+    ///
+    /// Fails as [`acquire`](Self::acquire) does, and then no work is done. At the moment of a loss the work is
+    /// dropped, at the await point where it is, and the error is [`NotHeld`](crate::ErrorKind::NotHeld) with a
+    /// [`Lost`](super::Lost) as its source; see [`Lease::run`]. Fails as [`Lease::release`] does if the work
+    /// ended in time and its release did not succeed; its output is dropped then. An error of the work itself
+    /// is part of its output.
+    ///
+    /// Dropping the future drops the work and releases the lock in the background.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// let locker = leasehold::Locker::in_memory();
+    /// let lock = locker.lock("orders/42")?;
+    /// let token = lock.using(async |lease| lease.token()).await?;
+    /// assert!(!lock.is_held());
+    ///
+    /// let shut_down = lock.using(async |_| locker.shutdown().await).await;
+    /// assert!(shut_down.unwrap_err().is_not_held());
+    /// # let _ = token;
+    /// # Ok(()) }
+    /// ```
+    pub async fn using<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, Error> {
+        let lease = self.acquire().await?;
+        let output = lease.run(work(&lease)).await?;
+        lease.release().await?;
+        Ok(output)
+    }
+
     /// Keeps the lock for as long as the program runs, and takes it again after a loss: see [`Tenures`].
     ///
     /// ```
@@ -440,8 +470,13 @@ impl Lock {
         let lock = self.handle.id;
         let driver = &self.handle.core.driver;
         let lease = driver.new_lease()?;
-        let span =
-            tracing::debug_span!("acquire", name = %self.name(), token = Empty, waited = Empty);
+        let span = tracing::debug_span!(
+            target: "leasehold",
+            "acquire",
+            name = %self.name(),
+            token = Empty,
+            waited = Empty
+        );
         // The call begins at once: what is traced then belongs to the span too.
         let call = span.in_scope(|| driver.acquire(lock, spec, lease, wait));
         let answer = call.instrument(span.clone()).await;

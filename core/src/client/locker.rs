@@ -285,7 +285,8 @@ impl Locker {
         self.core.driver.inspect(key).await
     }
 
-    /// The names that match a pattern and are held. `*` in the pattern stands for any characters, `\*`
+    /// Returns a stream of the names that match a pattern and are held: `list(…).try_collect().await` gives all of
+    /// them at once, and [`list_steps`](Self::list_steps) lets you pause. `*` in the pattern stands for any characters, `\*`
     /// for a star, `\\` for a backslash, and all else for itself.
     ///
     /// The server is asked in small steps, so that it does other work meanwhile, and only while the
@@ -418,7 +419,7 @@ impl Locker {
     /// # let locker = leasehold::Locker::in_memory();
     /// let lease = locker.lock("orders/42")?.acquire().await?;
     /// locker.shutdown().await;
-    /// assert_eq!(lease.lost().await, leasehold::LossReason::Shutdown);
+    /// assert_eq!(lease.lost().await.reason, leasehold::LossReason::Shutdown);
     /// assert!(locker.lock("orders/42")?.acquire().await.is_err());
     /// # Ok(()) }
     /// ```

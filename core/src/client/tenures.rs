@@ -110,8 +110,11 @@ async fn acquire(lock: Lock) -> Result<Lease, Error> {
         match lock.acquire().await {
             Err(error) if error.is_transient() => {
                 tracing::warn!(
-                    "error.type" = error.kind().code(),
-                    "exception.message" = %error,
+                    target: "leasehold",
+                    {
+                        "error.type" = error.kind().code(),
+                        "exception.message" = %error,
+                    },
                     "still trying to acquire"
                 );
                 tokio::time::sleep(PAUSE).await;

@@ -228,7 +228,9 @@ impl Cluster {
             let store = FredStore::connect_lazily(self.target.node(node));
             let added = store.and_then(|store| self.add(state, node, store, false));
             let added = added
-                .inspect_err(|error| tracing::warn!(%error, "a node cannot be connected to"))
+                .inspect_err(|error| {
+                    tracing::warn!(target: "leasehold", %error, "a node cannot be connected to");
+                })
                 .ok()?;
             let is_wanted = state.wanted.contains(&added.server);
             (added, is_wanted)

@@ -285,7 +285,7 @@ impl FredStore {
                 Suspicion::Demoted => false,
             };
             if !is_kept {
-                tracing::debug!(?why, "replacing the connection");
+                tracing::debug!(target: "leasehold", ?why, "replacing the connection");
                 link.reconnect().await;
             }
             suspected.store(false, Ordering::Release);

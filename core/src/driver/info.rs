@@ -14,7 +14,7 @@ pub(super) fn check(info: &str, run_id: &OnceLock<String>) -> Result<Vec<Finding
     }
     let findings = Finding::all(info);
     for finding in &findings {
-        tracing::warn!("{finding}");
+        tracing::warn!(target: "leasehold", "{finding}");
     }
     Ok(findings)
 }
@@ -28,6 +28,6 @@ pub(super) fn is_of_cluster(info: &str) -> bool {
 
 /// It does not say, and may be used all the same.
 pub(super) fn is_withheld() -> Vec<Finding> {
-    tracing::warn!("the server's version could not be checked");
+    tracing::warn!(target: "leasehold", "the server's version could not be checked");
     Vec::new()
 }

@@ -245,7 +245,7 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                     self.down(error)
                 }
             };
-            tracing::debug!(?input, "the link changed");
+            tracing::debug!(target: "leasehold", ?input, "the link changed");
             self.down = matches!(input, Input::Disconnected { .. });
             self.seat.feed(input);
         }

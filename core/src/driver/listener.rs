@@ -64,6 +64,7 @@ pub(super) async fn listen(
         // fred's own words may hold what the server echoed.
         let kind = error.kind();
         tracing::warn!(
+            target: "leasehold",
             ?kind,
             "pushes cannot be heard; waiters ask every second instead"
         );

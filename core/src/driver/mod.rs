@@ -127,6 +127,11 @@ impl Batch {
         let checks = |op: &&Op| matches!(op.command, Command::Enter(_));
         self.ops.len() - self.ops.iter().take(1).filter(checks).count() == 1
     }
+
+    fn releases(&self) -> bool {
+        let releases = |op: &Op| matches!(op.command, Command::Release(_));
+        self.ops.iter().any(releases)
+    }
 }
 
 /// Mostly one, and then it takes no memory of its own.
@@ -144,6 +149,8 @@ struct Effects {
     suspicions: Vec<(ServerId, Suspicion)>,
     watches: Vec<(ServerId, Vec<LockKey>)>,
     subscribes: Vec<ServerId>,
+    /// A caller did not get its lock; it may have a place in line, which is given up now.
+    refuses: bool,
     /// What waits is to be sent once others could run.
     gathers: bool,
 }
@@ -337,6 +344,10 @@ impl Driver {
                     output => self.apply(state, output, &mut effects),
                 }
             };
+            let releases = || effects.sends.iter().any(Batch::releases);
+            if effects.refuses && (releases() || state.engine.has_unsent()) {
+                state.turns.hear_refusal();
+            }
             state.refuse_if_dead(&mut effects);
             if let Some(last) = effects.sends.last_mut() {
                 last.turn = state.turns.take(self);
@@ -388,6 +399,7 @@ impl Driver {
                 });
             }
             Output::Answer { call, answer } => {
+                effects.refuses |= matches!(answer, Answer::Acquire(Ok(None) | Err(_)));
                 if matches!(answer, Answer::Shutdown) {
                     state.closing.get_or_insert_with(|| self.now());
                 }

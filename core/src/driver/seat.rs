@@ -123,7 +123,7 @@ impl Seat {
                 server: self.source(),
                 push,
             }),
-            Err(error) => tracing::warn!(%error, "a push was not understood"),
+            Err(error) => tracing::warn!(target: "leasehold", %error, "a push was not understood"),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Events as traces, for whoever collects those. They are written with nothing locked, because that
+//! Events as traces, for whoever collects those; all that this crate traces has the target `leasehold`. They
+//! are written with nothing locked, because that
 //! runs the collector's code; only whether somebody collects them is asked before, under the lock.
 //!
 //! Of what OpenTelemetry's conventions have a name for, fields have that: `error.type`, which is the
@@ -10,9 +11,9 @@ use crate::event::LeaseEvent;
 pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
     let wanted = match event {
         LeaseEvent::Lost { .. } | LeaseEvent::AtRisk { .. } | LeaseEvent::ClockDrift { .. } => {
-            tracing::enabled!(tracing::Level::WARN)
+            tracing::enabled!(target: "leasehold", tracing::Level::WARN)
         }
-        _ => tracing::enabled!(tracing::Level::DEBUG),
+        _ => tracing::enabled!(target: "leasehold", tracing::Level::DEBUG),
     };
     wanted.then(|| event.clone())
 }
@@ -20,24 +21,25 @@ pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
 pub(super) fn write(event: &LeaseEvent) {
     match event {
         LeaseEvent::Waiting { name, position } => {
-            tracing::debug!(%name, position, "waiting in line");
+            tracing::debug!(target: "leasehold", %name, position, "waiting in line");
         }
         LeaseEvent::Acquired {
             name,
             token,
             remaining,
-        } => tracing::debug!(%name, %token, ?remaining, "lease acquired"),
+        } => tracing::debug!(target: "leasehold", %name, %token, ?remaining, "lease acquired"),
         LeaseEvent::Renewed {
             name,
             token,
             remaining,
-        } => tracing::debug!(%name, %token, ?remaining, "lease renewed"),
+        } => tracing::debug!(target: "leasehold", %name, %token, ?remaining, "lease renewed"),
         LeaseEvent::AtRisk {
             name,
             token,
             remaining,
             error,
         } => tracing::warn!(
+            target: "leasehold",
             %name,
             %token,
             ?remaining,
@@ -49,24 +51,28 @@ pub(super) fn write(event: &LeaseEvent) {
             name,
             token,
             reason,
-        } => tracing::warn!(%name, %token, %reason, "lease lost"),
+        } => tracing::warn!(target: "leasehold", %name, %token, %reason, "lease lost"),
         LeaseEvent::Released { name, token } => {
-            tracing::debug!(%name, %token, "lease released");
+            tracing::debug!(target: "leasehold", %name, %token, "lease released");
         }
         LeaseEvent::ClockDrift { drift_margin } => {
             tracing::warn!(
+                target: "leasehold",
                 drift_margin,
                 "the clocks run apart: the drift margin is wider"
             );
         }
         LeaseEvent::Quarantined { server, remaining } => {
             tracing::warn!(
+                target: "leasehold",
                 server,
                 ?remaining,
                 "a server may have forgotten locks, and does not vote"
             );
         }
-        LeaseEvent::Readmitted { server } => tracing::warn!(server, "a server votes again"),
+        LeaseEvent::Readmitted { server } => {
+            tracing::warn!(target: "leasehold", server, "a server votes again");
+        }
         // Concerns one reader alone: the hub makes it when that reader is too slow.
         LeaseEvent::Lagged { .. } => {}
     }

@@ -173,7 +173,7 @@ impl Tracking {
     /// Without a link it is tried again on the next.
     fn failed(&self, error: &FredError) {
         let is_final = is_answer(error) || matches!(error.kind(), ErrorKind::Config);
-        tracing::debug!(is_final, "changes by others are not heard at once");
+        tracing::debug!(target: "leasehold", is_final, "changes by others are not heard at once");
         if is_final {
             self.on.store(false, Ordering::Release);
             self.all_found.get_or_init(|| {

@@ -1,6 +1,7 @@
-//! In which order it leaves what the engine sends. Tasks that took something out of it hand that over to the store's
-//! client in any order, which is as well where callers wait for answers. But who drops a lease, or a call, goes on at
-//! once, and what it asks for next has to come after the release: from then on, until nothing is left, there are turns.
+//! Keeps batches in order after a drop or a refusal. Tasks normally hand the batches that they took out of the engine
+//! to the store's client in any order, which is fine while callers await replies. A task that drops a lease or a call,
+//! or that is refused a lock which it waited for, goes on at once: its next request must be sent after the release.
+//! From then on, until nothing is left to send, there are turns.
 
 use std::sync::Arc;
 
@@ -25,6 +26,12 @@ impl Turns {
             input,
             Input::Release { call: None, .. } | Input::Cancel { .. }
         );
+    }
+
+    /// They are taken from now on too if callers were refused a lock and their releases have not left yet: the
+    /// callers go on at once.
+    pub(super) fn hear_refusal(&mut self) {
+        self.are_taken = true;
     }
 
     /// Whether what is to be sent has to stay where it is, until the turn ends.

@@ -49,8 +49,9 @@ impl Margin {
         sent + left.saturating_sub(self.drift(left))
     }
 
-    /// The time to live that is wanted, or a longer one where that could be over by the server's
-    /// clock before so much time as is left has passed here.
+    /// The least time to live to ask the server for: the wanted one, or a longer one if that could be over by
+    /// the server's clock before so much time as is left has passed here. It keeps what the holder was
+    /// promised; the holder must not count on more than it wants.
     pub(crate) fn covering(self, left: Duration, wanted: Duration) -> Duration {
         if wanted.saturating_sub(self.drift(wanted)) >= left {
             return wanted;

@@ -8,6 +8,12 @@ use crate::time::Timestamp;
 /// Trying again while the store does not answer: first after this time, later after up to that one.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The same for attempts that wait for so long at the most. No pause is longer than that: with a wide drift margin
+/// `not_after` is early by a part of the pause, and each attempt would come too late.
+pub(super) fn retry(patience: Duration) -> (Duration, Duration) {
+    (RETRY.0, patience.clamp(RETRY.0, RETRY.1))
+}
+
 /// When the next attempt is due, and how often it failed in a row.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
@@ -60,6 +66,8 @@ fn mix(mut z: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::clock::{Anchor, Margin};
+    use crate::time::ServerTime;
 
     #[test]
     fn jitter_spreads_over_the_last_15_percent() {
@@ -72,6 +80,24 @@ mod tests {
         );
         assert!(times.iter().any(|time| *time < whole * 88 / 100));
         assert!(times.iter().any(|time| *time > whole * 96 / 100));
+    }
+
+    /// Catches a server that refuses each attempt because it comes too late by a clock that was heard of before the
+    /// pause.
+    #[test]
+    fn no_pause_makes_the_next_attempt_late() {
+        for millis in [60, 150, 1_000, 2_000, 60_000] {
+            let patience = Duration::from_millis(millis);
+            let (_, longest) = retry(patience);
+            let received = Timestamp::from_nanos(5_000_000_000);
+            let anchor = Anchor::new(ServerTime::from_millis(9_000), received, received);
+            let sent = received + longest;
+            let bound = anchor.not_after(sent + patience, Margin::MOST);
+            assert!(
+                bound > ServerTime::from_millis(9_000) + longest,
+                "{patience:?}"
+            );
+        }
     }
 
     #[test]

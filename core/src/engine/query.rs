@@ -4,7 +4,7 @@ use super::attempt::{Attempt, Due, Failure, Outcome};
 use super::ctx::{Ctx, Whose};
 use super::env::Env;
 use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
-use super::pace::RETRY;
+use super::pace::retry;
 use super::servers::Flight;
 use super::table::Table;
 use super::timers::Timed;
@@ -231,7 +231,8 @@ impl Query {
         }
         // The seed only spreads retries; the call's number does for that.
         let seed = LeaseId(u128::from(self.call.0));
-        self.attempt.pace.back_off(env.cx.now, RETRY, seed);
+        let between = retry(env.cx.settings.command_timeout);
+        self.attempt.pace.back_off(env.cx.now, between, seed);
         self.attempt.pace.next = self.attempt.pace.next.min(self.until);
         self.error = Some(error);
         Next::Stay

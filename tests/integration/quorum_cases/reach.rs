@@ -46,7 +46,7 @@ async fn who_is_cut_off_from_three_has_lost_it_before_another_gets_it() {
         let lease = three.acquire().await.expect("three are enough");
         (lease, Instant::now())
     });
-    let reason = first.lost().await;
+    let reason = first.lost().await.reason;
     let lost = Instant::now();
     let (second, got) = gets.await.expect("no panic");
     // What the events say of a loss may be a little late; the lease itself never is.

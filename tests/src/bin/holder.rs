@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let locker = connect(url).await?;
             let lease = locker.lock(name)?.ttl(ttl).acquire().await?;
             println!("held {}", lease.token());
-            println!("lost {}", lease.lost().await);
+            println!("lost {}", lease.lost().await.reason);
         }
         ["visit", url, name, file, rounds, how] => {
             let locker = connect(url).await?;

@@ -51,7 +51,7 @@ async fn wait(lock: Lock, label: String, holds: bool) {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     println!("granted {label} {} {}", lease.token(), now.as_micros());
     if holds {
-        println!("lost {label}: {}", lease.lost().await);
+        println!("lost {label}: {}", lease.lost().await.reason);
     } else if let Err(error) = lease.release().await {
         println!("failed {label}: {error}");
     }

@@ -55,6 +55,7 @@ where
             Err(error) => {
                 let kind = error.kind();
                 tracing::warn!(
+                    target: "leasehold",
                     ?kind,
                     "pushes cannot be heard; waiters ask every second instead"
                 );

@@ -162,7 +162,7 @@ impl Tracking {
 
     /// What may be well later is tried again when the adapter says the next time that changes are heard.
     fn failed(&self, error: &Error) {
-        tracing::debug!(%error, "changes by others are not heard at once");
+        tracing::debug!(target: "leasehold", %error, "changes by others are not heard at once");
         if !error.is_transient() {
             self.is_impossible(error.to_string());
         }

@@ -31,7 +31,11 @@ pub(super) async fn keep(cluster: Arc<Cluster>) {
         match found {
             Ok(map) => cluster.take(map),
             Err(error) => {
-                tracing::debug!(%error, "who serves what in the cluster is not known");
+                tracing::debug!(
+                    target: "leasehold",
+                    %error,
+                    "who serves what in the cluster is not known"
+                );
                 cluster.miss(error);
             }
         }

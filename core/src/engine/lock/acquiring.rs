@@ -11,7 +11,7 @@ use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
 use crate::engine::ctx::{Ctx, Whose};
 use crate::engine::env::Env;
 use crate::engine::io::{Answer, CallId, LockSpec, ServerId, Wait};
-use crate::engine::pace::{Pace, RETRY};
+use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
 use crate::event::{LeaseEvent, LossReason};
@@ -328,7 +328,9 @@ impl Acquiring {
         let why = before.filter(|_| !says_why).map(|(_, why)| why);
         let error = why.unwrap_or_else(|| failure.error().clone());
         self.silence = Some((since, error.clone()));
-        self.attempt.pace.back_off(now, RETRY, who.lease);
+        self.attempt
+            .pace
+            .back_off(now, retry(attempt_time), who.lease);
         let impatient = self.callers.remove(|caller| match caller.wait {
             // Without a link it is tried once more, on the next one.
             Wait::Never => !cut_short && (linked || now >= caller.asked + attempt_time),

@@ -56,8 +56,9 @@ struct Rare {
     /// The time to live that the program asked for by hand, and the one that it has got.
     wanted: Option<Duration>,
     ttl: Option<Duration>,
-    /// What the store was asked for last, and the longest that it ever was.
-    asked: Option<Duration>,
+    /// What the holder may count on when the last renewal succeeds: the time that the renewal is for, even if
+    /// the store was asked for more. And the longest time that the store was ever asked for.
+    counted: Option<Duration>,
     longest: Duration,
     /// The highest floor that no renewal has confirmed yet, and the one that the last had.
     floor: Option<FencingToken>,
@@ -151,7 +152,7 @@ impl Tenure {
         let asked = margin.covering(self.deadline.since(now), wanted);
         if asked != spec.ttl || self.rare.is_some() {
             let rare = self.rare.get_or_insert_default();
-            rare.asked = Some(asked);
+            rare.counted = Some(wanted);
             rare.longest = rare.longest.max(asked);
         }
         asked
@@ -173,9 +174,9 @@ impl Tenure {
         }
     }
 
-    /// What the store was asked for last.
-    fn asked(&self, spec: &LockSpec) -> Duration {
-        let changed = self.rare.as_ref().and_then(|rare| rare.asked);
+    /// The most that the holder may count on once the last renewal succeeds, from when it was sent.
+    fn counted(&self, spec: &LockSpec) -> Duration {
+        let changed = self.rare.as_ref().and_then(|rare| rare.counted);
         changed.unwrap_or(spec.ttl)
     }
 
@@ -418,6 +419,17 @@ impl Tenure {
             Err(error) if error.kind() == ErrorKind::WrongType => {
                 return Some(LossReason::Superseded);
             }
+            // By this reply the server's clock is known anew, so asking again at once may succeed: with a wide
+            // margin `not_after` is early if the last reply is long ago.
+            Ok((Reply::Late, _)) if self.attempt.pace.failures == 0 => {
+                self.attempt.pace.failures = 1;
+                if self.looks {
+                    self.look_again(env, who);
+                } else {
+                    self.renew(env, who);
+                }
+                return None;
+            }
             Ok((Reply::Late, _)) => Failure::late().into_error(),
             // Done, but a failover may lose what was done.
             Ok((Reply::NotDurable(error), _)) | Err(error) => error,
@@ -435,6 +447,7 @@ impl Tenure {
         expiry: (ServerTime, ServerTime),
     ) {
         self.confirm_floor();
+        self.attempt.pace.failures = 0;
         // Its slot may have moved to a server that this locker has not listened to.
         env.servers.want_pushes(&mut env.cx, flight.server);
         let (looked, looks_again) = (self.looks, self.looks_again);
@@ -455,7 +468,7 @@ impl Tenure {
         (expires, time): (ServerTime, ServerTime),
     ) {
         let spec = &who.spec;
-        let expiry = (expires, self.asked(spec));
+        let expiry = (expires, self.counted(spec));
         let deadline = env
             .servers
             .deadline(flight.server, flight.sent, time, expiry);
@@ -468,7 +481,9 @@ impl Tenure {
         {
             rare.ttl = rare.wanted;
         }
-        self.attempt.pace = Pace::due_at(next_renewal(ttl, who.lease, flight.sent));
+        // While more is left than the time to live, a renewal would gain nothing.
+        let since = flight.sent.max(self.deadline - ttl);
+        self.attempt.pace = Pace::due_at(next_renewal(ttl, who.lease, since));
         let event = LeaseEvent::Renewed {
             name: spec.name.clone(),
             token: self.token,
@@ -523,9 +538,10 @@ impl Tenure {
 }
 
 /// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
-/// one locker's leases leave together.
-fn next_renewal(ttl: Duration, lease: LeaseId, sent: Timestamp) -> Timestamp {
-    let next = sent + jitter_at(ttl / 3, lease, sent);
+/// one locker's leases leave together. By then less is left than the time to live less the widest
+/// drift margin.
+fn next_renewal(ttl: Duration, lease: LeaseId, since: Timestamp) -> Timestamp {
+    let next = since + jitter_at(ttl / 3, lease, since);
     let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);
     Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
 }

@@ -7,7 +7,7 @@ use super::members::Members;
 use crate::engine::attempt::Failure;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Output, ServerId};
-use crate::engine::pace::{Pace, RETRY};
+use crate::engine::pace::{Pace, retry};
 use crate::engine::settings::Settings;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
@@ -336,7 +336,8 @@ impl Entry {
 
     fn failed(&mut self, cx: &Ctx, error: Error) {
         let seed = LeaseId(u128::from(cx.settings.client.0));
-        self.pace.back_off(cx.now, RETRY, seed);
+        let between = retry(cx.settings.command_timeout);
+        self.pace.back_off(cx.now, between, seed);
         self.error = Some(error);
     }
 

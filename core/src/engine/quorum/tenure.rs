@@ -25,6 +25,8 @@ pub(super) struct Tenure {
     pub(super) leases: u32,
     /// What the holder was last told.
     pub(super) deadline: Timestamp,
+    /// The time to live that the program asked for last.
+    ttl: Duration,
     /// How many members have no trouble with it, as far as the holder was told.
     sound: usize,
     /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
@@ -60,6 +62,7 @@ impl Tenure {
             began,
             leases: 0,
             deadline,
+            ttl: lease.who.spec.ttl,
             sound: env.members.len(),
             prove_at: Timestamp::NEVER,
             rounds: 0,
@@ -110,7 +113,13 @@ impl Tenure {
     /// Somewhat before the deadline, as with one server. The holder counts on no more, even if a majority
     /// has it for a little longer.
     fn ends_at(&self, lease: &Leased) -> Timestamp {
-        self.deadline - lead(lease.who.spec.ttl)
+        self.deadline - lead(self.shortest_ttl(lease))
+    }
+
+    /// The shortest time that a member's renewals may be for: the program may have asked for another one, and a
+    /// member that is asked for the lease again has the lock's own.
+    fn shortest_ttl(&self, lease: &Leased) -> Duration {
+        self.ttl.min(lease.who.spec.ttl)
     }
 
     /// Those that do not have it are asked again: they may be back, or free by now.
@@ -129,8 +138,11 @@ impl Tenure {
     /// A member does not have it any more. It is only asked for it again when the others had the time to find
     /// out that they do not have it either: a lease that was taken away everywhere must not go on.
     pub(super) fn rest(&mut self, now: Timestamp, lease: &Leased) {
-        let third = lease.who.spec.ttl / 3;
-        self.pace.next = self.pace.next.max(now + third + third / 8);
+        // A member renews a third of the time to live after no more than that is left.
+        let deadlines = lease.votes.has().map(|(_, has)| has.deadline);
+        let since = deadlines.max().map_or(now, |last| now.max(last - self.ttl));
+        let third = self.ttl.max(lease.who.spec.ttl) / 3;
+        self.pace.next = self.pace.next.max(since + third + third / 8);
     }
 
     pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
@@ -199,7 +211,7 @@ impl Tenure {
         if self.ends_at(lease) <= env.cx.now {
             return Next::Lose(LossReason::Expired);
         }
-        if deadline > self.deadline + lease.who.spec.ttl / 8 {
+        if deadline > self.deadline + self.shortest_ttl(lease) / 8 {
             self.emit_renewed(&mut env.cx, lease, deadline);
         }
         self.tell_risk(env, lease, deadline);
@@ -260,6 +272,7 @@ impl Tenure {
         lease: &Leased,
         (call, ttl): (CallId, Option<Duration>),
     ) {
+        self.ttl = ttl.unwrap_or(self.ttl);
         let mut pending = 0;
         for (at, _) in lease.votes.has() {
             let asked = Asked::Renew(lease.who.id(), call);

@@ -4,7 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::host::{Host, LOCK, TTL, ms};
-use crate::engine::{Engine, Hub, LockId, ReaderId, Settings};
+use crate::engine::{Hub, LockId, ReaderId, Settings};
 use crate::event::LeaseEvent;
 use crate::protocol::ClientId;
 use crate::time::{ServerTime, Timestamp};
@@ -70,11 +70,7 @@ fn the_clocks_of_a_cluster_are_not_compared() {
 
 #[test]
 fn the_margin_is_what_deadlines_leave() {
-    let mut host = Host::unconnected();
-    let mut settings = Settings::new(ClientId(7));
-    settings.drift_margin = 100_000;
-    host.engine = Engine::new(settings.checked().expect("good settings"));
-    host.input(crate::engine::Input::CONNECTED);
+    let mut host = Host::with_margin(100_000);
     let deadline = host.hold(LOCK).deadline;
     assert_eq!(deadline.since(host.now), TTL * 9 / 10);
 }

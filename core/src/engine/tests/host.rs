@@ -222,6 +222,16 @@ impl Host {
         host
     }
 
+    /// One that keeps that much of each lease for clocks that drift.
+    pub(super) fn with_margin(parts_per_million: u32) -> Self {
+        let mut host = Self::unconnected();
+        let mut settings = Settings::new(CLIENT);
+        settings.drift_margin = parts_per_million;
+        host.engine = Engine::new(settings.checked().expect("good settings"));
+        host.input(Input::CONNECTED);
+        host
+    }
+
     pub(super) fn unconnected() -> Self {
         Self {
             engine: Engine::new(Settings::new(CLIENT)),

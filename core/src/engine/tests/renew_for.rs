@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::host::{Done, Host, LOCK, Net, TTL, ms};
 use crate::engine::LockSpec;
+use crate::engine::clock::Margin;
 use crate::error::ErrorKind;
 use crate::protocol::{Command, Renew, Reply};
 
@@ -146,4 +147,69 @@ fn no_more_is_counted_on_than_this_renewal_asked_for() {
     host.reply(&sent, Ok(reply));
     let until = host.held_until(LOCK);
     assert!(until.since(host.now) <= asked, "{until:?}");
+}
+
+/// Catches a lease that grows: each renewal asks for a little more than is left, and the answer counts.
+#[test]
+fn a_shorter_time_never_moves_the_deadline() {
+    let margins = [Margin::LEAST, Margin::DEFAULT, Margin::MOST].map(Margin::parts_per_million);
+    for (margin, longer, shorter) in
+        margins
+            .into_iter()
+            .chain([90_000, 170_000])
+            .flat_map(|margin| {
+                [
+                    (margin, 30_000, 100),
+                    (margin, 60_000, 3_000),
+                    (margin, 500, 400),
+                ]
+            })
+    {
+        let mut host = Host::with_margin(margin);
+        host.ttl = ms(longer);
+        let grant = host.hold(LOCK);
+        let call = host.renew_for(grant.lease, ms(shorter));
+        assert_eq!(host.outcome(call), &Ok(Done::Renewed));
+        assert_eq!(host.held_until(LOCK), grant.deadline, "{margin} ppm");
+        let rest = grant.deadline.since(host.now);
+        for _ in 0..400 {
+            host.advance((rest + ms(shorter) * 4) / 400);
+            let left = host.held_until(LOCK).since(host.now);
+            let most = grant.deadline.since(host.now).max(ms(shorter));
+            assert!(left <= most, "{margin} ppm: {left:?} of {longer} ms");
+            assert!(host.is_held(LOCK), "{margin} ppm: lost at {:?}", host.now);
+        }
+    }
+}
+
+/// Catches renewals that go on at the pace of the shorter time while the longer one lasts.
+#[test]
+fn a_shorter_time_is_renewed_once_less_than_that_is_left() {
+    let mut host = Host::with_margin(250_000);
+    let grant = host.hold(LOCK);
+    host.renew_for(grant.lease, ms(1_000));
+    let before = asked(&host).len();
+    host.advance_to(grant.deadline - ms(1_000));
+    assert_eq!(asked(&host).len(), before);
+    host.advance_to(grant.deadline);
+    let asked = &asked(&host)[before..];
+    let is_wanted = asked.iter().all(|ttl| *ttl == ms(1_000));
+    assert!(!asked.is_empty() && is_wanted, "{asked:?}");
+    assert!(host.is_held(LOCK));
+}
+
+/// Catches a store that frees the lock while the holder counts on the longer time.
+#[test]
+fn the_store_keeps_what_the_holder_was_promised_before() {
+    let mut host = Host::with_margin(170_000);
+    host.fixed = true;
+    let grant = host.hold(LOCK);
+    host.advance(ms(1_000));
+    for _ in 0..50 {
+        host.renew_for(grant.lease, ms(100));
+        host.advance(ms(100));
+    }
+    assert_eq!(host.held_until(LOCK), grant.deadline);
+    host.advance_to(grant.deadline - ms(100));
+    assert!(host.is_held(LOCK) && host.is_taken(LOCK));
 }

@@ -198,6 +198,20 @@ fn a_renewal_that_failed_is_repeated_soon_and_all_is_well() {
     assert!(host.log.is_empty(), "and it goes on at its own pace");
 }
 
+/// Catches a risk that is reported only because the last reply is long ago: with a wide margin `not_after` is early
+/// then, and the reply says what the time is.
+#[test]
+fn a_renewal_that_comes_too_late_is_asked_for_once_more_at_once() {
+    let mut host = Host::with_margin(170_000);
+    host.ttl = ms(60_000);
+    host.hold(LOCK);
+    host.advance(ms(60_000));
+    assert!(host.is_held(LOCK));
+    let told = host.told();
+    assert!(told[1..].iter().all(|told| told == "renewed"), "{told:?}");
+    assert!(host.count("renew") >= told.len(), "none came too late");
+}
+
 #[test]
 fn a_lease_whose_key_is_gone_is_lost_and_not_taken_again() {
     let mut host = Host::new();

@@ -5,7 +5,7 @@ use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
 use crate::protocol::incarnation::Incarnation;
-use crate::protocol::limits::{LEASE_LENGTH, MOST_KNOWN};
+use crate::protocol::limits::{LEASE_LENGTH, MOST_KNOWN, TOKEN_LENGTH};
 use crate::time::ServerTime;
 use crate::token::FencingToken;
 
@@ -44,6 +44,20 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
 
     pub(in crate::protocol) fn number(&mut self) -> Result<u64, Error> {
         digits::plain(self.text()?).ok_or_else(unexpected)
+    }
+
+    /// The server's time in microseconds, which has as many digits as a token from 2001 to 2286; `0` stands for none. No other
+    /// number is taken for a time: it would say that all operations of a batch succeeded.
+    pub(super) fn time(&mut self) -> Result<Option<ServerTime>, Error> {
+        let text = self.text()?;
+        match (text, text.len()) {
+            ("0", _) => Ok(None),
+            (_, TOKEN_LENGTH) if !text.starts_with('0') => {
+                let micros = digits::plain(text).ok_or_else(unexpected)?;
+                Ok(Some(ServerTime::from_micros(micros)))
+            }
+            _ => Err(unexpected()),
+        }
     }
 
     pub(in crate::protocol) fn millis(&mut self) -> Result<ServerTime, Error> {

@@ -9,7 +9,6 @@ use super::ops::{Command, Op};
 use super::reply::{BatchReply, Reply};
 use super::server_error::server_error;
 use crate::error::Error;
-use crate::time::ServerTime;
 
 pub(crate) use call::is_timeless;
 pub use call::{ScriptCall, encode};
@@ -22,8 +21,7 @@ pub(super) use text::Writer;
 /// of one.
 pub fn decode<F: AsRef<[u8]>>(batch: &[Op], answer: &[F]) -> Result<BatchReply, Error> {
     let mut fields = Fields { rest: answer };
-    let time = Some(fields.number()?).filter(|time| *time != 0);
-    let time = time.map(ServerTime::from_micros);
+    let time = fields.time()?;
     if let ([why], Some(_)) = (fields.rest, time)
         && let Some(nothing_done) = nothing_done(why.as_ref())
     {
@@ -81,8 +79,12 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::name::{Name, Owner};
-    use crate::protocol::{Holder, Inspect, Inspected, LockKey};
+    use crate::protocol::{Counter, Holder, Inspect, Inspected, LeaseId, LockKey, Renew};
+    use crate::time::ServerTime;
     use crate::token::FencingToken;
+    use std::time::Duration;
+
+    const NOW: &str = "1700000000000077";
 
     fn inspect() -> Vec<Op> {
         let name = Name::new("n").expect("a valid name");
@@ -97,7 +99,7 @@ mod tests {
     fn what_the_script_sends_is_read() {
         let batch = decode(
             &inspect(),
-            &["77", "1", "7", "held", "34", "2", "r", "job-7", "0", "0"],
+            &[NOW, "1", "7", "held", "34", "2", "r", "job-7", "0", "0"],
         );
         let owner = Owner::reclaimable("job-7").expect("a valid owner");
         let token = FencingToken::new(34).expect("a valid token");
@@ -113,7 +115,7 @@ mod tests {
             waiting: 0,
             line: Vec::new(),
         });
-        let time = ServerTime::from_micros(77);
+        let time = ServerTime::from_micros(1_700_000_000_000_077);
         assert_eq!(
             batch,
             Ok(BatchReply {
@@ -126,7 +128,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_key_and_its_kind() {
         let answer = [
-            "77",
+            NOW,
             "1",
             "3",
             "error",
@@ -143,37 +145,43 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        let cases: [&[&str]; 28] = [
+        let cases: [&[&str]; 34] = [
             &[],
             &["x"],
             &["0"],
             &["0", "late"],
             &["0", "1", "4", "free", "0", "0", "0"],
             &["-5", "late"],
-            &["77"],
-            &["77", "late", "more"],
-            &["77", "1"],
-            &["77", "0", "1", "free"],
-            &["77", "2", "1", "free"],
-            &["77", "x", "1", "free"],
-            &["77", "1", "2", "free"],
-            &["77", "1", "1", "late"],
+            &["77", "late"],
+            &["170000000000007", "late"],
+            &["17000000000000077", "late"],
+            &["0700000000000077", "late"],
+            &["+700000000000077", "late"],
+            &["170000000000007x", "late"],
+            &[NOW],
+            &[NOW, "late", "more"],
+            &[NOW, "1"],
+            &[NOW, "0", "1", "free"],
+            &[NOW, "2", "1", "free"],
+            &[NOW, "x", "1", "free"],
+            &[NOW, "1", "2", "free"],
+            &[NOW, "1", "1", "late"],
             &[
-                "77", "1", "4", "free", "0", "0", "0", "1", "4", "free", "0", "0", "0",
+                NOW, "1", "4", "free", "0", "0", "0", "1", "4", "free", "0", "0", "0",
             ],
-            &["77", "1", "1", "held"],
-            &["77", "1", "1", "released"],
-            &["77", "1", "7", "held", "0", "2", "r", "job", "0", "0"],
-            &["77", "1", "7", "held", "34", "2", "x", "job", "0", "0"],
-            &["77", "1", "7", "held", "34", "-2", "l", "job", "0", "0"],
-            &["77", "1", "7", "held", "34", "-1", "l", "job", "0", "0"],
-            &["77", "1", "4", "free", "9007199254740992", "0", "0"],
-            &["77", "1", "2", "free", "0"],
-            &["77", "1", "4", "free", "0", "1", "1"],
-            &["77", "1", "4", "free", "0", "4294967296", "0"],
-            &["77", "1", "7", "free", "0", "1", "1", "l", "job", "-1"],
-            &["77", "1", "4", "free", "0", "0", "101"],
-            &["77", "1", "18446744073709551616", "late"],
+            &[NOW, "1", "1", "held"],
+            &[NOW, "1", "1", "released"],
+            &[NOW, "1", "7", "held", "0", "2", "r", "job", "0", "0"],
+            &[NOW, "1", "7", "held", "34", "2", "x", "job", "0", "0"],
+            &[NOW, "1", "7", "held", "34", "-2", "l", "job", "0", "0"],
+            &[NOW, "1", "7", "held", "34", "-1", "l", "job", "0", "0"],
+            &[NOW, "1", "4", "free", "9007199254740992", "0", "0"],
+            &[NOW, "1", "2", "free", "0"],
+            &[NOW, "1", "4", "free", "0", "1", "1"],
+            &[NOW, "1", "4", "free", "0", "4294967296", "0"],
+            &[NOW, "1", "7", "free", "0", "1", "1", "l", "job", "-1"],
+            &[NOW, "1", "4", "free", "0", "0", "101"],
+            &[NOW, "1", "18446744073709551616", "late"],
         ];
         for answer in cases {
             let batch = decode(&inspect(), answer);
@@ -182,11 +190,50 @@ mod tests {
         }
     }
 
+    fn renew() -> Vec<Op> {
+        let name = Name::new("n").expect("a valid name");
+        let key = LockKey::new("ns", &name).expect("a valid namespace");
+        let renew = Renew {
+            key,
+            lease: LeaseId(7),
+            token: FencingToken::new(34).expect("a valid token"),
+            counter: Counter::Dense,
+            ttl: Duration::from_secs(1),
+            floor: None,
+        };
+        vec![Op {
+            command: Command::Renew(renew),
+            not_after: ServerTime::from_micros(9),
+        }]
+    }
+
+    /// Catches a proxy's number, or an error code, that is taken for the reply which says that all went well.
+    #[test]
+    fn only_a_time_of_16_digits_says_that_everything_succeeded() {
+        assert!(decode(&renew(), &[NOW]).is_ok());
+        for number in [
+            "0",
+            "1",
+            "42",
+            "-5",
+            "-700000000000077",
+            "170000000000007",
+            "17000000000000077",
+            "0000000000000001",
+            "1700000000000077 ",
+            "1.70000000000007",
+            "",
+        ] {
+            let error = decode(&renew(), &[number]).expect_err(number);
+            assert_eq!(error.kind(), ErrorKind::Store, "{number}");
+        }
+    }
+
     #[test]
     fn one_malformed_reply_does_not_spoil_its_neighbours() {
         let batch: Vec<Op> = inspect().into_iter().chain(inspect()).collect();
         let answer = [
-            "77", "1", "4", "free", "x", "0", "0", "2", "4", "free", "5", "0", "0",
+            NOW, "1", "4", "free", "x", "0", "0", "2", "4", "free", "5", "0", "0",
         ];
         let replies = decode(&batch, &answer).expect("the frame is whole").replies;
         assert!(replies[0].is_err());

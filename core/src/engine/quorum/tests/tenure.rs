@@ -1,6 +1,6 @@
 //! Keeping a lock, and losing it.
 
-use super::world::{LOCK, SOON, State, TIMEOUT, TTL, World};
+use super::world::{LOCK, LONGEST, SOON, State, TIMEOUT, TTL, World};
 use crate::engine::{Answer, Input, Wait};
 use crate::event::{LeaseEvent, LossReason};
 
@@ -124,6 +124,38 @@ fn it_is_renewed_by_hand_at_a_majority() {
     let (event, deadline) = world.hosts[0].events.last().expect("it was told").clone();
     assert!(matches!(event, LeaseEvent::Renewed { .. }), "{event:?}");
     assert!(deadline.is_some_and(|at| at > world.now + TTL * 3));
+}
+
+/// Catches a lease that outlives the quarantine of servers that forgot it: with a wide margin each renewal for a
+/// shorter time made it longer.
+#[test]
+fn renewals_for_a_shorter_time_never_make_it_longer() {
+    for margin in [2_000, 90_000, 170_000, 250_000] {
+        let mut world = World::with_margin(1, 3, margin);
+        world.ttl = LONGEST;
+        let lease = world.hold(0);
+        let shorter = LONGEST / 100;
+        let call = world.next_call(0);
+        let renew = Input::Renew {
+            call,
+            lease: lease.lease,
+            ttl: Some(shorter),
+            floor: None,
+        };
+        world.input(0, renew);
+        assert_eq!(world.answer(0, call), Some(&Answer::Renew(Ok(()))));
+        let mut told = 0;
+        for _ in 0..300 {
+            world.advance(LONGEST / 200);
+            let events = &world.hosts[0].events;
+            for deadline in events[told..].iter().filter_map(|(_, deadline)| *deadline) {
+                let most = world.now + shorter;
+                assert!(deadline <= lease.deadline.max(most), "{margin} ppm");
+            }
+            told = events.len();
+        }
+        assert!(!world.story(0).contains(&"lost"), "{:?}", world.story(0));
+    }
 }
 
 #[test]

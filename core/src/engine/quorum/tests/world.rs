@@ -69,7 +69,20 @@ pub(super) struct Host {
 impl World {
     /// Servers that have been used before, so that each knows the others.
     pub(super) fn new(hosts: usize, servers: usize) -> Self {
-        let mut world = Self::fresh(hosts, servers);
+        Self::used(Self::fresh(hosts, servers))
+    }
+
+    /// The same, with hosts that keep that much of each lease for clocks that drift.
+    pub(super) fn with_margin(hosts: usize, servers: usize, parts_per_million: u32) -> Self {
+        let settings = |id| Settings {
+            drift_margin: parts_per_million,
+            ..settings(id)
+        };
+        Self::used(Self::of(hosts, servers, settings))
+    }
+
+    fn used(mut world: Self) -> Self {
+        let hosts = world.hosts.len();
         for host in 0..hosts {
             let lease = world.hold(host).lease;
             world.release(host, lease);
@@ -84,6 +97,10 @@ impl World {
 
     /// Servers that are new, as are the hosts to them.
     pub(super) fn fresh(hosts: usize, servers: usize) -> Self {
+        Self::of(hosts, servers, settings)
+    }
+
+    fn of(hosts: usize, servers: usize, settings: impl Fn(u64) -> Settings) -> Self {
         let host = |id: u64| Host {
             quorum: Quorum::new(settings(id), servers).expect("it is odd"),
             done: BTreeMap::new(),
