@@ -208,8 +208,9 @@ mod tests {
         match (pattern, text) {
             ([b'*', rest @ ..], _) => (0..=text.len()).any(|from| matches(rest, &text[from..])),
             ([b'?', rest @ ..], [_, text @ ..]) => matches(rest, text),
-            ([b'\\', one, rest @ ..], [first, text @ ..]) => one == first && matches(rest, text),
-            ([one, rest @ ..], [first, text @ ..]) => one == first && matches(rest, text),
+            ([b'\\', one, rest @ ..] | [one, rest @ ..], [first, text @ ..]) => {
+                one == first && matches(rest, text)
+            }
             ([], []) => true,
             _ => false,
         }
