@@ -1,6 +1,7 @@
 //! What to do about an error.
 
 use crate::every::{by_code, every};
+use crate::protocol::rights;
 
 /// The end of an error's message: what to do. It is a part of its own, because a host that has other
 /// words for the place where a setting is made says it in those.
@@ -10,7 +11,7 @@ pub(crate) enum Advice {
     CheckCredentials,
     /// There are no credentials, and some are asked for.
     GiveCredentials,
-    /// A user of the server is not allowed enough.
+    /// A user of the server is not allowed enough, in a namespace that is not known.
     Rights,
     /// The database that was asked for is not there.
     Database,
@@ -45,26 +46,18 @@ impl Advice {
         }
     }
 
-    /// The words for who gave a URL.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
+    /// Writes the words for who gave a URL.
+    pub(crate) fn write(self, into: &mut String) {
+        into.push_str(match self {
             Self::CheckCredentials => "check the user and password in the URL",
             Self::GiveCredentials => "give the user and password in the URL",
-            Self::Rights => RIGHTS,
+            Self::Rights => return rights::advise(None, into),
             Self::Database => "the database in the URL does not exist on this server",
             Self::Primary => "connect to the primary",
             Self::OtherName => {
                 "something other than leasehold wrote that key: use another name or namespace"
             }
             Self::ForeignKey => "something other than leasehold wrote that key",
-        }
+        });
     }
 }
-
-/// What a user of the server has to be allowed: as README has it, and a test for each of them.
-const RIGHTS: &str = "a user of the locks needs on the keys ~{NAMESPACE:* +eval +evalsha +time \
-                      +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd \
-                      +zcount +zmscore +zrange +zrangebyscore +zrem +zscore; to be told at once, on \
-                      the channels &leasehold:NAMESPACE:* +subscribe +publish +pubsub|numsub; to \
-                      list +scan; for a quorum +info +lastsave; and for a database in the URL \
-                      +select";

@@ -10,6 +10,8 @@ use serde::{Serialize, Serializer};
 
 use crate::advice::Advice;
 use crate::every::{by_code, every};
+#[cfg(feature = "native")]
+use crate::protocol::Rights;
 
 /// What went wrong, in a form to match on.
 ///
@@ -307,6 +309,24 @@ impl Error {
         }))
     }
 
+    /// The same error. If it advises on rights in a namespace that is not known, that is this one.
+    #[cfg(feature = "native")]
+    pub(crate) fn in_namespace(self, namespace: &str) -> Self {
+        let inner = &*self.0;
+        if inner.advice != Some(Advice::Rights) {
+            return self;
+        }
+        let mut what = format!("{}; ", inner.what);
+        Rights::new(namespace).advise(&mut what);
+        Self(Arc::new(Inner {
+            about: inner.about.clone(),
+            what: what.into(),
+            advice: None,
+            source: inner.source.clone(),
+            ..*inner
+        }))
+    }
+
     /// [`ErrorKind::Config`] if a text is empty or has more bytes than that.
     pub(crate) fn check_length(what: &str, text: &str, most: usize) -> Result<(), Self> {
         let length = text.len();
@@ -354,7 +374,7 @@ impl Error {
         }
         if let Some(advice) = advice {
             message.push_str("; ");
-            message.push_str(advice.text());
+            advice.write(&mut message);
         }
         message
     }

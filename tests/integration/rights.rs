@@ -4,34 +4,31 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use leasehold::{Error, ErrorKind, FencingToken, Locker, LossReason};
+use leasehold::protocol::{LockKey, Rights};
+use leasehold::{Error, ErrorKind, FencingToken, Locker, LossReason, Name};
 use leasehold_tests::{Admin, Proxy, RedisServer, Resp, eventually};
 
-use crate::{LIMIT, lock_key, millis};
+use crate::{LIMIT, millis};
 
-/// The documented rights of a user of the default namespace: for locks, for pushes, to list, and for a
-/// database in the URL.
-pub(crate) const LOCKS: &str = "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire \
-                     +pexpireat +persist +zadd +zcount +zmscore +zrange +zrangebyscore +zrem \
-                     +zscore";
-pub(crate) const PUSHES: &str = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
-pub(crate) const LIST: &str = "+scan";
-/// Of the servers of a quorum.
-const QUORUM: &str = "+info +lastsave";
-const DATABASE: &str = "+select";
+/// The patterns of the default namespace.
+const KEYS: &str = "~{leasehold:*";
+const CHANNELS: &str = "&leasehold:leasehold:*";
+pub(crate) const LIST: &str = Rights::LIST;
+/// Without it waiters take the slow path, and each leaves a denial in the server's log.
+const QUIET: &str = "+zcard";
 
 /// The rights for locks and for pushes.
 pub(crate) fn named() -> Vec<&'static str> {
-    let words = LOCKS.split_whitespace().chain(PUSHES.split_whitespace());
-    words.collect()
+    let words = [KEYS, Rights::LOCKS, CHANNELS, Rights::PUSHES];
+    words.iter().flat_map(|words| words.split(' ')).collect()
 }
 
 /// The same, in another namespace.
 pub(crate) fn named_for(namespace: &str) -> Vec<String> {
-    let keys = format!("~{{{namespace}:*");
-    let channels = format!("&leasehold:{namespace}:*");
+    let rights = Rights::new(namespace);
     let rest = named().into_iter().filter(|right| right.starts_with('+'));
-    rest.map(str::to_owned).chain([keys, channels]).collect()
+    let patterns = [rights.keys(), rights.channels()];
+    rest.map(str::to_owned).chain(patterns).collect()
 }
 
 /// Makes a user with these rights; returns the URL.
@@ -45,6 +42,41 @@ pub(crate) async fn user(
     command.extend(rights);
     admin.ok(&command).await;
     format!("redis://{name}:s3cret@127.0.0.1:{}", server.port())
+}
+
+/// Catches a command for which nobody is permitted, and which fails without a word: a waiter then takes the slow
+/// path, and the server logs a denial each time.
+#[tokio::test]
+async fn a_waiter_is_handed_the_lock_without_a_denial() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for taken in [None, Some(QUIET)] {
+        let rights = [Rights::TRACKING, "+info +ping"];
+        let rights = rights.iter().flat_map(|rights| rights.split(' '));
+        let rights = named().into_iter().chain(rights);
+        let rights: Vec<_> = rights.filter(|right| Some(*right) != taken).collect();
+        let name = format!("waits{}", taken.is_some());
+        let url = user(&server, &mut admin, &name, &rights).await;
+        admin.ok(&["ACL", "LOG", "RESET"]).await;
+        let [holder, waiter] = [Locker::connect(&url).await, Locker::connect(&url).await]
+            .map(|locker| locker.expect("the rights are enough"));
+        let held = holder.lock(&name).expect("valid").acquire().await;
+        let next = waiter.lock(&name).expect("valid");
+        let waits = tokio::spawn(async move { next.acquire().await });
+        while holder.inspect(&name).await.expect("an answer").waiting == 0 {
+            tokio::time::sleep(millis(10)).await;
+        }
+        held.expect("it is free")
+            .release()
+            .await
+            .expect("it is held");
+        let handed = waits.await.expect("it does not panic");
+        let handed = handed.expect("it is handed the lock");
+        handed.release().await.expect("it is held");
+        let denied: Vec<_> = denials(&mut admin).await.into_keys().collect();
+        let expected = taken.map(|right| right.trim_start_matches('+').to_owned());
+        assert_eq!(denied, Vec::from_iter(expected), "without {taken:?}");
+    }
 }
 
 async fn connections(admin: &mut Admin) -> u64 {
@@ -78,7 +110,7 @@ async fn the_rights_that_are_named_are_enough() {
 }
 
 /// The commands that the server logged as refused to a user, and how often.
-async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
+pub(crate) async fn denials(admin: &mut Admin) -> BTreeMap<String, i64> {
     let Resp::Array(entries) = admin.command(&["ACL", "LOG"]).await else {
         panic!("the log is a list");
     };
@@ -174,18 +206,28 @@ async fn a_database_takes_one_right_more_which_is_named() {
     let url = user(&server, &mut admin, "readme", &named()).await + "/1";
     let error = Locker::connect(&url).await.expect_err("it may not select");
     assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
-    assert!(error.to_string().contains(DATABASE), "{error}");
-    user(&server, &mut admin, "readme", &[DATABASE]).await;
+    assert!(error.to_string().contains(Rights::DATABASE), "{error}");
+    user(&server, &mut admin, "readme", &[Rights::DATABASE]).await;
     Locker::connect(&url).await.expect("the rights are enough");
 }
 
 /// Does everything that a user of locks can do, by every way through the script; returns the first error
 /// that is not meant to happen.
 pub(crate) async fn everything(url: &str, admin: &mut Admin) -> Result<(), Error> {
+    everything_in("leasehold", url, admin).await
+}
+
+async fn everything_in(namespace: &str, url: &str, admin: &mut Admin) -> Result<(), Error> {
     admin.flushall().await;
     admin.ok(&["SCRIPT", "FLUSH"]).await;
     let ttl = Duration::from_secs(6);
-    let lockers = [Locker::connect(url).await?, Locker::connect(url).await?];
+    let connect = async || Locker::builder().namespace(namespace).connect(url).await;
+    let lockers = [connect().await?, connect().await?];
+    let lock_key = |name: &str| {
+        let name = Name::new(name).expect("a valid name");
+        let key = LockKey::new(namespace, &name).expect("a valid namespace");
+        key.lock().to_owned()
+    };
     let lock = |number: usize| Ok::<_, Error>(lockers[number].lock("x")?.ttl(ttl));
     // Tokens by the clock, by a counter ahead of it, dense ones, and of a counter that is used up.
     lock(0)?.acquire().await?.release().await?;
@@ -236,7 +278,7 @@ async fn a_quorum_takes_two_rights_more_which_are_named() {
         ("+lastsave", None),
         ("+info", Some(ErrorKind::Auth)),
     ] {
-        let rights = QUORUM.split_whitespace().chain(named());
+        let rights = Rights::QUORUM.split_whitespace().chain(named());
         let rights: Vec<_> = rights.filter(|right| *right != missing).collect();
         let name = format!("without{}", missing.replace('+', "-"));
         let mut urls = Vec::new();
@@ -263,7 +305,7 @@ async fn a_quorum_takes_two_rights_more_which_are_named() {
 pub(crate) fn is_told(error: &Error, taken: &str) {
     assert_eq!(error.kind(), ErrorKind::Auth, "{taken}: {error:?}");
     assert!(
-        error.to_string().contains(taken) || taken == "~{leasehold:*",
+        error.to_string().contains(taken) || taken == KEYS,
         "{taken}: {error}"
     );
     assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
@@ -285,15 +327,67 @@ async fn each_right_that_is_named_is_needed_and_its_lack_is_told() {
     let text = include_str!("../../README.md");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = text.replace("NAMESPACE", "leasehold").replace("\\|", "|");
-    for rights in [LOCKS, PUSHES, LIST, QUORUM, DATABASE] {
-        let rights: Vec<_> = rights.split_whitespace().collect();
-        assert!(text.contains(&rights.join(" ")), "README names {rights:?}");
+    let locks = [KEYS, Rights::LOCKS].join(" ");
+    let pushes = [CHANNELS, Rights::PUSHES].join(" ");
+    for rights in [
+        &*locks,
+        &*pushes,
+        LIST,
+        Rights::QUORUM,
+        Rights::DATABASE,
+        Rights::TRACKING,
+    ] {
+        assert!(text.contains(rights), "README names {rights:?}");
     }
 }
 
-/// Each right for locks, a name for a user without it, and the rights that are left.
+/// Catches a pattern in advice that is of other keys than those of the namespace, or that the server refuses.
+#[tokio::test]
+async fn advice_is_right_for_any_namespace() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    for (number, namespace) in [
+        "shop:eu",
+        "a%b",
+        "x}y",
+        "st*r",
+        "q?",
+        "br[a]ck",
+        r"back\slash",
+        "my shop",
+        "it's",
+        "é",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("user{number}");
+        // It may run scripts, and nothing in them; then what the error says it needs.
+        let url = user(&server, &mut admin, &name, &["+eval", "+evalsha"]).await;
+        let error = everything_in(namespace, &url, &mut admin).await;
+        let error = error.expect_err("it may not").to_string();
+        let advised = error.split([' ', ';', ',']).filter(|word| {
+            ["~", "&", "+"].iter().any(|sign| word.starts_with(sign)) && word.len() > 1
+        });
+        let advised: Vec<_> = advised.collect();
+        let patterns = Rights::new(namespace);
+        assert!(advised.contains(&&*patterns.keys()), "{error}");
+        assert!(advised.contains(&&*patterns.channels()), "{error}");
+        let url = user(&server, &mut admin, &name, &advised).await;
+        let done = everything_in(namespace, &url, &mut admin).await;
+        done.unwrap_or_else(|error| panic!("{namespace}: {error}"));
+        let locker = Locker::builder().namespace(namespace);
+        let locker = locker.connect(&url).await.expect("it may");
+        let _lease = locker.lock("x").expect("valid").acquire().await;
+        let listed: Vec<_> = locker.list("*").try_collect().await.expect("it may");
+        assert!(listed.iter().any(|name| name.as_str() == "x"), "{listed:?}");
+    }
+}
+
+/// Each right for locks whose lack is an error, a name for a user without it, and the rights that are left.
 pub(crate) fn without_each() -> impl Iterator<Item = (&'static str, String, Vec<&'static str>)> {
-    LOCKS.split_whitespace().map(|taken| {
+    let rights = [KEYS].into_iter().chain(Rights::LOCKS.split(' '));
+    rights.filter(|right| *right != QUIET).map(|taken| {
         let mut rest = named();
         rest.retain(|right| *right != taken);
         let name = format!("without{}", taken.replace(['+', '~', '{', '*', ':'], "-"));
@@ -331,9 +425,12 @@ pub(crate) async fn pushes_are_needed(
     user: impl AsyncFn(&mut Admin, &str, &[&str]) -> String,
 ) {
     admin.reset_stats().await;
-    let missing = [None]
-        .into_iter()
-        .chain(PUSHES.split_whitespace().map(Some));
+    let missing = [None].into_iter().chain(
+        [CHANNELS]
+            .into_iter()
+            .chain(Rights::PUSHES.split(' '))
+            .map(Some),
+    );
     for (number, taken) in missing.enumerate() {
         let rest: Vec<_> = named()
             .into_iter()

@@ -7,6 +7,7 @@ use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::config::Config;
 use leasehold::fence::redis::FencedRedis;
+use leasehold::protocol::Rights;
 use leasehold::{ErrorKind, FencingToken, Finding, Locker, LossReason};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
@@ -19,8 +20,7 @@ const REPLICAS: &str = "+wait";
 const SENTINELS: &str = "+sentinel|get-master-addr-by-name +sentinel|sentinels";
 /// And at the primary that they name.
 const PRIMARY: &str = "+role";
-/// To hear at once that a held lock was changed, and that for a client of the program's.
-const TRACKING: &str = "+client|id +client|tracking +client|caching";
+/// To hear at once that a held lock was changed, through a client of the program's.
 const OF_PROGRAM: &str = "+client|getredir";
 /// For guards in Redis: the check, and what is written behind it, on the resource's keys.
 const GUARD: &str = "+eval +evalsha +get +set";
@@ -108,7 +108,7 @@ pub(crate) async fn changes_are_heard(
     admin: &mut Admin,
     user: impl AsyncFn(&mut Admin, &str, &[&str]) -> String,
 ) {
-    let rights: Vec<_> = TRACKING.split_whitespace().collect();
+    let rights: Vec<_> = Rights::TRACKING.split_whitespace().collect();
     let missing = [None].into_iter().chain(rights.iter().copied().map(Some));
     for (number, taken) in missing.enumerate() {
         let name = format!("user{number}");
@@ -153,7 +153,7 @@ async fn a_program_s_client_takes_one_right_more_to_hear_of_changes() {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     for permitted in [false, true] {
-        let rights = TRACKING.split_whitespace();
+        let rights = Rights::TRACKING.split_whitespace();
         let rights = rights.chain(permitted.then_some(OF_PROGRAM));
         let rights: Vec<_> = named().into_iter().chain(rights).collect();
         let url = user(&server, &mut admin, &format!("of{permitted}"), &rights).await;

@@ -3,27 +3,58 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, ErrorKind, FencingToken, Lease, Locker, LossReason};
+use leasehold::protocol::{LockKey, Rights};
+use leasehold::{Error, ErrorKind, FencingToken, Lease, Locker, LossReason, Name};
 use leasehold_tests::{Admin, RedisServer, Resp, eventually};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::LIMIT;
-use crate::rights::{named_for, user};
+use crate::rights::{denials, named_for, user};
 
 /// Longer than a push takes, shorter than it takes to find out otherwise.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 struct Tenant {
     url: String,
+    user: String,
     namespace: &'static str,
 }
 
 impl Tenant {
+    /// With the rights of a tenant whom others distrust.
     async fn new(server: &RedisServer, admin: &mut Admin, namespace: &'static str) -> Self {
+        Self::with(server, admin, namespace, "").await
+    }
+
+    async fn with(
+        server: &RedisServer,
+        admin: &mut Admin,
+        namespace: &'static str,
+        more: &str,
+    ) -> Self {
         let rights = named_for(namespace);
-        let rights: Vec<_> = rights.iter().map(String::as_str).collect();
-        let url = user(server, admin, namespace, &rights).await;
-        Self { url, namespace }
+        let rights = rights.iter().map(String::as_str);
+        let rights: Vec<_> = rights.chain(more.split_whitespace()).collect();
+        // Of what stands for itself in a URL.
+        let name = namespace.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let url = user(server, admin, &name, &rights).await;
+        Self {
+            url,
+            user: name,
+            namespace,
+        }
+    }
+
+    fn key(&self, name: &str) -> LockKey {
+        let name = Name::new(name).expect("a valid name");
+        LockKey::new(self.namespace, &name).expect("a valid namespace")
+    }
+
+    /// The channels of all its lockers.
+    fn channels(&self) -> String {
+        Rights::new(self.namespace).channels()[1..].to_owned()
     }
 
     async fn locker(&self) -> Locker {
@@ -43,7 +74,7 @@ struct Business {
 
 impl Business {
     async fn start(tenant: &Tenant, admin: &mut Admin, names: [&str; 2]) -> Self {
-        let pattern = format!("leasehold:{}:*", tenant.namespace);
+        let pattern = tenant.channels();
         let before = channels(admin, &pattern).await;
         let (locker, other) = (tenant.locker().await, tenant.locker().await);
         let lock = |locker: &Locker, name| {
@@ -118,18 +149,36 @@ fn is_refused(answer: &Resp) -> bool {
 /// Catches rights that reach over the border of a namespace.
 #[tokio::test]
 async fn two_tenants_cannot_reach_each_other() {
+    // The name of one is the beginning of the other's.
+    cannot_reach_each_other("red", "re", "").await;
+}
+
+/// Catches advice that takes a namespace for a part of another: `~{a:b:*` is of the lock `b:payroll` of `a`.
+#[tokio::test]
+async fn tenants_cannot_reach_each_other_whatever_is_in_their_namespaces() {
+    cannot_reach_each_other("a", "a:b", "").await;
+    cannot_reach_each_other("st*r", "stir", "").await;
+}
+
+/// Those with the rights to hear of changes can do no more to the other's locks. What they see of their names is
+/// another test's.
+#[tokio::test]
+async fn two_tenants_who_may_track_cannot_reach_each_other() {
+    cannot_reach_each_other("red", "re", Rights::TRACKING).await;
+}
+
+async fn cannot_reach_each_other(one: &'static str, other: &'static str, more: &str) {
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
-    let red = Tenant::new(&server, &mut admin, "red").await;
-    // Its name is the beginning of the other's.
-    let blue = Tenant::new(&server, &mut admin, "re").await;
+    let red = Tenant::with(&server, &mut admin, one, more).await;
+    let blue = Tenant::with(&server, &mut admin, other, more).await;
     for (victim, hostile) in [(&red, &blue), (&blue, &red)] {
         let business = Business::start(victim, &mut admin, ["held", "contended"]).await;
-        let mut attack = connection(&server, hostile.namespace).await;
-        let lock = format!("{{{}:held}}", victim.namespace);
-        let line = format!("{{{}:contended}}:line", victim.namespace);
-        let own = format!("leasehold:{}:*", victim.namespace);
-        let channel = &channels(&mut admin, &own).await[0];
+        let mut attack = connection(&server, &hostile.user).await;
+        let lock = victim.key("held");
+        let lock = lock.lock();
+        let line = victim.key("contended").line();
+        let channel = &channels(&mut admin, &victim.channels()).await[0];
         for command in [
             // Keys, by commands and by scripts, declared or not.
             &format!("HGETALL {lock}"),
@@ -196,6 +245,9 @@ async fn two_tenants_cannot_reach_each_other() {
             "SUBSCRIBE __keyspace@0__:x",
             "PUBSUB CHANNELS",
         ] {
+            if !more.is_empty() && command.starts_with("CLIENT TRACKING") {
+                continue;
+            }
             let words: Vec<_> = command.split(' ').collect();
             let answer = attack.command(&words).await;
             assert!(is_refused(&answer), "{command}: {answer:?}");
@@ -211,6 +263,92 @@ async fn two_tenants_cannot_reach_each_other() {
         let lease = business.goes_on().await;
         lease.release().await.expect("it is held");
     }
+}
+
+/// A key's name shows what is locked, of whatever tenant. States what the right to `CLIENT TRACKING` lets through,
+/// and that nothing is let through without it.
+#[tokio::test]
+async fn who_may_track_sees_the_names_of_all_keys_and_who_may_not_sees_none() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let red = Tenant::new(&server, &mut admin, "red").await;
+    for (namespace, more) in [("re", Rights::TRACKING), ("blue", "")] {
+        let permitted = !more.is_empty();
+        let hostile = Tenant::with(&server, &mut admin, namespace, more).await;
+        let mut spy = TcpStream::connect(("127.0.0.1", server.port()))
+            .await
+            .expect("it is there");
+        let ask = format!(
+            "HELLO 3 AUTH {} s3cret\r\nCLIENT TRACKING ON BCAST\r\n",
+            hostile.namespace
+        );
+        spy.write_all(ask.as_bytes()).await.expect("it is there");
+        let answer = if permitted { "+OK" } else { "-NOPERM" };
+        assert!(hears(&mut spy, answer).await, "{namespace}: {answer}");
+        let locker = red.locker().await;
+        let lease = locker.lock("payroll").expect("valid").acquire().await;
+        lease
+            .expect("it is free")
+            .release()
+            .await
+            .expect("it is held");
+        assert_eq!(
+            hears(&mut spy, "{red:payroll}").await,
+            permitted,
+            "{namespace}"
+        );
+        // It can have the other's connections hear of changes, too.
+        let mut attack = connection(&server, &hostile.user).await;
+        let victim = connections_of(&mut admin, "red").await[0].clone();
+        let answer = attack
+            .command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &victim, "BCAST"])
+            .await;
+        assert_eq!(is_refused(&answer), !permitted, "{namespace}: {answer:?}");
+    }
+}
+
+/// Whether a connection hears this text within a second.
+async fn hears(connection: &mut TcpStream, text: &str) -> bool {
+    let mut heard = Vec::new();
+    let hearing = async {
+        while !String::from_utf8_lossy(&heard).contains(text) {
+            connection.read_buf(&mut heard).await.expect("it is there");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), hearing)
+        .await
+        .is_ok()
+}
+
+/// The ids of a user's connections.
+async fn connections_of(admin: &mut Admin, user: &str) -> Vec<String> {
+    let list = admin.string(&["CLIENT", "LIST"]).await.unwrap_or_default();
+    let own = list
+        .lines()
+        .filter(|line| line.contains(&format!(" user={user} ")));
+    let ids = own.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+    ids.map(str::to_owned).collect()
+}
+
+/// Catches advice for tenants who distrust one another that has the locker do what it may not.
+#[tokio::test]
+async fn a_locker_that_does_not_track_asks_for_no_right_to_it() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let red = Tenant::new(&server, &mut admin, "red").await;
+    let builder = Locker::builder().namespace("red").tracking(false);
+    let locker = builder.connect(&red.url).await.expect("it may connect");
+    let lease = locker.lock("payroll").expect("valid").acquire().await;
+    let subscribed = async || !channels(&mut admin, &red.channels()).await.is_empty();
+    eventually(LIMIT, "it to subscribe", subscribed).await;
+    lease
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
+    assert!(locker.findings().is_empty(), "{:?}", locker.findings());
+    let denied = denials(&mut admin).await;
+    assert!(!denied.contains_key("client|tracking"), "{denied:?}");
 }
 
 /// Catches messages that can be forged from overheard ones.

@@ -36,10 +36,10 @@ pub fn info_is_withheld(text: &str) -> bool {
     protocol::info_is_withheld(text)
 }
 
-/// What a server's refusal means, as an error in JSON.
+/// What a server's refusal means to the lockers of a namespace, as an error in JSON.
 #[wasm_bindgen(js_name = serverError)]
-pub fn server_error(text: &str) -> String {
-    json(&protocol::server_error(text, None))
+pub fn server_error(text: &str, namespace: &str) -> String {
+    json(&protocol::server_error_in(text, namespace))
 }
 
 /// Throws if a server cannot keep locks, by what its `INFO` says.

@@ -60,7 +60,7 @@ use crate::engine::{
 use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
-use crate::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op};
+use crate::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op, channel};
 use crate::rt::Dice;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
@@ -77,6 +77,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 pub(crate) struct Driver {
     state: Mutex<State>,
     client: ClientId,
+    namespace: String,
     clock: Clock,
     /// Where the store tells this client something.
     channel: String,
@@ -161,7 +162,7 @@ impl Driver {
     pub(crate) fn start(
         stores: Stores,
         mut settings: Settings,
-        (channel, tracking): (String, bool),
+        (namespace, tracking): (String, bool),
     ) -> Result<(Arc<Self>, impl Future<Output = ()> + Send), Error> {
         // Panics here, and not in the background task, on a runtime without timers.
         drop(tokio::time::sleep(Duration::ZERO));
@@ -175,7 +176,8 @@ impl Driver {
         };
         let driver = Arc::new(Self {
             client,
-            channel,
+            channel: channel(&namespace, client),
+            namespace,
             tracking,
             patience,
             state: Mutex::new(State {
@@ -319,7 +321,8 @@ impl Driver {
         let mut effects = Effects::default();
         let rearm = {
             let state = &mut *self.state();
-            let input = input(state);
+            let mut input = input(state);
+            self.place(&mut input);
             if let Input::Reply {
                 result: Ok(batch), ..
             } = &input
@@ -378,6 +381,17 @@ impl Driver {
             self.runtime.spawn(self.clone().gather());
         }
         effects.sends
+    }
+
+    /// An error that advises on rights names those of this locker's namespace.
+    fn place(&self, input: &mut Input) {
+        if let Input::Reply {
+            result: Err(error), ..
+        }
+        | Input::Disconnected { error, .. } = input
+        {
+            *error = error.clone().in_namespace(&self.namespace);
+        }
     }
 
     fn apply(self: &Arc<Self>, state: &mut State, output: Output, effects: &mut Effects) {

@@ -29,6 +29,7 @@ mod ops;
 mod pattern;
 mod push;
 mod reply;
+pub(crate) mod rights;
 mod script;
 mod server_error;
 mod sha1;
@@ -45,12 +46,13 @@ pub use ops::{
 pub use pattern::Pattern;
 pub use push::{News, Push, channel, decode_push};
 pub use reply::{BatchReply, Grant, Reply};
+pub use rights::Rights;
 #[cfg(feature = "native")]
 pub use script::{NODE_SCRIPT, NODE_SCRIPT_SHA};
 pub use script::{SCRIPT, SCRIPT_SHA, script_is_missing};
 #[cfg(feature = "native")]
 pub(crate) use server_error::credentials_refused;
-pub use server_error::{check_server, info_is_withheld, server_error};
+pub use server_error::{check_server, info_is_withheld, server_error, server_error_in};
 pub(crate) use server_error::{info_field, printable};
 pub(crate) use wire::is_timeless;
 pub use wire::{ScriptCall, decode, encode};

@@ -104,6 +104,11 @@ impl Pattern {
         key + SUFFIX
     }
 
+    /// What every key of the namespace begins with.
+    pub(super) fn start(&self) -> &str {
+        &self.prefix
+    }
+
     /// The pattern of the lock keys, as `SCAN` takes it.
     pub fn glob(&self) -> &str {
         &self.glob
@@ -148,11 +153,15 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 /// As a glob that stands for just this.
 fn quote(text: &str, into: &mut String) {
     for character in text.chars() {
-        if matches!(character, '*' | '?' | '[' | ']' | '\\') {
-            into.push('\\');
-        }
-        into.push(character);
+        quote_one(character, into);
     }
+}
+
+pub(super) fn quote_one(character: char, into: &mut String) {
+    if matches!(character, '*' | '?' | '[' | ']' | '\\') {
+        into.push('\\');
+    }
+    into.push(character);
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What a server's error text means.
 
+use super::key::prefix;
+use super::rights;
 use crate::advice::Advice;
 use crate::error::{Error, ErrorKind};
 use crate::limits;
@@ -18,6 +20,26 @@ const OLDEST: u32 = 7;
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// ```
 pub fn server_error(text: &str, key: Option<&str>) -> Error {
+    refused(text, key, key)
+}
+
+/// The same, to the lockers of a namespace.
+///
+/// ```
+/// use leasehold::protocol::server_error_in;
+///
+/// let error = server_error_in("NOPERM User poor has no permissions to run the 'eval' command", "shop:eu");
+/// assert!(error.to_string().contains("~{shop%3Aeu:*"));
+/// ```
+pub fn server_error_in(text: &str, namespace: &str) -> Error {
+    let mut start = String::new();
+    prefix(namespace, &mut start);
+    refused(text, None, Some(&start))
+}
+
+/// The same, in the namespace of a key, or of what its keys begin with.
+#[inline(never)]
+pub(super) fn refused(text: &str, key: Option<&str>, start: Option<&str>) -> Error {
     let text = printable(text);
     let meaning = Meaning::of(&text);
     if let Some(refused) = meaning.in_our_words() {
@@ -27,7 +49,12 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
     let about = key
         .map(|key| format!(" about the key \"{}\"", printable(key)))
         .unwrap_or_default();
-    let what = format!("the server answered{about}: {said}");
+    let mut what = format!("the server answered{about}: {said}");
+    if meaning.advice == Some(Advice::Rights) && start.is_some() {
+        what.push_str("; ");
+        rights::advise(start, &mut what);
+        return Error::new(meaning.kind, what);
+    }
     Error::advised(meaning.kind, &what, meaning.advice)
 }
 

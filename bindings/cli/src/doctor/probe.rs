@@ -23,10 +23,31 @@ pub(super) struct Probe {
 #[derive(Debug)]
 pub(super) struct Refusal(pub(super) String);
 
+/// What a user is not permitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Want {
+    Command,
+    Key,
+    Channel,
+}
+
 impl Refusal {
-    /// Whether this user may not.
-    pub(super) fn is_for_want_of_rights(&self) -> bool {
-        self.0.starts_with("NOPERM")
+    /// What this user may not, if that is why. Servers look at the command first.
+    pub(super) fn want(&self) -> Option<Want> {
+        // Before Redis 7.2, and from then on.
+        let about = |what| {
+            let said = [
+                format!("access one of the {what}s"),
+                format!("access a {what}"),
+            ];
+            said.iter().any(|said| self.0.contains(said))
+        };
+        match () {
+            () if !self.0.starts_with("NOPERM") => None,
+            () if about("key") => Some(Want::Key),
+            () if about("channel") => Some(Want::Channel),
+            () => Some(Want::Command),
+        }
     }
 
     fn away() -> Self {
@@ -42,6 +63,12 @@ impl Probe {
         let connected = timeout(TO_REPLY, client.init()).await;
         connected.map_err(|_| failed())?.map_err(|_| failed())?;
         Ok(Self { client })
+    }
+
+    /// By whose rights it is there.
+    pub(super) fn user(&self) -> String {
+        let user = self.client.client_config().username.clone();
+        user.unwrap_or_else(|| "default".to_owned())
     }
 
     pub(super) async fn ask(&self, command: &[&str]) -> Result<Value, Refusal> {

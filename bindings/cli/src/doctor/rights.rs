@@ -4,163 +4,255 @@ use std::time::{Duration, Instant};
 
 use fred::interfaces::{ClientLike, EventInterface};
 use fred::prelude::PubsubInterface;
-use leasehold::protocol::{ClientId, LockKey, channel};
+use leasehold::protocol::{ClientId, LockKey, Rights, channel};
 use tokio::time::timeout;
 
-use super::probe::{Probe, client};
+use super::probe::{Probe, Want, client};
 use super::{Found, Level, probe_name};
 use crate::exit::Failure;
 
 const TO_HEAR: Duration = Duration::from_secs(2);
 
-/// Commands that belong together, and what fails without one of them.
-struct Rights {
-    check: &'static str,
+/// Rights that belong together, and what fails without one of them.
+struct Group {
     level: Level,
+    rights: &'static str,
     so: &'static str,
-    /// As one would type them. KEY is of a lock that nobody has, CHANNEL one that nobody hears.
-    commands: &'static [&'static str],
 }
 
-const RIGHTS: [Rights; 4] = [
-    Rights {
-        check: "rights",
+const GROUPS: [Group; 5] = [
+    Group {
         level: Level::Bad,
+        rights: Rights::LOCKS,
         so: "no lock can be taken, given back or waited for",
-        // HSET comes last but one, and what it sets is deleted by the last.
-        commands: &[
-            "TIME",
-            "EXISTS KEY",
-            "HGET KEY f",
-            "HGETALL KEY",
-            "HDEL KEY f",
-            "PEXPIRE KEY 1000",
-            "PEXPIREAT KEY 1",
-            "PERSIST KEY",
-            "ZADD KEY XX 1 m",
-            "ZCOUNT KEY 0 1",
-            "ZMSCORE KEY m",
-            "ZRANGE KEY 0 1",
-            "ZRANGEBYSCORE KEY 0 1",
-            "ZREM KEY m",
-            "ZSCORE KEY m",
-            "EVAL return(1) 0",
-            "EVALSHA 0000000000000000000000000000000000000000 0",
-            "HSET KEY f 1",
-            "HDEL KEY f",
-        ],
     },
-    Rights {
-        check: "rights",
+    Group {
         level: Level::Warning,
-        so: "who waits is not told at once that it has the lock, nor a holder that it was taken away",
-        commands: &["PUBLISH CHANNEL x", "PUBSUB NUMSUB CHANNEL"],
+        rights: Rights::PUSHES,
+        so: "waiters are not told at once that they have the lock, nor holders that it was taken away",
     },
-    Rights {
-        check: "rights",
+    Group {
         level: Level::Note,
-        so: "locks cannot be listed",
-        commands: &["SCAN 0 COUNT 1"],
+        rights: "+info",
+        so: "version, eviction, persistence and replicas cannot be looked at",
     },
-    Rights {
-        check: "rights",
+    Group {
         level: Level::Note,
-        so: "a holder learns only at its next renewal that its lock's key was deleted or overwritten",
-        commands: &["CLIENT ID", "CLIENT TRACKING OFF", "CLIENT CACHING YES"],
+        rights: Rights::LIST,
+        so: "locks cannot be listed. This right shows the names of all keys of the database: where tenants \
+             distrust one another, leave it out",
+    },
+    Group {
+        level: Level::Note,
+        rights: Rights::TRACKING,
+        so: "a holder learns only at its next renewal that its lock's key was deleted or overwritten. \
+             +client|tracking shows the names of all keys of the server: where tenants distrust one another, \
+             leave it out, and let programs turn tracking off",
     },
 ];
 
-pub(super) async fn look(probe: &Probe, namespace: &str) -> Result<Vec<Found>, Failure> {
-    let key = LockKey::new(namespace, &probe_name())?.lock().to_string();
-    let channel = channel(namespace, ClientId(0));
-    let (mut found, mut permitted) = (Vec::new(), 0);
-    for rights in &RIGHTS {
-        let mut missing: Vec<String> = Vec::new();
-        for command in rights.commands {
-            let words: Vec<_> = command
-                .split(' ')
-                .map(|word| match word {
-                    "KEY" => key.as_str(),
-                    "CHANNEL" => channel.as_str(),
-                    word => word,
-                })
-                .collect();
-            // What could not be undone is not done.
-            if words[0] == "HSET" && missing.iter().any(|name| name == "+hdel") {
-                continue;
-            }
-            match probe.ask(&words).await {
-                Err(refusal) if refusal.is_for_want_of_rights() => {
-                    let right = right(&words);
-                    if !missing.contains(&right) {
-                        missing.push(right);
-                    }
-                }
-                _ => permitted += 1,
-            }
-        }
-        if !missing.is_empty() {
-            let missing = missing.join(" ");
-            found.push(
-                Found::new(
-                    rights.check,
-                    rights.level,
-                    format!("this user may not: {missing}"),
-                )
-                .so(rights.so)
-                .todo(format!(
-                    "ACL SETUSER … {missing}, for ~{{{namespace}:* and &leasehold:{namespace}:*"
-                )),
-            );
-        }
+/// A command that takes this right, as one would type it; it changes nothing. KEY is of a lock that nobody has,
+/// CHANNEL one that nobody hears. SUBSCRIBE is tried on a connection of its own.
+fn trial(right: &str) -> &'static str {
+    match right {
+        "+eval" => "EVAL return(1) 0",
+        "+evalsha" => "EVALSHA 0000000000000000000000000000000000000000 0",
+        "+time" => "TIME",
+        "+exists" => "EXISTS KEY",
+        "+hget" => "HGET KEY f",
+        "+hgetall" => "HGETALL KEY",
+        // A field without a value: refused, if not before.
+        "+hset" => "HSET KEY f 1 g",
+        "+hdel" => "HDEL KEY f",
+        "+pexpire" => "PEXPIRE KEY 1000",
+        "+pexpireat" => "PEXPIREAT KEY 1",
+        "+persist" => "PERSIST KEY",
+        "+zadd" => "ZADD KEY XX 1 m",
+        "+zcard" => "ZCARD KEY",
+        "+zcount" => "ZCOUNT KEY 0 1",
+        "+zmscore" => "ZMSCORE KEY m",
+        "+zrange" => "ZRANGE KEY 0 1",
+        "+zrangebyscore" => "ZRANGEBYSCORE KEY 0 1",
+        "+zrem" => "ZREM KEY m",
+        "+zscore" => "ZSCORE KEY m",
+        "+publish" => "PUBLISH CHANNEL x",
+        "+pubsub|numsub" => "PUBSUB NUMSUB CHANNEL",
+        "+info" => "INFO server",
+        "+scan" => "SCAN 0 COUNT 1",
+        "+client|id" => "CLIENT ID",
+        "+client|tracking" => "CLIENT TRACKING OFF",
+        "+client|caching" => "CLIENT CACHING YES",
+        _ => "",
     }
-    if found.is_empty() {
-        found.push(Found::good(
-            "rights",
-            format!("all of the {permitted} that were tried"),
-        ));
-    }
-    Ok(found)
 }
 
-/// As it is written in an ACL.
-fn right(words: &[&str]) -> String {
-    let subcommand = matches!(words[0], "PUBSUB" | "CLIENT").then(|| format!("|{}", words[1]));
-    format!("+{}{}", words[0], subcommand.unwrap_or_default()).to_lowercase()
-}
-
-/// A message to oneself.
-pub(super) async fn pushes(probe: &Probe, url: &str, namespace: &str) -> Option<Found> {
-    let channel = channel(namespace, ClientId(u64::from(std::process::id())));
-    let start = Instant::now();
-    let heard = timeout(TO_HEAR, hears(probe, url, &channel)).await;
-    let problem = match heard {
-        Ok(Ok(())) => {
-            let took = start.elapsed().as_millis();
-            return Some(Found::good(
-                "pushes",
-                format!("a message to itself arrived, within {took} ms"),
-            ));
-        }
-        Ok(Err(why)) => why,
-        Err(_) => "no message arrived".to_owned(),
-    };
-    // What is missing was said, if it is PUBLISH.
-    let todo = if problem.starts_with("NOPERM") {
-        format!("ACL SETUSER … +subscribe +publish &leasehold:{namespace}:*")
+/// Tries all of them, and whether a message to oneself arrives.
+pub(super) async fn look(probe: &Probe, url: &str, namespace: &str) -> Result<Vec<Found>, Failure> {
+    let mut lacks = Lacks::new(namespace)?;
+    let heard = hears(probe, url, &lacks.channel).await;
+    if heard.is_err() {
+        let subscribed = subscribes(url, &lacks.channel).await;
+        lacks.note("+subscribe", subscribed);
     } else {
-        "see what is between this machine and the server: some proxies pass no messages on"
-            .to_owned()
-    };
-    Some(
-        Found::new("pushes", Level::Warning, format!("a message to itself did not arrive: {problem}"))
-            .so("who waits asks again each second, or learns within 5 s that it has the lock; a holder learns \
-                 of a forced release at its next renewal")
-            .todo(todo),
-    )
+        lacks.note("+subscribe", Ok(()));
+    }
+    for right in GROUPS.iter().flat_map(|group| group.rights.split(' ')) {
+        lacks.try_out(probe, right).await;
+    }
+    let pushes = pushes(heard, lacks.any(Rights::PUSHES));
+    Ok(lacks
+        .found(&probe.user())
+        .into_iter()
+        .chain([pushes])
+        .collect())
 }
 
-async fn hears(probe: &Probe, url: &str, channel: &str) -> Result<(), String> {
+/// The rights that a user lacks.
+struct Lacks {
+    patterns: Rights,
+    key: String,
+    channel: String,
+    commands: Vec<&'static str>,
+    permitted: usize,
+    /// Whether keys and channels are permitted; unknown while all commands on them are refused.
+    keys: Option<bool>,
+    channels: Option<bool>,
+}
+
+impl Lacks {
+    fn new(namespace: &str) -> Result<Self, Failure> {
+        Ok(Self {
+            patterns: Rights::new(namespace),
+            key: LockKey::new(namespace, &probe_name())?.lock().to_owned(),
+            channel: channel(namespace, ClientId(u64::from(std::process::id()))),
+            commands: Vec::new(),
+            permitted: 0,
+            keys: None,
+            channels: None,
+        })
+    }
+
+    async fn try_out(&mut self, probe: &Probe, right: &'static str) {
+        let trial = trial(right);
+        if trial.is_empty() {
+            return;
+        }
+        let words: Vec<_> = trial
+            .split(' ')
+            .map(|word| match word {
+                "KEY" => &self.key,
+                "CHANNEL" => &self.channel,
+                word => word,
+            })
+            .collect();
+        let answer = match probe.ask(&words).await {
+            Err(refusal) => refusal.want().map_or(Ok(()), Err),
+            Ok(_) => Ok(()),
+        };
+        self.note(right, answer);
+    }
+
+    fn note(&mut self, right: &'static str, answer: Result<(), Want>) {
+        let on_key = trial(right).contains("KEY");
+        // PUBSUB is not asked for the channel's sake.
+        let on_channel = matches!(right, "+publish" | "+subscribe");
+        match answer {
+            Err(Want::Command) => return self.commands.push(right),
+            Err(Want::Key) => self.keys = Some(false),
+            Err(Want::Channel) => self.channels = Some(false),
+            Ok(()) if on_key => self.keys = Some(true),
+            Ok(()) if on_channel => self.channels = Some(true),
+            Ok(()) => {}
+        }
+        self.permitted += 1;
+    }
+
+    /// Those of a group, with the pattern that it is about.
+    fn of(&self, rights: &'static str) -> Vec<String> {
+        let pattern = match rights {
+            Rights::LOCKS if self.keys != Some(true) => Some(self.patterns.keys()),
+            Rights::PUSHES if self.channels != Some(true) => Some(self.patterns.channels()),
+            _ => None,
+        };
+        let own = rights
+            .split(' ')
+            .filter(|right| self.commands.contains(right));
+        pattern.into_iter().chain(own.map(str::to_owned)).collect()
+    }
+
+    fn any(&self, rights: &'static str) -> bool {
+        !self.of(rights).is_empty()
+    }
+
+    /// A finding for each group, the worst first, with one line that gives all that is missing.
+    fn found(&self, user: &str) -> Vec<Found> {
+        let lacking = GROUPS.iter().filter(|group| self.any(group.rights));
+        let mut found: Vec<_> = lacking
+            .map(|group| {
+                let missing = self.of(group.rights).join(" ");
+                let what = format!("this user may not: {missing}");
+                Found::new("rights", group.level, what).so(group.so)
+            })
+            .collect();
+        let Some(first) = found.first_mut() else {
+            let what = format!("all of the {} that were tried", self.permitted);
+            return vec![Found::good("rights", what)];
+        };
+        let all = GROUPS.iter().flat_map(|group| self.of(group.rights));
+        let line: Vec<_> = ["ACL".to_owned(), "SETUSER".to_owned(), user.to_owned()]
+            .into_iter()
+            .chain(all)
+            .map(|argument| word(&argument))
+            .collect();
+        first.todo = Some(line.join(" "));
+        found
+    }
+}
+
+/// An argument as redis-cli reads it.
+fn word(argument: &str) -> String {
+    let plain = |c: char| !c.is_control() && !matches!(c, '"' | '\'' | ' ');
+    if argument.chars().all(plain) {
+        return argument.to_owned();
+    }
+    let quoted = argument.bytes().map(|byte| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    });
+    format!("\"{}\"", quoted.collect::<String>())
+}
+
+/// What became of a message to oneself; `refused` if a right was missing, which was said.
+fn pushes(heard: Result<Duration, String>, refused: bool) -> Found {
+    let problem = match heard {
+        Ok(took) => {
+            let took = took.as_millis();
+            let what = format!("a message to itself arrived, within {took} ms");
+            return Found::good("pushes", what);
+        }
+        Err(why) => why,
+    };
+    let problem = if refused { "see its rights" } else { &problem };
+    let found = Found::new("pushes", Level::Warning, format!("a message to itself did not arrive: {problem}"))
+        .so("waiters ask again each second, or learn within 5 s that they have the lock; a holder learns of a \
+             forced release at its next renewal");
+    if refused {
+        return found;
+    }
+    found.todo("see what is between this machine and the server: some proxies pass no messages on")
+}
+
+/// How long a message to oneself took, or why none came.
+async fn hears(probe: &Probe, url: &str, channel: &str) -> Result<Duration, String> {
+    let start = Instant::now();
+    match timeout(TO_HEAR, hear(probe, url, channel)).await {
+        Ok(heard) => heard.map(|()| start.elapsed()),
+        Err(_) => Err("no message arrived".to_owned()),
+    }
+}
+
+async fn hear(probe: &Probe, url: &str, channel: &str) -> Result<(), String> {
     let listener = client(url).ok_or("no connection")?;
     let said = |error: fred::error::Error| error.details().to_owned();
     listener.init().await.map_err(said)?;
@@ -173,4 +265,43 @@ async fn hears(probe: &Probe, url: &str, channel: &str) -> Result<(), String> {
     let heard = messages.recv().await.map_err(|error| error.to_string());
     let _ = listener.quit().await;
     heard.map(drop)
+}
+
+/// Whether this user may subscribe. fred's own call does not say what the server answered.
+async fn subscribes(url: &str, channel: &str) -> Result<(), Want> {
+    let Ok(probe) = Probe::connect(url).await else {
+        return Ok(());
+    };
+    match probe.ask(&["SUBSCRIBE", channel]).await {
+        Err(refusal) => refusal.want().map_or(Ok(()), Err),
+        Ok(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a right that is documented, and that nobody who lacks it hears of.
+    #[test]
+    fn each_right_is_tried() {
+        for right in GROUPS.iter().flat_map(|group| group.rights.split(' ')) {
+            let command = trial(right).to_lowercase().replace(' ', "|");
+            let begins = command.starts_with(right.trim_start_matches('+'));
+            assert!(begins || right == "+subscribe", "{right}: {command}");
+        }
+    }
+
+    #[test]
+    fn an_argument_is_quoted_where_redis_cli_would_take_it_for_something_else() {
+        for (argument, expected) in [
+            (r"~{st\*r:*", r"~{st\*r:*"),
+            ("~{é%3A:*", "~{é%3A:*"),
+            (r"~{it's\*:*", r#""~{it's\\*:*""#),
+            ("a\"b", r#""a\"b""#),
+            ("a\n", r#""a\x0a""#),
+        ] {
+            assert_eq!(word(argument), expected);
+        }
+    }
 }

@@ -81,8 +81,9 @@ export class Locker {
   static async connect(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connect: the URL", url);
     return Locker.#open(url, options, async (settings) => {
-      const adapter = await openClient(url, { timeout: settings.connectTimeout });
-      const store = new RedisStore(adapter);
+      const { connectTimeout: timeout, namespace } = settings;
+      const adapter = await openClient(url, { timeout, namespace });
+      const store = new RedisStore(adapter, namespace);
       try {
         return Locker.#on(store, settings, await store.check());
       } catch (error) {
@@ -104,10 +105,12 @@ export class Locker {
    */
   static async connectLazily(url: string, options?: LockerOptions): Promise<Locker> {
     checkText("connectLazily: the URL", url);
-    return Locker.#open(url, options, async (settings) =>
-      Locker.#on(new RedisStore(await openClient(url, { lazily: true, timeout: settings.connectTimeout })), settings),
-      true,
-    );
+    const open = async (settings: Checked) => {
+      const { connectTimeout: timeout, namespace } = settings;
+      const adapter = await openClient(url, { lazily: true, timeout, namespace });
+      return Locker.#on(new RedisStore(adapter, namespace), settings);
+    };
+    return Locker.#open(url, options, open, true);
   }
 
   static async #open(
@@ -146,7 +149,7 @@ export class Locker {
   static from(client: RedisClient, options?: LockerOptions): Locker {
     const settings = checked(options);
     const adapter = attempt("the client cannot be read", () => adapt(client));
-    return Locker.#on(new RedisStore(adapter), settings);
+    return Locker.#on(new RedisStore(adapter, settings.namespace), settings);
   }
 
   /**
@@ -183,7 +186,8 @@ export class Locker {
     const settings = readSettings(options);
     const [newInstance] = await Promise.all([loadQuorum(), wasmModuleAsync()]);
     checkSettings(settings, settings.owner);
-    const { stores, findings, close } = await openMembers(members, settings.connectTimeout);
+    const { connectTimeout: timeout, namespace } = settings;
+    const { stores, findings, close } = await openMembers(members, { timeout, namespace });
     try {
       return Locker.#on(new QuorumStore(stores, newInstance), settings, findings);
     } catch (error) {

@@ -23,8 +23,9 @@ import { load, type Package } from "./load.js";
  */
 export async function openClient(
   url: string,
-  { packages = ["ioredis", "redis"], lazily = false, timeout = connectTimeout }: OpenOptions = {},
+  options: OpenOptions = {},
 ): Promise<Adapter> {
+  const { packages = ["ioredis", "redis"], lazily = false, timeout = connectTimeout, namespace = "NAMESPACE" } = options;
   const target = parseUrl(url);
   const { shown } = target;
   const tls = await filesOf(target);
@@ -42,7 +43,7 @@ export async function openClient(
     if (module) {
       const open = name === "ioredis" ? openIoredis : openNodeRedis;
       const opening = open(module, target, tls, { lazily, timeout });
-      return { ...(await (lazily ? opening : opened(opening, target, tls, timeout))), shown };
+      return { ...(await (lazily ? opening : opened(opening, target, tls, { timeout, namespace }))), shown };
     }
   }
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
@@ -55,6 +56,8 @@ export async function openClient(
 
 interface OpenOptions extends Partial<Opening> {
   readonly packages?: readonly Package[];
+  /** The namespace of the locks, for advice. */
+  readonly namespace?: string;
 }
 
 async function filesOf(target: Target): Promise<TlsOptions> {
@@ -66,7 +69,12 @@ async function filesOf(target: Target): Promise<TlsOptions> {
 }
 
 /** What is opened, with the reason if it is not. */
-async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions, timeout: number): Promise<Adapter> {
+async function opened(
+  opening: Promise<Adapter>,
+  target: Target,
+  tls: TlsOptions,
+  { timeout, namespace }: { readonly timeout: number; readonly namespace: string },
+): Promise<Adapter> {
   const over = new AbortController();
   try {
     return await Promise.race([opening, lookIfSlow(target, tls, over.signal)]);
@@ -74,7 +82,7 @@ async function opened(opening: Promise<Adapter>, target: Target, tls: TlsOptions
     opening.then((adapter) => adapter.close()).catch(() => {});
     const secrets = secretsOf(target.password, target.sentinelPassword);
     const { shown } = target;
-    const failed = explained(error, { secrets, shown });
+    const failed = explained(error, { secrets, shown }, namespace);
     const more = VAGUE.has(failed.code) ? await looked(target, tls, error, timeout) : undefined;
     throw named(more ?? failed, { shown });
   } finally {

@@ -8,8 +8,8 @@ import { errorOf, stateless, type Told } from "../module/wasm.js";
 /** Of whom the error tells. */
 type Source = Pick<Adapter, "secrets" | "shown">;
 
-/** What a client's error means, with the engine's advice, and without what must not be shown. */
-export function explained(error: unknown, { secrets, shown }: Source): LeaseholdError {
+/** What a client's error means in a namespace, with the engine's advice, and without what must not be shown. */
+export function explained(error: unknown, { secrets, shown }: Source, namespace: string): LeaseholdError {
   const own = ownError(error);
   if (own !== undefined) {
     return own;
@@ -18,7 +18,7 @@ export function explained(error: unknown, { secrets, shown }: Source): Leasehold
   const said = "reply" in failed ? failed.reply : failed.message;
   const hidden = holdsSecret(said, secrets);
   if ("reply" in failed) {
-    const told = JSON.parse(stateless().serverError(said)) as Told;
+    const told = JSON.parse(stateless().serverError(said, namespace)) as Told;
     if (hidden && !OWN_WORDS.has(told.advice)) {
       return new LeaseholdError(told.code, `the server refused ${HIDDEN}`);
     }

@@ -31,6 +31,12 @@ export function checkMembers(servers: Given): Given {
   return given;
 }
 
+/** How they are opened: how long an attempt may take, in milliseconds, and the namespace of the locks. */
+export interface MemberOptions {
+  readonly timeout: number;
+  readonly namespace: string;
+}
+
 /** Members that are open, and what was found on the way. */
 export interface Opened {
   readonly stores: readonly (RedisStore | Memory)[];
@@ -43,8 +49,8 @@ export interface Opened {
  * Opens all of them at once. One that is away may come later, but a majority has to be there. If it throws,
  * nothing is left open.
  */
-export async function openMembers(servers: Given, timeout: number): Promise<Opened> {
-  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server, timeout))));
+export async function openMembers(servers: Given, options: MemberOptions): Promise<Opened> {
+  const opening = await Promise.allSettled(servers.map((server, at) => named(at, () => openMember(server, options))));
   const members = opening.flatMap((member) => (member.status === "fulfilled" ? member.value : []));
   const close = async () => {
     await Promise.all(members.map(({ adapter }) => adapter?.close()));
@@ -76,7 +82,7 @@ interface Member {
   readonly away?: LeaseholdError;
 }
 
-async function openMember(server: string | RedisClient, timeout: number): Promise<Member> {
+async function openMember(server: string | RedisClient, options: MemberOptions): Promise<Member> {
   const name = typeof server === "string" ? memoryName(server) : undefined;
   const memory = name === undefined ? undefined : Memory.named(name);
   try {
@@ -84,8 +90,8 @@ async function openMember(server: string | RedisClient, timeout: number): Promis
       memory.checkLink();
       return { store: memory, findings: [] };
     }
-    const opening = typeof server === "string" ? openClient(server, { timeout }) : connected(server, timeout);
-    return await opened(await opening);
+    const opening = typeof server === "string" ? openClient(server, options) : connected(server, options);
+    return await opened(await opening, options);
   } catch (error) {
     if (!isAway(error)) {
       throw error;
@@ -94,15 +100,15 @@ async function openMember(server: string | RedisClient, timeout: number): Promis
     if (memory !== undefined) {
       return { store: memory, findings: [], away: error };
     }
-    const adapter = typeof server === "string" ? await openClient(server, { lazily: true, timeout }) : adapt(server);
-    return { adapter, store: storeOn(adapter), findings: [], away: error };
+    const adapter = typeof server === "string" ? await openClient(server, { lazily: true, ...options }) : adapt(server);
+    return { adapter, store: storeOn(adapter, options), findings: [], away: error };
   }
 }
 
 /** A member on a connection that is there, if its server can keep locks. */
-async function opened(adapter: Adapter): Promise<Member> {
+async function opened(adapter: Adapter, options: MemberOptions): Promise<Member> {
   try {
-    const store = storeOn(adapter);
+    const store = storeOn(adapter, options);
     return { adapter, store, findings: await store.check() };
   } catch (error) {
     await adapter.close();
@@ -111,7 +117,7 @@ async function opened(adapter: Adapter): Promise<Member> {
 }
 
 /** The adapter of a client of the program, once that is connected. */
-async function connected(client: RedisClient, timeout: number): Promise<Adapter> {
+async function connected(client: RedisClient, { timeout, namespace }: MemberOptions): Promise<Adapter> {
   const adapter = attempt("the client cannot be read", () => adapt(client));
   let unwatch: (() => void) | undefined;
   const up = new Promise<void>((resolve, reject) => {
@@ -121,17 +127,17 @@ async function connected(client: RedisClient, timeout: number): Promise<Adapter>
     await within(timeout * OPEN_LIMITS, up, "the client was not connected", true);
     return adapter;
   } catch (error) {
-    throw explained(error instanceof Late ? new LeaseholdError("timeout", error.message) : error, adapter);
+    throw explained(error instanceof Late ? new LeaseholdError("timeout", error.message) : error, adapter, namespace);
   } finally {
     unwatch?.();
   }
 }
 
-function storeOn(adapter: Adapter): RedisStore {
+function storeOn(adapter: Adapter, { namespace }: MemberOptions): RedisStore {
   if (adapter.clustered) {
     throw config("it is a cluster, and each has to be one server, with or without sentinels");
   }
-  return new RedisStore(adapter);
+  return new RedisStore(adapter, namespace);
 }
 
 function checkMajority(members: readonly Member[]): void {

@@ -20,6 +20,7 @@ export class RedisStore implements Store {
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #adapter: Adapter;
+  readonly #namespace: string;
   readonly #script: { readonly text: string; readonly sha: string };
   readonly #home = new Home();
   #runId: string | undefined;
@@ -30,8 +31,9 @@ export class RedisStore implements Store {
   /** The id of the connection that hears of changes. */
   #ear: number | undefined;
 
-  constructor(adapter: Adapter) {
+  constructor(adapter: Adapter, namespace: string) {
     this.#adapter = adapter;
+    this.#namespace = namespace;
     this.clustered = adapter.clustered;
     this.serverOf = adapter.serverOf;
     this.polled = adapter.listen === undefined;
@@ -240,7 +242,7 @@ export class RedisStore implements Store {
   }
 
   #error(error: unknown): LeaseholdError {
-    return explained(error, this.#adapter);
+    return explained(error, this.#adapter, this.#namespace);
   }
 }
 

@@ -10,7 +10,7 @@ import { adapters, given, opened, useKind } from "./kinds.mjs";
 
 const LOCKS =
   "~{leasehold:* +eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist " +
-  "+zadd +zcount +zmscore +zrange +zrangebyscore +zrem +zscore";
+  "+zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zscore";
 const PUSHES = "&leasehold:leasehold:* +subscribe +publish +pubsub|numsub";
 const RIGHTS = `${LOCKS} ${PUSHES}`.split(" ");
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
@@ -132,10 +132,44 @@ describe("the documented rights are enough", { concurrency: lockers.length + 2 *
 
 const opens = (adapter) => ({ adapter, end: () => adapter.close() });
 
+test("advice on rights names the patterns of the namespace", async (t) => {
+  // Catches: a pattern of other keys than those of the namespace, and a right for which a waiter is refused.
+  const server = await startRedis();
+  t.after(() => server.stop());
+  for (const [at, namespace] of ["shop:eu", "a%b", "x}y", "st*r", "br[a]ck", "back\\slash"].entries()) {
+    const name = `in-${at}`;
+    const grant = (...rights) => server.command("ACL", "SETUSER", name, "on", `>${PASSWORD}`, ...rights);
+    await grant();
+    const url = server.url.replace("://", `://${name}:${PASSWORD}@`);
+    // The whole script is refused, or commands in it.
+    const advised = async () => {
+      const failed = await adapters.Locker.connect(url, { namespace }).then(
+        async (locker) => locker.lock("x").tryAcquire().finally(() => locker.shutdown()),
+      ).catch((error) => error);
+      assert.equal(failed.code, "auth", failed);
+      return failed.message.split(/[ ;,]+/).filter((word) => /^[~&+]./.test(word));
+    };
+    const rights = await advised();
+    await grant("+eval", "+evalsha", "+time");
+    assert.deepEqual(await advised(), rights, namespace);
+    await grant(...rights);
+    await server.command("ACL", "LOG", "RESET");
+    const [holder, waiter] = await Promise.all([1, 2].map(() => adapters.Locker.connect(url, { namespace })));
+    const lease = await holder.lock("x").acquire();
+    const waits = waiter.lock("x").acquire();
+    await waitFor(async () => (await holder.inspect("x")).waiting === 1, 10_000, "the waiter");
+    await lease.release();
+    await (await waits).release();
+    await Promise.all([holder.shutdown(), waiter.shutdown()]);
+    const denied = (await server.command("ACL", "LOG", 100)).map(fieldsOf).filter(({ context }) => context === "lua");
+    assert.deepEqual(denied, [], namespace);
+  }
+});
+
 test("the README names these rights", () => {
   // Catches: advice that was changed, and is not tested.
   const text = README.replaceAll("NAMESPACE", "leasehold").replaceAll(/\s+/g, " ");
-  for (const rights of [LOCKS, PUSHES, "+cluster|slots +cluster|info"]) {
+  for (const rights of [LOCKS, PUSHES, "+client|id +client|tracking +client|caching", "+cluster|slots +cluster|info"]) {
     assert.ok(text.includes(rights), rights);
   }
 });

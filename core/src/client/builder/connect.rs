@@ -8,7 +8,7 @@ use crate::client::{Core, Lock, Locker};
 use crate::driver::{Driver, Store, Stores};
 use crate::error::Error;
 use crate::name::Owner;
-use crate::protocol::{ClientId, channel};
+use crate::protocol::ClientId;
 use crate::rt;
 
 /// From settings to lockers.
@@ -68,7 +68,8 @@ impl Builder {
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Locker, Error> {
         let owner = self.checked()?;
         // It is large, and comes once for each locker.
-        let store = Box::pin(Store::connect(url.as_ref(), self.dial())).await?;
+        let store = Box::pin(Store::connect(url.as_ref(), self.dial())).await;
+        let store = store.map_err(|error| error.in_namespace(&self.namespace))?;
         self.start_on(owner, Stores::one(store)).await
     }
 
@@ -126,7 +127,8 @@ impl Builder {
     /// ```
     pub async fn with_fred(self, client: fred::clients::Client) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        let store = Store::with_fred(client, self.dial()).await?;
+        let store = Store::with_fred(client, self.dial()).await;
+        let store = store.map_err(|error| error.in_namespace(&self.namespace))?;
         self.start_on(owner, Stores::one(store)).await
     }
 
@@ -142,7 +144,8 @@ impl Builder {
     /// ```
     pub async fn with_adapter(self, adapter: impl Adapter) -> Result<Locker, Error> {
         let owner = self.checked()?;
-        let store = Store::with_adapter(Arc::new(adapter)).await?;
+        let store = Store::with_adapter(Arc::new(adapter)).await;
+        let store = store.map_err(|error| error.in_namespace(&self.namespace))?;
         self.start_on(owner, Stores::one(store)).await
     }
 
@@ -249,7 +252,8 @@ impl Builder {
             .into_iter()
             .map(|url| url.as_ref().to_owned())
             .collect();
-        let stores = Stores::quorum(&urls, self.dial()).await?;
+        let stores = Stores::quorum(&urls, self.dial()).await;
+        let stores = stores.map_err(|error| error.in_namespace(&self.namespace))?;
         self.start_on(owner, stores).await
     }
 
@@ -267,8 +271,8 @@ impl Builder {
         // 64 random bits tell this locker from every other.
         let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
         let settings = self.settings(client)?;
-        let channel = channel(&self.namespace, client);
-        let (driver, clock) = Driver::start(stores, settings, (channel, self.tracking))?;
+        let scope = (self.namespace.clone(), self.tracking);
+        let (driver, clock) = Driver::start(stores, settings, scope)?;
         let Self {
             namespace,
             token_retention,

@@ -7,7 +7,7 @@ mod text;
 
 use super::ops::{Command, Op};
 use super::reply::{BatchReply, Reply};
-use super::server_error::server_error;
+use super::server_error::{refused, server_error};
 use crate::error::Error;
 
 pub(crate) use call::is_timeless;
@@ -69,7 +69,13 @@ fn refusal<F: AsRef<[u8]>>(fields: &mut Fields<'_, F>, command: &Command) -> Res
     let key = fields.lossy()?;
     match command.key() {
         Some(own) if own.has(&key) => Ok(server_error(&text, Some(&key))),
-        None if key.is_empty() => Ok(server_error(&text, None)),
+        None if key.is_empty() => {
+            let start = match command {
+                Command::List(list) => Some(list.pattern.start()),
+                _ => None,
+            };
+            Ok(refused(&text, None, start))
+        }
         _ => Err(unexpected()),
     }
 }
