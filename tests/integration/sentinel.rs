@@ -148,5 +148,40 @@ async fn what_is_missing_is_named() {
     all.sentinels.iter_mut().for_each(RedisServer::kill);
     let error = Locker::connect(&url).await.expect_err("none is there");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    assert!(error.to_string().contains("all sentinel nodes"), "{error}");
+    for sentinel in &all.sentinels {
+        let cause = format!("127.0.0.1:{} (Connection refused)", sentinel.port());
+        assert!(error.to_string().contains(&cause), "{error}");
+    }
+}
+
+/// Catches an error that names the sentinels alone, though these are well.
+#[tokio::test]
+async fn what_stops_sentinels_from_helping_is_named() {
+    let mut primary = RedisServer::start().await;
+    let sentinel = RedisServer::config().sentinel_of(&primary, 1).start().await;
+    let url = format!("redis-sentinel://127.0.0.1:{}/mymaster", sentinel.port());
+    Locker::connect(&url).await.expect("the primary is found");
+    primary.kill();
+    let error = Locker::connect(&url).await.expect_err("it is gone");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    let cause = format!(
+        "127.0.0.1:{}, does not serve (Connection refused)",
+        primary.port()
+    );
+    assert!(error.to_string().contains(&cause), "{error}");
+    // One that connects in the background says the same.
+    let locker = Locker::builder().patience(Duration::from_secs(4));
+    let locker = locker.connect_lazily(&url).expect("it is valid");
+    let error = locker.inspect("x").await.expect_err("it is gone");
+    assert!(error.to_string().contains(&cause), "{error}");
+    primary.restart().await;
+    let mut admin = Admin::connect(&sentinel).await;
+    let user = ["ACL", "SETUSER", "default", "resetpass", ">s3cret"];
+    admin.ok(&user).await;
+    let wrong = format!("{url}?sentinelPassword=wr0ng");
+    let error = Locker::connect(&wrong).await.expect_err("it is wrong");
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+    let cause = format!("127.0.0.1:{} (it refuses", sentinel.port());
+    assert!(error.to_string().contains(&cause), "{error}");
+    assert!(!format!("{error:?}").contains("wr0ng"), "{error:?}");
 }

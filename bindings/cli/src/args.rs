@@ -83,7 +83,7 @@ Examples:
     ///
     /// The first in line gets it. Its holder hears of it at once if it is connected, else at its next
     /// renewal, and until then may go on: its writes are refused wherever its token is checked. Asks first,
-    /// on a terminal.
+    /// on a terminal, and ends with 1 if the answer is not yes.
     Release(ReleaseArgs),
     /// Show what happens to locks, as it happens
     ///
@@ -123,7 +123,10 @@ Examples:
         subcommand,
         after_help = "\
 Examples:
-  leasehold run report -- sh -c './report | leasehold fence write report.csv'"
+  leasehold run report -- sh -c \\
+    './report > new.$LEASEHOLD_TOKEN && leasehold fence write report.csv < new.$LEASEHOLD_TOKEN'
+
+Not behind a pipe: a report that fails halfway would replace FILE by its first half."
     )]
     Fence(FenceTask),
     /// Look at a store: what is wrong with it, what follows, and what to do
@@ -165,15 +168,15 @@ pub(crate) struct RunArgs {
     /// What is locked: 1 to 512 bytes
     pub(crate) name: String,
 
-    /// How long to wait for the lock, such as 500ms, 2s or 1m30s; for ever without this
+    /// How long to wait for the lock, such as 500ms, 1.5s or 1m30s; for ever without this
     ///
-    /// The time counts from the start, also while the store does not reply.
-    #[arg(long, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
+    /// The time counts from the start, also while the store does not reply. A time of 0 is --no-wait.
+    #[arg(long, short, value_name = "TIME", value_parser = times::parse, allow_hyphen_values = true)]
     #[arg(conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
 
     /// Do not wait: end with code 75 if somebody else has the lock
-    #[arg(long)]
+    #[arg(long, short)]
     pub(crate) no_wait: bool,
 
     #[command(flatten)]
@@ -193,6 +196,17 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+impl RunArgs {
+    /// Returns how long to wait for the lock, if that has a limit; `--no-wait` is a limit of zero.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        if self.no_wait {
+            Some(Duration::ZERO)
+        } else {
+            self.wait
+        }
+    }
 }
 
 #[derive(Args, Debug)]

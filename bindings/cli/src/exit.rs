@@ -5,6 +5,8 @@ use std::fmt;
 use leasehold::{Error, ErrorKind};
 use serde::Serialize;
 
+/// The question whether to release a lock was answered with no.
+pub(crate) const DECLINED: u8 = 1;
 /// The command line is not valid. (This and the next ones but the last are of `sysexits.h`.)
 pub(crate) const USAGE: u8 = 64;
 /// A guard refused a stale token.
@@ -34,6 +36,7 @@ pub(crate) const BY_SIGNAL: u8 = 128;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   of COMMAND  its own; 128 + n if signal n ended it
+  1           not released: the question was answered with no (release)
   64          the command line or a setting is not valid
   65          the token is stale: a greater one was seen
   69          the store cannot be reached, or does not reply in time

@@ -8,8 +8,9 @@ use leasehold::{FencingToken, HolderInfo, Inspection, Locker, Name};
 use serde::Serialize;
 
 use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
-use crate::exit::{Failure, USAGE};
+use crate::exit::{DECLINED, Failure};
 use crate::out::{self, plain};
+use crate::serve::look::Kind;
 use crate::times::show;
 
 /// How many locks are looked at together: they share round trips.
@@ -23,6 +24,25 @@ pub(crate) struct Seen<'a> {
     pub(crate) name: &'a Name,
     #[serde(flatten)]
     pub(crate) found: &'a Inspection,
+    /// When it was found, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<u64>,
+    /// How the last tenure ended, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Kind>,
+}
+
+impl<'a> Seen<'a> {
+    /// A lock as it is, and not what happened to it.
+    fn now(name: &'a Name, found: &'a Inspection) -> Self {
+        Self {
+            r#type: None,
+            name,
+            found,
+            time: None,
+            reason: None,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -43,12 +63,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<u8, Failure> {
                 continue;
             };
             if args.json {
-                let (r#type, name, found) = (None, &name, &found);
-                out::json(&Seen {
-                    r#type,
-                    name,
-                    found,
-                })?;
+                out::json(&Seen::now(&name, &found))?;
                 continue;
             }
             rows.push([
@@ -84,12 +99,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<u8, Failure> {
         let locker = args.store.connect(None).await?;
         let found = locker.inspect(&args.name).await?;
         if args.json {
-            let (r#type, name, found) = (None, &name, &found);
-            return out::json(&Seen {
-                r#type,
-                name,
-                found,
-            });
+            return out::json(&Seen::now(&name, &found));
         }
         out::text(&told(&name, &found))
     })
@@ -201,7 +211,7 @@ async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToke
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(Failure::new(USAGE, "nothing was released"));
+        return Err(Failure::new(DECLINED, "nothing was released"));
     }
     Ok(Some(holder.token))
 }

@@ -5,6 +5,8 @@ mod args;
 mod bench;
 mod child;
 mod connect;
+#[cfg(test)]
+mod docs;
 mod doctor;
 mod exit;
 mod fence;

@@ -76,7 +76,9 @@ async fn run(
 ) -> Result<u8, Failure> {
     let start = Instant::now();
     let mut signals = Signals::listen()?;
-    let connecting = args.store.connect(args.wait);
+    // Without any time to wait the store still has its own time to reply.
+    let within = args.limit().filter(|limit| !limit.is_zero());
+    let connecting = args.store.connect(within);
     let locker = match unless_asked(connecting, &mut signals).await {
         Ok(locker) => locker?,
         Err(signal) => return Ok(by(signal)),
@@ -155,8 +157,8 @@ pub(crate) async fn heard<T>(
 }
 
 async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, Failure> {
-    let acquired = match args.wait {
-        _ if args.no_wait => lock.try_acquire().await?,
+    let acquired = match args.limit() {
+        Some(Duration::ZERO) => lock.try_acquire().await?,
         Some(wait) => {
             let left = wait.saturating_sub(start.elapsed());
             lock.acquire_within(left).await?
@@ -165,7 +167,7 @@ async fn acquire(lock: &Lock, args: &RunArgs, start: Instant) -> Result<Lease, F
     };
     let Some(lease) = acquired else {
         let name = lock.name();
-        let what = match args.wait {
+        let what = match args.limit() {
             Some(wait) if !wait.is_zero() => {
                 format!(
                     "{name} was not acquired within {}: somebody else has it",

@@ -1,17 +1,20 @@
-//! Times as people write and read them: `500ms`, `2s`, `1m30s`.
+//! Times as people write and read them: `500ms`, `1.5s`, `1m30s`.
 
 use std::time::Duration;
 
-const UNITS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1_000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
+/// The units, each with its nanoseconds.
+const UNITS: [(&str, u128); 5] = [
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
+/// The most digits of a number, on either side of its point; more would overflow.
+const MOST_DIGITS: usize = 18;
 /// More than any time that the library takes.
 const MOST: Duration = Duration::from_secs(10 * 366 * 86_400);
-const FORM: &str = "a time is numbers with units, such as 500ms, 2s, 1m30s or 12h";
+const FORM: &str = "a time is numbers with units, such as 500ms, 1.5s, 1m30s or 12h";
 
 /// Reads a time. Every number needs its unit, so that nobody takes seconds for milliseconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -22,35 +25,44 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let (mut rest, mut sum) = (text, 0_u64);
+    let (mut rest, mut sum) = (text, 0_u128);
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let digits = rest.find(|c| !is_number(c)).unwrap_or(rest.len());
         let (number, behind) = rest.split_at(digits);
-        let letters = behind.find(|c: char| c.is_ascii_digit() || c == ' ');
+        let letters = behind.find(|c| is_number(c) || c == ' ');
         let (unit, behind) = behind.split_at(letters.unwrap_or(behind.len()));
-        let number: u64 = number.parse().map_err(|_| FORM.to_owned())?;
-        let Some((_, millis)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Err(match unit {
-                "" => format!("{number} needs a unit: {number}s or {number}ms"),
+                "" if part(number, 1).is_some() => {
+                    format!("{number} needs a unit: {number}s or {number}ms")
+                }
                 _ => FORM.to_owned(),
             });
         };
-        let part = number.checked_mul(*millis);
-        sum = part
-            .and_then(|part| sum.checked_add(part))
-            .ok_or("that is too long")?;
+        sum += part(number, *size).ok_or(FORM)?;
         rest = behind.trim_start();
     }
     if text.is_empty() {
         return Err(FORM.to_owned());
     }
-    let time = Duration::from_millis(sum);
-    if time > MOST {
+    if sum > MOST.as_nanos() {
         return Err("that is longer than ten years".to_owned());
     }
-    Ok(time)
+    u64::try_from(sum)
+        .map(Duration::from_nanos)
+        .map_err(|_| FORM.to_owned())
+}
+
+/// Returns the nanoseconds of a number of units, rounded down.
+fn part(number: &str, size: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| {
+        let fits = text.len() <= MOST_DIGITS;
+        text.parse::<u128>().ok().filter(|_| fits)
+    };
+    let power = 10_u128.pow(u32::try_from(fraction.len()).ok()?.min(18));
+    Some(digits(whole)? * size + digits(fraction)? * size / power)
 }
 
 /// A time in at most two units, rounded down.
@@ -92,10 +104,24 @@ mod tests {
             ("1m30s", 90_000),
             ("1h 5m", 3_900_000),
             ("2d", 172_800_000),
+            ("1.5s", 1_500),
+            ("0.25h", 900_000),
+            ("1m0.5s", 60_500),
+            ("1.5d", 129_600_000),
         ];
         for (text, millis) in cases {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+    }
+
+    #[test]
+    fn fractions_are_exact_to_the_nanosecond() {
+        assert_eq!(parse("0.0000015s"), Ok(Duration::from_nanos(1_500)));
+        assert_eq!(parse("1.25ms"), Ok(Duration::from_micros(1_250)));
+        assert_eq!(
+            parse("0.999999999999999999s"),
+            Ok(Duration::from_nanos(999_999_999))
+        );
     }
 
     #[test]
@@ -107,9 +133,15 @@ mod tests {
             ("s", "500ms"),
             ("2 s", "2s or 2ms"),
             ("2sec", "500ms"),
-            ("1.5s", "500ms"),
+            ("1.5", "1.5s or 1.5ms"),
+            ("1.s", "500ms"),
+            (".5s", "500ms"),
+            ("1.2.3s", "500ms"),
+            ("1,5s", "500ms"),
+            ("+1s", "500ms"),
             ("99999999999999999999s", "500ms"),
-            ("999999999999999999d", "too long"),
+            ("0.1234567890123456789s", "500ms"),
+            ("999999999999999999d", "ten years"),
             ("4000d", "ten years"),
         ] {
             let error = parse(text).expect_err(text);

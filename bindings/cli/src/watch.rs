@@ -2,7 +2,7 @@
 //! it looks at them again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::{AnsiColor, Style};
 use futures::TryStreamExt;
@@ -14,6 +14,7 @@ use crate::exit::Failure;
 use crate::look::{Seen, found};
 use crate::out::{self, plain, styled};
 use crate::say::Voice;
+use crate::serve::look::{Kind, Look};
 use crate::times::show;
 
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);
@@ -69,7 +70,7 @@ impl Wanted {
     }
 }
 
-type Known = BTreeMap<Name, Inspection>;
+type Known = BTreeMap<Name, Look>;
 
 async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     let wanted = Wanted::new(&args.names)?;
@@ -81,13 +82,14 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
                 if std::mem::take(&mut away) {
                     voice.note("the store is back");
                 }
-                for (name, now) in seen {
+                for (name, found) in seen {
                     let before = known.get(&name);
+                    let now = Look::new(found, Instant::now(), before);
                     if let Some(change) = change(before, &now) {
-                        tell(change, &name, &now, args.json)?;
+                        tell(&change, &name, &now.found, args.json)?;
                     }
                     // A name that nobody wants any more is forgotten, unless it was asked for.
-                    let idle = now.holder.is_none() && now.waiting == 0;
+                    let idle = now.found.holder.is_none() && now.found.waiting == 0;
                     if idle && !wanted.names.contains(&name) {
                         known.remove(&name);
                     } else {
@@ -106,51 +108,78 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     }
 }
 
-/// What is different, for people who look; renewals are not.
-fn change(before: Option<&Inspection>, now: &Inspection) -> Option<&'static str> {
+/// Something that happened to a lock.
+struct Change {
+    what: &'static str,
+    /// How the tenure that was seen before ended, if it did.
+    reason: Option<Kind>,
+}
+
+/// Returns what is different, for people who look; renewals are not.
+fn change(before: Option<&Look>, now: &Look) -> Option<Change> {
+    let happened = |what, reason| Some(Change { what, reason });
     let Some(before) = before else {
-        return Some(if now.holder.is_some() { "held" } else { "free" });
+        let what = if now.token().is_some() {
+            "held"
+        } else {
+            "free"
+        };
+        return happened(what, None);
     };
-    let owners = |found: &Inspection| -> Vec<String> {
-        let labels = found
-            .line
-            .iter()
-            .map(|waiter| waiter.owner.label().to_owned());
-        labels.collect()
+    let owners = |look: &Look| -> Vec<String> {
+        let line = look.found.line.iter();
+        line.map(|waiter| waiter.owner.label().to_owned()).collect()
     };
-    match (token(before), token(now)) {
-        (before, Some(token)) if before != Some(token) => Some("held"),
-        (Some(_), None) => Some("free"),
+    let changes = now.changes(before, None);
+    let mut kinds = changes.iter().map(|change| change.kind);
+    let reason = kinds.find(|kind| *kind != Kind::Acquired);
+    match (before.token(), now.token()) {
+        (before, Some(token)) if before != Some(token) => happened("held", reason),
+        (Some(_), None) => happened("free", reason),
         // Somebody had it between two looks.
-        (None, None) if before.last_token != now.last_token => Some("free"),
-        _ if before.waiting != now.waiting || owners(before) != owners(now) => Some("line"),
+        (None, None) if before.found.last_token != now.found.last_token => {
+            happened("free", Some(Kind::Ended))
+        }
+        _ if before.found.waiting != now.found.waiting || owners(before) != owners(now) => {
+            happened("line", None)
+        }
         _ => None,
     }
 }
 
-fn token(found: &Inspection) -> Option<leasehold::FencingToken> {
-    found.holder.as_ref().map(|holder| holder.token)
+/// Returns the reason in words.
+fn words(reason: Kind) -> &'static str {
+    match reason {
+        Kind::Released => "released",
+        Kind::Expired => "expired",
+        Kind::Superseded => "taken over by its owner",
+        Kind::Revoked => "released by force",
+        Kind::Ended | Kind::Acquired => "ended",
+    }
 }
 
-fn tell(change: &'static str, name: &Name, found: &Inspection, json: bool) -> Result<u8, Failure> {
+fn tell(change: &Change, name: &Name, found: &Inspection, json: bool) -> Result<u8, Failure> {
+    let Change { what, reason } = *change;
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     if json {
-        let r#type = Some(change);
         return out::json(&Seen {
-            r#type,
+            r#type: Some(what),
             name,
             found,
+            time: u64::try_from(time.as_millis()).ok(),
+            reason,
         });
     }
-    let color = match change {
+    let color = match what {
         "held" => AnsiColor::Green,
         "free" => AnsiColor::Blue,
         _ => AnsiColor::Yellow,
     };
     let word = styled(
-        &format!("{change:<4}"),
+        &format!("{what:<4}"),
         Style::new().fg_color(Some(color.into())),
     );
-    let mut line = vec![time_of_day(), word, plain(name.as_str())];
+    let mut line = vec![time_of_day(time), word, plain(name.as_str())];
     if let Some(holder) = &found.holder {
         let owner = plain(holder.owner.label());
         line.push(format!(
@@ -158,21 +187,20 @@ fn tell(change: &'static str, name: &Name, found: &Inspection, json: bool) -> Re
             holder.token,
             show(holder.remaining)
         ));
-    } else if let Some(token) = found.last_token {
-        line.push(format!(" last token {token}"));
+        line.extend(reason.map(|reason| format!(" (before that: {})", words(reason))));
+    } else {
+        line.extend(reason.map(|reason| format!(" {}", words(reason))));
+        line.extend(found.last_token.map(|token| format!(" last token {token}")));
     }
-    if found.waiting > 0 || change == "line" {
+    if found.waiting > 0 || what == "line" {
         line.push(format!(" {} waiting", found.waiting));
     }
     out::text(&(line.join(" ") + "\n"))
 }
 
-/// Of UTC.
-fn time_of_day() -> String {
-    let now = SystemTime::UNIX_EPOCH
-        .elapsed()
-        .unwrap_or_default()
-        .as_secs();
+/// Shows a time since 1970 as one of the day, in UTC.
+fn time_of_day(time: Duration) -> String {
+    let now = time.as_secs();
     let (hours, minutes) = (now / 3_600 % 24, now / 60 % 60);
     format!("{hours:02}:{minutes:02}:{:02}Z", now % 60)
 }

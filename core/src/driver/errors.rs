@@ -8,6 +8,9 @@ use ::fred::types::config::{Config, ServerConfig};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, server_error};
 
+/// Stands for what must not be shown.
+const HIDDEN: &str = "(its message has the password in it and is not shown)";
+
 /// What must not be shown: servers echo commands, AUTH among them.
 #[derive(Clone)]
 pub(crate) struct Secrets(Vec<String>);
@@ -38,13 +41,20 @@ impl Secrets {
         secrets.any(|password| error.details().contains(password.as_str()))
     }
 
+    /// Returns an error's own words, for a message that says what they are about.
+    pub(super) fn reason(&self, error: &FredError) -> String {
+        if self.hide(error) {
+            return HIDDEN.to_owned();
+        }
+        protocol::printable(plain(error.details()))
+    }
+
     pub(crate) fn convert(&self, error: &FredError) -> Error {
         let details = plain(error.details());
         if let Some(refusal) = protocol::credentials_refused(details) {
             refusal
         } else if self.hide(error) {
-            let instead = "(its message has the password in it and is not shown)";
-            convert(error, instead, None)
+            convert(error, HIDDEN, None)
         } else {
             convert(error, details, Some(error.clone()))
         }

@@ -112,6 +112,15 @@ impl FredStore {
         fail_fast: bool,
     ) -> Result<Client, Error> {
         let secrets = Secrets::in_config(&config);
+        Self::plain(config, timeout, fail_fast).map_err(|error| secrets.convert(&error))
+    }
+
+    /// As [`client_of`](Self::client_of), with the client's own error.
+    pub(super) fn plain(
+        config: Config,
+        timeout: Duration,
+        fail_fast: bool,
+    ) -> Result<Client, FredError> {
         Builder::from_config(Config {
             fail_fast,
             ..config
@@ -126,7 +135,6 @@ impl FredStore {
         })
         .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
         .build()
-        .map_err(|error| secrets.convert(&error))
     }
 
     fn of(

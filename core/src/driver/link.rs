@@ -33,6 +33,10 @@ use crate::time::Timestamp;
 /// How often a link that is down is looked at, if fred has no news of it.
 const LINK_CHECK: Duration = Duration::from_secs(1);
 
+/// The same while it is in doubt: whether it is replaced is decided by then, and until then the client calls the old
+/// connection a good one.
+const DOUBT_CHECK: Duration = Duration::from_secs(2);
+
 /// A server of another protocol than is expected often looks like one that is slow.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -150,10 +154,17 @@ impl Link {
     /// What is wrong with a server that is slow to connect to.
     pub(super) async fn look_if_slow(&self) -> Option<Error> {
         Clock::Machine.sleep(SLOW).await;
-        self.look().await
+        self.look_at_endpoint().await
     }
 
     async fn look(&self) -> Option<Error> {
+        match self.look_at_endpoint().await {
+            None => sentinels::trouble(&self.client, &self.secrets).await,
+            found => found,
+        }
+    }
+
+    async fn look_at_endpoint(&self) -> Option<Error> {
         let look = self.endpoint.as_ref()?.look();
         tokio::time::timeout(self.timeout, look).await.ok()?
     }
@@ -199,6 +210,7 @@ impl Link {
             seat,
             checked,
             down: !checked,
+            in_doubt: false,
             look: Box::pin(pending()),
             vague: None,
             link: self,
@@ -209,6 +221,8 @@ impl Link {
 
 enum Change {
     Up,
+    /// A primary that sentinels named does not answer.
+    InDoubt,
     Down(Error),
     /// Why it is down.
     Because(Error),
@@ -221,6 +235,7 @@ struct Follower<S> {
     seat: Seat,
     checked: bool,
     down: bool,
+    in_doubt: bool,
     look: Pin<Box<dyn Future<Output = Option<Error>> + Send>>,
     /// What the client says of it, and what is known of that.
     vague: Option<(String, Option<Error>)>,
@@ -232,8 +247,10 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
             let Some(change) = self.next().await else {
                 break;
             };
+            self.in_doubt = matches!(change, Change::InDoubt);
             let input = match change {
                 Change::Up => self.up().await,
+                Change::InDoubt => self.down(in_doubt()),
                 Change::Down(error) => {
                     let error = self.explained(error);
                     self.down(error)
@@ -257,9 +274,14 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                 return tokio::select! {
                     biased;
                     change = self.changes.next() => change,
-                    () = self.link.doubted.notified() => Some(Change::Down(in_doubt())),
+                    () = self.link.doubted.notified() => Some(Change::InDoubt),
                 };
             }
+            let check = if self.in_doubt {
+                DOUBT_CHECK
+            } else {
+                LINK_CHECK
+            };
             return tokio::select! {
                 biased;
                 change = self.changes.next() => change,
@@ -271,7 +293,7 @@ impl<S: Stream<Item = Change> + Unpin> Follower<S> {
                     }
                 }
                 // Not every error that fred reports ends the connection; no news follows then.
-                () = Clock::Machine.sleep(LINK_CHECK) => {
+                () = Clock::Machine.sleep(check) => {
                     if !self.link.client.is_connected() {
                         continue;
                     }

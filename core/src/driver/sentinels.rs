@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use ::fred::clients::Client;
+use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
-use ::fred::types::config::{Config, ServerConfig};
+use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand};
+use tokio::time::timeout;
 
+use super::errors::Secrets;
 use super::fred::FredStore;
 use super::link::OwnTask;
+use crate::error::{Error, ErrorKind};
+use crate::protocol;
 
 /// How long each of them has to answer.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -21,7 +26,70 @@ pub(super) fn found(client: &Client) -> bool {
 /// The host and port of the primary; nothing if the client did not find it by sentinels, or none of them
 /// answers.
 pub(super) async fn primary(client: &Client) -> Option<(String, u16)> {
+    let (sentinels, service) = all(&client.client_config())?;
+    for (_, config) in sentinels {
+        if let Ok(Some(primary)) = ask(config, &service).await {
+            return Some(primary);
+        }
+    }
+    None
+}
+
+/// Returns why no primary can be reached, which the client hides: what each sentinel did, or the primary
+/// that they name. Nothing if these can be reached, or there are no sentinels.
+pub(super) async fn trouble(client: &Client, secrets: &Secrets) -> Option<Error> {
     let config = client.client_config();
+    let (sentinels, service) = all(&config)?;
+    let asked = sentinels.into_iter().map(async |(server, config)| {
+        let said = ask(config, &service).await;
+        (server, said)
+    });
+    let asked = futures::future::join_all(asked).await;
+    let named = asked.iter().find_map(|(_, said)| said.clone().ok()?);
+    if let Some((host, port)) = named {
+        let server = Server::new(host, port);
+        let to_primary = Config {
+            server: ServerConfig::Centralized {
+                server: server.clone(),
+            },
+            ..config.clone()
+        };
+        let error = in_time(async { connected(to_primary).await.map(drop) })
+            .await
+            .err()?;
+        let reason = secrets.reason(&error);
+        let message =
+            format!("the primary that the sentinels name, {server}, does not serve ({reason})");
+        return Some(unreachable(ErrorKind::Unavailable, &message));
+    }
+    let errors: Option<Vec<_>> = asked
+        .iter()
+        .map(|(server, said)| Some((server, said.as_ref().err()?)))
+        .collect();
+    let errors = errors?;
+    let is_refused = |error: &FredError| protocol::credentials_refused(error.details()).is_some();
+    let kind = if errors.iter().all(|(_, error)| is_refused(error)) {
+        ErrorKind::Auth
+    } else {
+        ErrorKind::Unavailable
+    };
+    let said = errors.into_iter().map(|(server, error)| {
+        if is_refused(error) {
+            return format!("{server} (it refuses the URL's sentinelUsername or sentinelPassword)");
+        }
+        format!("{server} ({})", secrets.reason(error))
+    });
+    let said = said.collect::<Vec<_>>().join(", ");
+    let message = format!("no sentinel names the primary: {said}");
+    Some(unreachable(kind, &message))
+}
+
+fn unreachable(kind: ErrorKind, reason: &str) -> Error {
+    Error::new(kind, Error::unreachable_for(reason))
+}
+
+/// Returns how to connect to each of them, and the service that they are asked for.
+fn all(config: &Config) -> Option<(Vec<(Server, Config)>, String)> {
     let ServerConfig::Sentinel {
         hosts,
         service_name,
@@ -31,26 +99,44 @@ pub(super) async fn primary(client: &Client) -> Option<(String, u16)> {
     else {
         return None;
     };
-    for server in hosts {
+    let sentinels = hosts.into_iter().map(|server| {
         let config = Config {
-            server: ServerConfig::Centralized { server },
+            server: ServerConfig::Centralized {
+                server: server.clone(),
+            },
             username: username.clone(),
             password: password.clone(),
             database: None,
             ..config.clone()
         };
-        let asked = tokio::time::timeout(LIMIT, ask(config, &service_name)).await;
-        if let Ok(Some(primary)) = asked {
-            return Some(primary);
-        }
-    }
-    None
+        (server, config)
+    });
+    Some((sentinels.collect(), service_name))
 }
 
-async fn ask(config: Config, service: &str) -> Option<(String, u16)> {
-    let sentinel = FredStore::client_of(config, LIMIT, true).ok()?;
-    let _task = OwnTask::connect(&sentinel).await.ok()?;
-    let command = CustomCommand::new_static("SENTINEL", ClusterHash::FirstKey, false);
-    let words = vec!["get-master-addr-by-name", service];
-    sentinel.custom(command, words).await.ok()
+/// Returns what a sentinel says; nothing if it knows no such service.
+async fn ask(config: Config, service: &str) -> Result<Option<(String, u16)>, FredError> {
+    in_time(async {
+        let (sentinel, _task) = connected(config).await?;
+        let command = CustomCommand::new_static("SENTINEL", ClusterHash::FirstKey, false);
+        let words = vec!["get-master-addr-by-name", service];
+        sentinel.custom(command, words).await
+    })
+    .await
+}
+
+async fn connected(config: Config) -> Result<(Client, OwnTask), FredError> {
+    let client = FredStore::plain(config, LIMIT, true)?;
+    let task = OwnTask::connect(&client).await?;
+    Ok((client, task))
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
+    let late = |_| {
+        FredError::new(
+            FredErrorKind::Timeout,
+            format!("no answer within {LIMIT:?}"),
+        )
+    };
+    timeout(LIMIT, work).await.map_err(late)?
 }

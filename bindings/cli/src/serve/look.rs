@@ -12,8 +12,8 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 /// A lock, as it was found.
 #[derive(Debug)]
-pub(super) struct Look {
-    pub(super) found: Inspection,
+pub(crate) struct Look {
+    pub(crate) found: Inspection,
     pub(super) at: Instant,
     /// The most time that this tenure had left at any look.
     pub(super) fullest: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Look {
 /// What happened to a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Acquired,
     /// Its key went before its time.
     Released,
@@ -53,8 +53,8 @@ impl Kind {
 
 /// A change of a lock.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Change {
-    pub(super) kind: Kind,
+pub(crate) struct Change {
+    pub(crate) kind: Kind,
     pub(super) token: FencingToken,
     pub(super) owner: String,
     /// How long before the look it was.
@@ -64,7 +64,7 @@ pub(super) struct Change {
 }
 
 impl Look {
-    pub(super) fn new(found: Inspection, at: Instant, before: Option<&Self>) -> Self {
+    pub(crate) fn new(found: Inspection, at: Instant, before: Option<&Self>) -> Self {
         let same = before.filter(|before| before.token() == token(&found));
         let left = found
             .holder
@@ -81,7 +81,7 @@ impl Look {
         }
     }
 
-    pub(super) fn token(&self) -> Option<FencingToken> {
+    pub(crate) fn token(&self) -> Option<FencingToken> {
         token(&self.found)
     }
 
@@ -96,7 +96,7 @@ impl Look {
     }
 
     /// What changed since the look before, the end of a tenure before the beginning of the next.
-    pub(super) fn changes(&self, before: &Self, revoked: Option<FencingToken>) -> Vec<Change> {
+    pub(crate) fn changes(&self, before: &Self, revoked: Option<FencingToken>) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.token() == before.token() {
             return changes;

@@ -8,7 +8,7 @@ mod follow;
 mod gate;
 mod http;
 mod listen;
-mod look;
+pub(crate) mod look;
 mod metrics;
 mod page;
 mod show;

@@ -61,7 +61,7 @@ async fn a_command_that_cannot_be_run_is_told_from_one_that_is_not_there() {
 #[tokio::test]
 async fn bad_command_lines_have_a_code_and_say_what_to_do() {
     let server = RedisServer::start().await;
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["run", "a", "--"], "<COMMAND>"),
         (&["run", "a"], "<COMMAND>"),
         (&["run", "--", "true"], "<NAME>"),
@@ -74,6 +74,7 @@ async fn bad_command_lines_have_a_code_and_say_what_to_do() {
             &["run", "a", "--wait", "1s", "--no-wait", "--", "true"],
             "--no-wait",
         ),
+        (&["run", "a", "-w", "1s", "-n", "--", "true"], "--no-wait"),
         (&["run", "a", "--ttl", "10ms", "--", "true"], "--ttl is 1s"),
         (
             &["run", "a", "--ttl", "9s", "--grace", "4s", "--", "true"],
@@ -182,6 +183,24 @@ async fn a_lock_that_is_held_is_not_acquired_in_time() {
         "{at_once:?}"
     );
     assert!(at_once.stderr.contains("--wait"), "{at_once:?}");
+    // Each of these is the same, however it is written.
+    let same: [&[&str]; 4] = [
+        &["run", "a", "--wait", "0", "--", "echo", "ran"],
+        &["run", "a", "--wait=0s", "--", "echo", "ran"],
+        &["run", "a", "-w", "0.0s", "--", "echo", "ran"],
+        &["run", "a", "-n", "--", "echo", "ran"],
+    ];
+    for args in same {
+        let ran = output(on(&server, args));
+        assert_eq!(
+            (ran.code, &*ran.stdout, &*ran.stderr),
+            (Some(75), "", &*at_once.stderr),
+            "{args:?}"
+        );
+    }
+    let fraction = output(on(&server, ["run", "a", "-w", "0.3s", "--", "echo", "ran"]));
+    assert_eq!(fraction.code, Some(75), "{fraction:?}");
+    assert!(fraction.took >= Duration::from_millis(300), "{fraction:?}");
     let waited = output(on(
         &server,
         ["run", "a", "--wait", "300ms", "--json", "--", "echo", "ran"],

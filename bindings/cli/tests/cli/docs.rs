@@ -1,10 +1,18 @@
 //! What the program says of itself.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use leasehold_tests::RedisServer;
 use tempfile::TempDir;
 
-use crate::program::{leasehold, output};
+use crate::look::hold;
+use crate::program::{LEASEHOLD, Output, leasehold, output};
+
+fn readme() -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    std::fs::read_to_string(readme).expect("it is there")
+}
 
 /// The names of the commands that `--help` shows.
 fn commands() -> Vec<String> {
@@ -24,8 +32,7 @@ fn every_command_has_a_help_a_manual_page_and_a_place_in_the_readme() {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().to_str().expect("text");
     assert_eq!(output(leasehold(["man", path])).code, Some(0));
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(readme).expect("it is there");
+    let readme = readme();
     let commands = commands();
     assert!(commands.len() > 2, "{commands:?}");
     for name in commands {
@@ -58,8 +65,7 @@ fn shells_get_completions() {
 
 #[test]
 fn the_exit_codes_of_the_readme_are_those_of_the_help() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(readme).expect("it is there");
+    let readme = readme();
     let help = output(leasehold(["run", "--help"])).stdout;
     let table = help.split_once("Exit codes:").expect("there is a table").1;
     let codes = table
@@ -70,4 +76,135 @@ fn the_exit_codes_of_the_readme_are_those_of_the_help() {
     for code in codes {
         assert!(readme.contains(&format!("| {code} |")), "{code}");
     }
+}
+
+/// A folder with this program and the ones that the examples run.
+struct Examples {
+    folder: TempDir,
+    server: RedisServer,
+}
+
+impl Examples {
+    async fn start() -> Self {
+        let folder = TempDir::new().expect("a folder");
+        std::os::unix::fs::symlink(LEASEHOLD, folder.path().join("leasehold")).expect("a link");
+        for (name, script) in [
+            ("backup.sh", "true"),
+            ("make", "test \"$*\" = deploy"),
+            ("make-report", "echo a report"),
+            ("nightly", "echo >> nights"),
+            ("report", "echo a report"),
+            ("sleep", "test $# = 1"),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is written");
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(path, mode).expect("it is ours");
+        }
+        let server = RedisServer::start().await;
+        Self { folder, server }
+    }
+
+    /// Runs some lines as they stand, as somebody would who has the programs installed.
+    fn run(&self, lines: &str) -> Output {
+        let folder = self.folder.path().display().to_string();
+        let lines = lines.replace("/usr/local/bin", &folder);
+        let path = format!("PATH={folder}:/usr/bin:/bin");
+        let mut command = std::process::Command::new("env");
+        command.args([&path, "sh", "-ec", &lines]);
+        command.current_dir(&self.folder);
+        command.env("LEASEHOLD_URL", self.server.url());
+        output(command)
+    }
+
+    #[track_caller]
+    fn works(&self, lines: &str) {
+        let ran = self.run(lines);
+        assert_eq!(ran.code, Some(0), "{lines}: {ran:?}");
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).expect("it is there")
+    }
+}
+
+/// Returns the blocks of this language.
+fn blocks(language: &str) -> Vec<String> {
+    let (readme, begin) = (readme(), format!("```{language}\n"));
+    let parts = readme.split(&begin).skip(1);
+    let blocks = parts.filter_map(|part| part.split("```").next());
+    blocks.map(str::to_owned).collect()
+}
+
+/// Catches a guard's example that fails when it is tried.
+#[tokio::test]
+async fn the_examples_of_fences_work_once_and_again() {
+    let examples = Examples::start().await;
+    let blocks = blocks("sh");
+    let fences = blocks.iter().find(|block| block.contains("fence write"));
+    let fences = fences.expect("there are some");
+    examples.works(fences);
+    let once = |line: &&str| !line.starts_with("echo");
+    let again: Vec<_> = fences.lines().filter(once).collect();
+    examples.works(&again.join("\n"));
+    assert_eq!(examples.file("count"), "2\n");
+    assert_eq!(examples.file("report.html"), "a report\n");
+    // A report that fails halfway replaces nothing.
+    let fails = "#!/bin/sh\necho half\nexit 1\n";
+    std::fs::write(examples.folder.path().join("make-report"), fails).expect("it is ours");
+    assert_eq!(examples.run(again[0]).code, Some(1));
+    assert_eq!(examples.file("report.html"), "a report\n");
+}
+
+#[tokio::test]
+async fn the_examples_of_the_help_work() {
+    let examples = Examples::start().await;
+    let mut count = 0;
+    for task in ["run", "fence"] {
+        let help = output(leasehold([task, "--help"])).stdout;
+        let (_, text) = help.split_once("Examples:\n").expect("there are some");
+        let text = text.split("\n\n").next().expect("the first");
+        let text = text.replace("\\\n    ", "");
+        for line in text.lines() {
+            let line = line.trim_start();
+            // Behind some spaces it says what that does.
+            let line = line.split_once("   ").map_or(line, |(line, _)| line);
+            examples.works(line);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
+    assert_eq!(examples.file("report.csv"), "a report\n");
+}
+
+/// Catches a job of cron or systemd that fails because another machine does it.
+#[tokio::test]
+async fn the_jobs_of_cron_and_systemd_run_on_one_machine_at_a_time() {
+    let examples = Examples::start().await;
+    let crontabs = blocks("crontab").concat();
+    let jobs = crontabs
+        .lines()
+        .filter_map(|line| line.strip_prefix("0 3 * * * "));
+    let mut jobs: Vec<_> = jobs.map(str::to_owned).collect();
+    let units = blocks("ini").concat();
+    assert!(units.contains("\nSuccessExitStatus=75\n"), "{units}");
+    let starts = units
+        .lines()
+        .filter_map(|line| line.strip_prefix("ExecStart="));
+    let once = starts.filter(|start| start.contains(" run "));
+    jobs.extend(once.map(|start| format!("{start} || [ $? -eq 75 ]")));
+    assert_eq!(jobs.len(), 3, "{jobs:?}");
+    for job in &jobs {
+        examples.works(job);
+    }
+    assert_eq!(examples.file("nights").lines().count(), 3);
+    let _elsewhere = hold(&examples.server, "nightly");
+    for job in &jobs {
+        examples.works(job);
+    }
+    assert_eq!(
+        examples.file("nights").lines().count(),
+        3,
+        "each is done elsewhere"
+    );
 }

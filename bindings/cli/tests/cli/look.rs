@@ -1,8 +1,9 @@
 //! `leasehold list`, `inspect`, `release` and `watch`.
 
 use leasehold_tests::{Admin, RedisServer, eventually};
+use nix::sys::signal::Signal;
 
-use crate::program::{LIMIT, Output, Program, is_held, key, leasehold, on, output};
+use crate::program::{LIMIT, Output, Program, is_held, key, leasehold, on, output, wall};
 use crate::pty::Shell;
 
 /// Holds a lock until it is dropped, or its standard input is closed.
@@ -109,12 +110,12 @@ async fn on_a_terminal_it_asks() {
     let server = RedisServer::start().await;
     let (_holder, token) = hold(&server, "a");
     let mut shell = Shell::start(&server.url());
-    shell.types("$L release --force a; echo code:$?\n");
+    shell.types("$L release --force a; echo code:$?.\n");
     shell.sees(&format!("with token {token}"));
     shell.sees("[y/N]");
     shell.types("n\n");
     shell.sees("nothing was released");
-    shell.sees("code:64");
+    shell.sees("code:1.");
     assert!(is_held(&server, "a").await);
     shell.types("$L release --force a; echo code:$?\n");
     shell.sees("[y/N]");
@@ -123,24 +124,46 @@ async fn on_a_terminal_it_asks() {
     shell.sees("code:0");
 }
 
+/// Reads the rest of a line of JSON that began with a type and the name.
+fn json(rest: &str, kind: &str) -> serde_json::Value {
+    let line = format!(r#"{{"type":"{kind}","name":"a"{rest}"#);
+    serde_json::from_str(&line).expect("JSON")
+}
+
 #[tokio::test]
 async fn what_happens_is_watched() {
     let server = RedisServer::start().await;
     let args = ["watch", "a", "b*", "--json", "--interval", "50ms"];
     let watch = Program::spawn(on(&server, args));
-    watch.line(r#"{"type":"free","name":"a""#);
+    let before = wall().as_millis();
+    let at_first = json(&watch.line(r#"{"type":"free","name":"a""#), "free");
+    assert!(at_first["reason"].is_null(), "nothing ended: {at_first}");
     let (mut holder, token) = hold(&server, "a");
-    watch.line(&format!(
-        r#"{{"type":"held","name":"a","holder":{{"token":{token},"#
-    ));
+    let held = json(&watch.line(r#"{"type":"held","name":"a""#), "held");
+    assert_eq!(held["holder"]["token"], token);
+    assert!(held["reason"].is_null(), "nothing ended: {held}");
+    let time = u128::from(held["time"].as_u64().expect("milliseconds since 1970"));
+    assert!((before..=wall().as_millis()).contains(&time), "{held}");
     let mut waiter = wait_in_line(&server, "a");
     let line = watch.line(r#"{"type":"line","name":"a""#);
     assert!(line.contains(r#""waiting":1"#), "{line}");
     holder.close_stdin();
-    let held = watch.line(r#"{"type":"held","name":"a""#);
-    assert!(held.contains(r#""waiting":0"#), "{held}");
+    let held = json(&watch.line(r#"{"type":"held","name":"a""#), "held");
+    assert_eq!(
+        (&held["waiting"], &held["reason"]),
+        (&0.into(), &"released".into())
+    );
     waiter.close_stdin();
-    watch.line(r#"{"type":"free","name":"a""#);
+    let free = json(&watch.line(r#"{"type":"free","name":"a""#), "free");
+    assert_eq!(free["reason"], "released", "{free}");
+    assert!(free["time"].as_u64() >= held["time"].as_u64(), "{free}");
+    // A holder that is killed renews no more.
+    let args = ["run", "a", "--ttl", "2s", "--on-loss", "warn", "--", "cat"];
+    let killed = Program::spawn(on(&server, args));
+    watch.line(r#"{"type":"held","name":"a""#);
+    killed.signal(Signal::SIGKILL);
+    let free = json(&watch.line(r#"{"type":"free","name":"a""#), "free");
+    assert_eq!(free["reason"], "expired", "{free}");
     // Names that match come and go.
     let (mut other, _) = hold(&server, "b1");
     watch.line(r#"{"type":"held","name":"b1""#);

@@ -1,0 +1,193 @@
+//! Every command line that the READMEs and the help show is one that this program reads.
+
+use clap::{CommandFactory, Parser};
+
+use crate::args::Cli;
+
+const READMES: [(&str, &str); 2] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("bindings/cli/README.md", include_str!("../README.md")),
+];
+
+/// Splits a text into the commands of a shell, each as its words; what is quoted is one word.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let last = commands.last_mut().expect("there is one");
+        match (quote, c) {
+            (Some(end), c) if c == end => quote = None,
+            (None, '\'' | '"') => {
+                word.get_or_insert_default();
+                quote = Some(c);
+            }
+            (None, '\\') if chars.peek() == Some(&'\n') => _ = chars.next(),
+            (None, ' ') => last.extend(word.take()),
+            (None, '#') if word.is_none() => while chars.next_if(|c| *c != '\n').is_some() {},
+            (None, '\n' | ';' | '&' | '<' | '>') => {
+                last.extend(word.take());
+                commands.push(Vec::new());
+            }
+            (None, '|') if word.is_none() => commands.push(Vec::new()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    commands.last_mut().expect("there is one").extend(word);
+    commands
+}
+
+/// Returns what stands behind the name of this program, also within the commands that a shell is given.
+fn calls(text: &str) -> Vec<Vec<String>> {
+    let mut calls = Vec::new();
+    for words in commands(text) {
+        let is_here = |word: &String| word == "leasehold" || word.ends_with("/leasehold");
+        let mut begin = words.iter().position(is_here).map(|at| at + 1);
+        if words.starts_with(&["cargo", "run", "-p", "leasehold-cli"].map(str::to_owned)) {
+            begin = words.iter().position(|word| word == "--").map(|at| at + 1);
+        }
+        if let Some(begin) = begin {
+            calls.push(words[begin..].to_vec());
+        }
+        let scripts = words.windows(3).filter(|words| words[..2] == ["sh", "-c"]);
+        calls.extend(scripts.flat_map(|words| self::calls(&words[2])));
+    }
+    calls
+}
+
+/// Returns the commands in a document in Markdown: its blocks of these, and the code within its lines.
+fn code(markdown: &str) -> (Vec<&str>, Vec<&str>) {
+    let mut blocks: Vec<&str> = markdown.split("\n```").collect();
+    let mut inline = Vec::new();
+    let mut is_block = false;
+    blocks.retain(|part| {
+        if !is_block {
+            inline.extend(part.split('`').skip(1).step_by(2));
+        }
+        is_block = !is_block;
+        !is_block
+    });
+    // The first line of a block names its language.
+    let blocks = blocks.iter().filter_map(|block| block.split_once('\n'));
+    let commands = blocks.filter(|(language, _)| ["sh", "crontab", "ini"].contains(language));
+    (commands.map(|(_, block)| block).collect(), inline)
+}
+
+/// Fills in a synopsis such as `run NAME [--wait TIME | --no-wait] -- COMMAND...`: with all that is optional,
+/// and the first or the last of alternatives.
+fn filled_in(synopsis: &str, last: bool) -> String {
+    let pick = |text: &'_ str, between| -> String {
+        let mut all = text.split(between);
+        let one = if last { all.last() } else { all.next() };
+        one.unwrap_or_default().to_owned()
+    };
+    let text = synopsis.replace("\\\n", " ").replace("\\|", "|");
+    let parts = text.replace(['[', ']'], "\0").replace("...", "");
+    let parts = parts.split('\0').map(|part| pick(part, " | "));
+    let text = parts.collect::<String>();
+    let words = text.split_whitespace().map(|word| pick(word, "|"));
+    let words = words.map(|word| match &*word {
+        "TIME" => "1s".to_owned(),
+        "SHELL" => "bash".to_owned(),
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Reads each command line, as one under a lease, and counts them.
+#[track_caller]
+fn read(place: &str, text: &str) -> usize {
+    let calls = calls(text);
+    for args in &calls {
+        let token = (args[0] == "fence").then_some(["--token", "34"]);
+        let words = ["leasehold"]
+            .into_iter()
+            .chain(args.iter().map(String::as_str));
+        let result = Cli::try_parse_from(words.chain(token.into_iter().flatten()));
+        if let Err(error) = result
+            && error.use_stderr()
+        {
+            panic!("{place} shows {args:?}: {error}");
+        }
+    }
+    calls.len()
+}
+
+#[test]
+fn every_command_line_of_the_readmes_is_read() {
+    for (place, text) in READMES {
+        let (blocks, inline) = code(text);
+        let mut count = 0;
+        // Of `leasehold run` alone it is talked about.
+        let is_call = |text: &&str| text.split_whitespace().count() > 2;
+        let inline = inline.into_iter().filter(|text| text.contains("leasehold"));
+        for text in blocks.into_iter().chain(inline.filter(is_call)) {
+            let names_any = |part: &&str| text.contains(*part);
+            let is_synopsis = ["NAME", "FILE", "SHELL", "["].iter().any(names_any);
+            if text.starts_with("leasehold ") && is_synopsis {
+                count += read(place, &filled_in(text, false));
+                count += read(place, &filled_in(text, true));
+            } else {
+                count += read(place, text);
+            }
+        }
+        assert!(count > 1, "{place} shows {count}");
+    }
+}
+
+#[test]
+fn every_example_of_the_help_is_read() {
+    let mut count = 0;
+    for task in Cli::command().get_subcommands_mut() {
+        let help = task.render_long_help().to_string();
+        let examples = help.split_once("Examples:\n").map(|(_, examples)| examples);
+        let examples = examples.map(|text| text.split("\n\n").next().unwrap_or_default());
+        for line in examples.unwrap_or_default().replace("\\\n", " ").lines() {
+            // Behind two spaces it says what that does.
+            let line = line
+                .trim_start()
+                .split("  ")
+                .filter(|part| !part.is_empty());
+            let line: Vec<_> = line.collect();
+            let is_continued = line.len() > 1 && line[0].ends_with("-c");
+            let line = if is_continued {
+                line.join(" ")
+            } else {
+                line[0].to_owned()
+            };
+            let calls = read(task.get_name(), &line);
+            assert!(calls > 0, "no command in {line:?}");
+            count += calls;
+        }
+    }
+    assert!(count > 6, "{count} examples");
+}
+
+/// Catches a test of examples that finds none in them.
+#[test]
+fn calls_are_found() {
+    let found = |text| {
+        calls(text)
+            .iter()
+            .map(|args| args.join(" "))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found("leasehold run a -- sh -c 'x < y && leasehold list b' || [ $? -eq 75 ] # leasehold"),
+        ["run a -- sh -c x < y && leasehold list b", "list b"]
+    );
+    assert_eq!(
+        found("# no\n0 3 * * * /bin/leasehold run a \\\n -n -- b\nExecStart=/bin/leasehold list"),
+        ["run a -n -- b", "list"]
+    );
+    assert_eq!(
+        found("cargo run -p leasehold-cli -- list 'a b'"),
+        ["list a b"]
+    );
+    let synopsis = "leasehold run NAME [-w TIME | -n] [watch|list]... -- COMMAND...";
+    let filled = |last| filled_in(synopsis, last);
+    assert_eq!(filled(false), "leasehold run NAME -w 1s watch -- COMMAND");
+    assert_eq!(filled(true), "leasehold run NAME -n list -- COMMAND");
+    assert!(std::panic::catch_unwind(|| read("here", "leasehold run a --waits 1s -- b")).is_err());
+}
