@@ -33,7 +33,7 @@ use crate::exit::{FILE, Failure, INTERNAL, USAGE};
 use crate::out;
 use crate::say::Voice;
 use eye::{Eye, Inputs, Pace};
-use gate::Gate;
+use gate::{Gate, Session};
 use http::{About, Site};
 use state::State;
 
@@ -98,7 +98,11 @@ async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     let site = Site {
         state,
         locker: locker.clone(),
-        gate: Gate::new(token.clone(), random()?, args.host.clone()),
+        gate: Gate::new(
+            token.clone(),
+            Session::new(random()?, &random()?),
+            args.host.clone(),
+        ),
         about: About {
             store: shown(&url),
             namespace: args.store.namespace().to_owned(),
@@ -188,6 +192,13 @@ fn token(args: &ServeArgs) -> Result<(Option<String>, bool), Failure> {
     };
     let Some(token) = given else {
         let needed = !args.listen.ip().is_loopback();
+        if args.allow_release && !needed {
+            let what = "--allow-release needs a token: without one every user and program of this machine \
+                        could release locks";
+            return Err(Failure::usage(what).advise(
+                "set LEASEHOLD_SERVE_TOKEN, or give --token-file a file with what `openssl rand -hex 16` prints",
+            ));
+        }
         let made = needed.then(random).transpose()?;
         return Ok((made, needed));
     };

@@ -21,6 +21,19 @@ pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
     (serving, url)
 }
 
+/// What browsers and programs show where a token is needed.
+pub(crate) const TOKEN: &str = "a-token-of-the-tests";
+
+/// The same with a token.
+pub(crate) fn serve_with_token(server: &RedisServer, more: &[&str]) -> (Program, String) {
+    let args = ["serve", "--listen", "127.0.0.1:0"];
+    let mut command = on(server, args.iter().chain(more));
+    command.env("LEASEHOLD_SERVE_TOKEN", TOKEN);
+    let serving = Program::spawn(command);
+    let url = serving.line("serving ");
+    (serving, url)
+}
+
 /// Finds a row by its name.
 fn row(name: &str) -> String {
     format!(
@@ -31,8 +44,8 @@ fn row(name: &str) -> String {
 #[tokio::test]
 async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     let server = RedisServer::start().await;
-    let (_serving, url) = serve(&server, &["--allow-release"]);
-    let mut page = Page::open(&url, WIDE, "light");
+    let (_serving, url) = serve_with_token(&server, &["--allow-release"]);
+    let mut page = Page::open(&format!("{url}?token={TOKEN}"), WIDE, "light");
     page.wait(LIVE);
     page.wait("!document.querySelector('#empty').hidden");
 
@@ -74,6 +87,36 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     page.wait("document.querySelector('#oneHolder').textContent === 'free'");
     page.wait("document.querySelectorAll('#timeline .stroke.loss').length === 1");
     assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Catches a session that a browser hands to whatever else listens on this machine.
+#[tokio::test]
+async fn a_session_is_of_one_server_alone() {
+    let server = RedisServer::start().await;
+    let served = [(); 2].map(|()| serve_with_token(&server, &[]));
+    let open = |url: &str| format!("{url}?token={TOKEN}");
+    let mut page = Page::open(&open(&served[0].1), WIDE, "light");
+    page.wait(LIVE);
+    let first = page.eval("location.href");
+    page.go(&open(&served[1].1));
+    page.wait(&format!(
+        "location.port !== new URL({first}).port && {LIVE}"
+    ));
+    // The second session has left the first one alone.
+    page.go(first.as_str().expect("an address"));
+    page.wait(&format!("location.href === {first} && {LIVE}"));
+    // At another port of the same host nothing of either is sent.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = other.local_addr().expect("an address");
+    page.eval(&format!("location.href = 'http://{at}/'; 0"));
+    let (mut stream, _) = other.accept().expect("the browser connects");
+    let (mut head, mut part) = (String::new(), [0; 4096]);
+    while !head.contains("\r\n\r\n") {
+        let read = std::io::Read::read(&mut stream, &mut part).expect("it asks");
+        head += std::str::from_utf8(&part[..read]).expect("text");
+    }
+    assert!(head.starts_with("GET / HTTP/1.1\r\n"), "{head}");
+    assert!(!head.to_lowercase().contains("cookie"), "{head}");
 }
 
 #[tokio::test]
@@ -173,13 +216,7 @@ async fn it_works_without_a_mouse() {
 /// What does not fit is cut off, and never makes the page wider than the screen.
 #[tokio::test]
 async fn the_demo_fits_every_screen() {
-    let args = [
-        "serve",
-        "--demo",
-        "--listen",
-        "127.0.0.1:0",
-        "--allow-release",
-    ];
+    let args = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let demo = Program::spawn(leasehold(args));
     let url = demo.line("serving ");
     for (size, scheme, name) in [

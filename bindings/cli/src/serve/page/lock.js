@@ -171,7 +171,7 @@ function ask() {
 
 async function release() {
   byId("release").disabled = true;
-  const error = await post("/api/release", { view: model.view, name: confirm.name, token: confirm.token });
+  const error = await post("api/release", { view: model.view, name: confirm.name, token: confirm.token });
   if (error === undefined) byId("confirm").close();
   else {
     say(byId("confirmError"), error);

@@ -8,7 +8,7 @@ let source;
 let told = "";
 
 function connect() {
-  source = new EventSource("/events");
+  source = new EventSource("events");
   const on = (name, take) => source.addEventListener(name, (event) => take(JSON.parse(event.data)));
   on("hello", (hello) => {
     takeHello(hello);
@@ -90,7 +90,7 @@ function tell(name) {
   const text = JSON.stringify(seen);
   if (text === told) return;
   told = text;
-  post("/api/view", seen).then((error) => {
+  post("api/view", seen).then((error) => {
     if (error !== undefined) told = "";
   });
 }
