@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Request, State as Extract};
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -85,6 +85,7 @@ pub(super) fn router(site: Arc<Site>) -> Router {
         .route("/events", get(events))
         .route("/metrics", get(metrics))
         .route("/api/locks", get(locks))
+        .route("/api/history", get(history))
         .route("/api/view", post(view))
         .route("/api/release", post(release));
     routes
@@ -137,6 +138,16 @@ async fn locks(Extract(site): Extract<Arc<Site>>) -> Answer {
     let board = site.state.board();
     let rows: Vec<_> = board.rows(Instant::now()).collect();
     let text = serde_json::to_string(&rows).map_err(failed)?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// The last half hour of the lock whose name the query has.
+async fn history(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Answer {
+    let mut query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let name = query.find_map(|(key, name)| (key == "name").then_some(name));
+    let name = Name::new(name.unwrap_or_default().into_owned()).map_err(bad)?;
+    let board = site.state.board();
+    let text = serde_json::to_string(&board.history(&name, Instant::now())).map_err(failed)?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
@@ -216,8 +227,7 @@ impl Open {
             (self, state, messages),
             |(open, state, mut messages)| async {
                 let event = match messages.recv().await {
-                    Ok(Message::Delta(delta)) => vec![Event::default().event("delta").data(delta)],
-                    Ok(Message::Sum(sum)) => vec![Event::default().event("sum").data(sum)],
+                    Ok(Message { event, data }) => vec![Event::default().event(event).data(data)],
                     // It was too slow, and gets everything anew.
                     Err(RecvError::Lagged(_)) => {
                         let (all, anew) = open.all();
@@ -240,7 +250,11 @@ impl Open {
         let now = Instant::now();
         let mut all = vec![
             event("hello", &Hello { view, about }),
+            event("past", &board.recent(now)),
             event("sum", &board.sum(now)),
+            Event::default()
+                .event("findings")
+                .data(self.site.state.findings()),
         ];
         let rows: Vec<_> = board.rows(now).collect();
         all.extend(rows.chunks(CHUNK).map(|rows| event("rows", &rows)));

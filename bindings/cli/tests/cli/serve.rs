@@ -119,6 +119,43 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     assert_eq!(serving.code().await, Some(0));
 }
 
+/// Catches a rate of acquisitions that stays at nothing beside one of ends, and a past that ends with a page.
+#[tokio::test]
+async fn what_begins_and_ends_is_counted_and_kept() {
+    let server = RedisServer::start().await;
+    let (mut old, _) = hold(&server, "old");
+    let (_serving, url) = serve(&server, &["--poll-only"]);
+    let metric = |line: &str| {
+        let line = format!("leasehold_{line}");
+        let metrics = ask(&url, "GET /metrics", &[], "").body;
+        metrics.lines().any(|one| one == line)
+    };
+    let held = |count: u8| metric(&format!("locks_held{{namespace=\"leasehold\"}} {count}"));
+    let acquired = |count: u8| {
+        metric(&format!(
+            "acquired_total{{namespace=\"leasehold\"}} {count}"
+        ))
+    };
+    eventually(LIMIT, "the old lock", async || held(1)).await;
+    assert!(acquired(0), "it began before the watch");
+    let (mut new, token) = hold(&server, "new");
+    eventually(LIMIT, "the new lock", async || acquired(1)).await;
+    old.close_stdin();
+    new.close_stdin();
+    let ended = "ended_total{namespace=\"leasehold\",how=\"released\"} 2";
+    eventually(LIMIT, "both ends", async || metric(ended)).await;
+    assert!(acquired(1));
+    // A page that is opened now still gets all of it.
+    let history = ask(&url, "GET /api/history?name=new", &[], "");
+    let history: serde_json::Value = serde_json::from_str(&history.body).expect("JSON");
+    let events = history["events"].as_array().expect("events");
+    let kinds: Vec<_> = events.iter().map(|event| &event["kind"]).collect();
+    assert_eq!(kinds, ["acquired", "released"], "{history}");
+    assert_eq!(events[0]["token"], token);
+    let none = ask(&url, "GET /api/history", &[], "");
+    assert_eq!(none.status(), 400);
+}
+
 #[tokio::test]
 async fn a_lease_that_nobody_renews_is_seen_to_expire() {
     let server = RedisServer::start().await;
