@@ -250,6 +250,79 @@ async fn the_demo_fits_every_screen() {
     }
 }
 
+/// Catches a past that ends with the page, and an order that only a mouse can ask for.
+#[tokio::test]
+async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let owner = format!("{}-the-end", "a-long-owner/".repeat(9));
+    let args = ["run", "a/1", "--owner", &owner, "--", "cat"];
+    let mut page = Page::open(&url, (1400, 900), "light");
+    page.wait(LIVE);
+    let _holder = Program::spawn(on(&server, args));
+    page.wait(&format!("{}?.classList.contains('held')", row("a/1")));
+    let (mut second, _) = hold(&server, "b/2");
+    let feed = "document.querySelector('#feed').textContent";
+    page.wait(&format!("{feed}.includes('b/2')"));
+    let _waiter = wait_in_line(&server, "b/2");
+    page.wait("document.querySelector('#waiting').textContent === '1'");
+    second.close_stdin();
+    page.wait(&format!("{feed}.includes('has it, waited')"));
+
+    page.eval("globalThis.old = true; location.reload(); 0");
+    page.wait(&format!("!globalThis.old && {LIVE}"));
+    page.wait(&format!(
+        "{feed}.includes('has it, waited') && {feed}.includes('released') && {feed}.includes('a/1')"
+    ));
+    page.wait("document.querySelector('#doctorSum').textContent.includes('note')");
+    let findings = page.text("#findings");
+    assert!(findings.contains("persistence"), "{findings}");
+    page.eval("location.hash = '#/lock/b%2F2'; 0");
+    page.wait("document.querySelectorAll('#events li').length === 3");
+    page.wait("document.querySelectorAll('#timeline rect').length === 2");
+    page.eval("location.hash = '#/events'; 0");
+    page.wait("document.querySelectorAll('#allEvents li').length === 4");
+    page.press("Escape");
+    page.wait("!document.querySelector('#all').hidden");
+
+    let rows = "[...document.querySelectorAll('.space .row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)";
+    let order = |first: &str| {
+        format!("{rows}.map(row => row.querySelector('.name').textContent)[0] === '{first}'")
+    };
+    page.wait(&order("a/1"));
+    page.eval("document.querySelector('[data-sort=line]').focus(); 0");
+    page.press("Enter");
+    let sorted = "document.querySelector('[aria-sort]')";
+    assert_eq!(page.eval(&format!("{sorted}.textContent")), "line");
+    page.press("Enter");
+    assert_eq!(page.eval(&format!("{sorted}.ariaSort")), "ascending");
+    page.click("[data-sort=name]");
+    page.click("[data-sort=name]");
+    assert_eq!(page.eval(&format!("{sorted}.ariaSort")), "descending");
+    page.wait(&order("b/2"));
+    page.click("[data-sort=held]");
+    page.wait(&order("a/1"));
+
+    // It is no countdown to when the lock is free.
+    let lease = "document.querySelector('.space .lease').textContent";
+    page.wait(&format!("/(taken|renewed) .* ago/.test({lease})"));
+    page.wait(&format!("/expires in .* unless renewed/.test({lease})"));
+    // What is cut off can be read by going there.
+    page.press("/");
+    page.press("ArrowDown");
+    let shown = "document.querySelector('.row:focus-within .holder .text')";
+    page.wait(&format!(
+        "{shown}.textContent.endsWith('-the-end') && {shown}.scrollWidth <= {shown}.clientWidth"
+    ));
+    let bars = "[...document.querySelectorAll('*')].filter(one => one !== document.documentElement \
+        && one.scrollHeight > one.clientHeight && /auto|scroll/.test(getComputedStyle(one).overflowY)).length";
+    assert_eq!(page.eval(bars), 0, "nothing but the page scrolls");
+    let tall = page.eval("document.querySelector('#table').offsetHeight");
+    assert!(tall.as_u64() < Some(200), "as tall as its rows: {tall}");
+    page.picture("few");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn ten_thousand_locks_stay_usable() {
     let server = RedisServer::start().await;
@@ -281,7 +354,7 @@ async fn ten_thousand_locks_stay_usable() {
         "only what is seen is there: {rows}"
     );
 
-    page.eval("document.querySelector('#scroll').scrollTop = 9e9");
+    page.eval("scrollTo(0, 9e9)");
     let last = row("orders/09999");
     page.wait(&format!("{last}?.classList.contains('held')"));
     let released = Instant::now();
@@ -338,7 +411,7 @@ async fn the_load_on_the_store_is_bounded() {
             .expect("all are free");
         let (serving, url) = serve(&server, more);
         let mut page = Page::open(&url, WIDE, "light");
-        page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .held').length > 5");
+        page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .row.held').length > 5");
         // With ten thousand and without being told, there is always something to look at.
         let first_looks = if count == 10_000 && more.is_empty() {
             24
