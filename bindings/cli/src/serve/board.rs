@@ -31,6 +31,16 @@ pub(super) enum Store {
     Away { error: String },
 }
 
+/// Whether a walk has come by every lock that was there when the watch began.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Walk {
+    /// The walk is under way.
+    Pending,
+    /// The walk under way has left a name out.
+    Lacking,
+    Complete,
+}
+
 #[derive(Debug)]
 pub(super) struct Board {
     rows: BTreeMap<Name, Option<Look>>,
@@ -43,10 +53,7 @@ pub(super) struct Board {
     gone: BTreeSet<Name>,
     happened: Vec<(Name, Instant, Change)>,
     began: Instant,
-    /// Whether a walk has come by every lock that was there when the watch began.
-    walked: bool,
-    /// Whether a name was left out since the last walk.
-    skipped: bool,
+    walk: Walk,
     /// Locks that were not there before, and have not been looked at yet.
     fresh: HashSet<Name>,
     past: Past,
@@ -81,8 +88,7 @@ impl Board {
             gone: BTreeSet::new(),
             happened: Vec::new(),
             began: Instant::now(),
-            walked: false,
-            skipped: false,
+            walk: Walk::Pending,
             fresh: HashSet::new(),
             past: Past::default(),
             tally: Tally::default(),
@@ -105,7 +111,7 @@ impl Board {
             self.skip();
             return false;
         }
-        if self.walked {
+        if self.walk == Walk::Complete {
             self.fresh.insert(name.clone());
         }
         self.rows.insert(name.clone(), None);
@@ -116,12 +122,15 @@ impl Board {
 
     /// A name is left out. If it is met later, it may have been there all the while.
     pub(super) fn skip(&mut self) {
-        (self.walked, self.skipped) = (false, true);
+        self.walk = Walk::Lacking;
     }
 
     /// A walk has come by all names.
     pub(super) fn walked(&mut self) {
-        self.walked = !std::mem::take(&mut self.skipped);
+        self.walk = match self.walk {
+            Walk::Lacking => Walk::Pending,
+            Walk::Pending | Walk::Complete => Walk::Complete,
+        };
     }
 
     /// Takes in what a look found. Returns whether the lock is to be looked at again.
@@ -134,12 +143,11 @@ impl Board {
         };
         let look = Look::new(found, at, row.as_ref());
         let is_new = self.fresh.remove(name);
-        let changes = match row {
-            Some(before) => look.changes(before, self.revoked.get(name).copied()),
-            None => {
-                let watched = at.saturating_duration_since(self.began);
-                look.first(watched, is_new).into_iter().collect()
-            }
+        let changes = if let Some(before) = row {
+            look.changes(before, self.revoked.get(name).copied())
+        } else {
+            let watched = at.saturating_duration_since(self.began);
+            look.first(watched, is_new).into_iter().collect()
         };
         let (waiting, waited) = (
             look.found.waiting,
@@ -368,8 +376,8 @@ mod tests {
         // After a name was left out, another walk has to come by all.
         board.skip();
         board.walked();
-        assert!(!board.walked);
+        assert_eq!(board.walk, Walk::Pending);
         board.walked();
-        assert!(board.walked);
+        assert_eq!(board.walk, Walk::Complete);
     }
 }

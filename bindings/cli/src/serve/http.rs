@@ -145,7 +145,7 @@ async fn locks(Extract(site): Extract<Arc<Site>>) -> Answer {
 async fn history(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Answer {
     let mut query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let name = query.find_map(|(key, name)| (key == "name").then_some(name));
-    let name = Name::new(name.unwrap_or_default().into_owned()).map_err(bad)?;
+    let name = Name::new(name.unwrap_or_default()).map_err(bad)?;
     let board = site.state.board();
     let text = serde_json::to_string(&board.history(&name, Instant::now())).map_err(failed)?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())

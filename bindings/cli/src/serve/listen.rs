@@ -70,10 +70,10 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
 
 async fn answer(stream: TcpStream, router: Router, connection: Connection) {
     let _ = stream.set_nodelay(true);
-    let routed = TowerToHyperService::new(router);
+    let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
-        routed.call(request)
+        inner.call(request)
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())

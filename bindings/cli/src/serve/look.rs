@@ -86,7 +86,7 @@ impl Look {
             if left <= before.left(at)? + RENEWED {
                 return before.renewed;
             }
-            let renewed = at.checked_sub(fullest - left);
+            let renewed = at.checked_sub(fullest.saturating_sub(left));
             Some(renewed.map_or(at, |renewed| renewed.max(before.at)))
         });
         Self {
@@ -271,8 +271,12 @@ mod tests {
         let later = world.still(&renewed, 14, 26);
         assert_eq!(later.renewed, renewed.renewed);
         let again = world.still(&later, 24, 26);
-        let at = again.at - Duration::from_secs(4);
-        assert_eq!(again.renewed, Some(at), "by what is left of the most");
+        let ago = again.renewed.map(|at| again.at.duration_since(at));
+        assert_eq!(
+            ago,
+            Some(Duration::from_secs(4)),
+            "by what is left of the most"
+        );
         let free = world.free(39, Some(&renewed)).await;
         assert_eq!(kinds(&free, &renewed, None), [Kind::Released]);
         assert_eq!(kinds(&free, &renewed, renewed.token()), [Kind::Revoked]);

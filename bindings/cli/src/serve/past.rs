@@ -136,7 +136,7 @@ mod tests {
         }
         let kept = usize::try_from(KEPT.as_secs()).expect("a small number") + 1;
         assert_eq!((past.notes.len(), past.samples.len()), (kept, kept));
-        for _ in 0..MOST_NOTES + 1 {
+        for _ in 0..=MOST_NOTES {
             past.note(&name, start + Duration::from_secs(40 * 60), 1, None);
         }
         assert_eq!(past.notes.len(), MOST_NOTES);

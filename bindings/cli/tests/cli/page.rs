@@ -93,12 +93,12 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
 #[tokio::test]
 async fn a_session_is_of_one_server_alone() {
     let server = RedisServer::start().await;
-    let served = [(); 2].map(|()| serve_with_token(&server, &[]));
+    let both = [(); 2].map(|()| serve_with_token(&server, &[]));
     let open = |url: &str| format!("{url}?token={TOKEN}");
-    let mut page = Page::open(&open(&served[0].1), WIDE, "light");
+    let mut page = Page::open(&open(&both[0].1), WIDE, "light");
     page.wait(LIVE);
     let first = page.eval("location.href");
-    page.go(&open(&served[1].1));
+    page.go(&open(&both[1].1));
     page.wait(&format!(
         "location.port !== new URL({first}).port && {LIVE}"
     ));
