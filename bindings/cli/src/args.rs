@@ -323,7 +323,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
 
-    /// Let the page release locks by force: it asks first
+    /// Let the page release locks by force: it asks first; needs a token (--token-file)
     #[arg(long)]
     pub(crate) allow_release: bool,
 

@@ -8,6 +8,7 @@ mod server;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Color, Style};
+use fred::interfaces::ClientLike;
 use leasehold::{Finding, Locker, Name};
 use serde::Serialize;
 
@@ -37,7 +38,7 @@ enum Level {
 
 /// What was found: what it is, what follows, and what to do.
 #[derive(Debug, Serialize)]
-struct Found {
+pub(crate) struct Found {
     check: &'static str,
     level: Level,
     what: String,
@@ -134,8 +135,7 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     let url = args.store.url()?;
     if url.starts_with("memory:") {
         locker?;
-        let note = "locks in memory are of one process alone: there is nothing to look at";
-        report.say([Found::new("reachable", Level::Note, note)])?;
+        report.say([in_memory()])?;
         return Ok(report.code());
     }
     let probe = match Probe::connect(&url).await {
@@ -160,6 +160,27 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
         }
     }
     Ok(report.code())
+}
+
+/// The checks that cost a server little and leave nothing there, for the page of `leasehold serve`.
+pub(crate) async fn glance(url: &str, locker: &Locker) -> Vec<Found> {
+    if url.starts_with("memory:") {
+        return vec![in_memory()];
+    }
+    let probe = match Probe::connect(url).await {
+        Ok(probe) => probe,
+        Err(failure) => return vec![Found::new("reachable", Level::Bad, failure.to_string())],
+    };
+    let mut all = server::pace(&probe).await;
+    all.extend(server::look(&probe).await);
+    all.extend(locker.findings().iter().map(finding));
+    let _ = probe.client.quit().await;
+    all
+}
+
+fn in_memory() -> Found {
+    let note = "locks in memory are of one process alone: there is nothing to look at";
+    Found::new("reachable", Level::Note, note)
 }
 
 /// What the library found when it connected.

@@ -7,6 +7,7 @@ use leasehold::{FencingToken, Inspection, Name};
 use serde::Serialize;
 
 use super::look::{Change, Kind, Look};
+use super::past::{History, Past, Recent};
 use super::show::{Happened, Row, Sum};
 use super::tally::{Histogram, Tally};
 use crate::out::plain;
@@ -30,6 +31,16 @@ pub(super) enum Store {
     Away { error: String },
 }
 
+/// Whether a walk has come by every lock that was there when the watch began.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Walk {
+    /// The walk is under way.
+    Pending,
+    /// The walk under way has left a name out.
+    Lacking,
+    Complete,
+}
+
 #[derive(Debug)]
 pub(super) struct Board {
     rows: BTreeMap<Name, Option<Look>>,
@@ -41,6 +52,11 @@ pub(super) struct Board {
     changed: BTreeSet<Name>,
     gone: BTreeSet<Name>,
     happened: Vec<(Name, Instant, Change)>,
+    began: Instant,
+    walk: Walk,
+    /// Locks that were not there before, and have not been looked at yet.
+    fresh: HashSet<Name>,
+    past: Past,
     pub(super) tally: Tally,
     pub(super) store: Store,
     /// Why the locks cannot be listed, if the store works otherwise.
@@ -71,6 +87,10 @@ impl Board {
             changed: BTreeSet::new(),
             gone: BTreeSet::new(),
             happened: Vec::new(),
+            began: Instant::now(),
+            walk: Walk::Pending,
+            fresh: HashSet::new(),
+            past: Past::default(),
             tally: Tally::default(),
             store: Store::Up,
             unlisted: None,
@@ -88,12 +108,29 @@ impl Board {
         }
         self.overflown = self.rows.len() >= MOST_KNOWN;
         if self.overflown {
+            self.skip();
             return false;
+        }
+        if self.walk == Walk::Complete {
+            self.fresh.insert(name.clone());
         }
         self.rows.insert(name.clone(), None);
         self.gone.remove(name);
         self.changed.insert(name.clone());
         true
+    }
+
+    /// A name is left out. If it is met later, it may have been there all the while.
+    pub(super) fn skip(&mut self) {
+        self.walk = Walk::Lacking;
+    }
+
+    /// A walk has come by all names.
+    pub(super) fn walked(&mut self) {
+        self.walk = match self.walk {
+            Walk::Lacking => Walk::Pending,
+            Walk::Pending | Walk::Complete => Walk::Complete,
+        };
     }
 
     /// Takes in what a look found. Returns whether the lock is to be looked at again.
@@ -105,15 +142,28 @@ impl Board {
             return false;
         };
         let look = Look::new(found, at, row.as_ref());
-        if let Some(before) = row {
-            for change in look.changes(before, self.revoked.get(name).copied()) {
-                self.tally.add(&change);
-                if change.kind == Kind::Revoked {
-                    self.revoked.remove(name);
-                }
-                if self.happened.len() < MOST_EVENTS {
-                    self.happened.push((name.clone(), at, change));
-                }
+        let is_new = self.fresh.remove(name);
+        let changes = if let Some(before) = row {
+            look.changes(before, self.revoked.get(name).copied())
+        } else {
+            let watched = at.saturating_duration_since(self.began);
+            look.first(watched, is_new).into_iter().collect()
+        };
+        let (waiting, waited) = (
+            look.found.waiting,
+            row.as_ref().map(|row| row.found.waiting),
+        );
+        if changes.is_empty() && waited.unwrap_or(0) != waiting {
+            self.past.note(name, at, waiting, None);
+        }
+        for change in changes {
+            self.tally.add(&change);
+            self.past.note(name, at, waiting, Some(change.clone()));
+            if change.kind == Kind::Revoked {
+                self.revoked.remove(name);
+            }
+            if self.happened.len() < MOST_EVENTS {
+                self.happened.push((name.clone(), at, change));
             }
         }
         let idle = look
@@ -205,6 +255,19 @@ impl Board {
         serde_json::to_string(&delta).ok()
     }
 
+    /// Keeps what was counted until now, for pages that load later.
+    pub(super) fn sample(&mut self, now: Instant) {
+        self.past.sample(now, &self.tally);
+    }
+
+    pub(super) fn recent(&self, now: Instant) -> Recent<'_> {
+        self.past.recent(now)
+    }
+
+    pub(super) fn history(&self, name: &Name, now: Instant) -> History<'_> {
+        self.past.of(name, now)
+    }
+
     pub(super) fn sum(&self, now: Instant) -> Sum<'_> {
         let (mut held, mut waiting, mut line) = (0, 0, Histogram::default());
         let mut longest: Option<(&Name, u32)> = None;
@@ -237,6 +300,7 @@ impl Board {
         self.troubles.remove(name);
         self.revoked.remove(name);
         self.changed.remove(name);
+        self.fresh.remove(name);
         self.gone.insert(name.clone());
         self.overflown = false;
     }
@@ -250,5 +314,70 @@ impl Board {
         };
         let trouble = self.troubles.get(name).map(String::as_str);
         Some(Row::new((name, look, trouble), now, named))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::{Lease, Locker};
+
+    use super::*;
+
+    async fn taken(locker: &Locker, name: &str) -> (Name, Lease, Inspection) {
+        let lock = locker.lock(name).expect("a valid name");
+        let lease = lock.acquire().await.expect("it is free");
+        let found = locker.inspect(name).await.expect("it replies");
+        (lease.name().clone(), lease, found)
+    }
+
+    /// Catches acquisitions that are not counted, whose ends are.
+    #[tokio::test]
+    async fn what_is_first_seen_was_acquired_if_it_began_since() {
+        let (locker, minute) = (Locker::in_memory(), Duration::from_secs(60));
+        let (name, _lease, found) = taken(&locker, "a").await;
+        let mut board = Board::new();
+        assert!(board.meet(&name));
+        let looked = board.began;
+        board.found(&name, found.clone(), looked);
+        assert_eq!(board.tally.acquired, 0, "it was held before");
+
+        let mut board = Board::new();
+        assert!(board.meet(&name));
+        // It is younger than the watch.
+        let looked = board.began + minute;
+        board.found(&name, found.clone(), looked);
+        board.found(&name, found, looked + minute);
+        assert_eq!(board.tally.acquired, 1, "once");
+        let free = locker.inspect("b").await.expect("it replies");
+        board.found(&name, free, looked + 2 * minute);
+        assert_eq!(board.tally.ends.iter().sum::<u64>(), 1);
+    }
+
+    /// Catches dense tokens, which say nothing of when a tenure began.
+    #[tokio::test]
+    async fn what_no_walk_came_by_was_acquired_since() {
+        let locker = Locker::in_memory();
+        let old = taken(&locker, "old").await;
+        let new = taken(&locker, "new").await;
+        let mut board = Board::new();
+        let dense = |mut found: Inspection| {
+            let holder = found.holder.as_mut().expect("it is held");
+            holder.token = FencingToken::new(7).expect("a token");
+            found
+        };
+        let looked = board.began + Duration::from_secs(60);
+        assert!(board.meet(&old.0));
+        board.walked();
+        assert!(board.meet(&new.0));
+        board.found(&old.0, dense(old.2), looked);
+        assert_eq!(board.tally.acquired, 0, "it may be old");
+        board.found(&new.0, dense(new.2), looked);
+        assert_eq!(board.tally.acquired, 1);
+        // After a name was left out, another walk has to come by all.
+        board.skip();
+        board.walked();
+        assert_eq!(board.walk, Walk::Pending);
+        board.walked();
+        assert_eq!(board.walk, Walk::Complete);
     }
 }

@@ -204,6 +204,7 @@ impl Eye {
                     }
                 }
                 self.before = self.agenda.names().cloned().collect();
+                self.state.board().walked();
             }
         }
     }
@@ -228,7 +229,10 @@ impl Eye {
     }
 
     fn meet(&mut self, name: &Name, now: Instant) {
-        if self.agenda.len() < MOST_KNOWN && self.state.board().meet(name) {
+        let mut board = self.state.board();
+        if self.agenda.len() >= MOST_KNOWN {
+            board.skip();
+        } else if board.meet(name) {
             self.agenda.put(name, now, self.rank(name, Rank::Changed));
         }
     }

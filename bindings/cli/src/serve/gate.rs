@@ -7,24 +7,40 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 const SITE: &str = "sec-fetch-site";
 const MODE: &str = "sec-fetch-mode";
+const PROTOCOL: &str = "x-forwarded-proto";
 const COOKIE_NAME: &str = "leasehold-session";
 /// With the token in a URL, which is asked for once and forgotten.
 const QUERY: &str = "token=";
 
 pub(super) struct Gate {
     token: Option<String>,
-    /// What the browser has instead of the token.
-    session: String,
-    /// Names that lead here, but for localhost.
+    session: Session,
+    /// Names that lead here, except localhost.
     hosts: Vec<String>,
+}
+
+/// What a browser has instead of the token. Browsers send a cookie to every port of its host, so that another
+/// program at another port would get it. They also compare its path, and nobody else knows this one.
+pub(super) struct Session {
+    secret: String,
+    /// Begins and ends with a slash.
+    path: String,
+}
+
+impl Session {
+    /// Takes two texts that nobody can guess.
+    pub(super) fn new(secret: String, folder: &str) -> Self {
+        let path = format!("/{folder}/");
+        Self { secret, path }
+    }
 }
 
 /// What becomes of a request.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Pass,
-    /// To the page, with this cookie.
-    Admit(String),
+    /// Send the browser to this path, with this cookie.
+    Admit(String, String),
     Refuse(StatusCode, &'static str),
 }
 
@@ -34,12 +50,17 @@ const FOREIGN: Verdict = Verdict::Refuse(
 );
 
 impl Gate {
-    pub(super) fn new(token: Option<String>, session: String, hosts: Vec<String>) -> Self {
+    pub(super) fn new(token: Option<String>, session: Session, hosts: Vec<String>) -> Self {
         Self {
             token,
             session,
             hosts,
         }
+    }
+
+    /// Returns the path under which a session's cookie counts.
+    pub(super) fn path(&self) -> &str {
+        &self.session.path
     }
 
     pub(super) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Verdict {
@@ -53,8 +74,9 @@ impl Gate {
                 "that name is not known here: give it by --host, or use localhost or an address",
             );
         }
-        if let Some(refusal) = foreign(method, uri, headers, &host) {
-            return refusal;
+        let is_page = uri.path() == "/" || uri.path() == self.session.path;
+        if is_foreign(method == Method::GET && is_page, headers, &host) {
+            return FOREIGN;
         }
         if method == Method::POST && !is_json(headers) {
             let what = "only JSON is taken";
@@ -90,15 +112,17 @@ impl Gate {
             .flat_map(|cookies| cookies.split(';'));
         let session =
             cookies.find_map(|cookie| cookie.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='));
-        if session.is_some_and(|given| same(given, &self.session)) {
+        let Session { secret, path } = &self.session;
+        if uri.path().starts_with(path) && session.is_some_and(|given| same(given, secret)) {
             return Verdict::Pass;
         }
         let given = uri.query().and_then(|query| query.strip_prefix(QUERY));
         if uri.path() == "/" && given.is_some_and(|given| same(given, token)) {
-            let session = &self.session;
-            return Verdict::Admit(format!(
-                "{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Strict"
-            ));
+            let encrypted = headers.get(PROTOCOL).is_some_and(|by| by == "https");
+            let secure = if encrypted { "; Secure" } else { "" };
+            let cookie =
+                format!("{COOKIE_NAME}={secret}; Path={path}; HttpOnly; SameSite=Strict{secure}");
+            return Verdict::Admit(path.clone(), cookie);
         }
         Verdict::Refuse(
             StatusCode::UNAUTHORIZED,
@@ -108,10 +132,8 @@ impl Gate {
 }
 
 /// Whether another site's page asks. To lead to the page is all that it may.
-fn foreign(method: &Method, uri: &Uri, headers: &HeaderMap, host: &Authority) -> Option<Verdict> {
-    let leads_here = method == Method::GET
-        && uri.path() == "/"
-        && headers.get(MODE).is_none_or(|mode| mode == "navigate");
+fn is_foreign(gets_page: bool, headers: &HeaderMap, host: &Authority) -> bool {
+    let leads_here = gets_page && headers.get(MODE).is_none_or(|mode| mode == "navigate");
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = text(origin).and_then(|origin| {
             let authority = origin
@@ -120,12 +142,11 @@ fn foreign(method: &Method, uri: &Uri, headers: &HeaderMap, host: &Authority) ->
             authority.parse::<Authority>().ok()
         });
         if origin.as_ref() != Some(host) {
-            return Some(FOREIGN);
+            return true;
         }
     }
-    let site = headers.get(SITE)?;
-    let own = site == "same-origin" || site == "none";
-    (!own && !leads_here).then_some(FOREIGN)
+    let own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    !leads_here && headers.get(SITE).is_some_and(|site| !own(site))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -183,13 +204,17 @@ mod tests {
     fn status(verdict: &Verdict) -> u16 {
         match verdict {
             Verdict::Pass => 200,
-            Verdict::Admit(_) => 303,
+            Verdict::Admit(..) => 303,
             Verdict::Refuse(status, _) => status.as_u16(),
         }
     }
 
+    fn session() -> Session {
+        Session::new("session".to_owned(), "folder")
+    }
+
     fn open() -> Gate {
-        Gate::new(None, "session".to_owned(), vec!["locks.example".to_owned()])
+        Gate::new(None, session(), vec!["locks.example".to_owned()])
     }
 
     #[test]
@@ -226,6 +251,8 @@ mod tests {
             ("GET /events", (SITE, "same-site"), 403),
             ("GET /events", (SITE, "same-origin"), 200),
             ("GET /", (SITE, "cross-site"), 200),
+            ("GET /folder/", (SITE, "cross-site"), 200),
+            ("GET /folder/events", (SITE, "same-site"), 403),
         ] {
             let verdict = judge(&open(), request, &[host, header]);
             assert_eq!(status(&verdict), code, "{request} {header:?}: {verdict:?}");
@@ -255,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_token_is_needed_where_there_is_one() {
-        let gate = Gate::new(Some(TOKEN.to_owned()), "session".to_owned(), Vec::new());
+        let gate = Gate::new(Some(TOKEN.to_owned()), session(), Vec::new());
         let host = ("host", "10.0.0.1");
         let good = format!("Bearer {TOKEN}");
         for (request, header, code) in [
@@ -267,9 +294,15 @@ mod tests {
                 401,
             ),
             ("GET /metrics", ("authorization", "Bearer "), 401),
-            ("GET /", ("cookie", "a=b; leasehold-session=session"), 200),
-            ("GET /", ("cookie", "leasehold-session=sessiom"), 401),
-            ("GET /", ("cookie", "leasehold-session="), 401),
+            (
+                "GET /folder/",
+                ("cookie", "a=b; leasehold-session=session"),
+                200,
+            ),
+            ("GET /folder/", ("cookie", "leasehold-session=sessiom"), 401),
+            ("GET /folder/", ("cookie", "leasehold-session="), 401),
+            ("GET /", ("cookie", "leasehold-session=session"), 401),
+            ("GET /folder", ("cookie", "leasehold-session=session"), 401),
             ("GET /?token=0123456789abcdef", ("accept", "*/*"), 303),
             ("GET /?token=0123456789abcde", ("accept", "*/*"), 401),
             (
@@ -281,10 +314,18 @@ mod tests {
             let verdict = judge(&gate, request, &[host, header]);
             assert_eq!(status(&verdict), code, "{request} {header:?}: {verdict:?}");
         }
-        let Verdict::Admit(cookie) = judge(&gate, "GET /?token=0123456789abcdef", &[host]) else {
-            panic!("it is admitted");
+        let cookie = |more: &[(&'static str, &str)]| {
+            let headers = [&[host], more].concat();
+            match judge(&gate, "GET /?token=0123456789abcdef", &headers) {
+                Verdict::Admit(path, cookie) => (path, cookie),
+                other => panic!("it is admitted: {other:?}"),
+            }
         };
-        assert!(!cookie.contains(TOKEN), "the token is no cookie: {cookie}");
-        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        let (path, plain) = cookie(&[]);
+        assert_eq!(path, "/folder/");
+        let expected = "leasehold-session=session; Path=/folder/; HttpOnly; SameSite=Strict";
+        assert_eq!(plain, expected);
+        let (_, encrypted) = cookie(&[(PROTOCOL, "https")]);
+        assert_eq!(encrypted, format!("{expected}; Secure"));
     }
 }

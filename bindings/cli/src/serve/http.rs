@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Request, State as Extract};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Request, State as Extract};
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -17,13 +17,17 @@ use futures::stream::{self, StreamExt};
 use leasehold::{FencingToken, Locker, Name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
 
 use super::gate::{Gate, Verdict, headers};
+use super::listen::Connection;
 use super::state::{Message, State, View};
 use super::{metrics, page, random};
 use crate::exit::Failure;
 
 const MOST_BYTES: usize = 128 * 1024;
+/// From the end of a request's head to the end of its body.
+const TO_SEND_BODY: Duration = Duration::from_secs(5);
 /// Of one page.
 const MOST_SHOWN: usize = 128;
 /// Rows that are sent together, so that the first can be painted before the last has come.
@@ -76,13 +80,17 @@ struct Release {
 type Answer = Result<Response, (StatusCode, String)>;
 
 pub(super) fn router(site: Arc<Site>) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/", get(index))
         .route("/events", get(events))
         .route("/metrics", get(metrics))
         .route("/api/locks", get(locks))
+        .route("/api/history", get(history))
         .route("/api/view", post(view))
-        .route("/api/release", post(release))
+        .route("/api/release", post(release));
+    routes
+        .clone()
+        .nest(site.gate.path(), routes)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(from_fn_with_state(site.clone(), guard))
         .with_state(site)
@@ -95,8 +103,8 @@ async fn guard(Extract(site): Extract<Arc<Site>>, request: Request, next: Next) 
         .judge(request.method(), request.uri(), request.headers());
     let mut response = match verdict {
         Verdict::Pass => next.run(request).await,
-        Verdict::Admit(cookie) => {
-            let to = [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)];
+        Verdict::Admit(path, cookie) => {
+            let to = [(LOCATION, path), (SET_COOKIE, cookie)];
             (StatusCode::SEE_OTHER, to).into_response()
         }
         Verdict::Refuse(status, what) => (status, format!("{what}\n")).into_response(),
@@ -133,7 +141,18 @@ async fn locks(Extract(site): Extract<Arc<Site>>) -> Answer {
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn view(Extract(site): Extract<Arc<Site>>, body: Bytes) -> Answer {
+/// The last half hour of the lock whose name the query has.
+async fn history(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Answer {
+    let mut query = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let name = query.find_map(|(key, name)| (key == "name").then_some(name));
+    let name = Name::new(name.unwrap_or_default()).map_err(bad)?;
+    let board = site.state.board();
+    let text = serde_json::to_string(&board.history(&name, Instant::now())).map_err(failed)?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+async fn view(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer {
+    let body = body(request).await?;
     let Shown { view, names, open } = serde_json::from_slice(&body).map_err(bad)?;
     if names.len() > MOST_SHOWN {
         return Err((
@@ -149,7 +168,8 @@ async fn view(Extract(site): Extract<Arc<Site>>, body: Bytes) -> Answer {
 }
 
 /// Who asks has to have a page open, whose id no other site can know.
-async fn release(Extract(site): Extract<Arc<Site>>, body: Bytes) -> Answer {
+async fn release(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer {
+    let body = body(request).await?;
     let Release { view, name, token } = serde_json::from_slice(&body).map_err(bad)?;
     if !site.about.release {
         let what = "it was started without --allow-release\n".to_owned();
@@ -170,12 +190,16 @@ async fn release(Extract(site): Extract<Arc<Site>>, body: Bytes) -> Answer {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn events(Extract(site): Extract<Arc<Site>>) -> Answer {
+async fn events(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(connection): Extension<Connection>,
+) -> Answer {
     let view = random().map_err(failed)?;
     if !site.state.add_view(&view) {
         let what = "too many pages are open\n".to_owned();
         return Err((StatusCode::SERVICE_UNAVAILABLE, what));
     }
+    connection.keep();
     let open = Open { view, site };
     let events = open.events().map(Ok::<_, std::convert::Infallible>);
     let alive = KeepAlive::new().interval(KEEP_ALIVE);
@@ -203,8 +227,7 @@ impl Open {
             (self, state, messages),
             |(open, state, mut messages)| async {
                 let event = match messages.recv().await {
-                    Ok(Message::Delta(delta)) => vec![Event::default().event("delta").data(delta)],
-                    Ok(Message::Sum(sum)) => vec![Event::default().event("sum").data(sum)],
+                    Ok(Message { event, data }) => vec![Event::default().event(event).data(data)],
                     // It was too slow, and gets everything anew.
                     Err(RecvError::Lagged(_)) => {
                         let (all, anew) = open.all();
@@ -227,7 +250,11 @@ impl Open {
         let now = Instant::now();
         let mut all = vec![
             event("hello", &Hello { view, about }),
+            event("past", &board.recent(now)),
             event("sum", &board.sum(now)),
+            Event::default()
+                .event("findings")
+                .data(self.site.state.findings()),
         ];
         let rows: Vec<_> = board.rows(now).collect();
         all.extend(rows.chunks(CHUNK).map(|rows| event("rows", &rows)));
@@ -239,6 +266,19 @@ impl Open {
 fn event(name: &str, data: &impl Serialize) -> Event {
     let data = serde_json::to_string(data).unwrap_or_default();
     Event::default().event(name).data(data)
+}
+
+/// Reads what a request brings. A client that stops in the middle is not waited for.
+async fn body(request: Request) -> Result<Bytes, (StatusCode, String)> {
+    match timeout(TO_SEND_BODY, Bytes::from_request(request, &())).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(refused)) => Err((refused.status(), refused.body_text() + "\n")),
+        Err(_) => {
+            let seconds = TO_SEND_BODY.as_secs();
+            let what = format!("the body of the request did not arrive within {seconds} s\n");
+            Err((StatusCode::REQUEST_TIMEOUT, what))
+        }
+    }
 }
 
 fn gone() -> (StatusCode, String) {

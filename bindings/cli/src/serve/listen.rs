@@ -1,13 +1,19 @@
 //! Takes connections: so many at once, each with a limit for how long a request may take to come.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 const MOST_CONNECTIONS: usize = 256;
@@ -15,28 +21,64 @@ const TO_SEND_HEADERS: Duration = Duration::from_secs(10);
 /// If there are no descriptors left, for example.
 const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
+/// A connection, as its requests see it.
+#[derive(Clone, Default)]
+pub(super) struct Connection {
+    kept: Arc<AtomicBool>,
+}
+
+impl Connection {
+    /// Keeps it open while others take the place of what is older: it has a page. Pages are few.
+    pub(super) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+    }
+}
+
 /// Serves for ever. When this is dropped, all connections end.
+///
+/// A new connection is always taken: if there are too many, the oldest without a page ends. So clients that only
+/// keep connections open, and send or read nothing, lock nobody out.
 pub(super) async fn serve(listener: TcpListener, router: Router) {
-    let mut open = JoinSet::new();
+    let mut tasks = JoinSet::new();
+    let mut open: VecDeque<(AbortHandle, Connection)> = VecDeque::new();
     loop {
         tokio::select! {
-            accepted = listener.accept(), if open.len() < MOST_CONNECTIONS => {
+            accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else {
                     sleep(AFTER_AN_ERROR).await;
                     continue;
                 };
-                let _ = stream.set_nodelay(true);
-                let service = TowerToHyperService::new(router.clone());
-                let serving = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(TO_SEND_HEADERS)
-                    .serve_connection(TokioIo::new(stream), service);
-                open.spawn(async {
-                    // What goes wrong is the other side's.
-                    let _ = serving.await;
-                });
+                open.retain(|(task, _)| !task.is_finished());
+                if open.len() >= MOST_CONNECTIONS {
+                    let oldest = open.iter().position(|(_, connection)| !connection.is_kept());
+                    if let Some((task, _)) = oldest.and_then(|oldest| open.remove(oldest)) {
+                        task.abort();
+                    }
+                }
+                let connection = Connection::default();
+                let task = tasks.spawn(answer(stream, router.clone(), connection.clone()));
+                open.push_back((task, connection));
             }
-            Some(_) = open.join_next() => {}
+            Some(_) = tasks.join_next() => {}
         }
     }
+}
+
+async fn answer(stream: TcpStream, router: Router, connection: Connection) {
+    let _ = stream.set_nodelay(true);
+    let inner = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        inner.call(request)
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(TO_SEND_HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    // What goes wrong is the other side's.
+    let _ = serving.await;
 }

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// A lease that nobody renews any more has less than this part of its time left at the end.
 const LATE: f64 = 0.35;
+/// By how much more is left than at the look before if a lease was renewed: looks are not exact.
+const RENEWED: Duration = Duration::from_millis(100);
 /// More than any tenure lasts; a token that says so is no clock's.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
@@ -19,6 +21,8 @@ pub(crate) struct Look {
     pub(super) fullest: Duration,
     /// How long before `at` the tenure began, if its token says so.
     pub(super) held: Option<Duration>,
+    /// When this tenure was last seen to be renewed.
+    pub(super) renewed: Option<Instant>,
     /// Since when nobody has it, or waits for it.
     pub(super) idle: Option<Instant>,
 }
@@ -49,6 +53,11 @@ impl Kind {
         Self::Revoked,
         Self::Ended,
     ];
+
+    /// Whether the holder lost the lock, instead of giving it back.
+    pub(super) fn is_loss(self) -> bool {
+        matches!(self, Self::Expired | Self::Superseded | Self::Revoked)
+    }
 }
 
 /// A change of a lock.
@@ -72,8 +81,17 @@ impl Look {
             .map_or(Duration::ZERO, |holder| holder.remaining);
         let idle = found.holder.is_none() && found.waiting == 0;
         let idle = idle.then(|| same.and_then(|before| before.idle).unwrap_or(at));
+        let fullest = same.map_or(left, |before| before.fullest.max(left));
+        let renewed = same.and_then(|before| {
+            if left <= before.left(at)? + RENEWED {
+                return before.renewed;
+            }
+            let renewed = at.checked_sub(fullest.saturating_sub(left));
+            Some(renewed.map_or(at, |renewed| renewed.max(before.at)))
+        });
         Self {
-            fullest: same.map_or(left, |before| before.fullest.max(left)),
+            fullest,
+            renewed,
             held: found.holder.as_ref().and_then(held),
             idle,
             found,
@@ -126,6 +144,20 @@ impl Look {
             });
         }
         changes
+    }
+
+    /// The acquisition that the first look at a lock shows, if it was since the watch began: because its name was
+    /// not there before, or by its token.
+    pub(super) fn first(&self, watched: Duration, is_new: bool) -> Option<Change> {
+        let holder = self.found.holder.as_ref()?;
+        let began = is_new || self.held.is_some_and(|held| held < watched);
+        began.then(|| Change {
+            kind: Kind::Acquired,
+            token: holder.token,
+            owner: holder.owner.label().to_owned(),
+            ago: self.held.unwrap_or_default().min(watched),
+            waited: None,
+        })
     }
 
     /// How long ago the change was: since the look before, and as the new token says.
@@ -235,6 +267,16 @@ mod tests {
         let held = world.held("a", 0, 30, None).await;
         let renewed = world.still(&held, 10, 30);
         assert_eq!(kinds(&renewed, &held, None), [], "a renewal is no change");
+        assert_eq!((held.renewed, renewed.renewed), (None, Some(renewed.at)));
+        let later = world.still(&renewed, 14, 26);
+        assert_eq!(later.renewed, renewed.renewed);
+        let again = world.still(&later, 24, 26);
+        let ago = again.renewed.map(|at| again.at.duration_since(at));
+        assert_eq!(
+            ago,
+            Some(Duration::from_secs(4)),
+            "by what is left of the most"
+        );
         let free = world.free(39, Some(&renewed)).await;
         assert_eq!(kinds(&free, &renewed, None), [Kind::Released]);
         assert_eq!(kinds(&free, &renewed, renewed.token()), [Kind::Revoked]);

@@ -11,6 +11,7 @@ mod listen;
 pub(crate) mod look;
 mod metrics;
 mod page;
+mod past;
 mod show;
 mod state;
 mod tally;
@@ -29,11 +30,12 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::ServeArgs;
+use crate::doctor;
 use crate::exit::{FILE, Failure, INTERNAL, USAGE};
 use crate::out;
 use crate::say::Voice;
 use eye::{Eye, Inputs, Pace};
-use gate::Gate;
+use gate::{Gate, Session};
 use http::{About, Site};
 use state::State;
 
@@ -48,6 +50,8 @@ const MOST_LOOKS: u32 = 10_000;
 /// How often the pages hear of changes, in quarters of a second; and of the sums in whole ones.
 const SEND: Duration = Duration::from_millis(250);
 const SUM: u32 = 4;
+/// How often the doctor's findings are renewed.
+const EXAMINE: Duration = Duration::from_secs(60);
 /// Steps of the walk that the eye has not taken in yet.
 const STEPS: usize = 4;
 
@@ -98,7 +102,11 @@ async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     let site = Site {
         state,
         locker: locker.clone(),
-        gate: Gate::new(token.clone(), random()?, args.host.clone()),
+        gate: Gate::new(
+            token.clone(),
+            Session::new(random()?, &random()?),
+            args.host.clone(),
+        ),
         about: About {
             store: shown(&url),
             namespace: args.store.namespace().to_owned(),
@@ -149,6 +157,7 @@ fn watch(args: &ServeArgs, url: &str, locker: &Locker, state: &Arc<State>) -> Jo
         let namespace = args.store.namespace().to_owned();
         tasks.spawn(follow::follow(url.to_owned(), namespace, state.clone()));
     }
+    tasks.spawn(examine(url.to_owned(), locker.clone(), state.clone()));
     let state = state.clone();
     tasks.spawn(async move {
         let mut ticks = interval(SEND);
@@ -162,6 +171,17 @@ fn watch(args: &ServeArgs, url: &str, locker: &Locker, state: &Arc<State>) -> Jo
         }
     });
     tasks
+}
+
+/// Has the doctor look at the store, again and again.
+async fn examine(url: String, locker: Locker, state: Arc<State>) {
+    loop {
+        let found = doctor::glance(&url, &locker).await;
+        if let Ok(found) = serde_json::to_string(&found) {
+            state.set_findings(found);
+        }
+        tokio::time::sleep(EXAMINE).await;
+    }
 }
 
 async fn listen(args: &ServeArgs) -> Result<TcpListener, Failure> {
@@ -188,6 +208,13 @@ fn token(args: &ServeArgs) -> Result<(Option<String>, bool), Failure> {
     };
     let Some(token) = given else {
         let needed = !args.listen.ip().is_loopback();
+        if args.allow_release && !needed {
+            let what = "--allow-release needs a token: without one every user and program of this machine \
+                        could release locks";
+            return Err(Failure::usage(what).advise(
+                "set LEASEHOLD_SERVE_TOKEN, or give --token-file a file with what `openssl rand -hex 16` prints",
+            ));
+        }
         let made = needed.then(random).transpose()?;
         return Ok((made, needed));
     };

@@ -3,12 +3,13 @@
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In this order. Together they are one module.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("page/text.js"),
     include_str!("page/model.js"),
     include_str!("page/charts.js"),
     include_str!("page/table.js"),
     include_str!("page/lock.js"),
+    include_str!("page/feed.js"),
     include_str!("page/main.js"),
 ];
 

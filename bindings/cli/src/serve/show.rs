@@ -34,6 +34,8 @@ struct Holder<'a> {
     fullest: u64,
     /// How long it has had the lock, if its token says so.
     held: Option<u64>,
+    /// How long ago it was last seen to be renewed.
+    renewed: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -59,6 +61,9 @@ impl<'a> Row<'a> {
                 owner: &holder.owner,
                 fullest: millis(look.fullest),
                 held: look.held.map(|held| millis(held + ago)),
+                renewed: look
+                    .renewed
+                    .map(|at| millis(now.saturating_duration_since(at))),
             })
         });
         let line = look.map_or(&[][..], |look| &look.found.line);

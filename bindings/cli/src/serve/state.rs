@@ -17,9 +17,10 @@ const BEHIND: usize = 64;
 
 /// What all pages are sent.
 #[derive(Clone, Debug)]
-pub(super) enum Message {
-    Delta(Arc<str>),
-    Sum(Arc<str>),
+pub(super) struct Message {
+    pub(super) event: &'static str,
+    /// As JSON.
+    pub(super) data: Arc<str>,
 }
 
 pub(super) struct State {
@@ -31,6 +32,8 @@ pub(super) struct State {
     views: Mutex<HashMap<String, View>>,
     seen: watch::Sender<Arc<HashSet<Name>>>,
     messages: broadcast::Sender<Message>,
+    /// What the doctor found, as JSON.
+    findings: Mutex<Arc<str>>,
 }
 
 /// What one page shows.
@@ -50,6 +53,7 @@ impl State {
             views: Mutex::default(),
             seen: watch::Sender::default(),
             messages: broadcast::Sender::new(BEHIND),
+            findings: Mutex::new("[]".into()),
         }
     }
 
@@ -102,14 +106,32 @@ impl State {
         // Under the lock, so that a page which is just opened misses nothing.
         let mut board = self.board();
         if let Some(delta) = board.delta(now) {
-            let _ = self.messages.send(Message::Delta(delta.into()));
+            self.send("delta", delta);
         }
     }
 
     pub(super) fn send_sum(&self, now: Instant) {
-        if let Ok(sum) = serde_json::to_string(&self.board().sum(now)) {
-            let _ = self.messages.send(Message::Sum(sum.into()));
+        let mut board = self.board();
+        board.sample(now);
+        if let Ok(sum) = serde_json::to_string(&board.sum(now)) {
+            self.send("sum", sum);
         }
+    }
+
+    pub(super) fn findings(&self) -> Arc<str> {
+        lock(&self.findings).clone()
+    }
+
+    pub(super) fn set_findings(&self, findings: String) {
+        // Under the lock, as above.
+        let _board = self.board();
+        *lock(&self.findings) = findings.as_str().into();
+        self.send("findings", findings);
+    }
+
+    fn send(&self, event: &'static str, data: String) {
+        let data = data.into();
+        let _ = self.messages.send(Message { event, data });
     }
 
     /// Takes up a page; `false` if there are too many.

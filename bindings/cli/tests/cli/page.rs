@@ -21,6 +21,19 @@ pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
     (serving, url)
 }
 
+/// What browsers and programs show where a token is needed.
+pub(crate) const TOKEN: &str = "a-token-of-the-tests";
+
+/// The same with a token.
+pub(crate) fn serve_with_token(server: &RedisServer, more: &[&str]) -> (Program, String) {
+    let args = ["serve", "--listen", "127.0.0.1:0"];
+    let mut command = on(server, args.iter().chain(more));
+    command.env("LEASEHOLD_SERVE_TOKEN", TOKEN);
+    let serving = Program::spawn(command);
+    let url = serving.line("serving ");
+    (serving, url)
+}
+
 /// Finds a row by its name.
 fn row(name: &str) -> String {
     format!(
@@ -31,8 +44,8 @@ fn row(name: &str) -> String {
 #[tokio::test]
 async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     let server = RedisServer::start().await;
-    let (_serving, url) = serve(&server, &["--allow-release"]);
-    let mut page = Page::open(&url, WIDE, "light");
+    let (_serving, url) = serve_with_token(&server, &["--allow-release"]);
+    let mut page = Page::open(&format!("{url}?token={TOKEN}"), WIDE, "light");
     page.wait(LIVE);
     page.wait("!document.querySelector('#empty').hidden");
 
@@ -74,6 +87,36 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
     page.wait("document.querySelector('#oneHolder').textContent === 'free'");
     page.wait("document.querySelectorAll('#timeline .stroke.loss').length === 1");
     assert_eq!(page.errors(), Vec::<String>::new());
+}
+
+/// Catches a session that a browser hands to whatever else listens on this machine.
+#[tokio::test]
+async fn a_session_is_of_one_server_alone() {
+    let server = RedisServer::start().await;
+    let both = [(); 2].map(|()| serve_with_token(&server, &[]));
+    let open = |url: &str| format!("{url}?token={TOKEN}");
+    let mut page = Page::open(&open(&both[0].1), WIDE, "light");
+    page.wait(LIVE);
+    let first = page.eval("location.href");
+    page.go(&open(&both[1].1));
+    page.wait(&format!(
+        "location.port !== new URL({first}).port && {LIVE}"
+    ));
+    // The second session has left the first one alone.
+    page.go(first.as_str().expect("an address"));
+    page.wait(&format!("location.href === {first} && {LIVE}"));
+    // At another port of the same host nothing of either is sent.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = other.local_addr().expect("an address");
+    page.eval(&format!("location.href = 'http://{at}/'; 0"));
+    let (mut stream, _) = other.accept().expect("the browser connects");
+    let (mut head, mut part) = (String::new(), [0; 4096]);
+    while !head.contains("\r\n\r\n") {
+        let read = std::io::Read::read(&mut stream, &mut part).expect("it asks");
+        head += std::str::from_utf8(&part[..read]).expect("text");
+    }
+    assert!(head.starts_with("GET / HTTP/1.1\r\n"), "{head}");
+    assert!(!head.to_lowercase().contains("cookie"), "{head}");
 }
 
 #[tokio::test]
@@ -173,13 +216,7 @@ async fn it_works_without_a_mouse() {
 /// What does not fit is cut off, and never makes the page wider than the screen.
 #[tokio::test]
 async fn the_demo_fits_every_screen() {
-    let args = [
-        "serve",
-        "--demo",
-        "--listen",
-        "127.0.0.1:0",
-        "--allow-release",
-    ];
+    let args = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let demo = Program::spawn(leasehold(args));
     let url = demo.line("serving ");
     for (size, scheme, name) in [
@@ -213,6 +250,79 @@ async fn the_demo_fits_every_screen() {
     }
 }
 
+/// Catches a past that ends with the page, and an order that only a mouse can ask for.
+#[tokio::test]
+async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let owner = format!("{}-the-end", "a-long-owner/".repeat(9));
+    let args = ["run", "a/1", "--owner", &owner, "--", "cat"];
+    let mut page = Page::open(&url, (1400, 900), "light");
+    page.wait(LIVE);
+    let _holder = Program::spawn(on(&server, args));
+    page.wait(&format!("{}?.classList.contains('held')", row("a/1")));
+    let (mut second, _) = hold(&server, "b/2");
+    let feed = "document.querySelector('#feed').textContent";
+    page.wait(&format!("{feed}.includes('b/2')"));
+    let _waiter = wait_in_line(&server, "b/2");
+    page.wait("document.querySelector('#waiting').textContent === '1'");
+    second.close_stdin();
+    page.wait(&format!("{feed}.includes('has it, waited')"));
+
+    page.eval("globalThis.old = true; location.reload(); 0");
+    page.wait(&format!("!globalThis.old && {LIVE}"));
+    page.wait(&format!(
+        "{feed}.includes('has it, waited') && {feed}.includes('released') && {feed}.includes('a/1')"
+    ));
+    page.wait("document.querySelector('#doctorSum').textContent.includes('note')");
+    let findings = page.text("#findings");
+    assert!(findings.contains("persistence"), "{findings}");
+    page.eval("location.hash = '#/lock/b%2F2'; 0");
+    page.wait("document.querySelectorAll('#events li').length === 3");
+    page.wait("document.querySelectorAll('#timeline rect').length === 2");
+    page.eval("location.hash = '#/events'; 0");
+    page.wait("document.querySelectorAll('#allEvents li').length === 4");
+    page.press("Escape");
+    page.wait("!document.querySelector('#all').hidden");
+
+    let rows = "[...document.querySelectorAll('.space .row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)";
+    let order = |first: &str| {
+        format!("{rows}.map(row => row.querySelector('.name').textContent)[0] === '{first}'")
+    };
+    page.wait(&order("a/1"));
+    page.eval("document.querySelector('[data-sort=line]').focus(); 0");
+    page.press("Enter");
+    let sorted = "document.querySelector('[aria-sort]')";
+    assert_eq!(page.eval(&format!("{sorted}.textContent")), "line");
+    page.press("Enter");
+    assert_eq!(page.eval(&format!("{sorted}.ariaSort")), "ascending");
+    page.click("[data-sort=name]");
+    page.click("[data-sort=name]");
+    assert_eq!(page.eval(&format!("{sorted}.ariaSort")), "descending");
+    page.wait(&order("b/2"));
+    page.click("[data-sort=held]");
+    page.wait(&order("a/1"));
+
+    // It is no countdown to when the lock is free.
+    let lease = "document.querySelector('.space .lease').textContent";
+    page.wait(&format!("/(taken|renewed) .* ago/.test({lease})"));
+    page.wait(&format!("/expires in .* unless renewed/.test({lease})"));
+    // What is cut off can be read by going there.
+    page.press("/");
+    page.press("ArrowDown");
+    let shown = "document.querySelector('.row:focus-within .holder .text')";
+    page.wait(&format!(
+        "{shown}.textContent.endsWith('-the-end') && {shown}.scrollWidth <= {shown}.clientWidth"
+    ));
+    let bars = "[...document.querySelectorAll('*')].filter(one => one !== document.documentElement \
+        && one.scrollHeight > one.clientHeight && /auto|scroll/.test(getComputedStyle(one).overflowY)).length";
+    assert_eq!(page.eval(bars), 0, "nothing but the page scrolls");
+    let tall = page.eval("document.querySelector('#table').offsetHeight");
+    assert!(tall.as_u64() < Some(200), "as tall as its rows: {tall}");
+    page.picture("few");
+    assert_eq!(page.errors(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn ten_thousand_locks_stay_usable() {
     let server = RedisServer::start().await;
@@ -244,7 +354,7 @@ async fn ten_thousand_locks_stay_usable() {
         "only what is seen is there: {rows}"
     );
 
-    page.eval("document.querySelector('#scroll').scrollTop = 9e9");
+    page.eval("scrollTo(0, 9e9)");
     let last = row("orders/09999");
     page.wait(&format!("{last}?.classList.contains('held')"));
     let released = Instant::now();
@@ -301,7 +411,7 @@ async fn the_load_on_the_store_is_bounded() {
             .expect("all are free");
         let (serving, url) = serve(&server, more);
         let mut page = Page::open(&url, WIDE, "light");
-        page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .held').length > 5");
+        page.wait("!document.querySelector('.unknown') && document.querySelectorAll('.space .row.held').length > 5");
         // With ten thousand and without being told, there is always something to look at.
         let first_looks = if count == 10_000 && more.is_empty() {
             24

@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use leasehold::Locker;
 use leasehold_tests::{Authority, RedisServer, eventually};
 use nix::sys::signal::Signal;
 
 use crate::look::hold;
-use crate::page::serve;
+use crate::page::{TOKEN, serve, serve_with_token};
 use crate::program::{LIMIT, Program, leasehold, on, output};
 
 /// What came back: the status line and the head, and the body.
@@ -60,7 +61,8 @@ fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer
 fn open_page(url: &str) -> (TcpStream, serde_json::Value) {
     let mut stream = TcpStream::connect(address(url)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
-    write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n";
+    write!(stream, "{request}Authorization: Bearer {TOKEN}\r\n\r\n").expect("it reads");
     let (mut text, mut part) = (String::new(), [0; 512]);
     loop {
         let read = stream.read(&mut part).expect("it answers");
@@ -115,6 +117,43 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     assert_eq!(ask(&url, "GET /nothing", &[], "").status(), 404);
     serving.signal(Signal::SIGINT);
     assert_eq!(serving.code().await, Some(0));
+}
+
+/// Catches a rate of acquisitions that stays at nothing beside one of ends, and a past that ends with a page.
+#[tokio::test]
+async fn what_begins_and_ends_is_counted_and_kept() {
+    let server = RedisServer::start().await;
+    let (mut old, _) = hold(&server, "old");
+    let (_serving, url) = serve(&server, &["--poll-only"]);
+    let metric = |line: &str| {
+        let line = format!("leasehold_{line}");
+        let metrics = ask(&url, "GET /metrics", &[], "").body;
+        metrics.lines().any(|one| one == line)
+    };
+    let held = |count: u8| metric(&format!("locks_held{{namespace=\"leasehold\"}} {count}"));
+    let acquired = |count: u8| {
+        metric(&format!(
+            "acquired_total{{namespace=\"leasehold\"}} {count}"
+        ))
+    };
+    eventually(LIMIT, "the old lock", async || held(1)).await;
+    assert!(acquired(0), "it began before the watch");
+    let (mut new, token) = hold(&server, "new");
+    eventually(LIMIT, "the new lock", async || acquired(1)).await;
+    old.close_stdin();
+    new.close_stdin();
+    let ended = "ended_total{namespace=\"leasehold\",how=\"released\"} 2";
+    eventually(LIMIT, "both ends", async || metric(ended)).await;
+    assert!(acquired(1));
+    // A page that is opened now still gets all of it.
+    let history = ask(&url, "GET /api/history?name=new", &[], "");
+    let history: serde_json::Value = serde_json::from_str(&history.body).expect("JSON");
+    let events = history["events"].as_array().expect("events");
+    let kinds: Vec<_> = events.iter().map(|event| &event["kind"]).collect();
+    assert_eq!(kinds, ["acquired", "released"], "{history}");
+    assert_eq!(events[0]["token"], token);
+    let none = ask(&url, "GET /api/history", &[], "");
+    assert_eq!(none.status(), 400);
 }
 
 #[tokio::test]
@@ -184,14 +223,16 @@ async fn nothing_is_released_without_leave() {
     let (_holder, token) = hold(&server, "a");
     let release = |url: &str, view: &str, token: u64, headers: &[(&str, &str)]| {
         let body = format!(r#"{{"view":"{view}","name":"a","token":{token}}}"#);
-        ask(url, "POST /api/release", headers, &body)
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [&[("Authorization", bearer.as_str())], headers].concat();
+        ask(url, "POST /api/release", &headers, &body)
     };
     let (_serving, url) = serve(&server, &[]);
     let (_open, hello) = open_page(&url);
     let view = hello["view"].as_str().expect("an id");
     assert_eq!(release(&url, view, token, &[JSON]).status(), 403);
 
-    let (_serving, url) = serve(&server, &["--allow-release"]);
+    let (_serving, url) = serve_with_token(&server, &["--allow-release"]);
     let (open, hello) = open_page(&url);
     let view = hello["view"].as_str().expect("an id");
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
@@ -209,6 +250,9 @@ async fn nothing_is_released_without_leave() {
         release(&url, view, token, &[JSON]).status() == 410
     })
     .await;
+    let unknown = ask(&url, "POST /api/release", &[JSON], "{}");
+    assert_eq!(unknown.status(), 401);
+    let (_serving, url) = serve(&server, &[]);
     for body in ["", "{}", "[1]", r#"{"view":"x","names":[""],"open":null}"#] {
         let answer = ask(&url, "POST /api/view", &[JSON], body);
         assert_eq!(answer.status(), 400, "{body}");
@@ -239,11 +283,47 @@ async fn other_machines_need_a_token() {
         .split_once("set-cookie: ")
         .expect("a cookie")
         .1;
-    let cookie = cookie.split(';').next().expect("a value");
-    assert_eq!(
-        ask(&url, "GET /metrics", &[("Cookie", cookie)], "").status(),
-        200
-    );
+    let (cookie, more) = cookie.split_once(';').expect("a value");
+    let path = admitted.head.split_once("location: ").expect("a path").1;
+    let path = path.lines().next().expect("a line");
+    assert!(more.starts_with(&format!(" Path={path};")), "{more}");
+    for (place, code) in [(path, 200), ("/", 401), ("/elsewhere/", 401)] {
+        let request = format!("GET {place}metrics");
+        let answer = ask(&url, &request, &[("Cookie", cookie)], "");
+        assert_eq!(answer.status(), code, "{place}");
+    }
+    let page = ask(&url, &format!("GET {path}"), &[("Cookie", cookie)], "");
+    assert_eq!(page.status(), 200);
+}
+
+/// Catches requests that never end, of whoever may connect.
+#[tokio::test]
+async fn requests_that_never_end_keep_nobody_out() {
+    let server = RedisServer::start().await;
+    let (_serving, url) = serve(&server, &[]);
+    let (mut open, _) = open_page(&url);
+    let stall = || {
+        let mut stream = TcpStream::connect(address(&url)).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
+        let head =
+            "POST /api/view HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        write!(stream, "{head}Content-Length: 100\r\n\r\n{{").expect("it reads");
+        stream
+    };
+    let mut stalled: Vec<_> = (0..256).map(|_| stall()).collect();
+    let start = Instant::now();
+    assert_eq!(ask(&url, "GET /api/locks", &[], "").status(), 200);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    // A page that was open stays so.
+    let more = open.read(&mut [0; 512]).expect("it goes on");
+    assert!(more > 0);
+    // The body of the last one is not waited for either.
+    let mut answer = String::new();
+    let last = stalled.last_mut().expect("there are many");
+    last.read_to_string(&mut answer).expect("it ends");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("did not arrive within 5 s"), "{answer}");
 }
 
 /// Catches: messages of every change, of a server that has much to do as it is.
@@ -357,6 +437,12 @@ fn what_cannot_be_served_is_said() {
             "16 to 256 characters",
         ),
         (&["--demo", "--token-file", "/nowhere"], 74, "/nowhere"),
+        (
+            &["--demo", "--allow-release"],
+            64,
+            "--allow-release needs a token: without one every user and program of this machine could release \
+             locks; set LEASEHOLD_SERVE_TOKEN",
+        ),
         (&["--url", "redis://127.0.0.1:1"], 69, "--url"),
         (&[], 64, "no store is named"),
     ] {

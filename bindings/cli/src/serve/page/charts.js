@@ -11,17 +11,18 @@ function drawRates() {
   const svg = byId("rates");
   const [width, height] = sized(svg);
   if (width === 0) return;
-  const points = rates();
+  const length = Number(byId("ratesSpan").value) * 1000;
+  const points = rates(length);
   const foot = height - 16;
   const most = niceMost(Math.max(1, ...points.map((point) => point.acquired), ...points.map((point) => point.losses)));
   const end = now();
-  const x = (at) => width - ((end - at) / 120_000) * width;
+  const x = (at) => width - ((end - at) / length) * width;
   const y = (value) => foot - (value / most) * (foot - 14);
   const parts = [
     draw("line", { class: "grid", x1: 0, x2: width, y1: foot, y2: foot }),
     draw("line", { class: "grid", x1: 0, x2: width, y1: y(most), y2: y(most) }),
     draw("text", { x: 0, y: y(most) - 3 }, number(most)),
-    draw("text", { x: 0, y: height - 3 }, "2 min ago"),
+    draw("text", { x: 0, y: height - 3 }, `${length / 60_000} min ago`),
     draw("text", { x: width, y: height - 3, "text-anchor": "end" }, "now"),
   ];
   for (const [key, mark] of [["acquired", "acquired"], ["handoffs", "handoff"], ["losses", "loss"]]) {
@@ -32,7 +33,7 @@ function drawRates() {
     parts.push(draw("polyline", { class: `stroke ${mark}`, points: path.join(" ") }));
   }
   svg.replaceChildren(...parts);
-  const recent = points.slice(-5);
+  const recent = rates(120_000).slice(-5);
   const mean = (key) => recent.reduce((sum, point) => sum + point[key], 0) / Math.max(recent.length, 1);
   say(byId("rateAcquired"), short(mean("acquired")));
   say(byId("rateHandoffs"), short(mean("handoffs")));
@@ -76,7 +77,7 @@ function drawHistogram(sum) {
 }
 
 function showSum() {
-  const sum = model.sums.at(-1);
+  const { sum } = model;
   if (!sum) return;
   say(byId("held"), number(sum.held));
   say(byId("heldNote"), `${number(sum.tally.acquired)} acquisitions seen`);

@@ -20,7 +20,10 @@ function showLock(name) {
   byId("oneHolder").title = holder?.reclaimable ? "an owner, who may take it over" : "";
   say(byId("oneToken"), holder ? String(holder.token) : lock?.lastToken ? `last ${lock.lastToken}` : "–");
   say(byId("oneHeld"), holder?.since === undefined ? "–" : span(now() - holder.since));
-  meter(byId("oneBar"), byId("oneLeft"), holder, "–");
+  meter(byId("oneBar"), holder);
+  const [renewed, left] = holder ? renewal(holder) : ["–", "\u00a0"];
+  say(byId("oneRenewed"), renewed);
+  say(byId("oneLeft"), left);
   say(byId("oneWaiting"), known ? number(lock.waiting) : "–");
   const ask = byId("ask");
   ask.hidden = !model.about?.release;
@@ -66,10 +69,7 @@ function showEvents(history) {
   const list = items(byId("events"), Math.max(events.length, 1));
   if (events.length === 0) fillItem(list[0], ["", "Nothing yet.", ""], "");
   events.forEach((event, at) => {
-    const waited = event.waited === undefined ? "" : `, waited ${span(event.waited)}`;
-    const what = event.kind === "acquired" ? `${event.owner} has it${waited}` : `${event.owner}: ${ENDS[event.kind]}`;
-    const time = new Date(performance.timeOrigin + event.at).toTimeString().slice(0, 8);
-    fillItem(list[at], [time, what, String(event.token)], LOSSES.has(event.kind) ? "loss" : "");
+    fillItem(list[at], [clock(event.at), happening(event), String(event.token)], LOSSES.has(event.kind) ? "loss" : "");
   });
 }
 
@@ -88,7 +88,7 @@ function drawTimeline(history) {
     if (to >= begin) parts.push(...drawTenure(tenure, [Math.max(x(tenure.from), 0), x(to)], lane));
   }
   parts.push(...drawLengths(history.lengths, x, [70, height - 20], [begin, end]));
-  const unseen = x(model.opened);
+  const unseen = x(model.began);
   if (unseen > 0) {
     parts.push(draw("line", { class: "grid", x1: unseen, x2: unseen, y1: 0, y2: height - 16, "stroke-dasharray": "3 3" }));
   }
@@ -171,7 +171,7 @@ function ask() {
 
 async function release() {
   byId("release").disabled = true;
-  const error = await post("/api/release", { view: model.view, name: confirm.name, token: confirm.token });
+  const error = await post("api/release", { view: model.view, name: confirm.name, token: confirm.token });
   if (error === undefined) byId("confirm").close();
   else {
     say(byId("confirmError"), error);

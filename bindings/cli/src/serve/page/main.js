@@ -8,7 +8,7 @@ let source;
 let told = "";
 
 function connect() {
-  source = new EventSource("/events");
+  source = new EventSource("events");
   const on = (name, take) => source.addEventListener(name, (event) => take(JSON.parse(event.data)));
   on("hello", (hello) => {
     takeHello(hello);
@@ -16,6 +16,8 @@ function connect() {
     say(byId("store"), plain(hello.demo ? "demo" : hello.store));
     say(byId("namespace"), hello.demo ? "invented contenders, in memory" : `namespace ${plain(hello.namespace)}`);
   });
+  on("past", takePast);
+  on("findings", takeFindings);
   on("rows", (rows) => {
     rows.forEach(takeRow);
     // The first are shown before the last have come.
@@ -58,7 +60,7 @@ function banner(text) {
 }
 
 function showState() {
-  const sum = model.sums.at(-1);
+  const { sum } = model;
   if (sum.store.state === "away") {
     state("away", "store away");
     banner(`The store is away, and is asked again; what is shown is old (${sum.store.error}).`);
@@ -73,41 +75,51 @@ function showState() {
   else banner();
 }
 
+/** Which of the views is open. */
+function shownView() {
+  if (opened() !== undefined) return "one";
+  return location.hash === "#/events" ? "happened" : "all";
+}
+
 function paint(force) {
-  const name = opened();
-  if (name === undefined) {
+  const view = shownView();
+  if (view === "all") {
     order(force);
     showTable();
-  } else showLock(name);
-  tell(name);
+    showFeed();
+  } else if (view === "one") showLock(opened());
+  else fillFeed(byId("allEvents"), model.feed);
+  tell(opened());
 }
 
 /** Tells the command what is on the screen, so that it looks at that first. */
 function tell(name) {
   if (!model.view || !model.ready) return;
-  const names = name === undefined ? visible().map(([shown]) => shown) : [];
+  const names = shownView() === "all" ? visible().map(([shown]) => shown) : [];
   const seen = { view: model.view, names: names.slice(0, 128), open: name ?? null };
   const text = JSON.stringify(seen);
   if (text === told) return;
   told = text;
-  post("/api/view", seen).then((error) => {
+  post("api/view", seen).then((error) => {
     if (error !== undefined) told = "";
   });
 }
 
 function route() {
-  const name = opened();
-  byId("all").hidden = name !== undefined;
-  byId("one").hidden = name === undefined;
-  document.title = name === undefined ? "Leasehold" : `${plain(name)} – Leasehold`;
-  if (name === undefined) {
+  const [view, name] = [shownView(), opened()];
+  if (!byId("all").hidden) route.scroll = scrollY;
+  for (const id of ["all", "one", "happened"]) byId(id).hidden = id !== view;
+  const title = { all: "", one: `${plain(name)} – `, happened: "What happened – " };
+  document.title = `${title[view]}Leasehold`;
+  if (view === "all") {
+    scrollTo(0, route.scroll ?? 0);
     paint(true);
     showSum();
-    if (route.from !== undefined) table.pool.get(route.from)?.link.focus();
+    if (route.from !== undefined) table.pool.get(route.from)?.link.focus({ preventScroll: true });
   } else {
     scrollTo(0, 0);
     paint(true);
-    byId("name").focus({ preventScroll: true });
+    byId(view === "one" ? "name" : "happenedTitle").focus({ preventScroll: true });
   }
   route.from = name;
 }
@@ -118,31 +130,32 @@ function keys(event) {
   const typing = target.matches("input, select");
   if (key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    if (opened() !== undefined) {
+    if (shownView() !== "all") {
       location.hash = "#/";
       route();
     }
     byId("search").focus();
   } else if (key === "Escape") {
     if (target.id === "search") search("");
-    else if (opened() !== undefined) location.hash = "#/";
+    else if (shownView() !== "all") location.hash = "#/";
   } else if (!byId("all").hidden) steer(event);
 }
 
 function search(text) {
   byId("search").value = text;
   table.query = text;
-  byId("scroll").scrollTop = 0;
   paint(true);
 }
 
 byId("search").addEventListener("input", (event) => search(event.target.value));
-byId("sort").addEventListener("change", (event) => {
-  table.order = event.target.value;
-  paint(true);
+byId("head").addEventListener("click", (event) => {
+  const by = event.target.dataset.sort;
+  if (by) sortBy(by);
 });
+byId("ratesSpan").addEventListener("change", showSum);
+for (const kind of ["pointerover", "focusin"]) byId("space").addEventListener(kind, reveal);
 byId("window").addEventListener("change", () => paint(true));
-byId("scroll").addEventListener("scroll", () => requestAnimationFrame(() => paint(false)), { passive: true });
+addEventListener("scroll", () => requestAnimationFrame(() => paint(false)), { passive: true });
 byId("ask").addEventListener("click", ask);
 byId("cancel").addEventListener("click", () => byId("confirm").close());
 byId("release").addEventListener("click", release);
@@ -150,7 +163,7 @@ document.addEventListener("keydown", keys);
 addEventListener("hashchange", route);
 addEventListener("resize", () => {
   paint(true);
-  if (opened() === undefined) showSum();
+  if (shownView() === "all") showSum();
 });
 setInterval(() => {
   if (!document.hidden) paint(false);

@@ -2,31 +2,37 @@
 
 const now = () => performance.now();
 
-/** How many tenures and lengths of line are kept of a lock, and of how many locks. */
-const MOST_TENURES = 200;
-const MOST_LENGTHS = 400;
-const MOST_EVENTS = 100;
-const MOST_HISTORIES = 2000;
-/** Two minutes, and one for the difference. */
-const MOST_SUMS = 121;
+/** How much is kept of the lock whose page is open, and of the feed. */
+const MOST_TENURES = 1000;
+const MOST_LENGTHS = 2000;
+const MOST_EVENTS = 500;
+/** Half an hour, as the command keeps it. */
+const KEPT = 1_800_000;
 
 const model = {
   rows: new Map(),
-  histories: new Map(),
-  sums: [],
+  /** Of the lock whose page is open. */
+  history: undefined,
+  /** What happened to all locks, the newest first. */
+  feed: [],
+  /** What had been counted when. */
+  samples: [],
+  findings: undefined,
+  sum: undefined,
   about: undefined,
   view: undefined,
   ready: false,
   /** Grows when there is another set of names. */
   version: 0,
-  opened: now(),
+  /** Since when the command, or its memory, reaches back. */
+  began: now(),
 };
 
 function takeHello(hello) {
   model.about = hello;
   model.view = hello.view;
   model.rows.clear();
-  model.sums = [];
+  model.history = undefined;
   model.ready = false;
   model.version += 1;
 }
@@ -42,6 +48,7 @@ function takeRow(row) {
     until: at + row.holder.remaining,
     fullest: Math.max(row.holder.fullest, 1),
     since: row.holder.held === null ? undefined : at - row.holder.held,
+    renewed: row.holder.renewed === null ? undefined : at - row.holder.renewed,
   };
   const line = row.line.map((waiter) => ({ owner: plain(waiter.owner.label), since: at - waiter.waited }));
   const key = row.name.toLowerCase();
@@ -50,32 +57,48 @@ function takeRow(row) {
   const { name, waiting, lastToken, trouble } = row;
   model.rows.set(name, { name, shown, key, holder, waiting, line, lastToken, looked, trouble });
   if (looked === undefined) return;
-  const history = model.histories.get(name);
-  if (history) {
-    noteLength(history, at, waiting);
-    noteHolder(history, holder, at);
-  } else if (holder || waiting > 0) {
-    noteHolder(historyOf(name), holder, at);
-    noteLength(historyOf(name), at, waiting);
-  }
+  const { history } = model;
+  if (history?.name === name) noteRow(history, model.rows.get(name), at);
 }
 
 function takeGone(name) {
   if (model.rows.delete(name)) model.version += 1;
 }
 
+/** The past of one lock: what comes from now on is added to what the command has kept. */
 function historyOf(name) {
-  let history = model.histories.get(name);
-  if (!history) {
-    // The oldest that no page is open of is forgotten.
-    for (const other of model.histories.keys()) {
-      if (model.histories.size < MOST_HISTORIES) break;
-      if (other !== opened()) model.histories.delete(other);
-    }
-    history = { tenures: [], lengths: [], events: [] };
-    model.histories.set(name, history);
-  }
+  if (model.history?.name === name) return model.history;
+  const history = { name, tenures: [], lengths: [], events: [] };
+  model.history = history;
+  const row = model.rows.get(name);
+  if (row?.looked !== undefined) noteRow(history, row, now());
+  fetch(`api/history?name=${encodeURIComponent(name)}`)
+    .then((response) => response.json())
+    .then((past) => {
+      if (model.history !== history) return;
+      takeHistory(history, past);
+      paint(true);
+    })
+    .catch(() => {});
   return history;
+}
+
+function takeHistory(history, past) {
+  const known = past.events.map(heard);
+  const later = history.events.filter((event) => !known.some((one) => one.kind === event.kind && one.token === event.token));
+  const lengths = past.lengths.map(([ago, length]) => ({ at: now() - ago, length }));
+  const { tenures, lengths: live } = history;
+  Object.assign(history, { tenures: [], lengths: [], events: [] });
+  [...known, ...later.reverse()].forEach((event) => noteEvent(history, event));
+  [...lengths, ...live].forEach(({ at, length }) => noteLength(history, at, length));
+  const last = tenures.at(-1);
+  if (last && !history.tenures.some((tenure) => tenure.token === last.token)) begin(history, last);
+  history.tenures.sort((a, b) => a.from - b.from);
+}
+
+function noteRow(history, row, at) {
+  noteHolder(history, row.holder, at);
+  noteLength(history, at, row.waiting);
 }
 
 function noteLength(history, at, length) {
@@ -85,7 +108,7 @@ function noteLength(history, at, length) {
   if (history.lengths.length > MOST_LENGTHS) history.lengths.shift();
 }
 
-/** A tenure that is only seen to be there: it began before the page was opened. */
+/** A tenure that is only seen to be there: it began before anybody watched. */
 function noteHolder(history, holder, at) {
   const last = history.tenures.at(-1);
   if (!holder || last?.token === holder.token) return;
@@ -98,20 +121,34 @@ function begin(history, tenure) {
   if (history.tenures.length > MOST_TENURES) history.tenures.shift();
 }
 
-function takeEvent(event) {
-  const at = now() - event.ago;
-  const history = historyOf(event.name);
-  const owner = plain(event.owner);
-  if (event.kind === "acquired") {
-    const same = history.tenures.find((tenure) => tenure.token === event.token);
-    if (same) Object.assign(same, { from: at, waited: event.waited });
-    else begin(history, { token: event.token, owner, from: at, waited: event.waited });
-  } else {
-    const same = history.tenures.find((tenure) => tenure.token === event.token);
-    if (same) Object.assign(same, { to: at, end: event.kind });
-  }
-  history.events.unshift({ at, kind: event.kind, token: event.token, owner, waited: event.waited });
+/** An event as it comes from the command, in this page's terms. */
+function heard({ name, kind, token, owner, ago, waited }) {
+  return { name, at: now() - ago, kind, token, owner: plain(owner), waited };
+}
+
+function noteEvent(history, event) {
+  const { at, kind, token, owner, waited } = event;
+  const same = history.tenures.find((tenure) => tenure.token === token);
+  if (kind === "acquired") {
+    if (same) Object.assign(same, { from: at, waited });
+    else begin(history, { token, owner, from: at, waited });
+  } else if (same) Object.assign(same, { to: at, end: kind });
+  else begin(history, { token, owner, from: Math.min(model.began, at), to: at, end: kind });
+  history.events.unshift(event);
   if (history.events.length > MOST_EVENTS) history.events.pop();
+}
+
+function takeEvent(told) {
+  const event = heard(told);
+  model.feed.unshift(event);
+  if (model.feed.length > MOST_EVENTS) model.feed.pop();
+  if (model.history?.name === event.name) noteEvent(model.history, event);
+}
+
+function takePast(past) {
+  model.samples = past.samples.map(([ago, ...counts]) => ({ at: now() - ago, counts }));
+  model.began = model.samples[0]?.at ?? now();
+  model.feed = past.events.map(heard).reverse();
 }
 
 function takeDelta(delta) {
@@ -122,23 +159,28 @@ function takeDelta(delta) {
 }
 
 function takeSum(sum) {
-  model.sums.push({ ...sum, at: now() });
-  if (model.sums.length > MOST_SUMS) model.sums.shift();
+  model.sum = sum;
+  const lost = END_ORDER.reduce((n, end, at) => n + (LOSSES.has(end) ? sum.tally.ends[at] : 0), 0);
+  model.samples.push({ at: now(), counts: [sum.tally.acquired, sum.tally.handoffs, lost] });
+  while (model.samples[0].at < now() - KEPT) model.samples.shift();
+  model.began = Math.max(model.began, now() - KEPT);
 }
 
-const losses = (sum) => END_ORDER.reduce((n, end, at) => n + (LOSSES.has(end) ? sum.tally.ends[at] : 0), 0);
-
-/** What happened a second, between any two of the sums. */
-function rates() {
-  const { sums } = model;
-  return sums.slice(1).map((sum, at) => {
-    const before = sums[at];
-    const seconds = Math.max((sum.at - before.at) / 1000, 0.1);
-    const a = (sum.tally.acquired - before.tally.acquired) / seconds;
-    const h = (sum.tally.handoffs - before.tally.handoffs) / seconds;
-    const l = (losses(sum) - losses(before)) / seconds;
-    return { at: sum.at, acquired: a, handoffs: h, losses: l };
-  });
+/** What happened a second, in steps, from so long ago on. */
+function rates(length) {
+  const step = Math.max(length / 120, 900);
+  const points = [];
+  let before;
+  for (const sample of model.samples) {
+    if (sample.at < now() - length - step) continue;
+    before ??= sample;
+    const seconds = (sample.at - before.at) / 1000;
+    if (seconds * 1000 < step) continue;
+    const [acquired, handoffs, losses] = sample.counts.map((count, at) => (count - before.counts[at]) / seconds);
+    points.push({ at: sample.at, acquired, handoffs, losses });
+    before = sample;
+  }
+  return points;
 }
 
 /** The lock whose page this is, by the address. */

@@ -1,20 +1,44 @@
 // The table. Only the rows that are on the screen are elements, so that it may have any number of them.
 
 const SPARE = 6;
-const table = { shown: [], version: -1, query: "", order: "name", pool: new Map(), top: 0, sorted: 0, height: 0 };
+const table = { shown: [], version: -1, query: "", order: "name", way: 1, pool: new Map(), sorted: 0, height: 0 };
 
+/** By what rows are compared; those that have none come last. And which way at first. */
 const ORDERS = {
-  name: (a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0),
-  line: (a, b) => b.waiting - a.waiting || ORDERS.name(a, b),
-  held: (a, b) => (a.holder?.since ?? Infinity) - (b.holder?.since ?? Infinity) || ORDERS.name(a, b),
+  name: [(row) => row.key, 1],
+  holder: [(row) => row.holder?.owner.toLowerCase(), 1],
+  held: [(row) => row.holder?.since && -row.holder.since, -1],
+  lease: [(row) => row.holder?.until, 1],
+  line: [(row) => row.waiting, -1],
 };
+
+/** A second time it is the other way round. */
+function sortBy(by) {
+  const [, first] = ORDERS[by];
+  table.way = table.order === by ? -table.way : first;
+  table.order = by;
+  for (const button of byId("head").querySelectorAll("button")) {
+    const cell = button.parentElement;
+    if (button.dataset.sort !== by) cell.removeAttribute("aria-sort");
+    else cell.setAttribute("aria-sort", table.way > 0 ? "ascending" : "descending");
+  }
+  paint(true);
+}
+
+const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
 function chosen() {
   const query = table.query.toLowerCase();
   const rows = [...model.rows.values()];
   const has = (row) => row.key.includes(query) || row.holder?.owner.toLowerCase().includes(query);
   const found = query ? rows.filter(has) : rows;
-  return found.sort(ORDERS[table.order]).map((row) => row.name);
+  const [value] = ORDERS[table.order];
+  const ranked = found.map((row) => [value(row), row]);
+  ranked.sort(([x, a], [y, b]) => {
+    const none = (x === undefined) - (y === undefined);
+    return none || table.way * compare(x, y) || compare(a.key, b.key);
+  });
+  return ranked.map(([, row]) => row.name);
 }
 
 /** Puts the rows in order: at once if somebody asked for it or names came, else once a second. */
@@ -37,10 +61,11 @@ function order(force) {
   say(empty, all ? "No lock has that in its name or its holder's." : "No lock is held. What is taken will show here.");
 }
 
+/** The page scrolls, and not a part of it. */
 function visible() {
-  const scroll = byId("scroll");
-  const first = Math.max(0, Math.floor(scroll.scrollTop / table.height) - SPARE);
-  const last = Math.ceil((scroll.scrollTop + scroll.clientHeight) / table.height) + SPARE;
+  const top = -byId("space").getBoundingClientRect().top;
+  const first = Math.max(0, Math.floor(top / table.height) - SPARE);
+  const last = Math.max(0, Math.ceil((top + innerHeight) / table.height) + SPARE);
   return table.shown.slice(first, last).map((name, at) => [name, first + at]);
 }
 
@@ -75,29 +100,28 @@ function showTable() {
 function newRow() {
   const element = make("div", "row");
   element.setAttribute("role", "row");
-  const cells = ["name", "holder", "token", "left", "line"].map((kind) => {
+  const cells = ["name", "holder", "since", "lease", "line"].map((kind) => {
     const cell = make("span", kind);
     cell.setAttribute("role", "cell");
     element.append(cell);
     return cell;
   });
-  const [name, holder, token, left, line] = cells;
+  const [name, holder, held, lease, line] = cells;
   const link = make("a");
-  const label = make("bdi");
+  const label = make("bdi", "text");
   link.append(label);
   name.append(link);
-  const owner = make("bdi");
-  holder.append(owner);
+  const [owner, token] = [make("bdi", "text"), make("span", "token")];
+  holder.append(owner, token);
   const meter = make("span", "meter");
   const bar = make("i");
-  const time = make("b");
   meter.append(bar);
-  left.append(meter, time);
-  const waiting = make("b");
-  const first = make("bdi");
+  const [renewed, left] = [make("span", "renewed"), make("span", "until")];
+  lease.append(meter, renewed, left);
+  const [waiting, first] = [make("b"), make("bdi", "text")];
   line.append(waiting, " ", first);
   byId("space").append(element);
-  return { element, link, label, owner, token, bar, time, waiting, first, at: -1 };
+  return { element, link, label, owner, token, held, bar, renewed, left, waiting, first, at: -1 };
 }
 
 function fill(row, lock) {
@@ -109,12 +133,23 @@ function fill(row, lock) {
   if (row.element.className !== className) row.element.className = className;
   const words = { trouble: lock.trouble, unknown: "held, not looked at yet", free: "free" };
   say(row.owner, words[state] ?? holder.owner);
-  row.owner.title = words[state] ?? holder.owner;
-  row.label.title = lock.shown;
   say(row.token, holder ? String(holder.token) : "");
-  meter(row.bar, row.time, holder, state === "unknown" ? "" : "–");
+  say(row.held, holder?.since === undefined ? "" : span(now() - holder.since));
+  meter(row.bar, holder);
+  const [renewed, left] = holder ? renewal(holder) : ["", ""];
+  say(row.renewed, renewed);
+  say(row.left, left);
   say(row.waiting, lock.waiting > 0 ? number(lock.waiting) : "");
   say(row.first, lock.waiting > 0 ? waiters(lock) : "");
+}
+
+/** Shows a text that is cut off whole while its row has the pointer or the focus. */
+function reveal(event) {
+  const row = event.target.closest(".row");
+  for (const text of row?.querySelectorAll(".text") ?? []) {
+    text.classList.remove("cut");
+    text.classList.toggle("cut", text.scrollWidth > text.clientWidth);
+  }
 }
 
 /** The first in line, and for how long. */
@@ -123,7 +158,7 @@ function waiters(lock) {
   return first ? `${span(now() - first.since)} ${first.owner}` : "";
 }
 
-function meter(bar, time, holder, none) {
+function meter(bar, holder) {
   const left = holder ? Math.max(0, holder.until - now()) : 0;
   const part = holder ? Math.min(1, left / holder.fullest) : 0;
   const scale = `scaleX(${part.toFixed(3)})`;
@@ -135,7 +170,6 @@ function meter(bar, time, holder, none) {
   }
   const kind = holder ? (part > 0.35 ? "" : part > 0.12 ? "low" : "out") : "none";
   if (bar.className !== kind) bar.className = kind;
-  say(time, holder ? span(left) : none);
 }
 
 /** Moves the focus from row to row. */
@@ -149,12 +183,10 @@ function steer(event) {
   event.preventDefault();
   const to = Math.min(Math.max((current?.at ?? -1) + by, 0), table.shown.length - 1);
   if (to < 0) return;
-  const scroll = byId("scroll");
-  const top = to * table.height;
-  if (top < scroll.scrollTop) scroll.scrollTop = top;
-  else if (top + table.height > scroll.scrollTop + scroll.clientHeight) {
-    scroll.scrollTop = top + table.height - scroll.clientHeight;
-  }
+  const top = byId("space").getBoundingClientRect().top + to * table.height;
+  const head = byId("head").offsetHeight;
+  if (top < head) scrollBy(0, top - head);
+  else if (top + table.height > innerHeight) scrollBy(0, top + table.height - innerHeight);
   showTable();
   table.pool.get(table.shown[to])?.link.focus({ preventScroll: true });
 }

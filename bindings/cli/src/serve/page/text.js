@@ -53,3 +53,21 @@ const LOSSES = new Set(["expired", "superseded", "revoked"]);
 /** As the server counts them. */
 const END_ORDER = ["released", "expired", "superseded", "revoked", "ended"];
 const BUCKETS = ["≤10 ms", "≤0.1 s", "≤1 s", "≤10 s", "≤1 min", "≤10 min", "more"];
+
+const clock = (at) => new Date(performance.timeOrigin + at).toTimeString().slice(0, 8);
+
+/** What happened, without the lock's name. */
+function happening(event) {
+  const waited = event.waited === undefined ? "" : `, waited ${span(event.waited)}`;
+  return event.kind === "acquired" ? `${event.owner} has it${waited}` : `${event.owner}: ${ENDS[event.kind]}`;
+}
+
+/** How a lease lives: when it was renewed, and what happens if it is not again. */
+function renewal({ renewed, since, until }) {
+  const left = until - now();
+  const held = since === undefined ? "" : `taken ${span(now() - since)} ago`;
+  return [
+    renewed === undefined ? held || "no renewal seen yet" : `renewed ${span(now() - renewed)} ago`,
+    left > 0 ? `expires in ${span(left)} unless renewed` : "not renewed in time",
+  ];
+}
