@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Lock};
+use leasehold::{Error, Lease, Lock, MemoryStore};
 use tokio::time::timeout;
 
 use crate::format::{Act, Outcome, Range};
@@ -47,6 +47,10 @@ impl World {
             Act::Subscribed { count } => self.subscribed(*count).await,
             Act::Pause { ms } => {
                 tokio::time::sleep(millis(*ms)).await;
+                Ok(())
+            }
+            Act::CutOff { server } => {
+                MemoryStore::named(self.store(*server)?).cut_off();
                 Ok(())
             }
             Act::Redis { command, reply } => self.redis(command, reply).await,

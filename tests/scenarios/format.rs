@@ -33,11 +33,15 @@ pub(crate) struct Scenario {
 pub(crate) enum StoreKind {
     Redis,
     Memory,
+    /// Three stores in memory, of which a majority decides.
+    Quorum,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct LockerSpec {
+    /// At this server of a quorum alone, from 1.
+    pub(crate) server: Option<usize>,
     pub(crate) namespace: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) connect_timeout: Option<u64>,
@@ -244,6 +248,9 @@ pub(crate) enum Act {
     Pause {
         ms: u64,
     },
+    CutOff {
+        server: usize,
+    },
     Redis {
         command: Vec<String>,
         #[serde(default)]
@@ -323,9 +330,17 @@ impl Scenario {
     /// Refuses what this interpreter does not know.
     pub(crate) fn read(value: Value) -> Result<Self, String> {
         let scenario: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let only = |kind| scenario.stores.iter().all(|store| *store == kind);
         let commands = |step: &Step| matches!(step.act, Act::Redis { .. });
-        if scenario.stores.contains(&StoreKind::Memory) && scenario.steps.iter().any(commands) {
+        if scenario.steps.iter().any(commands) && !only(StoreKind::Redis) {
             return Err("a store in memory takes no commands".into());
+        }
+        let cuts = |step: &Step| matches!(step.act, Act::CutOff { .. });
+        let alone = |locker: &LockerSpec| locker.server.is_some();
+        let names_a_server =
+            scenario.steps.iter().any(cuts) || scenario.lockers.values().any(alone);
+        if names_a_server && !only(StoreKind::Quorum) {
+            return Err("only a quorum has several servers".into());
         }
         Ok(scenario)
     }

@@ -67,6 +67,11 @@ async fn all_scenarios_pass_in_memory() {
     all_pass_on(StoreKind::Memory).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_scenarios_pass_on_a_quorum() {
+    all_pass_on(StoreKind::Quorum).await;
+}
+
 /// The negative control: each kind of expectation can fail, and fails where it is wrong.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_scenarios_fail_where_they_are_wrong() {

@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 use crate::format::{Failure, LockSpec, LockerSpec, Scenario, Step, StoreKind};
 use crate::text::Kept;
 
+const MEMORY: &str = "memory://";
+
 /// Why a step is not met.
 #[derive(Debug)]
 pub(crate) enum Unmet {
@@ -40,7 +42,8 @@ pub(crate) struct Failed {
 
 /// All that the steps of one scenario made so far, by the names that they gave it.
 pub(crate) struct World {
-    pub(crate) url: String,
+    /// Of its server, or of each server of a quorum.
+    urls: Vec<String>,
     pub(crate) admin: Option<Admin>,
     pub(crate) limit: Duration,
     pub(crate) lockers: Named<Locker>,
@@ -75,16 +78,18 @@ pub(crate) async fn run(scenario: &Scenario, store: StoreKind) -> Result<(), Fai
 
 impl World {
     async fn new(store: StoreKind, limit: Duration) -> Self {
-        let (server, admin, url) = match store {
+        let memory = || format!("{MEMORY}{}", unique_name("scenario"));
+        let (server, admin, urls) = match store {
             StoreKind::Redis => {
                 let server = RedisServer::start().await;
                 let (admin, url) = (Admin::connect(&server).await, server.url());
-                (Some(server), Some(admin), url)
+                (Some(server), Some(admin), vec![url])
             }
-            StoreKind::Memory => (None, None, format!("memory://{}", unique_name("scenario"))),
+            StoreKind::Memory => (None, None, vec![memory()]),
+            StoreKind::Quorum => (None, None, (0..3).map(|_| memory()).collect()),
         };
         Self {
-            url,
+            urls,
             admin,
             limit,
             lockers: Named::new("locker"),
@@ -152,7 +157,23 @@ impl World {
         if let Some(retention) = spec.token_retention {
             builder = builder.token_retention(Duration::from_millis(retention));
         }
-        builder.connect(&self.url).await
+        let alone = match &*self.urls {
+            [url] => Some(url),
+            urls => spec
+                .server
+                .and_then(|server| urls.get(server.wrapping_sub(1))),
+        };
+        match alone {
+            Some(url) => builder.connect(url).await,
+            None => builder.quorum(&self.urls).await,
+        }
+    }
+
+    /// The name of a server's store in memory.
+    pub(crate) fn store(&self, server: usize) -> Result<&str, String> {
+        let url = self.urls.get(server.wrapping_sub(1));
+        let name = url.and_then(|url| url.strip_prefix(MEMORY));
+        name.ok_or_else(|| format!("there is no server {server} in memory"))
     }
 
     /// A bad option shows when the lock is acquired.

@@ -463,7 +463,7 @@ export class Host implements StoreHost {
           this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
           break;
         case 7:
-          this.#tenures.get(outputs)?.extend(outputs.number());
+          this.#tenures.move(outputs);
           break;
         case 8:
           this.#lost(this.#tenures.take(outputs), outputs.text() as LossReason, effects);

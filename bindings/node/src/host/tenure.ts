@@ -34,6 +34,7 @@ export class Tenure {
   readonly lock: LockState;
   readonly token: number;
   readonly began: number;
+  /** As the engine said last: later after a renewal, or sooner. */
   deadline: number;
   /** How many of its leases were not released. */
   leases = 0;
@@ -68,11 +69,6 @@ export class Tenure {
       }
     }
     return this.#controller.signal;
-  }
-
-  /** It was renewed. */
-  extend(deadline: number): void {
-    this.deadline = Math.max(this.deadline, deadline);
   }
 
   lossError(reason: LossReason): LeaseholdError {

@@ -37,8 +37,18 @@ export class Tenures {
     return tenure;
   }
 
+  /** One has another deadline. Outputs come in the engine's order, so what it says last counts. */
+  move(outputs: Outputs): void {
+    const tenure = this.#named(outputs);
+    // Read in any case: more outputs follow.
+    const deadline = outputs.number();
+    if (tenure !== undefined) {
+      tenure.deadline = deadline;
+    }
+  }
+
   /** The one that an output names, if it is not over. */
-  get(outputs: Outputs): Tenure | undefined {
+  #named(outputs: Outputs): Tenure | undefined {
     const lock = this.#locks.get(outputs.number());
     const w0 = outputs.number();
     const w1 = outputs.number();
@@ -47,7 +57,7 @@ export class Tenures {
 
   /** Takes out the one that an output names. */
   take(outputs: Outputs): Tenure | undefined {
-    const tenure = this.get(outputs);
+    const tenure = this.#named(outputs);
     if (tenure !== undefined) {
       const { tenures } = tenure.lock;
       tenures.splice(tenures.indexOf(tenure), 1);

@@ -5,7 +5,7 @@ import { statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { describe } from "node:test";
 import { FencedRedis } from "../../dist/fence.js";
-import { LeaseholdError, Locker } from "../../dist/index.js";
+import { LeaseholdError, Locker, MemoryStore } from "../../dist/index.js";
 import { startProxy } from "../support/proxy.mjs";
 import { freePort, startCluster, startRedis, startSentinel } from "../support/redis.mjs";
 import { aborted, clients, collect, isHeld, key, lockerOf } from "../support/stores.mjs";
@@ -340,6 +340,34 @@ describe("a quorum in memory", () => {
     assert.equal(locker.polls, false);
     assert.deepEqual(JSON.parse(JSON.stringify(locker)), JSON.parse(JSON.stringify(Locker.inMemory())));
     await locker.shutdown();
+  });
+
+  // Catches a lease that goes by the deadline it had before, which timers and the engine cannot correct meanwhile.
+  test("a lease is not valid from a sooner deadline on, even while the event loop stands still", async (t) => {
+    await steady(t, async () => {
+      const servers = [1, 2, 3].map((server) => `sooner-${performance.now()}-${server}`);
+      const urls = servers.map((name) => `memory://${name}`);
+      const [locker, second] = await Promise.all([Locker.quorum(urls), Locker.connect(urls[1])]);
+      const lease = await locker.lock("x", { ttl: 2_000, fixed: true }).acquire();
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      MemoryStore.named(servers[2]).cutOff();
+      await lease.renew();
+      assert.ok(lease.remaining > 1_500, `it was renewed: ${lease.remaining} ms`);
+      const events = locker.events();
+      await events.next();
+      await second.forceRelease("x");
+      const { value } = await events.next();
+      const announced = performance.now() + value.remaining;
+      assert.equal(value.type, "atRisk");
+      assert.ok(value.remaining <= 1_500, `${value.remaining} ms`);
+      assert.ok(lease.valid && lease.remaining <= value.remaining, `${lease.remaining} ms`);
+      while (performance.now() < announced) {
+        // On purpose.
+      }
+      assert.deepEqual([lease.valid, lease.remaining], [false, 0]);
+      MemoryStore.named(servers[2]).reconnect();
+      await Promise.all([locker.shutdown(), second.shutdown()]);
+    });
   });
 
   test("is a module that nobody else loads", () => {

@@ -22,8 +22,12 @@ export function scenarios() {
 export function read(scenario) {
   SCENARIO(scenario);
   const { stores = ["redis", "memory"], limit = 10_000 } = scenario;
+  const only = (kind) => stores.every((store) => store === kind);
   const commands = scenario.steps.some((step) => step.do === "redis");
-  assert.ok(!commands || !stores.includes("memory"), "a store in memory takes no commands");
+  assert.ok(!commands || only("redis"), "a store in memory takes no commands");
+  const cuts = scenario.steps.some((step) => step.do === "cutOff");
+  const alone = Object.values(scenario.lockers).some(({ server }) => server !== undefined);
+  assert.ok(!(cuts || alone) || only("quorum"), "only a quorum has several servers");
   return { ...scenario, stores, limit };
 }
 
@@ -60,6 +64,7 @@ const object = (fields) => (value) => {
 };
 
 const LOCKER = {
+  "server?": count,
   "namespace?": string,
   "owner?": string,
   "connectTimeout?": count,
@@ -130,6 +135,7 @@ export const STEPS = {
   badLock: { ...LOCK, ...FAILURE },
   subscribed: { count },
   pause: { ms: count },
+  cutOff: { server: count },
   redis: { command: list(string), "reply?": any },
 };
 
@@ -140,7 +146,7 @@ const step = (value) => {
 
 const SCENARIO = object({
   shows: string,
-  "stores?": list(one("redis", "memory")),
+  "stores?": list(one("redis", "memory", "quorum")),
   "limit?": count,
   lockers: map(object(LOCKER)),
   locks: map(object(LOCK)),

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { Locker } from "../../dist/index.js";
+import { Locker, MemoryStore } from "../../dist/index.js";
 import { startRedis } from "../support/redis.mjs";
 
 /** `open()` resolves to a store of its own: `locker(options)` makes a locker with a connection. */
@@ -10,6 +10,7 @@ export const STORES = [
   { name: "ioredis", kind: "redis", open: () => onRedis(byIoredis) },
   { name: "node-redis", kind: "redis", open: () => onRedis(byNodeRedis) },
   { name: "memory", kind: "memory", open: inMemory },
+  { name: "a quorum", kind: "quorum", open: onQuorum },
 ];
 
 let count = 0;
@@ -17,6 +18,17 @@ let count = 0;
 async function inMemory() {
   const url = `memory://scenario-${(count += 1)}`;
   return { locker: (options) => Locker.connect(url, options), close: async () => {} };
+}
+
+async function onQuorum() {
+  const names = [1, 2, 3].map((server) => `scenario-${(count += 1)}-${server}`);
+  const urls = names.map((name) => `memory://${name}`);
+  return {
+    locker: ({ server, ...options }) =>
+      server === undefined ? Locker.quorum(urls, options) : Locker.connect(urls[server - 1], options),
+    cutOff: (server) => MemoryStore.named(names[server - 1]).cutOff(),
+    close: async () => {},
+  };
 }
 
 async function onRedis(connect) {

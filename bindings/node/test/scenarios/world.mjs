@@ -258,6 +258,10 @@ class World {
     await pause(ms);
   }
 
+  async cutOff({ server }) {
+    this.#store.cutOff(server);
+  }
+
   async redis({ command, reply }) {
     const words = command.map((word) => this.kept.fill(word));
     const ask = async () => {

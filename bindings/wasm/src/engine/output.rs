@@ -28,7 +28,7 @@ impl Engine {
     /// | 4 | an acquisition did not get the lock | call |
     /// | 5 | a call is answered by JSON | call, begin, end |
     /// | 6 | a call failed with an error in JSON | call, begin, end |
-    /// | 7 | a tenure was extended | lock, lease (2), deadline |
+    /// | 7 | a tenure has another deadline, later or sooner | lock, lease (2), deadline |
     /// | 8 | a tenure was lost for a reason | lock, lease (2), begin, end |
     /// | 9 | a tenure was given up | lock, lease (2) |
     /// | 10 | subscribe to the channel, so that a server is heard | server |
@@ -133,7 +133,7 @@ mod task {
     pub(super) const BUSY: f64 = 4.0;
     pub(super) const ANSWER: f64 = 5.0;
     pub(super) const FAILED: f64 = 6.0;
-    pub(super) const RENEWED: f64 = 7.0;
+    pub(super) const DEADLINE: f64 = 7.0;
     pub(super) const LOST: f64 = 8.0;
     pub(super) const RELEASED: f64 = 9.0;
     pub(super) const SUBSCRIBE: f64 = 10.0;
@@ -295,15 +295,18 @@ impl Engine {
         let [w0, w1, ..] = words(lease);
         let about = |task| [task, id(lock.0), w0, w1];
         match event {
-            LeaseEvent::Renewed { .. } => {
-                self.outputs.push(&about(task::RENEWED));
-                self.outputs.push(&[deadline.map_or(0.0, millis)]);
-            }
             LeaseEvent::Lost { reason, .. } => {
                 self.outputs.push(&about(task::LOST));
                 self.outputs.push_text(reason.code());
             }
             LeaseEvent::Released { .. } => self.outputs.push(&about(task::RELEASED)),
+            // It was renewed; or a server that it counts on has taken it away, and it ends sooner.
+            LeaseEvent::Renewed { .. } | LeaseEvent::AtRisk { .. } => {
+                if let Some(deadline) = deadline {
+                    self.outputs.push(&about(task::DEADLINE));
+                    self.outputs.push(&[millis(deadline)]);
+                }
+            }
             _ => {}
         }
     }
