@@ -23,7 +23,8 @@
 //! - Two leases on one name are never both valid by their own deadlines, as long as the clocks' rates
 //!   differ by less than 1 in 500, the store keeps its data, and nobody takes the lock over by its
 //!   [owner](Lock::owner), force-releases it or deletes its key. The holder learns of a takeover or a
-//!   forced release at once, by a push; if none reaches it, and of a deleted key, at its next renewal.
+//!   forced release at once, by a push, and of a deleted key at once through `CLIENT TRACKING`. If neither
+//!   reaches it, it learns of them at its next renewal.
 //! - A later acquisition has a strictly greater token, even if the store lost its data, as long as its
 //!   clock is not behind the last token. (Not with [`Lock::dense_tokens`].)
 //! - A lease says that it is invalid no later than its deadline, without any I/O.

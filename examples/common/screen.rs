@@ -146,11 +146,7 @@ fn describe(event: &LeaseEvent) -> (&'static str, &'static str, String) {
         LeaseEvent::Lost { reason, .. } => ("lost", RED, reason.to_string()),
         LeaseEvent::Released { .. } => ("released", DIM, String::new()),
         LeaseEvent::Lagged { missed } => ("lagged", RED, format!("{missed} events were missed")),
-        _ => (
-            "other",
-            PLAIN,
-            "an event that this example does not know".to_owned(),
-        ),
+        other => ("notice", YELLOW, other.to_string()),
     }
 }
 
