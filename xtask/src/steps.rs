@@ -113,6 +113,20 @@ pub(crate) const STEPS: &[Step] = &[
     feature!("feature-http", "http"),
     feature!("feature-metrics", "metrics"),
     Step {
+        name: "clients",
+        what: "a program with the default features of every client compiles",
+        cmd: Cmd::cargo(&[
+            "check",
+            "--manifest-path",
+            "tests/clients/Cargo.toml",
+            "--target-dir",
+            "target",
+            "--locked",
+        ]),
+        needs: &[],
+        tests: false,
+    },
+    Step {
         name: "test",
         what: "unit, integration, differential and simulation tests",
         // Not --all-targets, which builds each example once more as if it had tests. And without --no-fail-fast the

@@ -101,8 +101,8 @@ impl<DB: Db> Bare<DB> {
         let number = token.get();
         let twice = [resource.into(), number.into(), number.into()];
         let count = if statements == MYSQL { 3 } else { 2 };
-        let taken = DB::run(&mut tx, statements.take, &twice[..count]).await;
-        taken.map_err(store)?;
+        let done = DB::run(&mut tx, statements.take, &twice[..count]).await;
+        done.map_err(store)?;
         let highest = DB::rows(&mut tx, statements.highest, &[resource.into()]).await;
         let highest = highest.map_err(store)?[0][0];
         statements.check(resource, token, highest)?;
