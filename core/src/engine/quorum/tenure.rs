@@ -34,8 +34,9 @@ pub(super) struct Tenure {
     rounds: u64,
     /// How many have not said so.
     proving: usize,
-    /// Of asking those that do not have it.
+    /// Of asking those that do not have it, and until when none of them is asked.
     pace: Pace,
+    rests_until: Timestamp,
     renewals: Vec<Renewal>,
 }
 
@@ -65,6 +66,7 @@ impl Tenure {
             rounds: 0,
             proving: 0,
             pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
+            rests_until: env.cx.now,
             renewals: Vec::new(),
         })
     }
@@ -130,7 +132,16 @@ impl Tenure {
     /// out that they do not have it either: a lease that was taken away everywhere must not go on.
     pub(super) fn rest(&mut self, now: Timestamp, lease: &Leased) {
         let third = lease.who.spec.ttl / 3;
-        self.pace.next = self.pace.next.max(now + third + third / 8);
+        self.rests_until = now + third + third / 8;
+        self.pace.next = self.pace.next.max(self.rests_until);
+    }
+
+    /// A member votes again that does not have it, or not for certain. It is asked soon: as one of many that it is
+    /// asked for, in its turn, since all at once would be more than renewals ever are.
+    pub(super) fn ask_in_turn(&mut self, now: Timestamp, lease: &Leased, turn: usize) {
+        let most = (lease.who.spec.ttl / 6).as_millis().max(1);
+        let after = u64::try_from(turn as u128 % most).unwrap_or(0);
+        self.pace.next = (now + Duration::from_millis(after)).max(self.rests_until);
     }
 
     pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
