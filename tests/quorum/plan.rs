@@ -81,6 +81,8 @@ pub(crate) struct Faults {
     pub(crate) steps_back: u64,
     /// A server forgets what it had, or goes back to what it had before.
     pub(crate) losses: u64,
+    /// One that comes back empty begins with a clock that is behind, which is set while it may not vote.
+    pub(crate) late_clocks: u64,
     pub(crate) pauses: u64,
     pub(crate) crashes: u64,
     pub(crate) force_releases: u64,
@@ -99,6 +101,8 @@ pub(crate) struct Plan {
     /// For so long a server that forgot does not vote.
     pub(crate) longest: Duration,
     pub(crate) counter: Counter,
+    /// How many in a hundred have leases that are not renewed.
+    pub(crate) fixed: u64,
     /// How many in a hundred have an owner who takes over what is its own.
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
@@ -152,6 +156,7 @@ impl Plan {
             counter: Counter::ClockFloor {
                 retention: Duration::from_secs(7 * 24 * 60 * 60),
             },
+            fixed: 15,
             reclaimable: if reclaims && !calm { 60 } else { 0 },
             timeout: millis(random.between(150, 1_000)),
             patience: millis(random.between(500, 4_000)),
@@ -161,6 +166,22 @@ impl Plan {
             pace: random.between(40, 250) * MILLI * slow,
             faults,
             clocks,
+        }
+    }
+
+    /// Nothing goes wrong, except that servers restart one after another.
+    pub(crate) fn rolling(random: &mut Random) -> Self {
+        let ttl = Duration::from_secs(4);
+        let plan = Self::new(random, Sabotage::NoQuarantine);
+        Self {
+            sabotage: Sabotage::None,
+            faults: Faults::default(),
+            ttls: vec![ttl],
+            longest: ttl,
+            fixed: 0,
+            reclaimable: 0,
+            chaos: 40 * SECOND,
+            ..plan
         }
     }
 
@@ -208,7 +229,7 @@ impl Plan {
             ttl: random
                 .pick(&self.ttls)
                 .expect("every plan has times to live"),
-            fixed: random.chance(15),
+            fixed: random.chance(self.fixed),
             reentrant: random.chance(20),
             owner: owner.expect("the label is short"),
             counter: self.counter,
@@ -251,6 +272,7 @@ impl Faults {
             // Tokens begin at the clock where they were forgotten.
             steps_back: if losses > 0 { 0 } else { some(1) },
             losses,
+            late_clocks: some(60),
             pauses: some(3),
             crashes: some(1),
             force_releases: some(4),

@@ -20,6 +20,8 @@ pub(crate) struct Server {
     pub(crate) clock: ServerClock,
     /// How far its clock was set back, in all.
     pub(crate) behind: Moment,
+    /// How much of that is to be set right soon, in microseconds.
+    pub(crate) late_by: u64,
     /// Until when nobody can reach it.
     pub(crate) out_until: Moment,
     pub(crate) frozen: bool,
@@ -41,6 +43,7 @@ impl Server {
             store: MemoryServer::new(),
             clock,
             behind: 0,
+            late_by: 0,
             out_until: 0,
             frozen: false,
             saved: None,
