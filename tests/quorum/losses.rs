@@ -100,10 +100,10 @@ impl World {
     fn begin_late(&mut self, server: usize) {
         let late_by = self.random.between(100, 3 * 3_600 * 1_000) * 1_000;
         let state = &mut self.servers[server];
-        if std::mem::replace(&mut state.late_by, late_by) > 0 {
-            state.late_by -= late_by;
+        if state.late_by > 0 {
             return;
         }
+        state.late_by = late_by;
         state.clock.origin_micros -= late_by;
         state.behind += late_by * 1_000;
         let least = nanos(self.plan.longest) / 10 * 9;

@@ -29,6 +29,7 @@ mod plan;
 mod program;
 #[path = "../simulation/random.rs"]
 mod random;
+mod rolling;
 #[path = "../simulation/seeds.rs"]
 mod seeds;
 mod server;

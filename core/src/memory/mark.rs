@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::MemoryServer;
 use super::steps::whole;
-use crate::error::Error;
 use crate::protocol::limits::{MOST_KNOWN, MOST_WATCHED};
 use crate::protocol::{Enter, Entered, Incarnation, Reply, Terms};
 use crate::time::ServerTime;
@@ -26,13 +25,13 @@ pub(super) struct Mark {
 type Noted = BTreeMap<Incarnation, ServerTime>;
 
 impl MemoryServer {
-    pub(super) fn enter(&mut self, now: ServerTime, enter: &Enter) -> Result<Reply, Error> {
+    pub(super) fn enter(&mut self, now: ServerTime, enter: &Enter) -> Reply {
         let (incarnation, process) = (enter.incarnation, self.process);
         let Some(terms) = &enter.terms else {
             let mark = self.marks.get(&enter.key);
             let same = |mark: &Mark| mark.incarnation == incarnation && mark.process == process;
             let intact = mark.is_some_and(same);
-            return Ok(if intact { Reply::Intact } else { Reply::Forgot });
+            return if intact { Reply::Intact } else { Reply::Forgot };
         };
         let since = ServerTime::from_millis(now.millis());
         let new = || Mark {
@@ -55,13 +54,13 @@ impl MemoryServer {
             mark.learn(since, terms);
         }
         let watched = mark.watched.iter();
-        Ok(Reply::Entered(Entered {
+        Reply::Entered(Entered {
             incarnation: mark.incarnation,
             age: since.since(mark.since),
             longest: mark.longest,
             known: mark.known.keys().copied().collect(),
             watched: watched.map(|(id, at)| (*id, since.since(*at))).collect(),
-        }))
+        })
     }
 }
 

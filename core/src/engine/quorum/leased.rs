@@ -189,6 +189,11 @@ impl Leased {
         matches!(self.votes.get(at), Vote::Has(has) if has.late.is_none())
     }
 
+    /// Whether all was done for that: it does, or somebody else has the lock there.
+    pub(super) fn is_settled_at(&self, at: usize) -> bool {
+        self.stands_on(at) || matches!(self.votes.get(at), Vote::Busy)
+    }
+
     pub(super) fn asked(&self) -> usize {
         self.votes
             .count(|vote| matches!(vote, Vote::Open | Vote::Asked(_)))

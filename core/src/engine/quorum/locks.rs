@@ -351,19 +351,19 @@ impl Locks {
                 let Contender { lease, phase, .. } = &mut *contender;
                 lease.stood(env, at, matches!(phase, Phase::Held(_)));
                 if let Phase::Held(tenure) = phase {
-                    tenure.ask_in_turn(env.cx.now, lease, turn);
+                    tenure.ask_in_turn(env.cx.now, (lease, at), turn);
                 }
                 contender.judge(env, LossReason::Expired)
             });
         }
     }
 
-    /// Whether all leases stand on this member that may: a fixed one does only if it did at once.
+    /// Whether all leases stand on this member that can: a fixed one does only if it did at once.
     pub(super) fn stand_on(&self, at: usize) -> bool {
         let mut held = self.contenders.values().filter(|contender| {
             matches!(contender.phase, Phase::Held(_)) && !contender.lease.who.spec.fixed
         });
-        held.all(|contender| contender.lease.stands_on(at))
+        held.all(|contender| contender.lease.is_settled_at(at))
     }
 }
 
