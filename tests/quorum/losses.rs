@@ -105,7 +105,6 @@ impl World {
         }
         state.late_by = late_by;
         state.clock.origin_micros -= late_by;
-        state.behind += late_by * 1_000;
         let least = nanos(self.plan.longest) / 10 * 9;
         let at = self.servers[server].out_until + self.random.below(least);
         self.trace(|_| format!("server {server} is {late_by} µs late until {at}"));
@@ -117,7 +116,6 @@ impl World {
         let state = &mut self.servers[server];
         let late_by = std::mem::take(&mut state.late_by);
         state.clock.origin_micros += late_by;
-        state.behind -= late_by * 1_000;
         self.trace(|_| format!("server {server} is not late any more"));
         self.checks
             .saw("the clock of a server that forgot was set forward");

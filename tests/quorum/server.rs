@@ -20,7 +20,7 @@ pub(crate) struct Server {
     pub(crate) clock: ServerClock,
     /// How far its clock was set back, in all.
     pub(crate) behind: Moment,
-    /// How much of that is to be set right soon, in microseconds.
+    /// How far it is behind because it began late, in microseconds; that is set right soon.
     pub(crate) late_by: u64,
     /// Until when nobody can reach it.
     pub(crate) out_until: Moment,
@@ -132,7 +132,9 @@ impl World {
             _ => false,
         };
         let now = self.hosts[sent.host].clock.at(self.now);
-        let in_time = !acts || now <= sent.give_up || self.servers[sent.server].behind > 0;
+        let server = &self.servers[sent.server];
+        let is_behind = server.behind > 0 || server.late_by > 0;
+        let in_time = !acts || now <= sent.give_up || is_behind;
         self.checks.ensure("I6", in_time, || {
             let late = now.since(sent.give_up);
             format!("{late:?} after it was given up a server executed {op:?}")
