@@ -33,6 +33,8 @@ pub(crate) enum Sabotage {
     LastFirst,
     /// A server that forgot says that it did so long ago.
     NoQuarantine,
+    /// The others say of a server that forgot for how long it has been there by its own clock.
+    OneClock,
     /// What a server forgot it only says to those who connect.
     NothingChecked,
     /// A server that begins anew with old data takes itself for the one before.
@@ -57,7 +59,7 @@ impl Sabotage {
     fn loses(self) -> bool {
         matches!(
             self,
-            Self::NoQuarantine | Self::NothingChecked | Self::ProcessesMixedUp
+            Self::NoQuarantine | Self::OneClock | Self::NothingChecked | Self::ProcessesMixedUp
         )
     }
 }
@@ -276,7 +278,7 @@ impl Faults {
             // Tokens begin at the clock where they were forgotten.
             steps_back: if losses > 0 { 0 } else { some(1) },
             losses,
-            late_clocks: some(60),
+            late_clocks: some(60).max(if must_forget { 100 } else { 0 }),
             pauses: some(3),
             crashes: some(1),
             force_releases: some(4),
