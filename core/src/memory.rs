@@ -200,7 +200,7 @@ impl MemoryServer {
     /// // A client holds the lock.
     /// use leasehold::protocol::{Enter, Incarnation, Reply, Terms};
     ///
-    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], forget: vec![] };
+    /// let terms = Terms { longest: Duration::from_secs(60), remember: vec![], watch: vec![], forget: vec![] };
     /// let enter = Enter { key: key.mark(), incarnation: Incarnation(1), terms: Some(terms) };
     /// let check = Enter { terms: None, ..enter.clone() };
     /// let run = |server: &mut MemoryServer, enter: &Enter| {

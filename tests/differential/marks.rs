@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Enter, Incarnation, LockKey, Op, Reply, Terms};
+use leasehold::protocol::{Command, Enter, Entered, Incarnation, LockKey, Op, Reply, Terms};
 use leasehold::{ErrorKind, MemoryServer};
 use leasehold_tests::{RedisServer, Resp};
 
@@ -32,13 +32,14 @@ impl Random {
             let count = self.below(most);
             (0..count).map(|_| self.incarnation()).collect()
         };
-        let (remember, forget) = (some(4), some(2));
+        let (remember, watch, forget) = (some(4), some(3), some(2));
         Command::Enter(Enter {
             key: mark.clone(),
             incarnation: self.incarnation(),
             terms: Some(Terms {
-                longest: Duration::from_millis(10 + self.below(60_000)),
+                longest: Duration::from_millis(10 + self.below(2)),
                 remember,
+                watch,
                 forget,
             }),
         })
@@ -62,6 +63,103 @@ async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Repl
     replies
         .map(|reply| reply.expect("none is refused"))
         .collect()
+}
+
+/// What a server says that is told all this.
+async fn told(real: &mut Real, model: &mut MemoryServer, terms: Terms) -> Entered {
+    let command = Command::Enter(Enter {
+        key: key("x").mark(),
+        incarnation: Incarnation(1),
+        terms: Some(terms),
+    });
+    let replies = both(real, model, &batch([command])).await;
+    match replies.into_iter().next() {
+        Some(Reply::Entered(entered)) => entered,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn terms(longest: u64) -> Terms {
+    Terms {
+        longest: Duration::from_millis(longest),
+        remember: Vec::new(),
+        watch: Vec::new(),
+        forget: Vec::new(),
+    }
+}
+
+/// Catches a server that takes in nobody any more, because it knows too many that are over; and one that drops the
+/// newest, or that grows without a bound.
+#[tokio::test]
+async fn too_many_incarnations_take_the_place_of_those_that_were_told_longest_ago() {
+    let (mut real, mut model) = (Real::start().await, MemoryServer::new());
+    let own = Incarnation(1);
+    for number in 1..=300 {
+        let now = Incarnation(number);
+        let terms = Terms {
+            // The first is told again and again.
+            remember: vec![own, now],
+            watch: vec![Incarnation(number << 64)],
+            ..terms(60_000)
+        };
+        let entered = told(&mut real, &mut model, terms).await;
+        assert!(entered.known.contains(&own) && entered.known.contains(&now));
+        assert!(entered.known.len() <= 256 && entered.watched.len() <= 16);
+    }
+    let entered = told(&mut real, &mut model, terms(60_000)).await;
+    assert_eq!((entered.known.len(), entered.watched.len()), (256, 16));
+    assert!(!entered.known.contains(&Incarnation(2)));
+}
+
+/// Catches a locker that makes every quarantine longer, or shorter than the leases of others.
+#[tokio::test]
+async fn a_server_that_votes_keeps_the_longest_time_to_live_that_it_was_told() {
+    let (mut real, mut model) = (Real::start().await, MemoryServer::new());
+    for longest in [60_000, 30_000] {
+        let entered = told(&mut real, &mut model, terms(longest)).await;
+        assert_eq!(entered.longest, Duration::from_millis(longest));
+    }
+    let own = Incarnation(1);
+    let remember = vec![own];
+    let terms_of = |longest| Terms {
+        remember: remember.clone(),
+        ..terms(longest)
+    };
+    let entered = told(&mut real, &mut model, terms_of(60_000)).await;
+    assert_eq!((entered.known, entered.longest.as_secs()), (vec![own], 60));
+    for longest in [30_000, 90_000] {
+        let other = Terms {
+            watch: vec![Incarnation(7)],
+            forget: vec![own],
+            ..terms(longest)
+        };
+        let entered = told(&mut real, &mut model, other).await;
+        assert_eq!(entered.longest.as_secs(), 60);
+        assert_eq!((entered.known, entered.watched), (vec![own], vec![]));
+    }
+}
+
+/// Catches a quarantine that begins anew with each locker, or that no server measures.
+#[tokio::test]
+async fn a_server_says_for_how_long_it_has_watched_another() {
+    let (mut real, mut model) = (Real::start().await, MemoryServer::new());
+    let (one, other) = (Incarnation(7), Incarnation(8));
+    let watch = Terms {
+        watch: vec![one, other],
+        ..terms(60_000)
+    };
+    told(&mut real, &mut model, watch.clone()).await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let entered = told(&mut real, &mut model, watch).await;
+    let ages: Vec<_> = entered.watched.iter().map(|(_, age)| *age).collect();
+    assert!(ages.len() == 2 && ages.iter().all(|age| age.as_millis() >= 30));
+    let votes = Terms {
+        remember: vec![one],
+        ..terms(60_000)
+    };
+    let entered = told(&mut real, &mut model, votes).await;
+    assert_eq!(entered.known, [one]);
+    assert!(matches!(entered.watched[..], [(id, _)] if id == other));
 }
 
 async fn compare(seed: u64, rounds: u64, knows_processes: bool) -> Result<(), String> {
@@ -140,6 +238,7 @@ async fn a_process_that_begins_with_what_was_saved_is_told_from_the_one_before()
         let terms = Terms {
             longest: Duration::from_secs(60),
             remember: vec![one],
+            watch: Vec::new(),
             forget: Vec::new(),
         };
         let enter = Command::Enter(Enter {
@@ -185,6 +284,7 @@ async fn a_check_asks_for_the_process_once_after_each_time_that_it_saved() {
     let terms = Terms {
         longest: Duration::from_secs(60),
         remember: Vec::new(),
+        watch: Vec::new(),
         forget: Vec::new(),
     };
     let enter = Command::Enter(Enter {

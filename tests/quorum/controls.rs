@@ -49,6 +49,11 @@ fn servers_that_vote_at_once_though_they_forgot_are_caught() {
 }
 
 #[test]
+fn a_quarantine_that_is_measured_by_the_clock_of_one_server_is_caught() {
+    must_be_caught(Sabotage::OneClock, "I1");
+}
+
+#[test]
 fn servers_that_are_asked_only_at_connecting_whether_they_forgot_are_caught() {
     must_be_caught(Sabotage::NothingChecked, "I1");
 }

@@ -1,11 +1,11 @@
 //! Servers that forget: that is all that they do wrong which others cannot see.
 
 use leasehold::MemoryServer;
-use leasehold::protocol::{Enter, Reply};
+use leasehold::protocol::{Command, Enter, Entered, Incarnation, Op, Reply, Terms};
 
 use crate::clock::{MILLI, Moment};
 use crate::plan::Sabotage;
-use crate::world::World;
+use crate::world::{Happening, World};
 
 /// Nobody has this as a process.
 const FIRST: u64 = 1 << 32;
@@ -50,17 +50,30 @@ impl World {
         let saved = self.servers[server].saved.clone();
         let how = match self.plan.sabotage {
             Sabotage::ProcessesMixedUp => 2,
+            Sabotage::OneClock => 1,
             _ => self.random.below(4),
         };
-        let (what, store) = match (how, saved) {
-            (0, _) => return self.flush(server),
-            (1, _) => ("a server came back empty", MemoryServer::new()),
-            (2, Some(saved)) => ("a server came back with old data", saved),
-            _ => (
-                "a server came back with its data",
-                self.servers[server].store.clone(),
-            ),
-        };
+        match (how, saved) {
+            (0, _) => self.flush(server),
+            (1, _) => {
+                let votes = self.is_known_to_all(server);
+                self.restart(server, "a server came back empty", MemoryServer::new());
+                if votes && self.random.chance(self.plan.faults.late_clocks) {
+                    self.begin_late(server);
+                }
+            }
+            (2, Some(saved)) => self.restart(server, "a server came back with old data", saved),
+            _ => self.restart_with_its_data(server),
+        }
+    }
+
+    pub(crate) fn restart_with_its_data(&mut self, server: usize) {
+        let store = self.servers[server].store.clone();
+        self.restart(server, "a server came back with its data", store);
+    }
+
+    /// It begins anew with what is in this store.
+    pub(crate) fn restart(&mut self, server: usize, what: &'static str, store: MemoryServer) {
         self.trace(|_| format!("{what}: {server}"));
         self.forget_arrivals(server);
         self.last_id += 1;
@@ -82,6 +95,66 @@ impl World {
         self.was_lost(server);
         self.cut_all(server);
         self.checks.saw(what);
+    }
+
+    /// The server's clock is behind, and set right before it may vote again.
+    fn begin_late(&mut self, server: usize) {
+        let late_by = self.random.between(100, 3 * 3_600 * 1_000) * 1_000;
+        let state = &mut self.servers[server];
+        if state.late_by > 0 {
+            return;
+        }
+        state.late_by = late_by;
+        state.clock.origin_micros -= late_by;
+        let least = nanos(self.plan.longest) / 10 * 9;
+        // Often before some hosts have connected again.
+        let most = if self.random.chance(60) {
+            100 * MILLI
+        } else {
+            least
+        };
+        let at = self.servers[server].out_until + self.random.below(most);
+        self.trace(|_| format!("server {server} is {late_by} µs late until {at}"));
+        self.schedule(at, Happening::SetForward { server });
+    }
+
+    /// The clock of a server that began late is set right.
+    pub(crate) fn set_forward(&mut self, server: usize) {
+        let state = &mut self.servers[server];
+        let late_by = std::mem::take(&mut state.late_by);
+        state.clock.origin_micros += late_by;
+        self.trace(|_| format!("server {server} is not late any more"));
+        self.checks
+            .saw("the clock of a server that forgot was set forward");
+    }
+
+    /// Whether all servers know this one: so none of them takes it for new when it comes back.
+    fn is_known_to_all(&self, server: usize) -> bool {
+        let own = self.says(server).incarnation;
+        (0..self.servers.len()).all(|at| self.says(at).known.contains(&own))
+    }
+
+    /// What a server would say of itself.
+    fn says(&self, server: usize) -> Entered {
+        let key = self.plan.keys().remove(0).mark();
+        let terms = Terms {
+            longest: self.plan.longest,
+            remember: Vec::new(),
+            watch: Vec::new(),
+            forget: Vec::new(),
+        };
+        let enter = Enter {
+            key,
+            incarnation: Incarnation(0),
+            terms: Some(terms),
+        };
+        let (command, not_after) = (Command::Enter(enter), self.time_of(server));
+        let op = Op { command, not_after };
+        let mut store = self.servers[server].store.clone();
+        match store.execute(not_after, &[op]).replies.remove(0) {
+            Ok(Reply::Entered(entered)) => entered,
+            other => panic!("a server says nothing of itself: {other:?}"),
+        }
     }
 
     /// Nobody notices, unless it asks.
@@ -112,6 +185,17 @@ impl World {
             (Sabotage::NothingChecked, false, _) => Reply::Intact,
             (Sabotage::NoQuarantine, true, Reply::Entered(mut entered)) => {
                 entered.age += self.plan.longest * 2;
+                for (_, age) in &mut entered.watched {
+                    *age += self.plan.longest * 2;
+                }
+                Reply::Entered(entered)
+            }
+            (Sabotage::OneClock, true, Reply::Entered(mut entered)) => {
+                for (incarnation, age) in &mut entered.watched {
+                    let mut servers = (0..self.servers.len()).map(|server| self.says(server));
+                    let own = servers.find(|says| says.incarnation == *incarnation);
+                    *age = own.map_or(*age, |says| says.age);
+                }
                 Reply::Entered(entered)
             }
             (_, _, reply) => reply,

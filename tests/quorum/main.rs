@@ -2,7 +2,8 @@
 //! in-memory servers with clocks of their own, and a network that delays, loses, cuts and restores.
 //! Servers freeze and act late, begin anew with a clock that is behind, and are out of reach; hosts
 //! pause and crash; programs do anything at any time, free each other's locks, and take over their own. Servers lose their data, or go back to older ones;
-//! but fewer than a majority within the time that a lease may live.
+//! but fewer than a majority within the time that a lease may live. Such a server may begin with a clock that is hours
+//! behind, and that is set while the server may not vote.
 //!
 //! What must hold: no two hosts have a valid lease of one name at one true moment (I1), tokens grow
 //! in the order in which leases begin (I2), a loss is told no later than the deadline (I4), nothing
@@ -28,6 +29,7 @@ mod plan;
 mod program;
 #[path = "../simulation/random.rs"]
 mod random;
+mod rolling;
 #[path = "../simulation/seeds.rs"]
 mod seeds;
 mod server;
@@ -44,7 +46,7 @@ use world::World;
 const SEEDS: u64 = 1_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 45] = [
+const SEEN: [&str; 46] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
@@ -82,6 +84,7 @@ const SEEN: [&str; 45] = [
     "a server came back with old data",
     "a server came back with its data",
     "a server said that it forgot",
+    "the clock of a server that forgot was set forward",
     "force-released",
     "lost: revoked",
     "reclaimed",

@@ -33,6 +33,8 @@ pub(crate) enum Sabotage {
     LastFirst,
     /// A server that forgot says that it did so long ago.
     NoQuarantine,
+    /// The others say of a server that forgot for how long it has been there by its own clock.
+    OneClock,
     /// What a server forgot it only says to those who connect.
     NothingChecked,
     /// A server that begins anew with old data takes itself for the one before.
@@ -57,7 +59,7 @@ impl Sabotage {
     fn loses(self) -> bool {
         matches!(
             self,
-            Self::NoQuarantine | Self::NothingChecked | Self::ProcessesMixedUp
+            Self::NoQuarantine | Self::OneClock | Self::NothingChecked | Self::ProcessesMixedUp
         )
     }
 }
@@ -81,6 +83,8 @@ pub(crate) struct Faults {
     pub(crate) steps_back: u64,
     /// A server forgets what it had, or goes back to what it had before.
     pub(crate) losses: u64,
+    /// One that comes back empty begins with a clock that is behind, which is set while it may not vote.
+    pub(crate) late_clocks: u64,
     pub(crate) pauses: u64,
     pub(crate) crashes: u64,
     pub(crate) force_releases: u64,
@@ -99,6 +103,8 @@ pub(crate) struct Plan {
     /// For so long a server that forgot does not vote.
     pub(crate) longest: Duration,
     pub(crate) counter: Counter,
+    /// How many in a hundred have leases that are not renewed.
+    pub(crate) fixed: u64,
     /// How many in a hundred have an owner who takes over what is its own.
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
@@ -154,6 +160,7 @@ impl Plan {
             counter: Counter::ClockFloor {
                 retention: Duration::from_secs(7 * 24 * 60 * 60),
             },
+            fixed: 15,
             reclaimable: if reclaims && !calm { 60 } else { 0 },
             timeout: millis(random.between(150, 1_000)),
             patience: millis(random.between(500, 4_000)),
@@ -167,6 +174,26 @@ impl Plan {
             pace: random.between(40, 250) * MILLI * slow,
             faults,
             clocks,
+        }
+    }
+
+    /// Nothing goes wrong, except that servers restart one after another; and what is acquired is held.
+    pub(crate) fn rolling(random: &mut Random) -> Self {
+        let ttl = Duration::from_secs(4);
+        let name = |name| Name::new(name).expect("the name is short");
+        // Clocks of servers that may forget are not far apart.
+        let plan = Self::new(random, Sabotage::NoQuarantine);
+        Self {
+            sabotage: Sabotage::None,
+            names: ["a", "b", "c", "d", "e", "f"].map(name).to_vec(),
+            locks_per_host: 6,
+            faults: Faults::default(),
+            ttls: vec![ttl],
+            longest: ttl,
+            fixed: 0,
+            reclaimable: 0,
+            chaos: 0,
+            ..plan
         }
     }
 
@@ -210,7 +237,7 @@ impl Plan {
             ttl: random
                 .pick(&self.ttls)
                 .expect("every plan has times to live"),
-            fixed: random.chance(15),
+            fixed: random.chance(self.fixed),
             reentrant: random.chance(20),
             owner: owner.expect("the label is short"),
             counter: self.counter,
@@ -263,6 +290,7 @@ impl Faults {
             // Tokens begin at the clock where they were forgotten.
             steps_back: if losses > 0 { 0 } else { some(1) },
             losses,
+            late_clocks: some(60).max(if must_forget { 100 } else { 0 }),
             pauses: some(3),
             crashes: some(1),
             force_releases: some(4),

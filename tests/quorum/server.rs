@@ -20,6 +20,8 @@ pub(crate) struct Server {
     pub(crate) clock: ServerClock,
     /// How far its clock was set back, in all.
     pub(crate) behind: Moment,
+    /// How far it is behind because it began late, in microseconds; that is set right soon.
+    pub(crate) late_by: u64,
     /// Until when nobody can reach it.
     pub(crate) out_until: Moment,
     pub(crate) frozen: bool,
@@ -41,6 +43,7 @@ impl Server {
             store: MemoryServer::new(),
             clock,
             behind: 0,
+            late_by: 0,
             out_until: 0,
             frozen: false,
             saved: None,
@@ -129,7 +132,9 @@ impl World {
             _ => false,
         };
         let now = self.hosts[sent.host].clock.at(self.now);
-        let in_time = !acts || now <= sent.give_up || self.servers[sent.server].behind > 0;
+        let server = &self.servers[sent.server];
+        let is_behind = server.behind > 0 || server.late_by > 0;
+        let in_time = !acts || now <= sent.give_up || is_behind;
         self.checks.ensure("I6", in_time, || {
             let late = now.since(sent.give_up);
             format!("{late:?} after it was given up a server executed {op:?}")

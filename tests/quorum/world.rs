@@ -61,6 +61,10 @@ pub(crate) enum Happening {
     Thaw {
         server: usize,
     },
+    /// A server's clock is set right.
+    SetForward {
+        server: usize,
+    },
     /// Something goes wrong, perhaps.
     Trouble,
 }
@@ -87,14 +91,18 @@ impl World {
         let mut world = Self::new(plan, random, tracing);
         world.begin();
         world.advance(world.plan.chaos);
-        world.end();
-        match world.checks.violation {
+        world.ended()
+    }
+
+    pub(crate) fn ended(mut self) -> Result<Stats, Violation> {
+        self.end();
+        match self.checks.violation {
             Some(violation) => Err(violation),
-            None => Ok(world.checks.stats),
+            None => Ok(self.checks.stats),
         }
     }
 
-    fn new(plan: Plan, mut random: Random, tracing: bool) -> Self {
+    pub(crate) fn new(plan: Plan, mut random: Random, tracing: bool) -> Self {
         let hosts = (0..plan.hosts)
             .map(|id| Host::new(&plan, &mut random, id))
             .collect();
@@ -114,7 +122,7 @@ impl World {
         world
     }
 
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         for host in 0..self.hosts.len() {
             self.restore_all(host, 30 * MILLI);
             let first = self.random.below(self.plan.pace);
@@ -233,6 +241,7 @@ impl World {
                 input,
             } => self.heard((host, life), (server, connection), input),
             Happening::Thaw { server } => self.thaw(server),
+            Happening::SetForward { server } => self.set_forward(server),
             Happening::Trouble => self.trouble(),
         }
     }

@@ -34,6 +34,10 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The greatest `longest_ttl`: a day. A server of a quorum that restarted does not vote for so long, and a lease
+    /// is renewed as long as its holder lives, so a longer one only keeps a lock from those who come after a crash.
+    pub(super) const MOST_LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
     /// The defaults: 2 s for an attempt, 10 s of patience, a drift margin of 2,000 parts per million, and
     /// leases of up to 60 s on a quorum.
     pub fn new(client: ClientId) -> Self {
@@ -51,8 +55,8 @@ impl Settings {
 
     /// The same, with a patience of one attempt at least.
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if one is out of bounds: 1 ms to 1 min for an
-    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift, and a
-    /// time to live that a lease may have.
+    /// attempt, up to 1 h of patience, 1,000 to 250,000 parts per million of drift, and 10 ms to a day for the longest
+    /// time to live on a quorum.
     ///
     /// ```
     /// use leasehold::{engine::Settings, protocol::ClientId};
@@ -66,7 +70,7 @@ impl Settings {
         let (least, minute) = (Duration::from_millis(1), Duration::from_secs(60));
         Error::check_range("command_timeout", self.command_timeout, least, minute)?;
         Error::check_range("patience", self.patience, Duration::ZERO, minute * 60)?;
-        let (least, most) = (LockSpec::MIN_TTL, LockSpec::MAX_TTL);
+        let (least, most) = (LockSpec::MIN_TTL, Self::MOST_LONGEST_TTL);
         Error::check_range("longest_ttl", self.longest_ttl, least, most)?;
         let margin = self.drift_margin;
         if Margin::new(margin).parts_per_million() != margin {

@@ -1,12 +1,11 @@
 //! What a server of a quorum knows of itself: whether it has forgotten something, and who may vote.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::MemoryServer;
 use super::steps::whole;
-use crate::error::{Error, ErrorKind};
-use crate::protocol::limits::MOST_KNOWN;
+use crate::protocol::limits::{MOST_KNOWN, MOST_WATCHED};
 use crate::protocol::{Enter, Entered, Incarnation, Reply, Terms};
 use crate::time::ServerTime;
 
@@ -18,17 +17,21 @@ pub(super) struct Mark {
     process: u64,
     since: ServerTime,
     longest: Duration,
-    known: BTreeSet<Incarnation>,
+    known: Noted,
+    watched: Noted,
 }
 
+/// Incarnations, and when each was noted.
+type Noted = BTreeMap<Incarnation, ServerTime>;
+
 impl MemoryServer {
-    pub(super) fn enter(&mut self, now: ServerTime, enter: &Enter) -> Result<Reply, Error> {
+    pub(super) fn enter(&mut self, now: ServerTime, enter: &Enter) -> Reply {
         let (incarnation, process) = (enter.incarnation, self.process);
         let Some(terms) = &enter.terms else {
             let mark = self.marks.get(&enter.key);
             let same = |mark: &Mark| mark.incarnation == incarnation && mark.process == process;
             let intact = mark.is_some_and(same);
-            return Ok(if intact { Reply::Intact } else { Reply::Forgot });
+            return if intact { Reply::Intact } else { Reply::Forgot };
         };
         let since = ServerTime::from_millis(now.millis());
         let new = || Mark {
@@ -36,36 +39,53 @@ impl MemoryServer {
             process,
             since,
             longest: Duration::ZERO,
-            known: BTreeSet::new(),
+            known: BTreeMap::new(),
+            watched: BTreeMap::new(),
         };
         let mark = self.marks.entry(enter.key.clone()).or_insert_with(new);
         if mark.process != process {
             (mark.incarnation, mark.process, mark.since) = (incarnation, process, since);
         }
-        mark.longest = mark.longest.max(whole(terms.longest));
-        mark.learn(terms)?;
-        Ok(Reply::Entered(Entered {
+        let longest = whole(terms.longest);
+        if !mark.known.contains_key(&mark.incarnation) {
+            mark.longest = longest;
+        }
+        if mark.longest == longest {
+            mark.learn(since, terms);
+        }
+        let watched = mark.watched.iter();
+        Reply::Entered(Entered {
             incarnation: mark.incarnation,
             age: since.since(mark.since),
             longest: mark.longest,
-            known: mark.known.iter().copied().collect(),
-        }))
+            known: mark.known.keys().copied().collect(),
+            watched: watched.map(|(id, at)| (*id, since.since(*at))).collect(),
+        })
     }
 }
 
 impl Mark {
-    fn learn(
-        &mut self,
-        Terms {
-            remember, forget, ..
-        }: &Terms,
-    ) -> Result<(), Error> {
-        if !remember.is_empty() && self.known.len() >= MOST_KNOWN {
-            let message = "too many incarnations of servers are known";
-            return Err(Error::new(ErrorKind::Store, message));
+    fn learn(&mut self, now: ServerTime, terms: &Terms) {
+        for known in &terms.remember {
+            self.watched.remove(known);
+            note(&mut self.known, *known, (now, MOST_KNOWN));
         }
-        self.known.extend(remember);
-        self.known.retain(|known| !forget.contains(known));
-        Ok(())
+        for watched in &terms.watch {
+            if !self.watched.contains_key(watched) {
+                note(&mut self.watched, *watched, (now, MOST_WATCHED));
+            }
+        }
+        self.known.retain(|known, _| !terms.forget.contains(known));
     }
+}
+
+/// It takes the place of the one that was noted longest ago if there are too many.
+fn note(all: &mut Noted, incarnation: Incarnation, (now, most): (ServerTime, usize)) {
+    all.remove(&incarnation);
+    if all.len() >= most {
+        let oldest = all.iter().min_by_key(|(_, noted)| **noted);
+        let oldest = oldest.map(|(oldest, _)| *oldest);
+        oldest.and_then(|oldest| all.remove(&oldest));
+    }
+    all.insert(incarnation, now);
 }

@@ -24,7 +24,7 @@ impl MemoryServer {
             Command::Release(release) => Ok(self.release(now, release)),
             Command::ForceRelease(force_release) => Ok(self.force_release(now, force_release)),
             Command::Inspect(inspect) => Ok(self.inspect(now, inspect)),
-            Command::Enter(enter) => self.enter(now, enter),
+            Command::Enter(enter) => Ok(self.enter(now, enter)),
             Command::List(list) => Ok(self.list(now, list)),
         }
     }

@@ -86,8 +86,11 @@ limits! {
     RELEASE_CLIENT: usize = RELEASE_TOKEN + TOKEN_LENGTH;
     /// Of an entry: the incarnation, and those that are to be known.
     ENTER_KNOWN: usize = OP_REST + LEASE_LENGTH;
-    /// How many incarnations a server knows at the most.
+    /// How many incarnations a server knows at the most. There must be more than a quorum has servers, so that it
+    /// always knows one that is over once it had to forget some.
     MOST_KNOWN: usize = 256;
+    /// How many incarnations that may not vote yet a server watches at the most.
+    MOST_WATCHED: usize = 16;
     /// How many digits the cursor of a walk has.
     CURSOR_LENGTH: usize = u64::MAX.ilog10() as usize + 1;
     /// An arrival in the line, in microseconds, is greater than this, and a time in milliseconds less.

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "7ee016b1c36845fdae2b9f922a89bb59bfc151c4";
+pub const SCRIPT_SHA: &str = "3aac8f35c5cefa939635a9f2cc9c753a9282c4a1";
 
 /// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
 /// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
@@ -24,7 +24,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
 #[cfg(feature = "native")]
-pub const NODE_SCRIPT_SHA: &str = "d06a044408e19c21ba7557e57a10344c2e61b796";
+pub const NODE_SCRIPT_SHA: &str = "061c33f954708920f54fb97970004e4541e5a8e5";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

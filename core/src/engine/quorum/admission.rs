@@ -1,19 +1,46 @@
-//! Which servers of a quorum may vote: those that have forgotten nothing that still matters.
+//! Decides which servers of a quorum may vote: those that have forgotten nothing that still matters.
 //!
 //! A server that lost its data, or went back to older ones, does not know to whom it gave a lock, and would
-//! give it to another. So it is to be silent for as long as the longest lease lives: in *quarantine*. It is
-//! told from one that went on by its [incarnation](Incarnation), and from one that is new by what the others
-//! know: every incarnation that votes is known to all that vote with it.
+//! give it to another. So it stays in *quarantine* for as long as the longest lease lives. Its
+//! [incarnation](Incarnation) tells it from one that went on. What the others know tells it from a new one: every
+//! incarnation that votes is known to all that vote with it.
 //!
-//! **Why no lease is given twice.** A lease stands on m of 2m - 1 members, each of which knew all others
-//! when it voted. Say that one of them forgot, and that its new incarnation is let in before that lease is
-//! over. Then m others that were admitted said that they know of no incarnation that is over, and were asked
-//! when the new one was there already; one of these has the lease as well, and knew the one that is over now.
-//! It forgot that, too, and was let in before the lease was over, which takes us back to it: the first that was
-//! let in so was not one of fewer than m. Nor were there m that were all new at once, as long as never so many
-//! forget within that time.
+//! # How a quarantine is measured
+//!
+//! The wall clock of a server that has just started may be set forward at any time. So nobody trusts it alone:
+//! lockers tell each other member of the new incarnation, and the member measures by its own clock for how long it
+//! has known that. A quarantine is over once m of the 2m - 1 members, of which the server itself is one, say so. A
+//! locker that watches goes on from what each member said first, by its own monotonic clock; a later, greater age
+//! shortens nothing.
+//!
+//! 1. A member cannot hear of an incarnation before it begins. So no age is more than the true one, plus by how
+//!    much the clock that measured it was set forward meanwhile.
+//! 2. Fewer than m clocks are set forward during one quarantine. Then one of any m members measured by a clock that
+//!    was not, and by (1) the quarantine took its time, within the drift margin, which is counted twice.
+//! 3. A locker that saw the first age of each of these m members adds its own time to that, so for it (2) holds
+//!    whatever clocks are set later.
+//! 4. All lockers with leases have the same longest time to live. A server that votes keeps the one that it was told
+//!    by the locker that let it vote, and a locker that finds another one at any server asks nobody for locks.
+//!    Two lockers' leases share a server, so their times are the same as long as that has not forgotten its own; and
+//!    whoever lets it vote again has heard from m members, of which one has not forgotten.
+//!
+//! A clock that is set forward on a server while a lease stands on it ends that lease there early, in quarantine or
+//! not. Nothing here helps against that.
+//!
+//! # Why no lease is given twice
+//!
+//! 1. A lease stands on m of 2m - 1 members, each of which knew all others when it voted.
+//! 2. Say that one of them forgot the lease, and that its new incarnation is let in before the lease is over, and
+//!    that it is the first of which that is true. It is not let in by its quarantine, which takes at least as long.
+//! 3. Then m others that were admitted said that they know of no incarnation that is over, and were asked when the
+//!    new one was there already.
+//! 4. One of these has the lease as well by (1), and knew the incarnation that is over now. A member only drops one
+//!    that it knew when no member is in it, as all of them said, or when it knows far more than there are members:
+//!    then it still knows some that are over. So it forgot that it knew it, and its new incarnation was let in before
+//!    the lease was over. That contradicts (2).
+//! 5. Nor are there m that are all new at once, as long as fewer than m forget within the life of a lease.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::protocol::{Entered, Incarnation};
@@ -24,7 +51,7 @@ use crate::time::Timestamp;
 pub(super) struct Admission {
     all: Vec<Option<Seen>>,
     majority: usize,
-    /// How long a lease lives at the most, as far as is known.
+    /// How long a lease lives at the most.
     longest: Duration,
     /// How far clocks may run apart, in parts per million.
     drift: u32,
@@ -42,6 +69,10 @@ struct Seen {
     age: Duration,
     at: Timestamp,
     known: BTreeSet<Incarnation>,
+    /// For how long it had known of incarnations that may not vote.
+    watched: BTreeMap<Incarnation, Duration>,
+    /// When its quarantine is over by the clock of each member, if that has said so: the latest of all that it said.
+    ripe: Vec<Option<Timestamp>>,
     /// The turn in which it was asked.
     asked: u64,
     /// The last turn that had begun when this incarnation was heard of first.
@@ -71,7 +102,7 @@ impl Admission {
 
     /// What it said to what it was asked in that turn.
     pub(super) fn saw(&mut self, now: Timestamp, at: usize, (entered, asked): (Entered, u64)) {
-        self.longest = self.longest.max(entered.longest);
+        let members = self.all.len();
         let before = self.all[at].take();
         let before = before.filter(|before| before.incarnation == entered.incarnation);
         self.all[at] = Some(Seen {
@@ -79,6 +110,10 @@ impl Admission {
             age: entered.age,
             at: now,
             known: entered.known.into_iter().collect(),
+            watched: entered.watched.into_iter().collect(),
+            ripe: before
+                .as_ref()
+                .map_or_else(|| vec![None; members], |before| before.ripe.clone()),
             asked,
             found: before.as_ref().map_or(self.turn, |before| before.found),
             admitted: before.as_ref().is_some_and(|before| before.admitted),
@@ -93,6 +128,7 @@ impl Admission {
 
     /// What follows.
     pub(super) fn settle(&mut self, now: Timestamp) {
+        self.measure();
         let known = self.known();
         let current: BTreeSet<_> = self.seen().map(|seen| seen.incarnation).collect();
         for at in 0..self.all.len() {
@@ -113,6 +149,29 @@ impl Admission {
                 self.over.push((id, self.turn));
             }
         }
+    }
+
+    /// What the members say of the quarantines of all.
+    fn measure(&mut self) {
+        for at in 0..self.all.len() {
+            for by in 0..self.all.len() {
+                let ripe = self.ripe_by(at, by);
+                if let Some(seen) = &mut self.all[at] {
+                    seen.ripe[by] = seen.ripe[by].max(ripe);
+                }
+            }
+        }
+    }
+
+    /// When the quarantine of one member is over, as another one last said, or it itself.
+    fn ripe_by(&self, at: usize, by: usize) -> Option<Timestamp> {
+        let (of, said) = (self.all[at].as_ref()?, self.all[by].as_ref()?);
+        let age = if at == by {
+            said.age
+        } else {
+            *said.watched.get(&of.incarnation)?
+        };
+        Some(said.at + self.left(age))
     }
 
     /// Those that are new, if nobody can know of what they may have been before: m that were admitted have lost
@@ -158,8 +217,14 @@ impl Admission {
         }
     }
 
-    fn seen(&self) -> impl Iterator<Item = &Seen> {
+    fn seen(&self) -> impl Iterator<Item = &Seen> + Clone {
         self.all.iter().flatten()
+    }
+
+    /// How much of a quarantine is left after this time, by any clock.
+    fn left(&self, age: Duration) -> Duration {
+        let left = self.longest.saturating_sub(age);
+        left + left.saturating_mul(self.drift) / 500_000
     }
 
     fn known(&self) -> BTreeSet<Incarnation> {
@@ -196,13 +261,21 @@ impl Admission {
         seen.map_or(Duration::ZERO, |seen| seen.age + now.since(seen.at))
     }
 
-    /// When no lease that it may have forgotten is left.
+    /// When no lease that it may have forgotten is left, as a majority says.
     pub(super) fn ripe_at(&self, at: usize) -> Timestamp {
-        let Some(seen) = &self.all[at] else {
-            return Timestamp::NEVER;
-        };
-        let left = self.longest.saturating_sub(seen.age);
-        seen.at + left + left.saturating_mul(self.drift) / 500_000
+        let seen = self.all[at].as_ref();
+        let mut ripe: Vec<_> = seen.map_or(Vec::new(), |seen| {
+            seen.ripe.iter().flatten().copied().collect()
+        });
+        ripe.sort_unstable();
+        let ripe = ripe.get(self.majority - 1).copied();
+        ripe.unwrap_or(Timestamp::NEVER)
+    }
+
+    /// How long that takes yet, also if too few have said so.
+    pub(super) fn remaining(&self, now: Timestamp, at: usize) -> Duration {
+        let ripe = self.ripe_at(at).since(now);
+        ripe.min(self.left(Duration::ZERO))
     }
 
     /// Whether both know of one another, and may vote on one lease. One that may not vote now is not known
@@ -214,14 +287,29 @@ impl Admission {
         }
     }
 
-    /// Those that may vote and that it does not know.
+    /// Those that may vote, if it does not know all of them.
     pub(super) fn to_tell(&self, at: usize) -> Vec<Incarnation> {
         let Some(to) = &self.all[at] else {
             return Vec::new();
         };
         let admitted = self.seen().filter(|seen| seen.admitted);
-        let unknown = admitted.filter(|seen| !to.knows(seen));
-        unknown.map(|seen| seen.incarnation).collect()
+        if admitted.clone().all(|seen| to.knows(seen)) {
+            return Vec::new();
+        }
+        admitted.map(|seen| seen.incarnation).collect()
+    }
+
+    /// Those that may not vote, and that it does not watch.
+    pub(super) fn to_watch(&self, at: usize) -> Vec<Incarnation> {
+        let Some(to) = &self.all[at] else {
+            return Vec::new();
+        };
+        let others = self
+            .seen()
+            .filter(|seen| seen.incarnation != to.incarnation);
+        let out =
+            others.filter(|seen| !seen.admitted && !to.watched.contains_key(&seen.incarnation));
+        out.map(|seen| seen.incarnation).collect()
     }
 
     /// Those that it knows and that are over: nobody was in them when all were asked after that was seen.
@@ -275,15 +363,28 @@ mod tests {
 
     /// A member says that it is in this incarnation, for so many seconds, and knows these.
     fn say(admission: &mut Admission, at: usize, (id, age): (u128, u64), known: &[u128]) {
+        watch(admission, (NOW, at), (id, age), (known, &[]));
+    }
+
+    /// The same, and that it watches these, for so many seconds each.
+    fn watch(
+        admission: &mut Admission,
+        (now, at): (Timestamp, usize),
+        (id, age): (u128, u64),
+        (known, watched): (&[u128], &[(u128, u64)]),
+    ) {
+        let watched = watched.iter();
+        let watched = watched.map(|(id, age)| (Incarnation(*id), Duration::from_secs(*age)));
         let turn = admission.next_turn();
         let entered = Entered {
             incarnation: Incarnation(id),
             age: Duration::from_secs(age),
             longest: LONGEST,
             known: known.iter().map(|id| Incarnation(*id)).collect(),
+            watched: watched.collect(),
         };
-        admission.saw(NOW, at, (entered, turn));
-        admission.settle(NOW);
+        admission.saw(now, at, (entered, turn));
+        admission.settle(now);
     }
 
     fn voting(admission: &Admission) -> Vec<usize> {
@@ -342,12 +443,47 @@ mod tests {
         say(&mut used, 1, (2, 900), &[1, 2, 3]);
         say(&mut used, 2, (9, 20), &[]);
         assert_eq!(admitted(&used), [0, 1]);
+        assert_eq!(used.ripe_at(2), Timestamp::NEVER, "it alone says so");
+        assert!(used.remaining(NOW, 2) < LONGEST + Duration::from_secs(1));
+        assert_eq!([0, 1].map(|at| used.to_watch(at)), [[Incarnation(9)]; 2]);
+        watch(&mut used, (NOW, 0), (1, 900), (&[1, 2, 3], &[(9, 18)]));
+        assert_eq!(used.to_watch(0), []);
         let ripe = used.ripe_at(2);
-        assert!(ripe >= NOW + LONGEST - Duration::from_secs(20));
-        assert!(ripe <= NOW + LONGEST - Duration::from_secs(19));
+        assert!(ripe >= NOW + LONGEST - Duration::from_secs(18));
+        assert!(ripe <= NOW + LONGEST - Duration::from_secs(17));
         used.settle(ripe);
         assert_eq!(admitted(&used), [0, 1, 2]);
-        assert_eq!(used.ripe_at(0), NOW);
+        assert_eq!(used.to_watch(1), []);
+    }
+
+    /// Catches a server that votes as soon as its clock is set right after it began: to a locker that has watched it,
+    /// and to one that comes later.
+    #[test]
+    fn a_clock_that_is_set_forward_does_not_end_a_quarantine() {
+        let all = &[1, 2, 3];
+        let mut watches = of(3);
+        watch(&mut watches, (NOW, 0), (1, 900), (all, &[]));
+        watch(&mut watches, (NOW, 2), (9, 0), (&[], &[]));
+        watch(&mut watches, (NOW, 0), (1, 900), (all, &[(9, 0)]));
+        let mut later = of(3);
+        let soon = NOW + Duration::from_secs(5);
+        for admission in [&mut watches, &mut later] {
+            watch(admission, (soon, 0), (1, 905), (all, &[(9, 5)]));
+            watch(admission, (soon, 2), (9, 3_605), (&[], &[]));
+            assert!(!admission.is_admitted(2));
+        }
+        // The others' clocks may be set as well, while it is watched.
+        for at in [0, 1] {
+            watch(&mut watches, (soon, at), (1, 4_000), (all, &[(9, 4_000)]));
+        }
+        assert!(!watches.is_admitted(2));
+        let ripe = NOW + LONGEST;
+        for admission in [&mut watches, &mut later] {
+            admission.settle(ripe - Duration::from_secs(1));
+            assert!(!admission.is_admitted(2));
+            admission.settle(ripe + Duration::from_secs(1));
+            assert!(admission.is_admitted(2));
+        }
     }
 
     /// Catches a minority that lets in one that may have voted with those that are not heard.
@@ -392,21 +528,6 @@ mod tests {
         say(&mut used, 1, (2, 1), &[1, 2, 3]);
         say(&mut used, 2, (9, 0), &[]);
         assert_eq!(admitted(&used), [1]);
-    }
-
-    /// Catches a quarantine that is shorter than a lease of another locker.
-    #[test]
-    fn the_longest_lease_of_all_lockers_counts() {
-        let mut used = of(3);
-        let entered = Entered {
-            incarnation: Incarnation(1),
-            age: Duration::from_secs(100),
-            longest: LONGEST * 2,
-            known: Vec::new(),
-        };
-        used.saw(NOW, 0, (entered, 1));
-        used.settle(NOW);
-        assert!(admitted(&used).is_empty());
     }
 
     /// Catches an incarnation that is forgotten though somebody may be in it: one that is newer than what

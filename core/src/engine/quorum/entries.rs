@@ -19,6 +19,9 @@ use crate::time::Timestamp;
 /// on the first of them alone, and be lost with one of these.
 const OPENING: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether all leases stand on a server that votes again.
+const LOOK: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(super) struct Entries {
     /// Where the members keep what they are asked for; nothing is asked before anybody wants a lock.
@@ -43,7 +46,7 @@ struct Entry {
     /// Why there was no answer.
     error: Option<Error>,
     standing: Standing,
-    /// This incarnation of it was said to be in quarantine.
+    /// This incarnation of it was said to be in quarantine, and not yet to be back.
     announced: Option<Incarnation>,
     wake: Timestamp,
 }
@@ -90,11 +93,12 @@ impl Entries {
 
     /// Why it does not vote now.
     pub(super) fn why_not(&self, now: Timestamp, at: usize) -> Error {
-        match &self.all[at].error {
+        let error = self.refusal().or(self.all[at].error.as_ref());
+        match error {
             Some(error) => error.clone(),
             None if self.admission.has_answered(at) && !self.admission.is_admitted(at) => {
                 let age = self.admission.age(now, at).as_secs();
-                let left = self.admission.ripe_at(at).since(now).as_secs() + 1;
+                let left = self.admission.remaining(now, at).as_secs() + 1;
                 let message = format!(
                     "it came back {age} s ago, may have forgotten locks, and votes again in {left} s"
                 );
@@ -105,6 +109,18 @@ impl Entries {
                 "whether it has forgotten locks is not known yet",
             ),
         }
+    }
+
+    /// Whether it votes again after a quarantine that readers know of.
+    pub(super) fn is_back(&self, at: usize) -> bool {
+        let entry = &self.all[at];
+        entry.standing == Standing::Votes && entry.announced.is_some()
+    }
+
+    /// Why this locker may have no lock, whatever others say: a server keeps another longest time to live.
+    fn refusal(&self) -> Option<&Error> {
+        let errors = self.all.iter().filter_map(|entry| entry.error.as_ref());
+        errors.into_iter().find(|error| error.is_config())
     }
 
     pub(super) fn wake(&self, server: ServerId) -> Option<Timestamp> {
@@ -137,6 +153,11 @@ impl Entries {
     }
 
     pub(super) fn entered(&mut self, cx: &Ctx, at: usize, result: Result<Entered, Error>) {
+        let differs = |entered: &Entered| self.differs(cx, at, entered);
+        let result = result.and_then(|entered| match differs(&entered) {
+            Some(error) => Err(error),
+            None => Ok(entered),
+        });
         let entry = &mut self.all[at];
         let Some((turn, _)) = entry.under_way.take() else {
             return;
@@ -147,8 +168,37 @@ impl Entries {
                 entry.pace = Pace::due_at(cx.now);
                 self.admission.saw(cx.now, at, (entered, turn));
             }
-            Err(error) => entry.failed(cx, error),
+            Err(error) => {
+                if error.is_config() {
+                    self.admission.lost(at);
+                }
+                entry.failed(cx, error);
+            }
         }
+    }
+
+    /// An error if it keeps another longest time to live than this locker.
+    fn differs(&self, cx: &Ctx, at: usize, entered: &Entered) -> Option<Error> {
+        let (own, theirs) = (cx.settings.longest_ttl, entered.longest);
+        if own.as_millis() == theirs.as_millis() {
+            return None;
+        }
+        let key = self.key.as_ref().map_or("", LockKey::lock);
+        let server = at + 1;
+        let rule = format!(
+            "is {own:?}, and server {server} of the quorum keeps {theirs:?}, which other lockers gave it: give all of \
+             them the same. To change it, stop them all, wait for the old time, delete the key {key} at every server, \
+             and start them with the new one"
+        );
+        Some(Error::bad_option("longest_ttl", rule))
+    }
+
+    /// All leases stand on it again.
+    pub(super) fn readmit(&mut self, cx: &mut Ctx, at: usize) {
+        self.all[at].announced = None;
+        let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        let event = LeaseEvent::Readmitted { server };
+        cx.push(Output::Notice { event });
     }
 
     /// The question came too late, and did nothing. Its answer has told the time, so the next will do.
@@ -201,15 +251,17 @@ impl Entries {
             }
         }
         self.admission.settle(cx.now);
+        let is_refused = self.refusal().is_some();
         let is_any_to_come = || (0..self.all.len()).any(|at| self.is_to_come(at));
-        self.opens_at = self.opens_at.filter(|at| *at > cx.now && is_any_to_come());
+        let opens = |at: &Timestamp| *at > cx.now && !is_refused && is_any_to_come();
+        self.opens_at = self.opens_at.filter(opens);
         let mut changed = Vec::new();
         for at in 0..self.all.len() {
             self.ask(cx, members, (at, &key));
-            let standing = if self.opens_at.is_some() {
-                Standing::Open
-            } else {
-                self.judge(at)
+            let standing = match self.opens_at {
+                _ if is_refused => Standing::Out,
+                Some(_) => Standing::Open,
+                None => self.judge(at),
             };
             if std::mem::replace(&mut self.all[at].standing, standing) != standing {
                 changed.push(at);
@@ -222,7 +274,9 @@ impl Entries {
                 terms: None,
             });
             members.mean(at, check);
-            self.announce(cx, at, standing);
+            if standing == Standing::Out && !is_refused {
+                self.announce(cx, at);
+            }
             self.set_timer(cx, at);
         }
         changed
@@ -260,11 +314,15 @@ impl Entries {
     }
 
     fn is_wanted(&self, at: usize) -> bool {
-        !self.admission.has_answered(at)
-            || self.all[at].is_doubtful
+        let is_unknown = !self.admission.has_answered(at) || self.all[at].is_doubtful;
+        if self.refusal().is_some() {
+            return is_unknown;
+        }
+        is_unknown
             || self.admission.is_to_be_heard(at)
             || self.admission.is_to_be_asked(at)
             || !self.admission.to_tell(at).is_empty()
+            || !self.admission.to_watch(at).is_empty()
             || !self.admission.to_forget(at).is_empty()
     }
 
@@ -276,43 +334,44 @@ impl Entries {
         }
         self.named += 1;
         let name = u128::from(cx.settings.client.0) << 64 | u128::from(self.named);
+        let mut terms = Terms {
+            longest: cx.settings.longest_ttl,
+            remember: Vec::new(),
+            watch: Vec::new(),
+            forget: Vec::new(),
+        };
+        // Nobody may vote, or come to keep this time, through a locker that is refused.
+        if self.refusal().is_none() {
+            terms.remember = self.admission.to_tell(at);
+            terms.watch = self.admission.to_watch(at);
+            terms.forget = self.admission.to_forget(at);
+        }
         let enter = Enter {
             key: key.clone(),
             incarnation: Incarnation(name),
-            terms: Some(Terms {
-                longest: cx.settings.longest_ttl,
-                remember: self.admission.to_tell(at),
-                forget: self.admission.to_forget(at),
-            }),
+            terms: Some(terms),
         };
         let give_up = cx.now + cx.settings.command_timeout;
         self.all[at].under_way = Some((self.admission.next_turn(), give_up));
         members.enter(cx, at, (enter, give_up));
     }
 
-    fn announce(&mut self, cx: &mut Ctx, at: usize, standing: Standing) {
+    /// Says that it is in quarantine, once.
+    fn announce(&mut self, cx: &mut Ctx, at: usize) {
         let incarnation = self.admission.incarnation(at);
         let server = u32::try_from(at + 1).unwrap_or(u32::MAX);
         let is_known = self.admission.answered() >= super::members::majority(self.all.len());
         let entry = &mut self.all[at];
-        let event = match standing {
-            Standing::Out
-                if incarnation.is_some() && incarnation != entry.announced && is_known =>
-            {
-                entry.announced = incarnation;
-                let remaining = self.admission.ripe_at(at).since(cx.now);
-                LeaseEvent::Quarantined { server, remaining }
-            }
-            Standing::Votes if entry.announced.take().is_some() => {
-                LeaseEvent::Readmitted { server }
-            }
-            _ => return,
-        };
-        cx.push(Output::Notice { event });
+        if incarnation.is_some() && incarnation != entry.announced && is_known {
+            entry.announced = incarnation;
+            let remaining = self.admission.remaining(cx.now, at);
+            let event = LeaseEvent::Quarantined { server, remaining };
+            cx.push(Output::Notice { event });
+        }
     }
 
     fn set_timer(&mut self, cx: &mut Ctx, at: usize) {
-        let wanted = self.is_wanted(at);
+        let (wanted, is_back) = (self.is_wanted(at), self.is_back(at));
         let entry = &mut self.all[at];
         let wake = match entry.under_way {
             Some((_, give_up)) => give_up,
@@ -323,6 +382,11 @@ impl Entries {
         let is_admitted = self.admission.is_admitted(at);
         let ripe = self.admission.ripe_at(at);
         let wake = if is_admitted { wake } else { wake.min(ripe) };
+        let wake = if is_back {
+            wake.min(cx.now + LOOK)
+        } else {
+            wake
+        };
         let opens_at = self.opens_at.unwrap_or(Timestamp::NEVER);
         entry.set_timer(cx, at, wake.min(opens_at));
     }

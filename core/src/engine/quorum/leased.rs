@@ -184,6 +184,16 @@ impl Leased {
         self.votes.count(|vote| matches!(vote, Vote::Has(_)))
     }
 
+    /// Whether this member has it, and counts.
+    pub(super) fn stands_on(&self, at: usize) -> bool {
+        matches!(self.votes.get(at), Vote::Has(has) if has.late.is_none())
+    }
+
+    /// Whether all was done for that: it does, or somebody else has the lock there.
+    pub(super) fn is_settled_at(&self, at: usize) -> bool {
+        self.stands_on(at) || matches!(self.votes.get(at), Vote::Busy)
+    }
+
     pub(super) fn asked(&self) -> usize {
         self.votes
             .count(|vote| matches!(vote, Vote::Open | Vote::Asked(_)))
@@ -197,6 +207,8 @@ impl Leased {
         (failures().count() > of - needed).then(|| {
             let error = too_few((needed, of), failures());
             match refusal() {
+                // It is the locker's own setting.
+                Some((_, refusal)) if refusal.is_config() => refusal.clone(),
                 // Trying again would not help.
                 Some((_, refusal)) => Error::new(refusal.kind(), error.to_string()),
                 None => error,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::acquiring::Acquiring;
 use super::contender::{Contender, Phase};
+use super::entries::Standing;
 use super::env::Env;
 use super::leased::{Leased, Next};
 use super::release::Release;
@@ -338,16 +339,31 @@ impl Locks {
 impl Locks {
     /// That has changed of this member.
     pub(super) fn stood(&mut self, env: &mut Env, at: usize) {
-        let waits = |contender: &Contender| {
-            matches!(contender.lease.votes.get(at), Vote::Open | Vote::Asked(_))
+        let votes = env.entries.standing(at) == Standing::Votes;
+        let waits = |contender: &Contender| match (contender.lease.votes.get(at), &contender.phase)
+        {
+            (Vote::Open | Vote::Asked(_), _) => true,
+            (_, Phase::Held(_)) => votes && !contender.lease.stands_on(at),
+            (_, Phase::Acquiring(_)) => false,
         };
-        for id in self.those(&waits) {
+        for (turn, id) in self.those(&waits).into_iter().enumerate() {
             self.step(env, id, |contender, env| {
-                let holds = matches!(contender.phase, Phase::Held(_));
-                contender.lease.stood(env, at, holds);
+                let Contender { lease, phase, .. } = &mut *contender;
+                lease.stood(env, at, matches!(phase, Phase::Held(_)));
+                if let Phase::Held(tenure) = phase {
+                    tenure.ask_in_turn(env.cx.now, (lease, at), turn);
+                }
                 contender.judge(env, LossReason::Expired)
             });
         }
+    }
+
+    /// Whether all leases stand on this member that can: a fixed one does only if it did at once.
+    pub(super) fn stand_on(&self, at: usize) -> bool {
+        let mut held = self.contenders.values().filter(|contender| {
+            matches!(contender.phase, Phase::Held(_)) && !contender.lease.who.spec.fixed
+        });
+        held.all(|contender| contender.lease.is_settled_at(at))
     }
 }
 

@@ -399,6 +399,11 @@ fn stand(env: &mut Env, locks: &mut Locks) {
     for at in entries.settle(cx, members) {
         locks.stood(env, at);
     }
+    for at in 0..env.members.len() {
+        if env.entries.is_back(at) && locks.stand_on(at) {
+            env.entries.readmit(&mut env.cx, at);
+        }
+    }
 }
 
 /// A server that forgot a longer lease would vote too early.

@@ -36,8 +36,9 @@ pub(super) struct Tenure {
     rounds: u64,
     /// How many have not said so.
     proving: usize,
-    /// Of asking those that do not have it.
+    /// Of asking those that do not have it, and until when none of them is asked.
     pace: Pace,
+    rests_until: Timestamp,
     renewals: Vec<Renewal>,
 }
 
@@ -67,7 +68,9 @@ impl Tenure {
             prove_at: Timestamp::NEVER,
             rounds: 0,
             proving: 0,
-            pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
+            // Others who asked at the same moment have given back by then what they got.
+            pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 16),
+            rests_until: env.cx.now,
             renewals: Vec::new(),
         })
     }
@@ -142,7 +145,24 @@ impl Tenure {
         let deadlines = lease.votes.has().map(|(_, has)| has.deadline);
         let since = deadlines.max().map_or(now, |last| now.max(last - self.ttl));
         let third = self.ttl.max(lease.who.spec.ttl) / 3;
-        self.pace.next = self.pace.next.max(since + third + third / 8);
+        self.rests_until = since + third + third / 8;
+        self.pace.next = self.pace.next.max(self.rests_until);
+    }
+
+    /// A member votes again that does not have it, or not for certain. It is asked soon: as one of many that it is
+    /// asked for, in its turn, since all at once would be more than renewals ever are.
+    pub(super) fn ask_in_turn(
+        &mut self,
+        now: Timestamp,
+        (lease, at): (&mut Leased, usize),
+        turn: usize,
+    ) {
+        if let Vote::Busy | Vote::Failed(_) = lease.votes.get(at) {
+            lease.votes.set(at, Vote::None);
+        }
+        let most = (lease.who.spec.ttl / 6).as_millis().max(1);
+        let after = u64::try_from(turn as u128 % most).unwrap_or(0);
+        self.pace.next = (now + Duration::from_millis(after)).max(self.rests_until);
     }
 
     pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {

@@ -27,10 +27,14 @@ pub struct Enter {
 /// What a server of a quorum is to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// The longest time to live that this locker may ask for.
+    /// The longest time to live that this locker may ask for. A server that may vote keeps what it was told before;
+    /// if that is another, it does nothing with the rest.
     pub longest: Duration,
-    /// Incarnations of all servers of the quorum that may vote.
+    /// Incarnations of all servers of the quorum that may vote. Too many take the place of those that were told
+    /// longest ago.
     pub remember: Vec<Incarnation>,
+    /// Incarnations that may not vote yet: the server measures from now on how long that is.
+    pub watch: Vec<Incarnation>,
     /// Those that are over.
     pub forget: Vec<Incarnation>,
 }
@@ -42,10 +46,12 @@ pub struct Entered {
     pub incarnation: Incarnation,
     /// For how long that has been.
     pub age: Duration,
-    /// The longest time to live that any locker may have asked for.
+    /// The longest time to live that lockers may ask for.
     pub longest: Duration,
     /// The incarnations that it knows, in order: those that may vote, or might once.
     pub known: Vec<Incarnation>,
+    /// The incarnations that it watches, in order, and for how long it has.
+    pub watched: Vec<(Incarnation, Duration)>,
 }
 
 impl Operation for Enter {
@@ -75,19 +81,25 @@ impl Operation for Enter {
     fn write(&self, text: &mut Writer<'_>) {
         text.incarnation(self.incarnation);
         let Some(terms) = &self.terms else { return };
-        for known in &terms.remember {
-            text.letter(b'+');
-            text.incarnation(*known);
-        }
-        for over in &terms.forget {
-            text.letter(b'-');
-            text.incarnation(*over);
+        let Terms {
+            remember,
+            watch,
+            forget,
+            ..
+        } = terms;
+        for (letter, incarnations) in [(b'+', remember), (b'?', watch), (b'-', forget)] {
+            for incarnation in incarnations {
+                text.letter(letter);
+                text.incarnation(*incarnation);
+            }
         }
     }
 
     fn text_size(&self) -> usize {
         let terms = self.terms.as_ref();
-        let named = terms.map_or(0, |terms| terms.remember.len() + terms.forget.len());
+        let named = terms.map_or(0, |terms| {
+            terms.remember.len() + terms.watch.len() + terms.forget.len()
+        });
         named * (1 + LEASE_LENGTH)
     }
 
@@ -107,11 +119,16 @@ impl Operation for Enter {
         if !cfg!(feature = "quorum") || status != "entered" || self.terms.is_none() {
             return Err(unexpected());
         }
+        let incarnation = fields.incarnation()?;
+        let age = Duration::from_millis(fields.number()?);
+        let longest = Duration::from_millis(fields.number()?);
+        let (known, watched) = fields.rest_as_incarnations()?;
         Ok(Reply::Entered(Entered {
-            incarnation: fields.incarnation()?,
-            age: Duration::from_millis(fields.number()?),
-            longest: Duration::from_millis(fields.number()?),
-            known: fields.rest_as_incarnations()?,
+            incarnation,
+            age,
+            longest,
+            known,
+            watched,
         }))
     }
 }

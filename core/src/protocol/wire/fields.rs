@@ -1,6 +1,9 @@
 //! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
 //! the expected form is an error, never a guess.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use crate::digits;
 use crate::error::{Error, ErrorKind};
 use crate::name::Owner;
@@ -100,21 +103,24 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
     }
 
     pub(in crate::protocol) fn incarnation(&mut self) -> Result<Incarnation, Error> {
-        let text = self.text()?;
-        let plain = text.len() == LEASE_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
+        read_incarnation(self.text()?)
     }
 
-    /// All the rest, in order; they are few.
-    pub(in crate::protocol) fn rest_as_incarnations(&mut self) -> Result<Vec<Incarnation>, Error> {
-        let mut incarnations = Vec::new();
-        while !self.rest.is_empty() && incarnations.len() < 2 * MOST_KNOWN {
-            let incarnation = self.incarnation()?;
-            if let Err(place) = incarnations.binary_search(&incarnation) {
-                incarnations.insert(place, incarnation);
+    /// All the rest, in order; they are few. Those of the second kind have their age behind them.
+    pub(in crate::protocol) fn rest_as_incarnations(&mut self) -> Result<KnownAndWatched, Error> {
+        let (mut known, mut watched) = (BTreeSet::new(), BTreeMap::new());
+        while !self.rest.is_empty() && known.len() + watched.len() < 2 * MOST_KNOWN {
+            let text = self.text()?;
+            let (incarnation, age) = text.split_at_checked(LEASE_LENGTH).ok_or_else(unexpected)?;
+            let incarnation = read_incarnation(incarnation)?;
+            if age.is_empty() {
+                known.insert(incarnation);
+            } else {
+                let age = digits::plain(age).ok_or_else(unexpected)?;
+                watched.insert(incarnation, Duration::from_millis(age));
             }
         }
-        Ok(incarnations)
+        Ok((known.into_iter().collect(), watched.into_iter().collect()))
     }
 
     /// All the rest, but for what is no text.
@@ -151,6 +157,13 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
             Err(unexpected())
         }
     }
+}
+
+type KnownAndWatched = (Vec<Incarnation>, Vec<(Incarnation, Duration)>);
+
+fn read_incarnation(text: &str) -> Result<Incarnation, Error> {
+    let plain = text.len() == LEASE_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.parse().ok().filter(|_| plain).ok_or_else(unexpected)
 }
 
 pub(in crate::protocol) fn unexpected() -> Error {

@@ -147,16 +147,18 @@ impl<'a> Reader<'a> {
     }
 
     fn terms(&mut self, longest: Duration) -> Option<Terms> {
-        let (mut remember, mut forget) = (Vec::new(), Vec::new());
+        let (mut remember, mut watch, mut forget) = (Vec::new(), Vec::new(), Vec::new());
         while !self.0.is_empty() {
             match self.take(1)? {
                 "-" => forget.push(self.incarnation()?),
+                "?" => watch.push(self.incarnation()?),
                 _ => remember.push(self.incarnation()?),
             }
         }
         Some(Terms {
             longest,
             remember,
+            watch,
             forget,
         })
     }
@@ -260,6 +262,7 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             age,
             longest,
             known,
+            watched,
         }) => {
             push(&"entered");
             push(incarnation);
@@ -267,6 +270,9 @@ fn write_fields(command: &Command, reply: &Reply, fields: &mut Vec<String>) {
             push(&longest.as_millis());
             for known in known {
                 push(known);
+            }
+            for (watched, age) in watched {
+                push(&format!("{watched}{}", age.as_millis()));
             }
         }
         Reply::Inspected(inspected) => write_inspected(inspected, &mut push),
@@ -351,7 +357,8 @@ mod tests {
                 incarnation: ids[0],
                 terms: (ids[1] != ids[2]).then(|| Terms {
                     longest: Duration::from_secs(60 + self.below(2)),
-                    remember: ids[1..3].to_vec(),
+                    remember: ids[1..2].to_vec(),
+                    watch: ids[2..3].to_vec(),
                     forget: ids[3..].to_vec(),
                 }),
             }

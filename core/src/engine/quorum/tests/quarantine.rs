@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::world::{LONGEST, SOON, State, TIMEOUT, TTL, World, key};
+use super::world::{LONGEST, SOON, State, TIMEOUT, TTL, World, key, key_of};
 use crate::engine::quorum::Quorum;
 use crate::engine::{Answer, Input, Settings, Wait};
 use crate::event::LeaseEvent;
 use crate::memory::MemoryServer;
+use crate::name::Name;
 use crate::protocol::{ClientId, Command, Enter, Entered, Incarnation, Op, Reply, Terms};
 
 /// How a server forgets.
@@ -51,8 +52,9 @@ fn notices(world: &World, host: usize) -> Vec<String> {
 /// What a server knows.
 fn known(world: &mut World, server: usize) -> Entered {
     let terms = Some(Terms {
-        longest: Duration::from_millis(10),
+        longest: LONGEST,
         remember: Vec::new(),
+        watch: Vec::new(),
         forget: Vec::new(),
     });
     let (key, incarnation) = (key().mark(), Incarnation(99));
@@ -97,6 +99,145 @@ fn a_server_that_forgot_does_not_give_a_lock_twice() {
             assert!(error.contains(says), "{loss:?}: {error}");
         }
         assert_eq!(notices(&world, 1), ["2 is out"], "{loss:?}");
+    }
+}
+
+/// Catches a second holder: the server that forgot begins with a clock that is behind, which is set right then.
+#[test]
+fn a_clock_that_is_set_forward_does_not_let_a_server_vote_sooner() {
+    const HOUR: u64 = 3_600_000_000;
+    for loss in LOSSES {
+        let mut world = World::new(2, 3);
+        world.ahead = vec![HOUR, HOUR, HOUR];
+        let before = world.servers[1].clone();
+        world.set(2, State::Away);
+        let call = world.acquire(0, Wait::Never);
+        world.advance(TIMEOUT + SOON);
+        world.got(0, call);
+        world.ahead[1] = 0;
+        lose(&mut world, 1, (loss, &before));
+        world.set(2, State::Up);
+        let call = world.acquire(1, Wait::Never);
+        world.advance(TIMEOUT + SOON);
+        assert!(world.answer(1, call).is_some());
+        world.cut(1, 0);
+        world.ahead[1] = HOUR;
+        let later = world.join(LONGEST);
+        world.cut(later, 0);
+        for host in [1, later, 1, later] {
+            for server in [1, 2] {
+                world.cut(host, server);
+                world.connect(host, server);
+            }
+            let call = world.acquire(host, Wait::Never);
+            world.advance(TIMEOUT + SOON);
+            let answer = world.answer(host, call);
+            let is_held = matches!(answer, Some(Answer::Acquire(Ok(Some(_)))));
+            assert!(answer.is_some() && !is_held, "{loss:?}: {answer:?}");
+            assert_eq!(notices(&world, host), ["2 is out"], "{loss:?}");
+        }
+    }
+}
+
+/// Catches a server that is said to be back before the held leases stand on it: the next one that restarts takes
+/// them along. And a locker that asks for them so late that no rule by the time would do.
+#[test]
+fn servers_that_restart_one_after_another_take_no_lease_along() {
+    for waits_for_event in [true, false] {
+        let mut world = World::new(2, 3);
+        let lease = world.hold(0);
+        for restart in 0..6 {
+            let server = restart % 3;
+            lose(&mut world, server, (Loss::Empty, &MemoryServer::new()));
+            let (says, begin) = (format!("{} votes", server + 1), world.now);
+            let is_back = |world: &World| {
+                let said = notices(world, 0);
+                said.iter().filter(|said| **said == says).count() > restart / 3
+            };
+            while waits_for_event && !is_back(&world) {
+                world.advance(Duration::from_millis(10));
+                assert!(world.now.since(begin) < LONGEST * 3 / 2);
+            }
+            if !waits_for_event {
+                world.advance(LONGEST * 3 / 2);
+                assert!(is_back(&world));
+            }
+            assert!(!world.story(0).contains(&"lost"), "at restart {restart}");
+        }
+        assert_eq!(world.left().0, 3);
+        world.release(0, lease.lease);
+    }
+}
+
+/// Catches a server that is asked for all leases at once when it votes again.
+#[test]
+fn leases_are_asked_for_one_after_another_at_a_server_that_votes_again() {
+    const LEASES: usize = 2_000;
+    let mut world = World::new(1, 3);
+    let name = |number| Name::new(format!("lock {number}")).expect("a short name is valid");
+    let names: Vec<_> = (0..LEASES).map(name).collect();
+    for name in &names {
+        let call = world.acquire_named(0, name);
+        world.got(0, call);
+    }
+    lose(&mut world, 1, (Loss::Empty, &MemoryServer::new()));
+    let stand = |world: &World| {
+        let time = world.time(1);
+        let stands = |name: &&Name| world.servers[1].tenure(time, &key_of(name)).is_some();
+        names.iter().filter(stands).count()
+    };
+    let tenth = Duration::from_millis(100);
+    let (mut last, mut most, begin) = (0, 0, world.now);
+    while notices(&world, 0) != ["2 is out", "2 votes"] {
+        world.advance(tenth);
+        let now = stand(&world);
+        (last, most) = (now, most.max(now.saturating_sub(last)));
+        assert!(
+            world.now.since(begin) < LONGEST * 3 / 2,
+            "{now} stand on it"
+        );
+    }
+    assert_eq!(last, LEASES);
+    assert!(most <= 110, "{most} within {tenth:?}");
+    assert!(!world.story(0).contains(&"lost"));
+}
+
+/// Catches two holders: a server that forgot the longer leases of one votes too early for the other.
+#[test]
+fn a_locker_with_another_longest_time_to_live_is_refused() {
+    for longest in [LONGEST / 2, LONGEST * 2] {
+        let mut world = World::new(1, 3);
+        let other = world.join(longest);
+        // A server that forgot keeps nothing of it.
+        lose(&mut world, 1, (Loss::Empty, &MemoryServer::new()));
+        for _ in 0..2 {
+            let call = world.acquire(other, Wait::Forever);
+            world.advance(SOON);
+            let error = world.error(other, call);
+            assert!(error.is_config(), "{error}");
+            assert_eq!(error.option(), Some("longest_ttl"));
+            let text = error.to_string();
+            let key = key().mark();
+            let says = [
+                format!("{longest:?}"),
+                format!("{LONGEST:?}"),
+                key.lock().into(),
+            ];
+            assert!(says.iter().all(|said| text.contains(said)), "{text}");
+        }
+        world.hold(0);
+        world.advance(LONGEST + TTL);
+        assert_eq!(world.left().0, 3, "it votes again");
+        for server in 0..3 {
+            assert_eq!(known(&mut world, server).longest, LONGEST);
+        }
+        // Once all is gone that servers kept of it, it may be another.
+        world.servers.iter_mut().for_each(MemoryServer::flush);
+        let call = world.next_call(0);
+        world.input(0, Input::Shutdown { call });
+        world.ttl = TTL / 2;
+        world.advance(LONGEST);
+        world.hold(other);
     }
 }
 

@@ -101,16 +101,8 @@ impl World {
     }
 
     fn of(hosts: usize, servers: usize, settings: impl Fn(u64) -> Settings) -> Self {
-        let host = |id: u64| Host {
-            quorum: Quorum::new(settings(id), servers).expect("it is odd"),
-            done: BTreeMap::new(),
-            events: Vec::new(),
-            notices: Vec::new(),
-            wake: Timestamp::NEVER,
-            last: (1 + id) << 32,
-        };
         let mut world = Self {
-            hosts: (0..).map(host).take(hosts).collect(),
+            hosts: Vec::new(),
             servers: (0..servers).map(|_| MemoryServer::new()).collect(),
             states: vec![State::Up; servers],
             ahead: (0..).map(|at| at * 1_000).take(servers).collect(),
@@ -119,23 +111,36 @@ impl World {
             sent: 0,
             waiting: Vec::new(),
         };
-        for host in 0..hosts {
-            for server in 0..servers {
-                world.input(
-                    host,
-                    Input::Connected {
-                        server: id_of(server),
-                    },
-                );
-                world.input(
-                    host,
-                    Input::Subscribed {
-                        server: id_of(server),
-                    },
-                );
-            }
+        for id in (0..).take(hosts) {
+            world.join_as(id, settings(id));
         }
         world
+    }
+
+    /// One more host, with leases that live for so long at the most; it is connected to all servers.
+    pub(super) fn join(&mut self, longest: Duration) -> usize {
+        let id = u64::try_from(self.hosts.len()).expect("it is small");
+        let mut settings = settings(id);
+        settings.longest_ttl = longest;
+        self.join_as(id, settings)
+    }
+
+    fn join_as(&mut self, id: u64, settings: Settings) -> usize {
+        let (host, servers) = (self.hosts.len(), self.servers.len());
+        self.hosts.push(Host {
+            quorum: Quorum::new(settings, servers).expect("it is odd"),
+            done: BTreeMap::new(),
+            events: Vec::new(),
+            notices: Vec::new(),
+            wake: Timestamp::NEVER,
+            last: (1 + id) << 32,
+        });
+        for server in 0..servers {
+            self.connect(host, server);
+            let server = id_of(server);
+            self.input(host, Input::Subscribed { server });
+        }
+        host
     }
 
     pub(super) fn input(&mut self, host: usize, input: Input) {
@@ -321,6 +326,17 @@ impl World {
         self.acquire_as(host, wait, spec)
     }
 
+    /// Of a lock with a name of its own.
+    pub(super) fn acquire_named(&mut self, host: usize, name: &Name) -> CallId {
+        let (name, key) = (name.clone(), key_of(name));
+        let spec = LockSpec {
+            name,
+            key,
+            ..self.spec(host)
+        };
+        self.acquire_as(host, Wait::Never, spec)
+    }
+
     fn acquire_as(&mut self, host: usize, wait: Wait, spec: LockSpec) -> CallId {
         let call = self.next_call(host);
         let spec = Arc::new(spec);
@@ -469,8 +485,11 @@ pub(super) fn settings(id: u64) -> Settings {
 }
 
 pub(super) fn key() -> LockKey {
-    let name = Name::new("lock").expect("a short name is valid");
-    LockKey::new("test", &name).expect("a short namespace is valid")
+    key_of(&Name::new("lock").expect("a short name is valid"))
+}
+
+pub(super) fn key_of(name: &Name) -> LockKey {
+    LockKey::new("test", name).expect("a short namespace is valid")
 }
 
 pub(super) fn id_of(server: usize) -> ServerId {

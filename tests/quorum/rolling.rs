@@ -1,0 +1,84 @@
+//! Servers that restart one after another, as for an upgrade.
+
+use leasehold::MemoryServer;
+use leasehold::engine::Wait;
+
+use crate::clock::{MILLI, Moment, SECOND};
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::seeds;
+use crate::stats::{Stats, Violation};
+use crate::world::World;
+
+const SEEDS: u64 = 200;
+
+/// So many restarts, on average twice that of each server or less.
+const RESTARTS: usize = 6;
+
+impl World {
+    /// One run; what it saw.
+    fn roll(seed: u64, tracing: bool) -> Result<Stats, Violation> {
+        let mut random = Random::new(seed);
+        let plan = Plan::rolling(&mut random);
+        let mut world = Self::new(plan, random, tracing);
+        world.begin();
+        world.advance(SECOND);
+        for server in (0..world.servers.len()).cycle().take(RESTARTS) {
+            for host in 0..world.hosts.len() {
+                // Of a lock that others wait for one of them may have its turn at some server.
+                world.acquire_now(host, Wait::Never);
+                world.acquire_now(host, Wait::Never);
+            }
+            world.advance(world.now + SECOND);
+            if world.random.chance(50) {
+                world.restart(server, "a server came back empty", MemoryServer::new());
+            } else {
+                world.restart_with_its_data(server);
+            }
+            world.wait_until_all_are_back();
+        }
+        // Only until here: what is given up at the end is no loss.
+        let lost = ["lost: expired", "lost: deleted", "lost: superseded"];
+        let lost = lost.map(|what| world.checks.stats.count(what));
+        world.checks.ensure("I4", lost == [0; 3], || {
+            format!("leases were lost though servers restarted one after another: {lost:?}")
+        });
+        world.ended()
+    }
+
+    /// All hosts are connected and have said of each server that was in quarantine that it is back.
+    fn wait_until_all_are_back(&mut self) {
+        let longest = Moment::try_from(self.plan.longest.as_nanos()).unwrap_or(Moment::MAX);
+        let (begin, most) = (self.now, 3 * longest);
+        while !self.failed() {
+            self.advance(self.now + 5 * MILLI);
+            let mut links = self.hosts.iter().flat_map(|host| &host.links);
+            let are_up = links.all(|link| link.up);
+            let [out, back] = ["told of a quarantine", "told that it is over"]
+                .map(|what| self.checks.stats.count(what));
+            if are_up && out == back && self.now >= begin + longest {
+                return;
+            }
+            let (took, hosts) = (self.now - begin, self.hosts.len());
+            self.checks.ensure("liveness", took < most, || {
+                format!("{out} quarantines and {back} ends of one, of {hosts} hosts")
+            });
+        }
+    }
+}
+
+/// Catches a lease that is lost by a rolling restart, because a server was said to be back before it stood on it.
+#[test]
+fn no_lease_is_lost_when_servers_restart_one_after_another() {
+    if let Some((seeds, stats)) = seeds::run_all(SEEDS, World::roll)
+        && seeds >= SEEDS
+    {
+        for what in [
+            "a server came back empty",
+            "a server came back with its data",
+            "renewed",
+        ] {
+            assert!(stats.count(what) > 0, "never seen: {what}");
+        }
+    }
+}
