@@ -33,7 +33,7 @@ const MODULES: [Module; 3] = [
         name: "leasehold",
         glue: "glue",
         aim: 62_000,
-        limit: 84_000,
+        limit: 84_500,
     },
     // The engine with quorums, in the place of the other for those who use them.
     Module {
@@ -41,7 +41,7 @@ const MODULES: [Module; 3] = [
         name: "quorum",
         glue: "quorum-glue",
         aim: 100_000,
-        limit: 125_500,
+        limit: 128_500,
     },
     // The store in memory, which only those load who use one.
     Module {
@@ -49,7 +49,7 @@ const MODULES: [Module; 3] = [
         name: "memory",
         glue: "memory-glue",
         aim: 30_000,
-        limit: 40_500,
+        limit: 41_000,
     },
 ];
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);
