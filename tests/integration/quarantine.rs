@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use leasehold::{LeaseEvent, Locker};
+use leasehold::{ErrorKind, LeaseEvent, Locker};
 use leasehold_tests::{Admin, RedisServer, Stopwatch, eventually, next_event};
 
 use crate::{LIMIT, lock_key, millis};
@@ -80,6 +80,70 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
         eventually(LIMIT, "it to be held everywhere", everywhere).await;
         lease.release().await.expect("all are there");
     }
+}
+
+/// Catches a rolling restart, by the documented rule, that takes held leases along.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
+    let mut servers = start(3).await;
+    let locker = locker(&servers).await;
+    let mut events = locker.events();
+    let locks = (0..50).map(|number| locker.lock(&format!("lock {number}")).expect("valid"));
+    let locks: Vec<_> = locks.map(|lock| lock.ttl(TTL)).collect();
+    let leases = join_all(locks.iter().map(|lock| lock.acquire())).await;
+    let leases: Vec<_> = leases
+        .into_iter()
+        .map(|lease| lease.expect("all are there"))
+        .collect();
+    for (number, says) in [(0, 1), (1, 2), (2, 3), (0, 1)] {
+        servers[number].restart().await;
+        let is_back = |event: &LeaseEvent| {
+            assert!(!matches!(event, LeaseEvent::Lost { .. }), "{event:?}");
+            matches!(event, LeaseEvent::Readmitted { server } if *server == says)
+        };
+        next_event(&mut events, LIMIT, is_back).await;
+    }
+    assert!(leases.iter().all(leasehold::Lease::is_valid));
+    for lease in leases {
+        lease.release().await.expect("all are there");
+    }
+}
+
+/// Catches lockers whose leases live longer than a server waits that forgot them. And what the error says to do.
+#[tokio::test]
+async fn a_locker_with_another_longest_ttl_is_refused_until_the_old_one_is_deleted() {
+    let servers = start(3).await;
+    let first = locker(&servers).await;
+    let lock = first.lock("x").expect("valid").ttl(TTL);
+    let lease = lock.acquire().await.expect("all are there");
+    lease.release().await.expect("all are there");
+    let other = Locker::builder()
+        .command_timeout(TIMEOUT)
+        .longest_ttl(TTL)
+        .quorum(servers.iter().map(RedisServer::url));
+    let other = other.await.expect("all are there");
+    let lock = other.lock("x").expect("valid").ttl(TTL);
+    for wait in [true, false] {
+        let error = if wait {
+            lock.acquire().await.expect_err("it is refused")
+        } else {
+            lock.try_acquire().await.expect_err("it is refused")
+        };
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert_eq!(error.option(), Some("longest_ttl"), "{error}");
+        let text = error.to_string();
+        let says = ["4s", "5s", "{leasehold:}"];
+        assert!(says.iter().all(|said| text.contains(said)), "{text}");
+    }
+    first.shutdown().await;
+    tokio::time::sleep(LONGEST).await;
+    for server in &servers {
+        let mut admin = Admin::connect(server).await;
+        admin.int(&["DEL", "{leasehold:}"]).await;
+    }
+    // It looks again by itself.
+    let is_taken = async || lock.try_acquire().await.is_ok_and(|lease| lease.is_some());
+    eventually(LIMIT, "it to be let in", is_taken).await;
 }
 
 /// Catches a quorum that has to wait before its first lock, and a new server that has to.

@@ -41,7 +41,7 @@ const MODULES: [Module; 3] = [
         name: "quorum",
         glue: "quorum-glue",
         aim: 100_000,
-        limit: 126_000,
+        limit: 129_500,
     },
     // The store in memory, which only those load who use one.
     Module {
@@ -49,7 +49,7 @@ const MODULES: [Module; 3] = [
         name: "memory",
         glue: "memory-glue",
         aim: 30_000,
-        limit: 40_500,
+        limit: 41_000,
     },
 ];
 const BUNDLE: Cmd<'_> = Cmd::new("node", &["build.mjs"]).at(npm::FOLDER);

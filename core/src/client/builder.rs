@@ -192,14 +192,18 @@ impl Builder {
     }
 
     /// The longest time to live that a lease may have on a [quorum](Self::quorum), also by
-    /// [`renew_for`](crate::Lease::renew_for): 10 ms to a year (366 days); 60 s by default. All lockers of
-    /// a quorum should set the same. On one server it means nothing.
+    /// [`renew_for`](crate::Lease::renew_for): 10 ms to a day; 60 s by default. On one server it means nothing.
     ///
     /// For so long a server does not vote on new leases after it came back from a restart, or was flushed:
     /// it may have forgotten to whom it gave a lock. Meanwhile it counts as missing, which the events
     /// [`Quarantined`](crate::LeaseEvent::Quarantined) and [`Readmitted`](crate::LeaseEvent::Readmitted)
-    /// say. So restart servers one after another, at least this time apart: each that votes has to be one
-    /// of a majority.
+    /// say. Restart servers one at a time, and the next one only when all lockers with leases have emitted
+    /// `Readmitted` for the last; without the events, one and a half times this time and 5 s later.
+    ///
+    /// All lockers of a quorum must set the same. Servers that vote keep it: with another value every call that
+    /// acquires fails with [`ErrorKind::Config`](crate::ErrorKind::Config), and the error says both. To change it,
+    /// stop all lockers, wait for the old time, delete the key `{NAMESPACE:}` at every server, and start the lockers
+    /// with the new one.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {

@@ -29,7 +29,7 @@ pub struct Settings {
     /// asked for its clock when something is to be sent there, by a key of that.
     pub addressed: bool,
     /// The longest time to live that a lease may have on a quorum of servers, and for as long a server that
-    /// may have forgotten some does not vote. One server alone ignores it.
+    /// may have forgotten some does not vote: the same for all lockers of a quorum. One server alone ignores it.
     pub longest_ttl: Duration,
 }
 

@@ -75,7 +75,10 @@ impl Mark {
                 note(&mut self.watched, *watched, (now, MOST_WATCHED));
             }
         }
-        self.known.retain(|known, _| !terms.forget.contains(known));
+        for over in &terms.forget {
+            self.known.remove(over);
+            self.watched.remove(over);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "3aac8f35c5cefa939635a9f2cc9c753a9282c4a1";
+pub const SCRIPT_SHA: &str = "f0a53692e01bf0db6d07041a8ffbd61b555452b5";
 
 /// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
 /// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
@@ -24,7 +24,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
 #[cfg(feature = "native")]
-pub const NODE_SCRIPT_SHA: &str = "061c33f954708920f54fb97970004e4541e5a8e5";
+pub const NODE_SCRIPT_SHA: &str = "722b86a0d210aff7e9a48c0ed8102ae2a6fb16c4";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

@@ -2,6 +2,7 @@
 
 mod locks;
 pub(crate) mod probe;
+mod quorum;
 mod rights;
 mod server;
 
@@ -146,6 +147,7 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     report.say([Found::good("reachable", "the store accepts connections")])?;
     report.say(server::pace(&probe).await)?;
     report.say(server::look(&probe).await)?;
+    report.say(quorum::look(&probe, args.store.namespace()).await)?;
     report.say(rights::look(&probe, &url, args.store.namespace()).await?)?;
     match locker {
         Ok(locker) => {

@@ -320,3 +320,21 @@ async fn a_server_with_a_ca_of_its_own() {
     let ran = output(leasehold(["doctor", "--json", "--url", &url]));
     assert_eq!(ran.code, Some(77), "{ran:?}");
 }
+
+#[tokio::test]
+async fn a_server_of_a_quorum_says_how_long_leases_live() {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    admin
+        .int(&["HSET", "{leasehold:}", "longest", "90000"])
+        .await;
+    let ran = doctor(&server);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(is(&ran, "quorum", "note"), "{ran:?}");
+    for says in ["up to 1m30s", "DEL {leasehold:}"] {
+        assert!(of(&ran, "quorum")[0].contains(says), "{ran:?}");
+    }
+    // A server alone says nothing of that.
+    admin.flushall().await;
+    assert!(of(&doctor(&server), "quorum").is_empty());
+}

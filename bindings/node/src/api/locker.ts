@@ -163,10 +163,11 @@ export class Locker {
    * the same list in the same order, and then serve their waiters in order.
    *
    * A server that loses its data, or goes back to older ones, does not vote until no lease is left that it may
-   * have forgotten: for `longestTtl`. **Two holders there can be if a majority lose their data within that
+   * have forgotten: for `longestTtl`, which a majority of the servers measures. **Two holders there can be if a majority lose their data within that
    * time**; also if some do, and others are replaced by new ones. A server that is back counts for a lease that
-   * is held once it is asked again, which is with the renewals: until then the lease may be at risk. And the
-   * servers' clocks must be apart by less than `longestTtl` and the `tokenRetention`.
+   * is held once it is asked again, which is as soon as it votes, and otherwise with the renewals: until then the
+   * lease may be at risk. And the servers' clocks must be apart by less than `longestTtl` and the
+   * `tokenRetention`. One that is set forward ends the leases there early, except while the server may not vote.
    *
    * Its engine is a WebAssembly module of its own, which is loaded at the first call.
    *

@@ -65,8 +65,15 @@ export interface LockerOptions {
   readonly tokenRetention?: number | undefined;
   /**
    * The longest time to live in milliseconds that a lease of `Locker.quorum` may have, and for as long a
-   * server that may have forgotten locks does not vote: 10 to 31,622,400,000 (366 days); 60,000 by default. Give
-   * all lockers of one quorum the same. One server alone ignores it.
+   * server that may have forgotten locks does not vote: 10 to 86,400,000 (a day); 60,000 by default. One server
+   * alone ignores it.
+   *
+   * Restart servers one at a time, and the next one only when all lockers with leases have emitted
+   * `readmitted` for the last; without the events, one and a half times this time and 5 s later.
+   *
+   * All lockers of a quorum must have the same. Servers that vote keep it: with another value every call that
+   * acquires fails with the code `config`, and the error says both. To change it, stop all lockers, wait for the
+   * old time, delete the key `{NAMESPACE:}` at every server, and start the lockers with the new one.
    */
   readonly longestTtl?: number | undefined;
   /**

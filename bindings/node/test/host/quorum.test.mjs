@@ -198,6 +198,19 @@ describe("a quorum of real servers", { concurrency: 2 }, () => {
     }
   });
 
+  test("a locker with another longestTtl is refused, and hears both", async (t) => {
+    const urls = urlsOf(await start(t, 3));
+    const first = await Locker.quorum(urls, { ...OPTIONS, longestTtl: 60_000 });
+    await first.lock("x").using(() => {});
+    const other = await Locker.quorum(urls, { ...OPTIONS, longestTtl: 30_000 });
+    const refused = { code: "config", message: /longestTtl is 30s.*60s.*\{leasehold:\}/ };
+    await assert.rejects(other.lock("x", { ttl: TTL }).acquire(), refused);
+    await assert.rejects(other.lock("x", { ttl: TTL }).tryAcquire(), refused);
+    await first.lock("x").using(() => {});
+    await assert.rejects(Locker.quorum(urls, { ...OPTIONS, longestTtl: 86_400_001 }), { code: "config" });
+    await Promise.all([first.shutdown(), other.shutdown()]);
+  });
+
   test("too few at the start are an error that names them, and leave nothing behind", async (t) => {
     const servers = await start(t, 3);
     await servers[0].kill();

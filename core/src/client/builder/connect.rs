@@ -210,19 +210,22 @@ impl Builder {
     /// is away, `try_acquire` fails after one `command_timeout`, and `acquire` after the patience; what they
     /// took is given back, by servers that come back as well.
     ///
-    /// A server that is back counts for a lease that is held once it is asked again, which is with the renewals,
-    /// a third of the time to live apart, and once the majority that has the lease has said after that that it has it
-    /// still. Until then a lease that a bare majority has stays
+    /// A server that is back counts for a lease that is held once it is asked again, which is as soon as it votes, and
+    /// otherwise with the renewals, a third of the time to live apart; and once the majority that has the lease has said
+    /// after that that it has it still. Until then a lease that a bare majority has stays
     /// [at risk](crate::LeaseEvent::AtRisk): the next server that fails takes it along. So no lease goes on after a
     /// later one, whatever was freed by force or taken over by its owner. A [fixed](crate::Lock::fixed) lease
     /// stands on the servers that gave it at once.
     ///
     /// A server that loses its data, or goes back to older ones, does not vote until no lease is left that it
-    /// may have forgotten: for the [longest time to live](Self::longest_ttl). It is told from one that goes
-    /// on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
+    /// may have forgotten: for the [longest time to live](Self::longest_ttl), which a majority of the servers measures.
+    /// It is told from one that goes on by a key in each namespace, `{NAMESPACE:}`, and by its run id. **Two holders there can be if a
     /// majority lose their data within that time**; also if some do, and others are replaced by new ones.
     /// A majority that is empty is taken for a new quorum, and begins at once; let all servers be there for
     /// the first lock, or those that come later may have to wait as if they had forgotten something.
+    ///
+    /// A server's clock that is set forward ends the leases there early. While the server may not vote that does no
+    /// harm, so let a machine that boots set its clock before its server's quarantine is over.
     ///
     /// The servers' clocks are to be apart by less than the longest time to live and the
     /// [token retention](Self::token_retention): else a token may be smaller than one before, since what a

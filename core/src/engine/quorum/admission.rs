@@ -40,7 +40,7 @@
 //!    the lease was over. That contradicts (2).
 //! 5. Nor are there m that are all new at once, as long as fewer than m forget within the life of a lease.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::protocol::{Entered, Incarnation};
@@ -70,7 +70,7 @@ struct Seen {
     at: Timestamp,
     known: BTreeSet<Incarnation>,
     /// For how long it had known of incarnations that may not vote.
-    watched: BTreeMap<Incarnation, Duration>,
+    watched: Vec<(Incarnation, Duration)>,
     /// When its quarantine is over by the clock of each member, if that has said so: the latest of all that it said.
     ripe: Vec<Option<Timestamp>>,
     /// The turn in which it was asked.
@@ -110,7 +110,7 @@ impl Admission {
             age: entered.age,
             at: now,
             known: entered.known.into_iter().collect(),
-            watched: entered.watched.into_iter().collect(),
+            watched: entered.watched,
             ripe: before
                 .as_ref()
                 .map_or_else(|| vec![None; members], |before| before.ripe.clone()),
@@ -169,7 +169,7 @@ impl Admission {
         let age = if at == by {
             said.age
         } else {
-            *said.watched.get(&of.incarnation)?
+            said.watches(of)?
         };
         Some(said.at + self.left(age))
     }
@@ -307,8 +307,7 @@ impl Admission {
         let others = self
             .seen()
             .filter(|seen| seen.incarnation != to.incarnation);
-        let out =
-            others.filter(|seen| !seen.admitted && !to.watched.contains_key(&seen.incarnation));
+        let out = others.filter(|seen| !seen.admitted && to.watches(seen).is_none());
         out.map(|seen| seen.incarnation).collect()
     }
 
@@ -347,6 +346,13 @@ impl Admission {
 impl Seen {
     fn knows(&self, other: &Self) -> bool {
         self.known.contains(&other.incarnation)
+    }
+
+    /// For how long it has, if it does.
+    fn watches(&self, other: &Self) -> Option<Duration> {
+        let mut watched = self.watched.iter();
+        let watched = watched.find(|(incarnation, _)| *incarnation == other.incarnation);
+        watched.map(|(_, age)| *age)
     }
 }
 

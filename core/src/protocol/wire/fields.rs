@@ -1,7 +1,6 @@
 //! The fields of a reply. What comes from a server is not trusted: anything that is not exactly of
 //! the expected form is an error, never a guess.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::digits;
@@ -108,19 +107,19 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
 
     /// All the rest, in order; they are few. Those of the second kind have their age behind them.
     pub(in crate::protocol) fn rest_as_incarnations(&mut self) -> Result<KnownAndWatched, Error> {
-        let (mut known, mut watched) = (BTreeSet::new(), BTreeMap::new());
+        let (mut known, mut watched) = (Vec::new(), Vec::new());
         while !self.rest.is_empty() && known.len() + watched.len() < 2 * MOST_KNOWN {
             let text = self.text()?;
             let (incarnation, age) = text.split_at_checked(LEASE_LENGTH).ok_or_else(unexpected)?;
             let incarnation = read_incarnation(incarnation)?;
             if age.is_empty() {
-                known.insert(incarnation);
+                insert(&mut known, incarnation);
             } else {
                 let age = digits::plain(age).ok_or_else(unexpected)?;
-                watched.insert(incarnation, Duration::from_millis(age));
+                insert(&mut watched, (incarnation, Duration::from_millis(age)));
             }
         }
-        Ok((known.into_iter().collect(), watched.into_iter().collect()))
+        Ok((known, watched))
     }
 
     /// All the rest, but for what is no text.
@@ -160,6 +159,13 @@ impl<'a, F: AsRef<[u8]>> Fields<'a, F> {
 }
 
 type KnownAndWatched = (Vec<Incarnation>, Vec<(Incarnation, Duration)>);
+
+/// Puts one in its place.
+fn insert<T: Ord>(all: &mut Vec<T>, one: T) {
+    if let Err(place) = all.binary_search(&one) {
+        all.insert(place, one);
+    }
+}
 
 fn read_incarnation(text: &str) -> Result<Incarnation, Error> {
     let plain = text.len() == LEASE_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
