@@ -88,9 +88,9 @@ async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
     let mut servers = start(3).await;
     let locker = locker(&servers).await;
     let mut events = locker.events();
-    let locks = (0..50).map(|number| locker.lock(&format!("lock {number}")).expect("valid"));
+    let locks = (0..50).map(|number| locker.lock(format!("lock {number}")).expect("valid"));
     let locks: Vec<_> = locks.map(|lock| lock.ttl(TTL)).collect();
-    let leases = join_all(locks.iter().map(|lock| lock.acquire())).await;
+    let leases = join_all(locks.iter().map(leasehold::Lock::acquire)).await;
     let leases: Vec<_> = leases
         .into_iter()
         .map(|lease| lease.expect("all are there"))
