@@ -309,7 +309,7 @@ impl Error {
         }))
     }
 
-    /// The same error. If it advises on rights in a namespace that is not known, that is this one.
+    /// Returns this error with its advice on rights filled in for a namespace.
     #[cfg(feature = "native")]
     pub(crate) fn in_namespace(self, namespace: &str) -> Self {
         let inner = &*self.0;

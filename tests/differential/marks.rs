@@ -65,7 +65,7 @@ async fn both(real: &mut Real, model: &mut MemoryServer, ops: &[Op]) -> Vec<Repl
         .collect()
 }
 
-/// What a server says that is told all this.
+/// Returns the answer of a server that is told these terms.
 async fn told(real: &mut Real, model: &mut MemoryServer, terms: Terms) -> Entered {
     let command = Command::Enter(Enter {
         key: key("x").mark(),

@@ -160,8 +160,8 @@ async fn tenants_cannot_reach_each_other_whatever_is_in_their_namespaces() {
     cannot_reach_each_other("st*r", "stir", "").await;
 }
 
-/// Those with the rights to hear of changes can do no more to the other's locks. What they see of their names is
-/// another test's.
+/// Tenants with the rights to hear of changes can do no more to each other's locks. Another test shows which names
+/// they see.
 #[tokio::test]
 async fn two_tenants_who_may_track_cannot_reach_each_other() {
     cannot_reach_each_other("red", "re", Rights::TRACKING).await;
@@ -307,7 +307,7 @@ async fn who_may_track_sees_the_names_of_all_keys_and_who_may_not_sees_none() {
     }
 }
 
-/// Whether a connection hears this text within a second.
+/// True if a connection hears this text within a second.
 async fn hears(connection: &mut TcpStream, text: &str) -> bool {
     let mut heard = Vec::new();
     let hearing = async {

@@ -123,7 +123,7 @@ impl World {
         longest + longest / 100 + self.drift() + 2 * MILLI
     }
 
-    /// What a lease's deadline is earlier by, twice.
+    /// Twice the time by which a lease's deadline is earlier.
     fn drift(&self) -> Moment {
         nanos(self.plan.longest) / 1_000_000 * 2 * u64::from(self.plan.drift_margin)
     }

@@ -128,13 +128,13 @@ impl World {
             .saw("the clock of a server that forgot was set forward");
     }
 
-    /// Whether all servers know this one: so none of them takes it for new when it comes back.
+    /// True if all servers know this one, so that none takes it for new when it comes back.
     fn is_known_to_all(&self, server: usize) -> bool {
         let own = self.says(server).incarnation;
         (0..self.servers.len()).all(|at| self.says(at).known.contains(&own))
     }
 
-    /// What a server would say of itself.
+    /// Returns what a server would say of itself.
     fn says(&self, server: usize) -> Entered {
         let key = self.plan.keys().remove(0).mark();
         let terms = Terms {

@@ -109,7 +109,7 @@ pub(crate) struct Plan {
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
-    /// What the hosts keep for clocks that drift, in parts per million.
+    /// The drift margin of the hosts, in parts per million.
     pub(crate) drift_margin: u32,
     /// Nothing goes wrong, so that everybody must be served in order.
     pub(crate) calm: bool,
@@ -253,7 +253,7 @@ impl Plan {
         self.longest
     }
 
-    /// What an engine is asked for when a program wants a renewal for this time.
+    /// Returns the time that an engine is asked for when a program wants a renewal for this one.
     #[expect(
         clippy::unused_self,
         reason = "the other simulation does that wrong on purpose"

@@ -12,7 +12,7 @@ use crate::world::World;
 
 const SEEDS: u64 = 200;
 
-/// So many restarts, on average twice that of each server or less.
+/// The number of restarts: on average two of each server, or fewer.
 const RESTARTS: usize = 6;
 
 impl World {

@@ -42,7 +42,7 @@ pub(crate) struct Failed {
 
 /// All that the steps of one scenario made so far, by the names that they gave it.
 pub(crate) struct World {
-    /// Of its server, or of each server of a quorum.
+    /// The URL of its server, or of each server of a quorum.
     urls: Vec<String>,
     pub(crate) admin: Option<Admin>,
     pub(crate) limit: Duration,

@@ -147,7 +147,7 @@ pub(crate) struct Plan {
     pub(crate) reclaimable: u64,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
-    /// What the hosts keep for clocks that drift, in parts per million.
+    /// The drift margin of the hosts, in parts per million.
     pub(crate) drift_margin: u32,
     /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
     pub(crate) calm: bool,
@@ -303,7 +303,7 @@ impl Plan {
         self.longest_ttl() * 2
     }
 
-    /// What an engine is asked for when a program wants a renewal for this time.
+    /// Returns the time that an engine is asked for when a program wants a renewal for this one.
     pub(crate) fn renewal(&self, wanted: Duration) -> Duration {
         match self.sabotage {
             Sabotage::RenewalsForLonger => wanted * 2,

@@ -36,7 +36,7 @@ pub fn info_is_withheld(text: &str) -> bool {
     protocol::info_is_withheld(text)
 }
 
-/// What a server's refusal means to the lockers of a namespace, as an error in JSON.
+/// Returns what a server's refusal means to the lockers of a namespace, as an error in JSON.
 #[wasm_bindgen(js_name = serverError)]
 pub fn server_error(text: &str, namespace: &str) -> String {
     json(&protocol::server_error_in(text, namespace))

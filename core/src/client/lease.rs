@@ -227,7 +227,7 @@ impl Lease {
     /// [`Config`](crate::ErrorKind::Config). Later renewals take that time too, by hand and in the
     /// background, until the tenure ends; later acquisitions have the lock's own.
     ///
-    /// What is left of the lease is never cut short, and the lease never lasts longer than the longest time that you
+    /// A renewal never cuts short the time that is left, and the lease never lasts longer than the longest time that you
     /// asked for. A time that is less than [`remaining`](Self::remaining) changes nothing at first: the next
     /// renewal in the background comes when less than that time is left, and extends the lease by it.
     ///

@@ -115,7 +115,7 @@ impl FredStore {
         Self::plain(config, timeout, fail_fast).map_err(|error| secrets.convert(&error))
     }
 
-    /// As [`client_of`](Self::client_of), with the client's own error.
+    /// Makes a client as [`client_of`](Self::client_of) does, but returns the client's own error.
     pub(super) fn plain(
         config: Config,
         timeout: Duration,

@@ -33,8 +33,8 @@ use crate::time::Timestamp;
 /// How often a link that is down is looked at, if fred has no news of it.
 const LINK_CHECK: Duration = Duration::from_secs(1);
 
-/// The same while it is in doubt: whether it is replaced is decided by then, and until then the client calls the old
-/// connection a good one.
+/// The interval of checks while the link is in doubt. Whether it is replaced is decided by then, and until then the
+/// client calls the old connection a good one.
 const DOUBT_CHECK: Duration = Duration::from_secs(2);
 
 /// A server of another protocol than is expected often looks like one that is slow.

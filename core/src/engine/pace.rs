@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 /// Trying again while the store does not answer: first after this time, later after up to that one.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The same for attempts that wait for so long at the most. No pause is longer than that: with a wide drift margin
+/// Returns the pauses between attempts that each wait for `patience`. No pause is longer than an attempt: with a wide drift margin
 /// `not_after` is early by a part of the pause, and each attempt would come too late.
 pub(super) fn retry(patience: Duration) -> (Duration, Duration) {
     (RETRY.0, patience.clamp(RETRY.0, RETRY.1))

@@ -14,7 +14,7 @@ pub enum Before<V, T> {
     Present {
         /// The token that is stored with it; `None` if no guarded write ever touched it.
         token: Option<FencingToken>,
-        /// What the write must be conditional on: an etag, a generation, a revision.
+        /// The version that the write must be conditional on: an etag, a generation, a revision.
         version: V,
     },
     /// An earlier attempt of this very write is in place: its reply was lost. The result of that attempt.
@@ -32,7 +32,7 @@ pub const CONDITIONAL_ATTEMPTS: u32 = 64;
 /// condition did not hold; then everything starts again with `read`. Between the check and the write no other
 /// writer can come in, because the storage checks the condition in the same step.
 ///
-/// What the storage must promise: a version never comes back with an older token. An etag that is a hash of the
+/// The storage must promise this: a version never comes back with an older token. An etag that is a hash of the
 /// content alone breaks this, unless the content holds the token.
 ///
 /// Errors: [`ErrorKind::StaleToken`] if a greater token is stored, and nothing was written;

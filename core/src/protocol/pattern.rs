@@ -104,7 +104,7 @@ impl Pattern {
         key + SUFFIX
     }
 
-    /// What every key of the namespace begins with.
+    /// Returns the prefix of every key of the namespace.
     pub(super) fn start(&self) -> &str {
         &self.prefix
     }

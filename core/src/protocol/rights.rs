@@ -3,7 +3,7 @@
 use super::key::prefix;
 use super::pattern::quote_one;
 
-/// As texts that others can be made of.
+/// The groups of rights as literals, which `concat!` can join.
 macro_rules! rights {
     (locks) => {
         "+eval +evalsha +time +exists +hget +hgetall +hset +hdel +pexpire +pexpireat +persist +zadd \
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(called, expected.into_iter().map(str::to_owned).collect());
     }
 
-    /// As Redis matches a pattern of which only `*`, `?` and escapes are special.
+    /// Matches a text as Redis does, for patterns in which only `*`, `?` and escapes are special.
     fn matches(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([b'*', rest @ ..], _) => (0..=text.len()).any(|from| matches(rest, &text[from..])),

@@ -23,7 +23,7 @@ pub fn server_error(text: &str, key: Option<&str>) -> Error {
     refused(text, key, key)
 }
 
-/// The same, to the lockers of a namespace.
+/// Returns what a server's refusal means to the lockers of a namespace: [`server_error`] with its advice filled in.
 ///
 /// ```
 /// use leasehold::protocol::server_error_in;
@@ -37,7 +37,7 @@ pub fn server_error_in(text: &str, namespace: &str) -> Error {
     refused(text, None, Some(&start))
 }
 
-/// The same, in the namespace of a key, or of what its keys begin with.
+/// Returns what a refusal means in the namespace of a key, or of keys that begin with `start`.
 #[inline(never)]
 pub(super) fn refused(text: &str, key: Option<&str>, start: Option<&str>) -> Error {
     let text = printable(text);

@@ -23,7 +23,7 @@ pub(super) struct Probe {
 #[derive(Debug)]
 pub(super) struct Refusal(pub(super) String);
 
-/// What a user is not permitted.
+/// The kind of right that a user lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Want {
     Command,
@@ -32,7 +32,7 @@ pub(super) enum Want {
 }
 
 impl Refusal {
-    /// What this user may not, if that is why. Servers look at the command first.
+    /// Returns the kind of right that this user lacks, if the server says so. Servers check the command first.
     pub(super) fn want(&self) -> Option<Want> {
         // Before Redis 7.2, and from then on.
         let about = |what| {

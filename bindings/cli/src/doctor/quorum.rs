@@ -1,4 +1,4 @@
-//! What a server of a quorum keeps of that.
+//! Reports what a server of a quorum stores about the quorum.
 
 use std::time::Duration;
 

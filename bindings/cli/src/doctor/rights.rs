@@ -114,7 +114,7 @@ struct Lacks {
     channel: String,
     commands: Vec<&'static str>,
     permitted: usize,
-    /// Whether keys and channels are permitted; unknown while all commands on them are refused.
+    /// True if keys and channels are permitted; `None` while every command on them is refused.
     keys: Option<bool>,
     channels: Option<bool>,
 }
@@ -167,7 +167,7 @@ impl Lacks {
         self.permitted += 1;
     }
 
-    /// Those of a group, with the pattern that it is about.
+    /// Returns the missing rights of a group, with the pattern that they need.
     fn of(&self, rights: &'static str) -> Vec<String> {
         let pattern = match rights {
             Rights::LOCKS if self.keys != Some(true) => Some(self.patterns.keys()),
@@ -223,7 +223,7 @@ fn word(argument: &str) -> String {
     format!("\"{}\"", quoted.collect::<String>())
 }
 
-/// What became of a message to oneself; `refused` if a right was missing, which was said.
+/// Reports what became of a message that the user sent to itself; `refused` if a missing right was reported before.
 fn pushes(heard: Result<Duration, String>, refused: bool) -> Found {
     let problem = match heard {
         Ok(took) => {
@@ -267,7 +267,7 @@ async fn hear(probe: &Probe, url: &str, channel: &str) -> Result<(), String> {
     heard.map(drop)
 }
 
-/// Whether this user may subscribe. fred's own call does not say what the server answered.
+/// Checks that this user may subscribe. fred's own call does not return the server's answer.
 async fn subscribes(url: &str, channel: &str) -> Result<(), Want> {
     let Ok(probe) = Probe::connect(url).await else {
         return Ok(());

@@ -31,7 +31,7 @@ pub(super) enum Store {
     Away { error: String },
 }
 
-/// Whether a walk has come by every lock that was there when the watch began.
+/// Progress of the first walk over the locks that existed when the watch began.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Walk {
     /// The walk is under way.

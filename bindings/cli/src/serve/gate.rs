@@ -19,7 +19,7 @@ pub(super) struct Gate {
     hosts: Vec<String>,
 }
 
-/// What a browser has instead of the token. Browsers send a cookie to every port of its host, so that another
+/// The session that a browser uses instead of the token. Browsers send a cookie to every port of its host, so that another
 /// program at another port would get it. They also compare its path, and nobody else knows this one.
 pub(super) struct Session {
     secret: String,

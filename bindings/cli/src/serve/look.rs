@@ -54,7 +54,7 @@ impl Kind {
         Self::Ended,
     ];
 
-    /// Whether the holder lost the lock, instead of giving it back.
+    /// True if the holder lost the lock instead of giving it back.
     pub(super) fn is_loss(self) -> bool {
         matches!(self, Self::Expired | Self::Superseded | Self::Revoked)
     }

@@ -1,4 +1,4 @@
-//! What happened in the last half hour, so that a page that loads can show it.
+//! Keeps the last half hour, so that a page that loads can show it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct Note {
     change: Option<Change>,
 }
 
-/// What had been counted at a moment: acquisitions, handoffs and losses.
+/// The counts of acquisitions, handoffs and losses at a moment.
 #[derive(Debug)]
 struct Sample {
     at: Instant,

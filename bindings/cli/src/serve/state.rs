@@ -19,7 +19,7 @@ const BEHIND: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) event: &'static str,
-    /// As JSON.
+    /// The locks as JSON.
     pub(super) data: Arc<str>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct State {
     views: Mutex<HashMap<String, View>>,
     seen: watch::Sender<Arc<HashSet<Name>>>,
     messages: broadcast::Sender<Message>,
-    /// What the doctor found, as JSON.
+    /// The findings of `doctor` as JSON.
     findings: Mutex<Arc<str>>,
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::program::LIMIT;
 
@@ -27,6 +28,13 @@ const FLAGS: [&str; 11] = [
     "--mute-audio",
 ];
 const POLL: Duration = Duration::from_millis(15);
+
+static BROWSER: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test has a browser. Several at once take all processors, and are late.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    BROWSER.lock().await
+}
 
 /// A page in a browser of its own. Dropping it kills the browser.
 pub(crate) struct Page {

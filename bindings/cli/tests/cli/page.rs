@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::Locker;
 use leasehold_tests::{Admin, RedisServer};
 
-use crate::browser::Page;
+use crate::browser::{Page, turn};
 use crate::look::{hold, wait_in_line};
 use crate::program::{Program, leasehold, on};
 
@@ -43,6 +43,7 @@ fn row(name: &str) -> String {
 
 #[tokio::test]
 async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let (_serving, url) = serve_with_token(&server, &["--allow-release"]);
     let mut page = Page::open(&format!("{url}?token={TOKEN}"), WIDE, "light");
@@ -92,6 +93,7 @@ async fn a_lock_is_taken_handed_over_and_released_before_ones_eyes() {
 /// Catches a session that a browser hands to whatever else listens on this machine.
 #[tokio::test]
 async fn a_session_is_of_one_server_alone() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let both = [(); 2].map(|()| serve_with_token(&server, &[]));
     let open = |url: &str| format!("{url}?token={TOKEN}");
@@ -121,6 +123,7 @@ async fn a_session_is_of_one_server_alone() {
 
 #[tokio::test]
 async fn names_and_owners_are_text_and_nothing_else() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
     let name = "</script><img src=x onerror=alert(1)>\u{202e}\u{1b}{{style}}";
@@ -146,6 +149,7 @@ async fn names_and_owners_are_text_and_nothing_else() {
 
 #[tokio::test]
 async fn a_store_that_goes_away_is_shown_and_comes_back() {
+    let _turn = turn().await;
     let mut server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
     let mut page = Page::open(&url, NARROW, "dark");
@@ -167,6 +171,7 @@ async fn a_store_that_goes_away_is_shown_and_comes_back() {
 
 #[tokio::test]
 async fn the_page_comes_back_with_the_command() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let (serving, url) = serve(&server, &[]);
     let mut page = Page::open(&url, WIDE, "dark");
@@ -181,6 +186,7 @@ async fn the_page_comes_back_with_the_command() {
 
 #[tokio::test]
 async fn it_works_without_a_mouse() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
     let locker = Locker::connect(server.url()).await.expect("it is there");
@@ -216,6 +222,7 @@ async fn it_works_without_a_mouse() {
 /// What does not fit is cut off, and never makes the page wider than the screen.
 #[tokio::test]
 async fn the_demo_fits_every_screen() {
+    let _turn = turn().await;
     let args = ["serve", "--demo", "--listen", "127.0.0.1:0"];
     let demo = Program::spawn(leasehold(args));
     let url = demo.line("serving ");
@@ -227,11 +234,15 @@ async fn the_demo_fits_every_screen() {
     ] {
         let mut page = Page::open(&url, size, scheme);
         page.wait("document.querySelectorAll('.space .row').length >= 8");
-        let jumps = "new Promise(resolve => { let sum = 0; \
-            new PerformanceObserver(list => list.getEntries().forEach(entry => sum += entry.value))\
-            .observe({ type: 'layout-shift', buffered: false }); setTimeout(() => resolve(sum), 2000); })";
-        let jumped = page.eval(jumps).as_f64().expect("a number");
-        assert!(jumped < 0.001, "{name}: {jumped}");
+        let jumps = "new Promise(resolve => { let sum = 0; const nodes = []; \
+            new PerformanceObserver(list => list.getEntries().forEach(entry => { sum += entry.value; \
+            nodes.push(...entry.sources.map(({ node, previousRect, currentRect }) => [node?.className ?? node?.nodeName, \
+            node?.textContent, previousRect, currentRect])); }))\
+            .observe({ type: 'layout-shift', buffered: false }); \
+            setTimeout(() => resolve([sum, JSON.stringify(nodes)]), 2000); })";
+        let jumped = page.eval(jumps);
+        let sum = jumped[0].as_f64().expect("a number");
+        assert!(sum < 0.001, "{name}: {jumped}");
         let fits = "document.documentElement.scrollWidth <= innerWidth";
         assert_eq!(page.eval(fits), true, "{name}");
         page.picture(name);
@@ -253,6 +264,7 @@ async fn the_demo_fits_every_screen() {
 /// Catches a past that ends with the page, and an order that only a mouse can ask for.
 #[tokio::test]
 async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
     let owner = format!("{}-the-end", "a-long-owner/".repeat(9));
@@ -325,6 +337,7 @@ async fn a_page_that_loads_has_the_past_and_can_be_sorted() {
 
 #[tokio::test]
 async fn ten_thousand_locks_stay_usable() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let locker = Locker::connect(server.url()).await.expect("it is there");
     let acquiring = (0..10_000).map(|at| {
@@ -391,6 +404,7 @@ async fn ten_thousand_locks_stay_usable() {
 /// What looking costs the store does not grow with the number of locks beyond what is allowed.
 #[tokio::test]
 async fn the_load_on_the_store_is_bounded() {
+    let _turn = turn().await;
     let server = RedisServer::start().await;
     let mut admin = Admin::connect(&server).await;
     let locker = Locker::connect(server.url()).await.expect("it is there");

@@ -34,7 +34,7 @@ export class Tenure {
   readonly lock: LockState;
   readonly token: number;
   readonly began: number;
-  /** As the engine said last: later after a renewal, or sooner. */
+  /** The deadline that the engine reported last: later after a renewal, or sooner. */
   deadline: number;
   /** How many of its leases were not released. */
   leases = 0;

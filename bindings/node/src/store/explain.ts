@@ -8,7 +8,7 @@ import { errorOf, stateless, type Told } from "../module/wasm.js";
 /** Of whom the error tells. */
 type Source = Pick<Adapter, "secrets" | "shown">;
 
-/** What a client's error means in a namespace, with the engine's advice, and without what must not be shown. */
+/** Returns what a client's error means in a namespace, with the engine's advice and without secrets. */
 export function explained(error: unknown, { secrets, shown }: Source, namespace: string): LeaseholdError {
   const own = ownError(error);
   if (own !== undefined) {

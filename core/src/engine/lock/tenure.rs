@@ -56,8 +56,8 @@ struct Rare {
     /// The time to live that the program asked for by hand, and the one that it has got.
     wanted: Option<Duration>,
     ttl: Option<Duration>,
-    /// What the holder may count on when the last renewal succeeds: the time that the renewal is for, even if
-    /// the store was asked for more. And the longest time that the store was ever asked for.
+    /// The time that the holder may count on once the last renewal succeeds: the time that the renewal is for, even
+    /// if the store was asked for more. And the longest time that the store was ever asked for.
     counted: Option<Duration>,
     longest: Duration,
     /// The highest floor that no renewal has confirmed yet, and the one that the last had.

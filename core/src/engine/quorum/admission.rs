@@ -151,7 +151,7 @@ impl Admission {
         }
     }
 
-    /// What the members say of the quarantines of all.
+    /// Updates when each quarantine ends by what the members reported.
     fn measure(&mut self) {
         for at in 0..self.all.len() {
             for by in 0..self.all.len() {
@@ -287,7 +287,7 @@ impl Admission {
         }
     }
 
-    /// Those that may vote, if it does not know all of them.
+    /// Returns the incarnations that may vote, if this member does not know all of them.
     pub(super) fn to_tell(&self, at: usize) -> Vec<Incarnation> {
         let Some(to) = &self.all[at] else {
             return Vec::new();
@@ -299,7 +299,7 @@ impl Admission {
         admitted.map(|seen| seen.incarnation).collect()
     }
 
-    /// Those that may not vote, and that it does not watch.
+    /// Returns the incarnations that may not vote and that this member does not watch.
     pub(super) fn to_watch(&self, at: usize) -> Vec<Incarnation> {
         let Some(to) = &self.all[at] else {
             return Vec::new();
@@ -372,7 +372,7 @@ mod tests {
         watch(admission, (NOW, at), (id, age), (known, &[]));
     }
 
-    /// The same, and that it watches these, for so many seconds each.
+    /// A member says at `now` what [`say`] says, and that it has watched these for so many seconds each.
     fn watch(
         admission: &mut Admission,
         (now, at): (Timestamp, usize),

@@ -111,7 +111,7 @@ impl Entries {
         }
     }
 
-    /// Whether it votes again after a quarantine that readers know of.
+    /// True if the member votes again after a quarantine that was reported.
     pub(super) fn is_back(&self, at: usize) -> bool {
         let entry = &self.all[at];
         entry.standing == Standing::Votes && entry.announced.is_some()

@@ -184,12 +184,12 @@ impl Leased {
         self.votes.count(|vote| matches!(vote, Vote::Has(_)))
     }
 
-    /// Whether this member has it, and counts.
+    /// True if this member has the lease and counts.
     pub(super) fn stands_on(&self, at: usize) -> bool {
         matches!(self.votes.get(at), Vote::Has(has) if has.late.is_none())
     }
 
-    /// Whether all was done for that: it does, or somebody else has the lock there.
+    /// True if nothing more can be done for the lease at this member: it has the lease, or somebody else has the lock.
     pub(super) fn is_settled_at(&self, at: usize) -> bool {
         self.stands_on(at) || matches!(self.votes.get(at), Vote::Busy)
     }

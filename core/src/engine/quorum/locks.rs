@@ -358,7 +358,7 @@ impl Locks {
         }
     }
 
-    /// Whether all leases stand on this member that can: a fixed one does only if it did at once.
+    /// True if all leases stand on this member that can. A fixed lease does only if it did at once.
     pub(super) fn stand_on(&self, at: usize) -> bool {
         let mut held = self.contenders.values().filter(|contender| {
             matches!(contender.phase, Phase::Held(_)) && !contender.lease.who.spec.fixed

@@ -36,7 +36,7 @@ pub(super) struct Tenure {
     rounds: u64,
     /// How many have not said so.
     proving: usize,
-    /// Of asking those that do not have it, and until when none of them is asked.
+    /// The pace of asking members that do not have the lease, and the time until which none of them is asked.
     pace: Pace,
     rests_until: Timestamp,
     renewals: Vec<Renewal>,

@@ -90,7 +90,9 @@ async fn conformance<DB: Db>(base: &Base<DB>) {
         let prefix = format!("fence table, {}", begin.unwrap_or("by default"));
         conforms(Arc::new(Fenced { pool, begin }), &prefix, 4).await;
     }
-    conforms(Arc::new(Bare(base.pool.clone())), "bare statements", 4).await;
+    let pool = base.pool.clone();
+    let by_hand = Bare(Fenced { pool, begin: None });
+    conforms(Arc::new(by_hand), "bare statements", 4).await;
     conforms(Arc::new(OwnRow(base.pool.clone())), "own row", 4).await;
 }
 

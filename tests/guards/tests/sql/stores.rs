@@ -16,7 +16,7 @@ pub(crate) struct Fenced<DB: Db> {
 }
 
 /// Guarded by the fence table through its bare statements, as another client runs them.
-pub(crate) struct Bare<DB: Db>(pub(crate) Pool<DB>);
+pub(crate) struct Bare<DB: Db>(pub(crate) Fenced<DB>);
 
 /// Guarded by a token in the register's own row.
 pub(crate) struct OwnRow<DB: Db>(pub(crate) Pool<DB>);
@@ -55,6 +55,19 @@ fn store(error: sqlx::Error) -> Error {
     Error::with_source(kind, error.to_string(), error)
 }
 
+/// Repeats a write that another transaction was in the way of.
+async fn while_raced<F>(attempt: impl Fn() -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    loop {
+        match attempt().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            result => return result,
+        }
+    }
+}
+
 impl<DB: Db> Fenced<DB> {
     async fn attempt(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
         let pool = &self.pool;
@@ -71,12 +84,7 @@ impl<DB: Db> Fenced<DB> {
 
 impl<DB: Db> Guarded for Fenced<DB> {
     async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
-        loop {
-            match self.attempt(resource, token, value).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                result => return result,
-            }
-        }
+        while_raced(|| self.attempt(resource, token, value)).await
     }
 
     async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
@@ -97,7 +105,7 @@ impl<DB: Db> Bare<DB> {
     async fn attempt(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
         let statements = DB::STATEMENTS;
         check_resource(resource)?;
-        let mut tx = self.0.begin_with(DB::BEGIN).await.map_err(store)?;
+        let mut tx = self.0.pool.begin_with(DB::BEGIN).await.map_err(store)?;
         let number = token.get();
         let twice = [resource.into(), number.into(), number.into()];
         let count = if statements == MYSQL { 3 } else { 2 };
@@ -114,20 +122,15 @@ impl<DB: Db> Bare<DB> {
 
 impl<DB: Db> Guarded for Bare<DB> {
     async fn write(&self, resource: &str, token: FencingToken, value: u64) -> Result<(), Error> {
-        loop {
-            match self.attempt(resource, token, value).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                result => return result,
-            }
-        }
+        while_raced(|| self.attempt(resource, token, value)).await
     }
 
     async fn history(&self, resource: &str) -> Vec<(u64, u64)> {
-        history(&self.0, resource).await
+        self.0.history(resource).await
     }
 
     async fn read(&self, resource: &str) -> Option<u64> {
-        register(&self.0, "register", resource).await
+        self.0.read(resource).await
     }
 }
 

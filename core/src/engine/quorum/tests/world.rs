@@ -72,7 +72,7 @@ impl World {
         Self::used(Self::fresh(hosts, servers))
     }
 
-    /// The same, with hosts that keep that much of each lease for clocks that drift.
+    /// Makes a world as [`new`](Self::new) does, with hosts of this drift margin.
     pub(super) fn with_margin(hosts: usize, servers: usize, parts_per_million: u32) -> Self {
         let settings = |id| Settings {
             drift_margin: parts_per_million,
@@ -326,7 +326,7 @@ impl World {
         self.acquire_as(host, wait, spec)
     }
 
-    /// Of a lock with a name of its own.
+    /// Acquires a lock with a name of its own.
     pub(super) fn acquire_named(&mut self, host: usize, name: &Name) -> CallId {
         let (name, key) = (name.clone(), key_of(name));
         let spec = LockSpec {
