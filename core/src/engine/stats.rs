@@ -121,7 +121,7 @@ impl Losses {
     /// let locker = leasehold::Locker::in_memory();
     /// let lease = locker.lock("orders/42")?.acquire().await?;
     /// locker.force_release("orders/42").await?;
-    /// assert_eq!(lease.lost().await, LossReason::Revoked);
+    /// assert_eq!(lease.lost().await.reason, LossReason::Revoked);
     /// assert_eq!(locker.stats().lost.of(LossReason::Revoked), 1);
     /// # Ok(()) }
     /// # #[cfg(not(feature = "native"))] fn main() {}

@@ -71,7 +71,7 @@
 //!
 //! # Without this crate, or with another version of it
 //!
-//! [`statements`](super::statements) has the statements of each database, for any client and language.
+//! [`statements`] has the statements of each database, for any client and language.
 //!
 //! # The token in a row of your own
 //!
