@@ -115,9 +115,10 @@ impl RedisCluster {
             };
             eventually(LIMIT, "the replica to be in sync", synced).await;
         }
-        let epochs: Vec<_> = (1..=self.masters.len())
+        let mut epochs: Vec<_> = (1..=self.masters.len())
             .map(|epoch| epoch.to_string())
             .collect();
+        epochs.sort();
         for server in self.servers() {
             let mut admin = Admin::connect(server).await;
             let ok = async || {

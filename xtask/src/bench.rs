@@ -43,6 +43,9 @@ pub(crate) enum Benchmark {
     Quorum,
     /// Pairs and handoffs by TLS and on a cluster, as ratios to a plain server; the first lease in round trips.
     Topologies,
+    /// What the nodes of a cluster of 3, 6 and 12 masters do for one handoff: bytes, processor time, and the
+    /// messages from node to node.
+    ClusterHandoff,
     /// A write under each guard, as a ratio to the same write without.
     Guards,
     /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
@@ -62,6 +65,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
         Benchmark::Quorum => ("leasehold-tests", "bench", Some("quorum")),
         Benchmark::Topologies => ("leasehold-tests", "bench", Some("topologies")),
+        Benchmark::ClusterHandoff => ("leasehold-tests", "bench", Some("cluster-handoff")),
         Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
         Benchmark::Node => return node(&options.rest),
         Benchmark::Report => {

@@ -14,6 +14,8 @@ use crate::results::{Held, Loss, Results};
 pub(crate) const CALLERS: [usize; 4] = [1, 16, 64, 256];
 /// Tasks in each process, and processes.
 pub(crate) const CONFIGURATIONS: [(usize, usize); 4] = [(2, 1), (16, 1), (200, 1), (16, 4)];
+/// Rounds of warming up, whether they agree by then or not.
+const MOST_WARM_UPS: usize = 12;
 /// A little more than the time to live of all sides.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
 
@@ -28,26 +30,67 @@ pub(crate) fn configuration((tasks, processes): (usize, usize)) -> String {
 /// Acquire and release, each caller a name of its own.
 pub(crate) async fn pairs(plan: &Plan, peers: &mut [Peer], results: &mut Results) -> Result<()> {
     for callers in CALLERS {
-        for round in 0..=plan.rounds {
+        for (peer, measured) in peers.iter_mut().zip(&mut results.sides) {
+            eprintln!("pairs: {callers} callers, warm-up of {}", peer.side.name);
+            let mut warm_up = WarmUp::default();
+            while !peer.side.waits_only && warm_up.goes_on() {
+                let rate = rate_of_pairs(peer, callers, plan.warm_up_millis).await?;
+                warm_up.rates.extend(rate);
+                if rate.is_none() {
+                    break;
+                }
+            }
+            let what = || format!("{callers} callers");
+            measured.unsettled.extend(warm_up.is_cut_off().then(what));
+        }
+        for round in 1..=plan.rounds {
             eprintln!("pairs: {callers} callers, round {round} of {}", plan.rounds);
             for (peer, measured) in peers.iter_mut().zip(&mut results.sides) {
                 if peer.side.waits_only {
                     continue;
                 }
-                let millis = if round == 0 {
-                    plan.warm_up_millis
-                } else {
-                    plan.pairs_millis
-                };
-                let done = peer.tell(&format!("pairs {callers} {millis}")).await;
-                if let Some(done) = done.filter(|_| round > 0) {
-                    let rate = number(&done, "count")? / number(&done, "millis")? * 1e3;
-                    measured.pairs.entry(callers).or_default().push(rate);
-                }
+                let rate = rate_of_pairs(peer, callers, plan.pairs_millis).await?;
+                measured.pairs.entry(callers).or_default().extend(rate);
             }
         }
     }
     Ok(())
+}
+
+/// Pairs a second; `None` if the side does not answer any more.
+async fn rate_of_pairs(peer: &mut Peer, callers: usize, millis: u64) -> Result<Option<f64>> {
+    let done = peer.tell(&format!("pairs {callers} {millis}")).await;
+    let rate = |done: Value| Ok(number(&done, "count")? / number(&done, "millis")? * 1e3);
+    done.map(rate).transpose()
+}
+
+/// Rounds that do not count: a virtual machine that compiles while it runs is several times slower at first.
+#[derive(Default)]
+struct WarmUp {
+    rates: Vec<f64>,
+}
+
+impl WarmUp {
+    /// Until three rounds in a row differ by no more than a tenth, or there were too many.
+    fn goes_on(&self) -> bool {
+        self.rates.len() < MOST_WARM_UPS && !self.agree()
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.rates.len() >= MOST_WARM_UPS && !self.agree()
+    }
+
+    fn agree(&self) -> bool {
+        let Some(newest) = self.rates.last_chunk::<3>() else {
+            return false;
+        };
+        let (least, most) = newest
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(least, most), rate| {
+                (least.min(*rate), most.max(*rate))
+            });
+        most <= least * 1.1
+    }
 }
 
 /// All tasks of all processes acquire and release one name. Each round of a side is beside one of the side
@@ -65,7 +108,10 @@ pub(crate) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Resul
                 Some(base) => peers[base].more(shape.1 - 1).await?,
                 None => Vec::new(),
             };
-            for round in 0..=plan.handoff_rounds {
+            let mut warm_up = WarmUp::default();
+            let mut left = plan.handoff_rounds;
+            while left > 0 {
+                let is_counted = !warm_up.goes_on();
                 let Some(own) = turn(plan, &mut peers[at], &mut more, shape).await? else {
                     break;
                 };
@@ -73,8 +119,12 @@ pub(crate) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Resul
                     Some(base) => turn(plan, &mut peers[base], &mut base_more, shape).await?,
                     None => Some(own),
                 };
-                // The first round warms up.
-                if let Some(other) = other.filter(|_| round > 0) {
+                if !is_counted {
+                    warm_up.rates.push(own.per_second);
+                    continue;
+                }
+                left -= 1;
+                if let Some(other) = other {
                     let into = results.sides[at]
                         .handoff
                         .entry(configuration(shape))
@@ -86,6 +136,9 @@ pub(crate) async fn handoff(plan: &Plan, peers: &mut [Peer], results: &mut Resul
                     into.most.push(own.most);
                 }
             }
+            let what = || configuration(shape);
+            let unsettled = &mut results.sides[at].unsettled;
+            unsettled.extend(warm_up.is_cut_off().then(what));
         }
     }
     Ok(())
@@ -193,4 +246,25 @@ async fn lose(peer: &mut Peer) -> Result<Option<Loss>> {
 fn number(done: &Value, field: &str) -> Result<f64> {
     let number = done[field].as_f64();
     Ok(number.ok_or_else(|| format!("no {field} in {done}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_WARM_UPS, WarmUp};
+
+    #[test]
+    fn warms_up_until_three_rounds_agree_and_not_forever() {
+        let warm_up = |rates: &[f64]| WarmUp {
+            rates: rates.to_vec(),
+        };
+        assert!(warm_up(&[]).goes_on());
+        assert!(warm_up(&[10.0, 10.0]).goes_on());
+        assert!(warm_up(&[1.0, 9.0, 10.0]).goes_on());
+        assert!(!warm_up(&[1.0, 9.5, 10.0, 9.8]).goes_on());
+        let growing: Vec<f64> = std::iter::successors(Some(1.0), |rate| Some(rate * 2.0))
+            .take(MOST_WARM_UPS)
+            .collect();
+        assert!(!warm_up(&growing).goes_on());
+        assert!(warm_up(&growing).is_cut_off());
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::peer::Peer;
-use crate::stats::{median, ratio};
+use crate::stats::{Ratio, median, ratio};
 
 /// By side, in the order of the plan.
 #[derive(Serialize)]
@@ -23,6 +23,8 @@ pub(crate) struct Measured {
     pub(crate) base: String,
     /// Whether it stopped to answer at some time.
     pub(crate) failed: bool,
+    /// Where its rounds still differed after the longest warm-up.
+    pub(crate) unsettled: Vec<String>,
     /// Pairs a second by callers, of each round.
     pub(crate) pairs: BTreeMap<usize, Vec<f64>>,
     pub(crate) handoff: BTreeMap<String, Handoff>,
@@ -72,6 +74,7 @@ impl Results {
             version: peer.version.clone(),
             base: peer.side.base.clone(),
             failed: false,
+            unsettled: Vec::new(),
             pairs: BTreeMap::new(),
             handoff: BTreeMap::new(),
             held: None,
@@ -87,7 +90,7 @@ impl Results {
     }
 
     /// How many times the pairs of this side its base makes.
-    pub(crate) fn pairs_ratio(&self, side: &Measured, callers: usize) -> Option<f64> {
+    pub(crate) fn pairs_ratio(&self, side: &Measured, callers: usize) -> Option<Ratio> {
         let base = self.base_of(side)?.pairs.get(&callers)?;
         ratio(base, side.pairs.get(&callers)?)
     }
@@ -121,7 +124,7 @@ impl Handoff {
     }
 
     /// How many times the tenures of this side its base has.
-    pub(crate) fn ratio(&self) -> Option<f64> {
+    pub(crate) fn ratio(&self) -> Option<Ratio> {
         ratio(&self.base_per_second, &self.per_second)
     }
 }

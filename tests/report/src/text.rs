@@ -6,6 +6,7 @@ use crate::measure::{CALLERS, CONFIGURATIONS, configuration};
 use crate::plan::Plan;
 use crate::plot;
 use crate::results::{Handoff, Measured, Results};
+use crate::stats::Ratio;
 
 /// Where README has the plot.
 const DOCS: &str = "docs/bench";
@@ -13,8 +14,9 @@ const DOCS: &str = "docs/bench";
 /// What README shows: how many times as fast as each peer.
 pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
     let mut text = format!(
-        "How many times as many acquisitions as each peer, in one run on {} (`{}`; {}). **Bold: the peer is \
-         ahead.** †: of tasks that want one name and take it again as soon as they have released it, one had less \
+        "How many times as many acquisitions as each peer: the median of the rounds of one run, and in brackets \
+         the least and the greatest of them. Measured on {} by `{}`, after all sides had warmed up; {}. **Bold: \
+         the peer is ahead.** †: of tasks that want one name and take it again as soon as they have released it, one had less \
          than a tenth of the turns of another: the peer lets who has just released take it again, and others \
          starve. Leasehold gives it to them in order. Peers are compared with Leasehold in Rust, those in Node with Leasehold in Node on ioredis.\n\n",
         plan.date,
@@ -37,7 +39,7 @@ pub(crate) fn readme(plan: &Plan, results: &Results) -> String {
         row
     });
     table(&mut text, &head, rows);
-    skipped(&mut text, plan);
+    skipped(&mut text, plan, results);
     let _ = write!(
         text,
         "\n![acquire and release by 64 callers]({DOCS}/{})\n",
@@ -58,7 +60,7 @@ pub(crate) fn report(plan: &Plan, results: &Results) -> String {
         plan.rounds,
         plan.handoff_rounds
     );
-    skipped(&mut text, plan);
+    skipped(&mut text, plan, results);
     pairs(&mut text, results);
     handoffs(&mut text, results);
     held(&mut text, results);
@@ -192,16 +194,36 @@ fn title(side: &Measured) -> String {
     format!("{} ({}; {})", side.name, side.language, side.version)
 }
 
-fn skipped(text: &mut String, plan: &Plan) {
+fn skipped(text: &mut String, plan: &Plan, results: &Results) {
     for skipped in &plan.skipped {
         let _ = write!(text, "\n**Not measured:** {skipped}.\n");
     }
+    for side in results
+        .sides
+        .iter()
+        .filter(|side| !side.unsettled.is_empty())
+    {
+        let at = side.unsettled.join(", ");
+        let _ = write!(
+            text,
+            "\n**Still uneven after the longest warm-up:** {}, with {at}.\n",
+            side.name
+        );
+    }
 }
 
-fn with_ratio(value: Option<f64>, ratio: Option<f64>, side: &Measured) -> String {
+fn with_ratio(value: Option<f64>, ratio: Option<Ratio>, side: &Measured) -> String {
     match ratio.filter(|_| !side.is_base()) {
-        Some(ratio) => format!("{} ({ratio:.2})", cell(value)),
+        Some(ratio) => format!("{}; {}", cell(value), ratio.text()),
         None => cell(value),
+    }
+}
+
+impl Ratio {
+    /// The median, and the range of the rounds.
+    fn text(self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(number);
+        format!("{median} ({least}–{greatest})")
     }
 }
 
@@ -210,10 +232,10 @@ fn cell(value: Option<f64>) -> String {
 }
 
 /// A ratio, bold if the peer is ahead.
-fn ahead(ratio: Option<f64>) -> String {
+fn ahead(ratio: Option<Ratio>) -> String {
     match ratio {
-        Some(ratio) if ratio < 1.0 => format!("**{}**", number(ratio)),
-        ratio => cell(ratio),
+        Some(ratio) if ratio.median < 1.0 => format!("**{}**", ratio.text()),
+        ratio => ratio.map_or("-".to_owned(), Ratio::text),
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_precision_loss)]
 
 mod clients;
+mod cluster_handoff;
 mod handoff;
 mod many;
 mod options;
@@ -54,6 +55,7 @@ async fn run() -> Result<()> {
                 "handoff" => handoff::run(&options).await,
                 "many" => many::run(&options).await,
                 "pairs" => pairs::run(&options).await,
+                "cluster-handoff" => cluster_handoff::run(&options).await,
                 "clients" => clients::run(&options).await,
                 "quorum" => quorum::run(&options).await,
                 "topologies" => topologies::run(&options).await,

@@ -19,9 +19,11 @@ turns with those of what they are compared with; ratios are within one run.
              that wait for a majority of them; and beside redlock in Node and redsync in Go on the same five
   topologies pairs and handoffs by TLS, on a cluster of three and there by redis-rs, beside a plain server;
              and the first lease in round trips, there and behind a sentinel
+  cluster-handoff
+             what all nodes of a cluster of 3, 6 and 12 masters do for one handoff
 
 options:
-  --rounds N    rounds of roundtrip, handoff, pairs, clients, quorum and topologies after one that warms up; 11 by default
+  --rounds N    rounds of roundtrip, handoff, pairs, clients, quorum, topologies and cluster-handoff after one that warms up; 11 by default
   --turns N     handoff: how often each round hands the lock over; 800 by default
   --leases N    many: 100000 by default
   --ttl SECONDS many: 30 by default; the aims are for that
