@@ -41,6 +41,47 @@ async fn name_at(cluster: &RedisCluster, master: usize) -> String {
     unreachable!("each master has slots")
 }
 
+/// Messages that the masters have sent to one another because something was published to the whole cluster.
+async fn forwarded(cluster: &RedisCluster) -> u64 {
+    let mut all = 0;
+    for master in &cluster.masters {
+        let mut admin = Admin::connect(master).await;
+        let info = admin.string(&["CLUSTER", "INFO"]).await.unwrap_or_default();
+        let sent = info
+            .lines()
+            .find_map(|line| line.strip_prefix("cluster_stats_messages_publish_sent:"));
+        all += sent.map_or(0, |sent| sent.trim().parse::<u64>().expect("a number"));
+    }
+    all
+}
+
+/// Catches grants that each node of the cluster gets, which costs each of them bytes and time.
+#[tokio::test]
+async fn grants_stay_with_the_node_of_the_lock() {
+    const HANDOFFS: u64 = 100;
+    let cluster = RedisCluster::start().await;
+    let lockers = [locker(&cluster).await, locker(&cluster).await];
+    let before = forwarded(&cluster).await;
+    let mut tasks = JoinSet::new();
+    for locker in &lockers {
+        let lock = locker.lock("handed/on").expect("valid");
+        tasks.spawn(async move {
+            for _ in 0..HANDOFFS / 2 {
+                let lease = lock.acquire().await.expect("its turn comes");
+                lease.release().await.expect("an answer");
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic");
+    }
+    let granted: u64 = lockers.iter().map(|locker| locker.stats().pushes).sum();
+    assert!(granted > HANDOFFS / 2, "{granted} were told of their turns");
+    // The first of each comes before the node knows who listens; a locker checks now and then that it hears.
+    let forwarded = forwarded(&cluster).await - before;
+    assert!(forwarded <= HANDOFFS / 4, "{forwarded} messages");
+}
+
 /// Catches an operation that goes to a node that does not have its slot, and a walk that leaves one out.
 #[tokio::test]
 async fn locks_are_where_their_slots_are() {

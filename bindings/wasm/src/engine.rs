@@ -70,7 +70,7 @@ fn settings(
     namespace: &str,
     [command_timeout, patience, drift_margin, token_retention]: [f64; 4],
 ) -> Result<(Settings, Counter), Error> {
-    let client = ClientId(u64::from(client.0) << 32 | u64::from(client.1));
+    let client = ClientId::new(u64::from(client.0) << 32 | u64::from(client.1));
     let settings = Settings {
         command_timeout: duration("command_timeout", command_timeout)?,
         patience: duration("patience", patience)?,

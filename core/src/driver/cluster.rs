@@ -27,7 +27,7 @@ use super::{Driver, Input};
 use crate::engine::{ServerId, Suspicion};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
+use crate::protocol::{self, BatchReply, Durability, LockKey, Op, Reply};
 use crate::time::Timestamp;
 
 /// How often an operation is sent on in one attempt.
@@ -282,6 +282,18 @@ impl Member {
     fn seat(&self, driver: &Arc<Driver>) -> Seat {
         Seat::of_node(driver, self.server, self.alarm.clone())
     }
+
+    /// Listens at the shard of each lock that has a place in line now.
+    fn listen_where_waiting(&self, batch: &[Op], reply: &Result<BatchReply, Error>) {
+        let replies = reply.as_ref().map(|reply| &*reply.replies);
+        for (op, reply) in batch.iter().zip(replies.unwrap_or_default()) {
+            if let Ok(Reply::Busy { place: Some(_), .. }) = reply
+                && let Some(key) = op.command.key()
+            {
+                self.store.listen_at_shard(key);
+            }
+        }
+    }
 }
 
 /// What a store does.
@@ -310,7 +322,10 @@ impl Cluster {
                 answer.map(|answer| protocol::decode(batch, &answer))
             };
             let error = match answer {
-                Ok(reply) => return (server, reply),
+                Ok(reply) => {
+                    member.listen_where_waiting(batch, &reply);
+                    return (server, reply);
+                }
                 Err(error) => error,
             };
             let Some(redirection) = Redirection::read(error.details(), &member.node) else {

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 use super::endpoint::Endpoint;
 use super::errors::{Secrets, is_answer};
 use super::link::{Link, OwnTask, unanswered};
+use super::listener::Shards;
 use super::seat::Seat;
 use super::sentinels;
 use super::tracking::Tracking;
@@ -47,6 +48,8 @@ pub(crate) struct FredStore {
     suspected: Arc<AtomicBool>,
     watcher: OnceLock<AbortHandle>,
     listener: OnceLock<AbortHandle>,
+    /// Of a node of a cluster.
+    shards: Arc<Shards>,
 }
 
 impl FredStore {
@@ -160,6 +163,7 @@ impl FredStore {
             suspected: Arc::default(),
             watcher: OnceLock::new(),
             listener: OnceLock::new(),
+            shards: Arc::default(),
         }
     }
 
@@ -246,14 +250,19 @@ impl FredStore {
 
     /// Listens, in the background, to what the server tells this client.
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, seat: Seat) {
-        let channel = driver.channel.clone();
+        let channels = (driver.channel.clone(), self.shards.clone());
         let tracking = driver.tracking.then(|| self.link.tracking.clone());
         let commands = self.link.client.clone();
-        let listening = listener::listen(commands, tracking, channel, seat);
+        let listening = listener::listen(commands, tracking, channels, seat);
         let listener = driver.runtime.spawn(listening).abort_handle();
         self.listener
             .set(listener)
             .expect("the engine asks for a subscription once");
+    }
+
+    /// Hears of what is published at the node of this lock alone.
+    pub(super) fn listen_at_shard(&self, key: &LockKey) {
+        self.shards.add(key);
     }
 
     /// Reads these keys, so that the server says when others change them.

@@ -1,5 +1,7 @@
 //! Hears what a Redis server tells this client, on a connection of its own.
 
+mod shards;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +16,14 @@ use ::fred::types::{Builder, Message, RespVersion};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+pub(super) use self::shards::Shards;
+
+use self::shards::Changes;
 use super::clock::Clock;
 use super::link::OwnTask;
 use super::seat::Seat;
 use super::tracking::{self, Tracking};
+use crate::protocol::{LockKey, shard_channel};
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
 const CAPACITY: usize = 4_096;
@@ -40,7 +46,7 @@ const ECHO: &str = "echo";
 pub(super) async fn listen(
     commands: Client,
     tracking: Option<Arc<Tracking>>,
-    channel: String,
+    (channel, shards): (String, Arc<Shards>),
     seat: Seat,
 ) {
     let mut pause = FIRST_RETRY;
@@ -52,6 +58,7 @@ pub(super) async fn listen(
                     commands: &commands,
                     tracking: tracking.as_ref(),
                     channel: &channel,
+                    shards: &shards,
                     seat: &seat,
                 };
                 listener.hear().await.err()
@@ -168,6 +175,7 @@ struct Listener<'a> {
     commands: &'a Client,
     tracking: Option<&'a Arc<Tracking>>,
     channel: &'a str,
+    shards: &'a Shards,
     seat: &'a Seat,
 }
 
@@ -187,6 +195,10 @@ impl Listener<'_> {
             let change = tokio::select! {
                 biased;
                 change = news.next(self) => change,
+                changes = self.shards.changes() => {
+                    self.follow(changes);
+                    Change::News
+                }
                 _ = reconnects.recv() => Change::Up,
                 () = check.as_mut() => match self.client.is_connected() {
                     true if hears => Change::None,
@@ -223,6 +235,7 @@ impl Listener<'_> {
     }
 
     async fn subscribe(&self) -> Result<(), FredError> {
+        self.shards.clear();
         self.client.subscribe(self.channel).await?;
         // `subscribe` returns before the server has it, and even if it refuses.
         let mut pauses = PAUSES.into_iter();
@@ -236,6 +249,29 @@ impl Listener<'_> {
         self.seat.subscribed();
         self.track();
         Ok(())
+    }
+
+    /// Subscribes to channels of locks, and leaves others, in the background. Whatever does not come about is
+    /// told by the client's own channel.
+    fn follow(&self, Changes { begun, ended }: Changes) {
+        let channels = |keys: Vec<LockKey>| -> Vec<String> {
+            let names = keys.iter().map(|key| shard_channel(self.channel, key));
+            names.collect()
+        };
+        let (client, begun, ended) = (self.client.clone(), channels(begun), channels(ended));
+        tokio::spawn(async move {
+            // Channels of several slots cannot be named by one command.
+            let subscribed = begun.into_iter().map(|channel| client.ssubscribe(channel));
+            let left = ended
+                .into_iter()
+                .map(|channel| client.sunsubscribe(channel));
+            let subscribed = in_time(futures::future::try_join_all(subscribed)).await;
+            let left = in_time(futures::future::try_join_all(left)).await;
+            if let Err(error) = subscribed.and(left) {
+                let kind = error.kind();
+                tracing::debug!(target: "leasehold", ?kind, "a lock's own channel cannot be heard");
+            }
+        });
     }
 
     /// Returns whether it should hear an echo soon. Who may not publish gets none; a connection that is

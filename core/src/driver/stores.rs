@@ -110,7 +110,7 @@ impl Stores {
     }
 
     /// Whether its servers can be sent what has no key in it.
-    pub(super) fn are_addressed(&self) -> bool {
+    pub(crate) fn are_addressed(&self) -> bool {
         self.0[0].is_addressed()
     }
 

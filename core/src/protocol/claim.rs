@@ -68,6 +68,24 @@ impl fmt::Debug for HalfId {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
+impl ClientId {
+    /// The first bit of those that listen at shards.
+    const AT_SHARDS: u64 = 1 << (u64::BITS - 1);
+
+    /// The id of a client that hears pushes on its [channel](super::channel) alone, of random bits.
+    #[must_use]
+    pub fn new(random: u64) -> Self {
+        Self(random & !Self::AT_SHARDS)
+    }
+
+    /// The id of a client at a cluster that also hears pushes on the [channels of locks](super::shard_channel).
+    /// The script publishes there first, and to the whole cluster only if nobody heard that.
+    #[must_use]
+    pub fn at_shards(random: u64) -> Self {
+        Self(random | Self::AT_SHARDS)
+    }
+}
+
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)

@@ -53,6 +53,8 @@ limits! {
     HALF_LENGTH: usize = size_of::<HalfId>() * 2;
     /// How long the id of a client is in the store.
     CLIENT_LENGTH: usize = size_of::<ClientId>() * 2;
+    /// The first digit of a client that listens at shards, or a later one.
+    FIRST_AT_SHARDS: u64 = 8;
     /// Where the parts of a claim begin, counted from 1: its time to live is the first.
     CLAIM_WINDOW: usize = 1 + TIME_LENGTH;
     CLAIM_RETENTION: usize = CLAIM_WINDOW + WINDOW_LENGTH;

@@ -44,7 +44,7 @@ pub use ops::{
     Release, Renew, Terms, Waiter,
 };
 pub use pattern::Pattern;
-pub use push::{News, Push, channel, decode_push};
+pub use push::{News, Push, channel, decode_push, shard_channel};
 pub use reply::{BatchReply, Grant, Reply};
 pub use rights::Rights;
 #[cfg(feature = "native")]

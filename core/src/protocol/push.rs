@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::claim::{ClientId, HalfId, LeaseId};
-use super::key::escape;
+use super::key::{LockKey, escape};
 use super::reply::Grant;
 use super::sha1::sha1;
 use crate::digits;
@@ -25,6 +25,21 @@ pub fn channel(namespace: &str, client: ClientId) -> String {
     channel.push(':');
     channel.push_str(&client.to_string());
     channel
+}
+
+/// The channel on which a [client that listens at shards](ClientId::at_shards) gets the pushes for one lock: it is
+/// in the lock's slot, so it stays with the node that serves that.
+///
+/// ```
+/// use leasehold::{protocol::{channel, shard_channel, ClientId, LockKey}, Name};
+///
+/// let key = LockKey::new("shop", &Name::new("orders/42")?)?;
+/// let channel = channel("shop", ClientId::at_shards(1));
+/// assert_eq!(shard_channel(&channel, &key), "leasehold:shop:8000000000000001:{shop:orders/42}");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub fn shard_channel(channel: &str, key: &LockKey) -> String {
+    format!("{channel}:{}", key.lock())
 }
 
 /// What is published on a client's [channel], where anybody may publish and listen. So it names its lease by

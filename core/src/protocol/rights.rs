@@ -12,6 +12,9 @@ macro_rules! rights {
     (pushes) => {
         "+subscribe +publish +pubsub|numsub"
     };
+    (cluster) => {
+        "+cluster|slots +asking +ssubscribe +spublish"
+    };
     (list) => {
         "+scan"
     };
@@ -58,6 +61,9 @@ impl Rights {
     /// To learn at once that a held lock was deleted or overwritten. `CLIENT TRACKING` shows the names of all
     /// keys that anybody changes, and sends messages to the connections of other users.
     pub const TRACKING: &str = rights!(tracking);
+
+    /// On the nodes of a cluster.
+    pub const CLUSTER: &str = rights!(cluster);
 
     /// On the servers of a quorum.
     pub const QUORUM: &str = rights!(quorum);
@@ -138,7 +144,9 @@ const ADVICE: [&str; 5] = [
         rights!(list),
         ", and to learn of changes by others at once ",
         rights!(tracking),
-        ", which both show the names of all keys; for a quorum ",
+        ", which both show the names of all keys; for a cluster ",
+        rights!(cluster),
+        "; for a quorum ",
         rights!(quorum),
         "; and for a database in the URL ",
         rights!(database)
@@ -194,8 +202,22 @@ mod tests {
                 "{word} is called in a way that this test does not know"
             );
         }
-        let by_hosts = ["+eval", "+evalsha", "+subscribe", "+pubsub|numsub"];
-        let named = named(&[Rights::LOCKS, Rights::PUSHES, Rights::LIST, Rights::QUORUM]);
+        let by_hosts = [
+            "+eval",
+            "+evalsha",
+            "+subscribe",
+            "+pubsub|numsub",
+            "+cluster|slots",
+            "+asking",
+            "+ssubscribe",
+        ];
+        let named = named(&[
+            Rights::LOCKS,
+            Rights::PUSHES,
+            Rights::LIST,
+            Rights::CLUSTER,
+            Rights::QUORUM,
+        ]);
         let expected: BTreeSet<_> = named
             .into_iter()
             .filter(|right| !by_hosts.contains(right))

@@ -12,7 +12,7 @@ pub const SCRIPT: &str = match str::from_utf8(TEXT) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SCRIPT_SHA: &str = "f0a53692e01bf0db6d07041a8ffbd61b555452b5";
+pub const SCRIPT_SHA: &str = "efafbbdaa35d7d46e6de308c7c0807ddc507263a";
 
 /// [`SCRIPT`] for a batch of several slots of a cluster that one node serves. Its `KEYS` are the first key of the
 /// [`ScriptCall`](super::ScriptCall), and its `ARGV` are the number of keys, the other keys, and the arguments.
@@ -24,7 +24,7 @@ pub const NODE_SCRIPT: &str = match str::from_utf8(NODE_TEXT) {
 
 /// The SHA-1 of [`NODE_SCRIPT`] in hexadecimal.
 #[cfg(feature = "native")]
-pub const NODE_SCRIPT_SHA: &str = "722b86a0d210aff7e9a48c0ed8102ae2a6fb16c4";
+pub const NODE_SCRIPT_SHA: &str = "15cc701a6d6f547fb22e76ceb231a126d7927b2b";
 
 /// Whether an error of `EVALSHA` says that the server has not got the script, so that [`SCRIPT`] itself
 /// is to be sent.

@@ -271,8 +271,13 @@ impl Builder {
         owner: Owner,
         stores: Stores,
     ) -> Result<(Locker, impl Future<Output = ()> + Send), Error> {
-        // 64 random bits tell this locker from every other.
-        let client = ClientId(u64::try_from(rt::random_bits()? >> 64).unwrap_or(0));
+        let random = u64::try_from(rt::random_bits()? >> 64).unwrap_or(0);
+        // The channel of a shard is found by its first braces, which are to be those of the lock's key.
+        let client = if stores.are_addressed() && !self.namespace.contains('{') {
+            ClientId::at_shards(random)
+        } else {
+            ClientId::new(random)
+        };
         let settings = self.settings(client)?;
         let scope = (self.namespace.clone(), self.tracking);
         let (driver, clock) = Driver::start(stores, settings, scope)?;

@@ -136,7 +136,11 @@ impl Member {
     ) -> Option<Result<BatchReply, Error>> {
         let link = self.store.link();
         match link.ask(batch, give_up, Way::OfNode).await {
-            Ok(answer) => Some(protocol::decode(batch, &answer)),
+            Ok(answer) => {
+                let reply = protocol::decode(batch, &answer);
+                self.listen_where_waiting(batch, &reply);
+                Some(reply)
+            }
             Err(error) if is_answer(&error) => None,
             Err(error) => Some(Err(link.secrets.convert(&error))),
         }

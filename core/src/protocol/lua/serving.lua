@@ -36,8 +36,12 @@ elseif retention and milliseconds and #member >= CLAIM_LABEL
     else
       local promised = tostring(now_ms + (milliseconds - milliseconds % 2) / 2)
       local news = 'granted:' .. sub(lease, 1, HALF_LENGTH) .. ':' .. now_digits .. ':' .. promised .. ':' .. now_digits
+      news = news .. ':' .. redis.sha1hex(lease .. ':' .. news)
       local channel = 'leasehold:' .. string.match(key, '^{([^:]*):') .. ':' .. client
-      local heard = run('PUBLISH', channel, news .. ':' .. redis.sha1hex(lease .. ':' .. news))
+      local heard = client >= 'FIRST_AT_SHARDS' and run('SPUBLISH', channel .. ':' .. key, news)
+      if type(heard) ~= 'number' or heard == 0 then
+        heard = run('PUBLISH', channel, news)
+      end
       if type(heard) ~= 'number' or heard == 0 then
         run('HSET', key, field, promised .. rest_of_value)
       end

@@ -120,10 +120,53 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     locker.shutdown().await;
     let took = format!("{:.1?}", begin.elapsed());
     line("shutdown, which releases all", &took, "");
+    for tracking in [true, false] {
+        server_memory(tracking, options).await?;
+    }
     if valid < options.leases || told > 0 || soonest < renewed_in_time {
         return Err("not all leases were held, and at no risk, all the time".into());
     }
     Ok(())
+}
+
+/// Bytes of the server's memory for a lock that is held, and for a name that is remembered.
+async fn server_memory(tracking: bool, options: &Options) -> Result<()> {
+    let server = RedisServer::start().await;
+    let mut admin = Admin::connect(&server).await;
+    let builder = Locker::builder().tracking(tracking);
+    let locker = builder.connect(server.url()).await?;
+    drop(acquire(&locker, WARM_UP, options.ttl).await?);
+    let empty = used_memory(&mut admin).await?;
+    let leases = acquire(&locker, options.leases, options.ttl).await?;
+    if tracking {
+        // The keys are read by and by, so that the server tells of changes.
+        let limit = Duration::from_secs(60);
+        eventually(limit, "all locks to be tracked", async || {
+            let tracked = admin.info("stats", "tracking_total_keys").await;
+            let tracked = tracked.and_then(|tracked| tracked.parse().ok());
+            tracked
+                .is_some_and(|tracked: usize| tracked >= options.leases)
+                .then_some(())
+        })
+        .await;
+    }
+    let held = used_memory(&mut admin).await?;
+    drop(leases);
+    locker.shutdown().await;
+    let remembered = used_memory(&mut admin).await?;
+    println!(
+        "bytes of the server's memory, {} tracking",
+        if tracking { "with" } else { "without" }
+    );
+    let each = |bytes: f64| format!("{:.0}", (bytes - empty) / options.leases as f64);
+    line("for a lock that is held", &each(held), "");
+    line("for a name that is remembered", &each(remembered), "");
+    Ok(())
+}
+
+async fn used_memory(admin: &mut Admin) -> Result<f64> {
+    let used = admin.info("memory", "used_memory").await;
+    Ok(used.ok_or("INFO has no memory")?.parse()?)
 }
 
 /// A period with a reader of all events; returns how many of them are `AtRisk` or `Lost`.
