@@ -265,9 +265,12 @@ impl Listener<'_> {
             let left = ended
                 .into_iter()
                 .map(|channel| client.sunsubscribe(channel));
-            let subscribed = in_time(futures::future::try_join_all(subscribed)).await;
-            let left = in_time(futures::future::try_join_all(left)).await;
-            if let Err(error) = subscribed.and(left) {
+            let all = async {
+                let mut done = futures::future::join_all(subscribed).await;
+                done.extend(futures::future::join_all(left).await);
+                done.into_iter().collect::<Result<Vec<()>, _>>()
+            };
+            if let Err(error) = in_time(all).await {
                 let kind = error.kind();
                 tracing::debug!(target: "leasehold", ?kind, "a lock's own channel cannot be heard");
             }
