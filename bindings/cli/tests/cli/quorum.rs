@@ -1,0 +1,277 @@
+//! Several servers, of which a majority decides.
+
+use leasehold::Locker;
+use leasehold_tests::{Admin, RedisServer, eventually};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::program::{LIMIT, Output, Program, leasehold, output};
+use crate::serve::ask;
+
+/// Three servers that know nothing of one another.
+struct Servers([RedisServer; 3]);
+
+impl Servers {
+    async fn start() -> Self {
+        Self([
+            RedisServer::start().await,
+            RedisServer::start().await,
+            RedisServer::start().await,
+        ])
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.0.iter().map(RedisServer::url).collect()
+    }
+
+    /// With each of them as an option.
+    fn on(&self, args: &[&str]) -> std::process::Command {
+        let urls = self.urls();
+        let urls = urls.iter().flat_map(|url| ["--url", url]);
+        let (task, rest) = args.split_first().expect("a task");
+        leasehold([*task].into_iter().chain(urls).chain(rest.iter().copied()))
+    }
+
+    fn hold(&self, task: &str, name: &str) -> (Program, u64) {
+        let script = "echo token $LEASEHOLD_TOKEN; cat";
+        let args = [
+            task, name, "--ttl", "5s", "--json", "--", "sh", "-c", script,
+        ];
+        let holder = Program::spawn(self.on(&args));
+        let token = holder.line("token").parse().expect("a number");
+        (holder, token)
+    }
+
+    async fn have(&self, pattern: &str) -> usize {
+        let mut count = 0;
+        for server in &self.0 {
+            count += Admin::connect(server).await.keys(pattern).await.len();
+        }
+        count
+    }
+}
+
+fn ok(ran: Output) -> String {
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+    ran.stdout
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_at_a_majority_and_outlives_a_server() {
+    let mut servers = Servers::start().await;
+    let (mut holder, token) = servers.hold("run", "a");
+    assert!(servers.have("{leasehold:a}").await >= 2, "at a majority");
+    let second = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
+    assert_eq!(second.code, Some(75), "{second:?}");
+
+    servers.0[0].kill();
+    let second = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
+    assert_eq!(second.code, Some(75), "{second:?}");
+    holder.error_line(r#"{"type":"renewed","name":"a""#);
+    let listed = ok(output(servers.on(&["list", "--json"])));
+    let listed: Value = serde_json::from_str(&listed).expect("one line");
+    assert_eq!(listed["name"], "a");
+    let inspected = ok(output(servers.on(&["inspect", "a", "--json"])));
+    let inspected: Value = serde_json::from_str(&inspected).expect("JSON");
+    let of_holder = inspected["holder"]["token"].as_u64();
+    assert!(of_holder.is_some_and(|seen| seen <= token), "{inspected}");
+
+    // In the environment they are a list.
+    let mut list = leasehold(["release", "--force", "a", "--yes"]);
+    list.env("LEASEHOLD_URL", servers.urls().join(", "));
+    assert!(ok(output(list)).starts_with("a was released"));
+    holder.error_line(r#"{"type":"lost","name":"a""#);
+    assert_eq!(holder.code().await, Some(79));
+    let free = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
+    assert_eq!(free.code, Some(0), "{free:?}");
+
+    // Nobody takes a lock at a minority.
+    servers.0[1].kill();
+    let alone = output(servers.on(&["run", "a", "-w", "3s", "--", "true"]));
+    assert_eq!(alone.code, Some(69), "{alone:?}");
+    assert!(alone.stderr.contains("server 1"), "{alone:?}");
+}
+
+#[tokio::test]
+async fn one_leads_and_what_happens_is_watched() {
+    let mut servers = Servers::start().await;
+    let watch = Program::spawn(servers.on(&["watch", "a", "--json", "--interval", "50ms"]));
+    watch.line(r#"{"type":"free","name":"a""#);
+    let (leader, _) = servers.hold("hold", "a");
+    watch.line(r#"{"type":"held","name":"a""#);
+    servers.0[2].kill();
+    let line = leader.error_line(r#"{"type":"renewed""#);
+    assert!(line.contains(r#""name":"a""#), "{line}");
+    leader.signal(Signal::SIGTERM);
+    let free = watch.line(r#"{"type":"free","name":"a""#);
+    assert!(free.contains(r#""reason":"released""#), "{free}");
+}
+
+#[tokio::test]
+async fn lists_that_are_no_quorum_are_refused_with_the_reason() {
+    let servers = Servers::start().await;
+    let urls = servers.urls();
+    let [one, two, three] = &urls[..] else {
+        panic!("there are three");
+    };
+    let cluster = two.replace("redis://", "redis-cluster://");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&[one, two], 64, "3, 5 or 7 servers, not 2"),
+        (&[one, two, one], 64, "server 3 of the quorum is server 1"),
+        (&[one, two, "memory://x"], 64, "all Redis, or all in memory"),
+        (
+            &[one, &cluster, three],
+            78,
+            "server 2 of the quorum: a cluster",
+        ),
+        (&[one, "http://x", three], 64, "server 2 of the quorum"),
+    ];
+    for task in ["run", "doctor", "serve"] {
+        for (urls, code, says) in cases {
+            let ends: &[&str] = if task == "run" {
+                &["a", "--", "true"]
+            } else {
+                &[]
+            };
+            let urls = urls.iter().flat_map(|url| ["--url", url]);
+            let args = [task].into_iter().chain(urls).chain(ends.iter().copied());
+            let ran = output(leasehold(args));
+            assert_eq!(ran.code, Some(code), "{task}: {ran:?}");
+            assert!(ran.stderr.contains(says), "{task}: {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_is_too_long_is_refused_with_the_option() {
+    let servers = Servers::start().await;
+    let ran = output(servers.on(&["run", "a", "--ttl", "90s", "--", "true"]));
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+    assert!(ran.stderr.contains("--longest-ttl"), "{ran:?}");
+    let short = ["run", "a", "--longest-ttl", "20s", "--", "true"];
+    let ran = output(servers.on(&short));
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+    let fits = [
+        "run",
+        "b",
+        "--ttl",
+        "90s",
+        "--longest-ttl",
+        "2m",
+        "--",
+        "true",
+    ];
+    assert_eq!(output(servers.on(&fits)).code, Some(0));
+    let mut by_environment = servers.on(&["run", "b", "--ttl", "90s", "--", "true"]);
+    by_environment.env("LEASEHOLD_LONGEST_TTL", "2m");
+    assert_eq!(output(by_environment).code, Some(0));
+    let ran = output(servers.on(&["run", "a", "--longest-ttl", "1ms", "--", "true"]));
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+    assert!(ran.stderr.contains("longest_ttl is from"), "{ran:?}");
+}
+
+/// Returns the findings of a check: about which server, how bad, and what.
+fn found(ran: &Output, check: &str) -> Vec<(Option<u64>, String, String)> {
+    let lines = ran.stdout.lines();
+    let all = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    all.filter(|found| found["check"] == check)
+        .map(|found| {
+            (
+                found["server"].as_u64(),
+                text(&found["level"]),
+                text(&found["what"]),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_doctor_looks_at_each_server_and_at_all_of_them() {
+    let mut servers = Servers::start().await;
+    let healthy = output(servers.on(&["doctor", "--json"]));
+    assert_eq!(healthy.code, Some(0), "{healthy:?}");
+    for check in ["reachable", "round trip", "version", "rights"] {
+        let of: Vec<_> = found(&healthy, check).iter().map(|found| found.0).collect();
+        assert_eq!(of, [Some(1), Some(2), Some(3)], "{check}: {healthy:?}");
+    }
+    let votes = found(&healthy, "votes");
+    assert_eq!(votes.len(), 1, "{healthy:?}");
+    assert!(votes[0].0.is_none() && votes[0].1 == "good", "{votes:?}");
+    assert!(votes[0].2.starts_with("3 of 3 servers vote"), "{votes:?}");
+
+    let mut admin = Admin::connect(&servers.0[1]).await;
+    admin
+        .ok(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    let evicting = output(servers.on(&["doctor", "--json"]));
+    assert_eq!(evicting.code, Some(2), "{evicting:?}");
+    let of: Vec<_> = found(&evicting, "eviction")
+        .iter()
+        .map(|found| found.0)
+        .collect();
+    assert_eq!(of, [Some(2)], "{evicting:?}");
+    admin
+        .ok(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+
+    servers.0[2].kill();
+    let ran = output(servers.on(&["doctor", "--json"]));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let missing = &found(&ran, "reachable")[2];
+    assert_eq!((missing.0, &*missing.1), (Some(3), "warning"), "{ran:?}");
+    let port = servers.0[2].port().to_string();
+    assert!(missing.2.contains(&port), "{missing:?}");
+    assert!(
+        found(&ran, "votes")[0].2.starts_with("2 of 3 servers vote"),
+        "{ran:?}"
+    );
+    let shown = output(servers.on(&["doctor"])).stdout;
+    assert!(
+        shown.contains("server 2 of 3: redis://127.0.0.1:"),
+        "{shown}"
+    );
+
+    // It comes back without what it had.
+    servers.0[2].restart().await;
+    let ran = output(servers.on(&["doctor", "--json"]));
+    let votes = found(&ran, "votes");
+    assert!(
+        votes[0].2.starts_with("server 3 does not vote for another"),
+        "{ran:?}"
+    );
+    assert!(votes[1].2.starts_with("2 of 3 servers vote"), "{ran:?}");
+
+    servers.0[0].kill();
+    servers.0[1].kill();
+    let ran = output(servers.on(&["doctor", "--json"]));
+    assert_eq!(ran.code, Some(69), "{ran:?}");
+    assert_eq!(found(&ran, "reachable").len(), 3, "{ran:?}");
+}
+
+/// Catches a page that ends with its store, or never finds it again.
+#[tokio::test]
+async fn the_page_begins_without_the_store_and_goes_on_with_a_majority() {
+    let mut servers = Servers::start().await;
+    let [one, two, _] = &mut servers.0;
+    one.kill();
+    two.kill();
+    let args = ["serve", "--listen", "127.0.0.1:0"];
+    let serving = Program::spawn(servers.on(&args));
+    let url = serving.line("serving ");
+    let shows = |line: &str| ask(&url, "GET /metrics", &[], "").body.contains(line);
+    let up = |is: u8| {
+        shows(&format!(
+            "leasehold_store_up{{namespace=\"leasehold\"}} {is}\n"
+        ))
+    };
+    assert!(up(0), "it says that the store is away");
+    servers.0[0].restart().await;
+    eventually(LIMIT, "the store to be found", async || up(1)).await;
+    let urls = servers.urls();
+    let locker = Locker::quorum(&urls).await.expect("a majority is there");
+    let lease = locker.lock("a").expect("valid").acquire().await;
+    let _lease = lease.expect("it is free");
+    let held = "leasehold_locks_held{namespace=\"leasehold\"} 1\n";
+    eventually(LIMIT, "the lock to be seen", async || shows(held)).await;
+}
