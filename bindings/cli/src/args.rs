@@ -94,7 +94,7 @@ Examples:
     /// Show the locks on a live page, for a browser
     ///
     /// Who has which lock, for how long still, and who waits; what happens, as it happens; and how often. It
-    /// only looks, unless --allow-release is given. It begins and goes on while the store cannot be reached, and
+    /// only looks, unless --allow-release is given. It starts and goes on even if the store cannot be reached, and
     /// ends by Ctrl-C.
     ///
     /// The page is there for this machine alone, unless --listen names another address; then a token is
@@ -109,8 +109,7 @@ Examples:
     /// are looked at first, the others less often. If this user may use CLIENT TRACKING (+client|tracking), the
     /// server says what changes, as long as that is little, and there is less to do.
     ///
-    /// Of a quorum the page shows what a majority says of each lock, by looking alone; which servers vote,
-    /// `leasehold doctor` says.
+    /// For a quorum the page shows what a majority says of each lock; `leasehold doctor` says which servers vote.
     #[command(after_help = "\
 Examples:
   leasehold serve --demo                      something to see, with nothing installed
@@ -138,8 +137,8 @@ Not behind a pipe: a report that fails halfway would replace FILE by its first h
     /// nothing (what is refused is in the server's ACL log afterwards); eviction, memory, persistence,
     /// replicas, scripts; its clock; messages; a lock of its own. And counts the locks.
     ///
-    /// Of a quorum it looks at each server, and says which one each finding is about; and then at all of them
-    /// together: a lock at a majority, and which servers vote.
+    /// For a quorum it looks at each server, and says which one each finding is about. Then it takes a lock at a
+    /// majority, and says which servers vote.
     ///
     /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
     /// be kept or may be lost; with another code if it cannot connect.

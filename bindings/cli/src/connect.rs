@@ -9,14 +9,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use futures::FutureExt;
+use futures::future::try_join;
 use leasehold::{Builder, Locker};
 use tokio::time::timeout;
 
+use crate::doctor;
 use crate::exit::{FILE, Failure, STORE_AWAY};
 use crate::out;
+use crate::say::Voice;
 use crate::times;
 
 const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+/// How long a server of a quorum may take to connect. The others go on without it.
+const TO_JOIN: Duration = Duration::from_secs(3);
 
 /// Where the locks are kept.
 #[derive(Args, Clone, Debug)]
@@ -25,9 +31,9 @@ pub(crate) struct StoreArgs {
     /// The store: redis://[user@]host[:port][/database], rediss:// for TLS, redis-cluster://host,host,
     /// redis-sentinel://host,host/service, unix:///path/to/socket, or memory://
     ///
-    /// Give it 3, 5 or 7 times for a quorum of independent servers, of which a majority has each lock: always the
-    /// same servers, in the same order. LEASEHOLD_URL takes them with commas or spaces between. What asks for the
-    /// locks of a quorum, as `leasehold list` does, asks a majority.
+    /// Give it 3, 5 or 7 times for a quorum of independent servers: --url redis://a --url redis://b --url redis://c.
+    /// A majority of them grants each lock, so any minority may be down. Name the same servers everywhere, in the
+    /// same order. LEASEHOLD_URL takes several with commas or spaces between.
     ///
     /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
     /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
@@ -37,8 +43,8 @@ pub(crate) struct StoreArgs {
 
     /// The longest time to live that a lease may have on a quorum; 60s without this
     ///
-    /// Give the same wherever these servers are used. For so long a server that was restarted or flushed does not
-    /// vote. On one server it means nothing.
+    /// Give the same value wherever these servers are used. A server that was restarted or flushed does not vote
+    /// for that long. Without a quorum it has no effect.
     #[arg(long, value_name = "TIME", value_parser = times::parse, env = "LEASEHOLD_LONGEST_TTL")]
     #[arg(allow_hyphen_values = true)]
     longest_ttl: Option<Duration>,
@@ -66,18 +72,19 @@ impl StoreArgs {
         &self.namespace
     }
 
-    /// Connects, in this time at the most if one is given.
-    pub(crate) async fn connect(&self, within: Option<Duration>) -> Result<Locker, Failure> {
-        self.connect_with(self.builder(), within).await
-    }
-
-    /// The same with these settings.
-    pub(crate) async fn connect_with(
+    /// Connects, in this time at the most if one is given. Notes which servers of a quorum are missing.
+    pub(crate) async fn connect(
         &self,
-        settings: Builder,
         within: Option<Duration>,
+        voice: &Voice,
     ) -> Result<Locker, Failure> {
-        connect(&self.urls()?, settings, within).await
+        let urls = self.urls()?;
+        let missing = doctor::missing(&urls, to_join(within)).map(Ok);
+        let (locker, missing) = try_join(connect(&urls, self.builder(), within), missing).await?;
+        for server in missing {
+            voice.note(&format!("{server}: the quorum goes on without it"));
+        }
+        Ok(locker)
     }
 
     /// The URL of each server, with the password. Never to be shown.
@@ -133,7 +140,10 @@ pub(crate) async fn connect(
     let connecting = async {
         match urls {
             [url] => settings.connect(url).await,
-            urls => settings.quorum(urls).await,
+            urls => {
+                let settings = settings.connect_timeout(to_join(within));
+                settings.quorum(urls).await
+            }
         }
     };
     // It is large.
@@ -151,8 +161,14 @@ pub(crate) async fn connect(
     }
 }
 
-/// Splits a list of URLs. A comma may also stand within one, between the hosts of a cluster: so what separates
-/// URLs is followed by a scheme.
+/// Returns the timeout for connecting to one server of a quorum. A silent server takes twice that, and has to leave
+/// time for the others.
+fn to_join(within: Option<Duration>) -> Duration {
+    within.map_or(TO_JOIN, |within| TO_JOIN.min(within / 4))
+}
+
+/// Splits a list of URLs. A comma may also stand inside a URL, between the hosts of a cluster, so a scheme has to
+/// follow the one that ends a URL.
 fn split(urls: &str) -> impl Iterator<Item = &str> {
     let is_between = |c: char| c == ',' || c.is_whitespace();
     let mut rest = Some(urls.trim());

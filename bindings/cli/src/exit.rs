@@ -137,12 +137,12 @@ impl From<Error> for Failure {
             _ => (INTERNAL, None),
         };
         let advice = match error.option() {
-            Some("quorum") => Some(
-                "give each server of it by an --url of its own, or all of them in LEASEHOLD_URL",
-            ),
-            Some("longest_ttl") => Some(
-                "give a shorter --ttl, or a longer --longest-ttl, the same wherever these servers are used",
-            ),
+            Some("quorum") => {
+                Some("give each server by an --url of its own, or all of them in LEASEHOLD_URL")
+            }
+            Some("longest_ttl") => {
+                Some("set --longest-ttl, to the same time wherever these servers are used")
+            }
             _ => advice,
         };
         // What the error says of it already comes first.

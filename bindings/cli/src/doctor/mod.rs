@@ -19,6 +19,7 @@ use crate::exit::Failure;
 use crate::out::{self, plain, styled};
 use crate::times::show;
 use probe::Probe;
+pub(crate) use quorum::missing;
 
 /// For all that is needed to connect.
 const TO_CONNECT: Duration = Duration::from_secs(10);

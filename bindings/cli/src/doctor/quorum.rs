@@ -1,12 +1,15 @@
-//! A quorum: each of its servers, and all of them together.
+//! Looks at a quorum: at each of its servers, and at all of them together.
 
 use std::collections::BTreeMap;
 use std::slice;
 use std::time::Duration;
 
+use fred::interfaces::ClientLike;
+use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use leasehold::protocol::LockKey;
 use leasehold::{LeaseEvent, LeaseEvents, Locker};
+use tokio::time::timeout;
 
 use super::probe::Probe;
 use super::{Found, Level, Report, locks, look_at, probe_name, settings, works};
@@ -16,6 +19,27 @@ use crate::exit::{Failure, STORE_AWAY, USAGE};
 use crate::out;
 use crate::times::show;
 
+/// Returns the servers of a quorum that cannot be connected to in this time, each with its place in the list.
+pub(crate) async fn missing(urls: &[String], within: Duration) -> Vec<String> {
+    if urls.len() < 2 || urls[0].starts_with("memory:") {
+        return Vec::new();
+    }
+    let connecting = urls.iter().map(|url| timeout(within, Probe::connect(url)));
+    let mut missing = Vec::new();
+    for (at, connected) in join_all(connecting).await.into_iter().enumerate() {
+        match connected {
+            Ok(Ok(probe)) => _ = probe.client.quit().await,
+            _ => missing.push(format!("{} cannot be reached", place(urls, at))),
+        }
+    }
+    missing
+}
+
+fn place(urls: &[String], at: usize) -> String {
+    format!("server {} of {} ({})", at + 1, urls.len(), shown(&urls[at]))
+}
+
+/// Looks at each server of a quorum, and then at all of them together.
 pub(super) async fn look(
     args: &DoctorArgs,
     urls: &[String],
@@ -31,12 +55,7 @@ pub(super) async fn look(
     for (at, url) in urls.iter().enumerate() {
         report.server = Some(at + 1);
         if !report.json {
-            out::text(&format!(
-                "server {} of {}: {}\n",
-                at + 1,
-                urls.len(),
-                shown(url)
-            ))?;
+            out::text(&format!("{}\n", place(urls, at)))?;
         }
         let alone = connect(
             slice::from_ref(url),
@@ -51,7 +70,7 @@ pub(super) async fn look(
                 }
                 probes.push(probe);
             }
-            Err(failure) => report.say([missing(&failure)])?,
+            Err(failure) => report.say([away(&failure)])?,
         }
     }
     report.server = None;
@@ -69,7 +88,7 @@ pub(super) async fn look(
     Ok(())
 }
 
-fn missing(failure: &Failure) -> Found {
+fn away(failure: &Failure) -> Found {
     if failure.exit != STORE_AWAY {
         return Found::new("reachable", Level::Bad, failure.to_string())
             .so("no program can use the quorum while one of its servers refuses it");
@@ -116,7 +135,7 @@ fn quarantined((server, left): (u32, Duration)) -> Found {
         .todo("let the next server alone until then")
 }
 
-/// The longest time to live that the server keeps, if it is one of a quorum.
+/// Reports the longest time to live that the server keeps, if it is one of a quorum.
 pub(super) async fn kept(probe: &Probe, namespace: &str) -> Option<Found> {
     let key = LockKey::new(namespace, &probe_name()).ok()?.mark();
     let kept = probe.ask(&["HGET", key.lock(), "longest"]).await.ok()?;

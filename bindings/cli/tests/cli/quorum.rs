@@ -1,7 +1,9 @@
 //! Several servers, of which a majority decides.
 
+use std::net::TcpListener;
+
 use leasehold::Locker;
-use leasehold_tests::{Admin, RedisServer, eventually};
+use leasehold_tests::{Admin, RedisServer, RedisService, eventually};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -51,8 +53,11 @@ impl Servers {
     }
 }
 
-fn ok(ran: Output) -> String {
-    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+/// Returns what a command printed that says of this server, and of nothing else, that it is missing.
+fn ok_without(url: &str, ran: Output) -> String {
+    let says = format!("({url}) cannot be reached: the quorum goes on without it");
+    assert!(ran.code == Some(0) && ran.stderr.contains(&says), "{ran:?}");
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
     ran.stdout
 }
 
@@ -68,18 +73,21 @@ async fn a_lock_is_taken_at_a_majority_and_outlives_a_server() {
     let second = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
     assert_eq!(second.code, Some(75), "{second:?}");
     holder.error_line(r#"{"type":"renewed","name":"a""#);
-    let listed = ok(output(servers.on(&["list", "--json"])));
-    let listed: Value = serde_json::from_str(&listed).expect("one line");
+    let missing = servers.0[0].url();
+    let listed = output(servers.on(&["list", "--json"]));
+    let listed: Value = serde_json::from_str(&ok_without(&missing, listed)).expect("one line");
     assert_eq!(listed["name"], "a");
-    let inspected = ok(output(servers.on(&["inspect", "a", "--json"])));
+    let inspected = output(servers.on(&["inspect", "a", "--json"]));
+    let inspected = ok_without(&missing, inspected);
     let inspected: Value = serde_json::from_str(&inspected).expect("JSON");
     let of_holder = inspected["holder"]["token"].as_u64();
     assert!(of_holder.is_some_and(|seen| seen <= token), "{inspected}");
 
     // In the environment they are a list.
-    let mut list = leasehold(["release", "--force", "a", "--yes"]);
+    let seen = of_holder.expect("it is held").to_string();
+    let mut list = leasehold(["release", "--force", "a", "--yes", "--token", &seen]);
     list.env("LEASEHOLD_URL", servers.urls().join(", "));
-    assert!(ok(output(list)).starts_with("a was released"));
+    assert!(ok_without(&missing, output(list)).starts_with("a was released"));
     holder.error_line(r#"{"type":"lost","name":"a""#);
     assert_eq!(holder.code().await, Some(79));
     let free = output(servers.on(&["run", "a", "-n", "--ttl", "5s", "--", "true"]));
@@ -105,6 +113,84 @@ async fn one_leads_and_what_happens_is_watched() {
     leader.signal(Signal::SIGTERM);
     let free = watch.line(r#"{"type":"free","name":"a""#);
     assert!(free.contains(r#""reason":"released""#), "{free}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_leaves_time_for_the_others() {
+    let servers = Servers::start().await;
+    let mut urls = servers.urls();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("it is bound");
+    urls[1] = format!("redis://:secret@{address}");
+    for task in [
+        "run a -w 4s -- true",
+        "inspect a",
+        "bench --time 100ms --callers 2",
+    ] {
+        let mut command = leasehold(task.split(' '));
+        command.env("LEASEHOLD_URL", urls.join(" "));
+        let ran = output(command);
+        assert_eq!(ran.code, Some(0), "{task}: {ran:?}");
+        let says = format!("server 2 of 3 (redis://{address}) cannot be reached");
+        // A benchmark tells of times alone.
+        let is_said = ran.stderr.contains(&says) || task.starts_with("bench");
+        assert!(is_said && !ran.stderr.contains("secret"), "{task}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_primary_behind_sentinels_may_be_one_of_the_servers() {
+    let (servers, service) = (Servers::start().await, RedisService::start().await);
+    let mut urls = servers.urls();
+    urls[2] = service.url();
+    let mut command = leasehold(["run", "a", "-n", "--", "sh", "-c", "echo ran"]);
+    command.env("LEASEHOLD_URL", urls.join(","));
+    let ran = output(command);
+    assert_eq!((ran.code, &*ran.stdout), (Some(0), "ran\n"), "{ran:?}");
+    assert_eq!(ran.stderr, "");
+    let mut primary = Admin::connect(&service.primary).await;
+    assert!(!primary.keys("*").await.is_empty(), "it has voted");
+}
+
+#[tokio::test]
+async fn no_message_shows_a_password() {
+    let mut servers = Servers::start().await;
+    let user = |url: String| url.replace("redis://", "redis://:secret@");
+    let mut urls: Vec<_> = servers.urls().into_iter().map(user).collect();
+    let say = |task: &str, urls: &[String]| {
+        let mut command = leasehold(task.split(' '));
+        command.env("LEASEHOLD_URL", urls.join(","));
+        let ran = output(command);
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!all.contains("secret"), "{task}: {all}");
+        let names_it = ["server 2", r#""server":2"#]
+            .iter()
+            .any(|it| all.contains(it));
+        assert!(names_it, "{task}: {all}");
+        ran.code
+    };
+    servers.0[1].kill();
+    for task in ["run a -- true", "inspect a", "doctor"] {
+        let code = i32::from(task.starts_with("doctor"));
+        assert_eq!(say(task, &urls), Some(code), "{task}");
+    }
+    servers.0[2].kill();
+    let tasks = [
+        "run a -- true",
+        "list",
+        "inspect a",
+        "doctor",
+        "doctor --json",
+    ];
+    for task in tasks {
+        assert_eq!(say(task, &urls), Some(69), "{task}");
+    }
+    urls[1] = "redis://:secret@127.0.0.1:port".to_owned();
+    for task in tasks.into_iter().chain(["serve"]) {
+        assert_eq!(say(task, &urls), Some(64), "{task}");
+    }
+    urls[1] = "http://:secret@127.0.0.1".to_owned();
+    assert_eq!(say("serve", &urls), Some(64));
 }
 
 #[tokio::test]
@@ -228,7 +314,7 @@ async fn the_doctor_looks_at_each_server_and_at_all_of_them() {
     );
     let shown = output(servers.on(&["doctor"])).stdout;
     assert!(
-        shown.contains("server 2 of 3: redis://127.0.0.1:"),
+        shown.contains("server 2 of 3 (redis://127.0.0.1:"),
         "{shown}"
     );
 
