@@ -202,7 +202,11 @@ pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     }
     let mut all = Vec::new();
     for (at, url) in urls.iter().enumerate() {
-        let mut found = glance_at(url).await;
+        let mut found = match Probe::connect(url).await {
+            Ok(probe) => glance_at(&probe).await,
+            Err(failure) if urls.len() > 1 => vec![quorum::away(&failure)],
+            Err(failure) => vec![Found::new("reachable", Level::Bad, failure.to_string())],
+        };
         if urls.len() > 1 {
             for found in &mut found {
                 found.server = Some(at + 1);
@@ -215,13 +219,9 @@ pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     all
 }
 
-async fn glance_at(url: &str) -> Vec<Found> {
-    let probe = match Probe::connect(url).await {
-        Ok(probe) => probe,
-        Err(failure) => return vec![Found::new("reachable", Level::Bad, failure.to_string())],
-    };
-    let mut all = server::pace(&probe).await;
-    all.extend(server::look(&probe).await);
+async fn glance_at(probe: &Probe) -> Vec<Found> {
+    let mut all = server::pace(probe).await;
+    all.extend(server::look(probe).await);
     let _ = probe.client.quit().await;
     all
 }

@@ -88,7 +88,7 @@ pub(super) async fn look(
     Ok(())
 }
 
-fn away(failure: &Failure) -> Found {
+pub(super) fn away(failure: &Failure) -> Found {
     if failure.exit != STORE_AWAY {
         return Found::new("reachable", Level::Bad, failure.to_string())
             .so("no program can use the quorum while one of its servers refuses it");

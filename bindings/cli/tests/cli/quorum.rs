@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::program::{LIMIT, Output, Program, leasehold, output};
-use crate::serve::ask;
+use crate::serve::{ask, first_event};
 
 /// Three servers that know nothing of one another.
 struct Servers([RedisServer; 3]);
@@ -354,6 +354,20 @@ async fn the_page_begins_without_the_store_and_goes_on_with_a_majority() {
     assert!(up(0), "it says that the store is away");
     servers.0[0].restart().await;
     eventually(LIMIT, "the store to be found", async || up(1)).await;
+    let missing = |found: &&Value| found["check"] == "reachable";
+    let found = eventually(LIMIT, "the missing server", async || {
+        let (_page, all) = first_event(&url, "findings");
+        all.as_array()
+            .expect("a list")
+            .iter()
+            .find(missing)
+            .cloned()
+    });
+    let found = found.await;
+    assert_eq!(
+        (&found["server"], &found["level"]),
+        (&2.into(), &"warning".into())
+    );
     let urls = servers.urls();
     let locker = Locker::quorum(&urls).await.expect("a majority is there");
     let lease = locker.lock("a").expect("valid").acquire().await;
