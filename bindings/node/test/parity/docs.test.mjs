@@ -56,7 +56,7 @@ function* inline(path, text) {
     if (part.startsWith("#")) {
       section = path.startsWith("bindings/node/") ? ["javascript"] : spokenOf(part);
     }
-    // Other tests read the table of both languages; and of two columns the first one is another lock's.
+    // Another test reads the table of both languages. Beside Leasehold's columns the first one is another lock's.
     const isParity = isRow && path === "bindings/README.md";
     const peers = isRow && /^ *Leasehold/.test(head[1]) ? 1 : 0;
     for (const [at, cell] of isParity ? [] : [...cells.entries()].slice(peers)) {
