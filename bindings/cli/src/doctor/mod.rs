@@ -49,7 +49,7 @@ pub(crate) struct Found {
     so: Option<String>,
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     todo: Option<String>,
-    /// Which server of a quorum it is about, from 1.
+    /// The server's place in the list of a quorum, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<usize>,
 }
@@ -85,7 +85,7 @@ impl Found {
 struct Report {
     json: bool,
     worst: Level,
-    /// Which server of a quorum is looked at, from 1.
+    /// The server's place in the list of a quorum, from 1.
     server: Option<usize>,
 }
 

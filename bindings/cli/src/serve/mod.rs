@@ -44,7 +44,7 @@ const TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
 const LEAST_TOKEN: usize = 16;
 const MOST_TOKEN: usize = 256;
 const TO_CONNECT: Duration = Duration::from_secs(10);
-/// How long the page waits for the store at first; and from one attempt to connect to the next.
+/// Time for the first attempt to connect, before the page starts without the store; and the pause between attempts.
 const AT_FIRST: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(1);
 /// A look that is later than this is one at a store that is away.
@@ -127,7 +127,7 @@ async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Connects, unless the store is away; what it refuses is a failure.
+/// Tries to connect. Returns nothing inside if the store is down, and a failure if it refuses.
 async fn connected_at_first(
     args: &ServeArgs,
     urls: &[String],
@@ -150,7 +150,7 @@ async fn connect_once(args: &ServeArgs, urls: &[String]) -> Result<Locker, Failu
     connect(urls, settings, Some(TO_CONNECT)).await
 }
 
-/// Connects, again and again until the store is there.
+/// Tries to connect until the store is there.
 async fn connected(args: &ServeArgs, urls: &[String], state: &State) -> Locker {
     loop {
         match connect_once(args, urls).await {
@@ -177,7 +177,7 @@ fn say(args: &ServeArgs, voice: &Voice, here: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds out what there is, for ever, as soon as the store is there.
+/// Looks at the locks for ever, as soon as the store is there.
 async fn watch(
     args: &ServeArgs,
     urls: &[String],

@@ -26,7 +26,7 @@ impl Servers {
         self.0.iter().map(RedisServer::url).collect()
     }
 
-    /// With each of them as an option.
+    /// A command with an `--url` for each of them.
     fn on(&self, args: &[&str]) -> std::process::Command {
         let urls = self.urls();
         let urls = urls.iter().flat_map(|url| ["--url", url]);
