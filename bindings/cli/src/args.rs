@@ -94,8 +94,8 @@ Examples:
     /// Show the locks on a live page, for a browser
     ///
     /// Who has which lock, for how long still, and who waits; what happens, as it happens; and how often. It
-    /// only looks, unless --allow-release is given. It goes on while the store cannot be reached, and ends by
-    /// Ctrl-C.
+    /// only looks, unless --allow-release is given. It starts and goes on even if the store cannot be reached, and
+    /// ends by Ctrl-C.
     ///
     /// The page is there for this machine alone, unless --listen names another address; then a token is
     /// needed, too. It is made and printed, or taken from --token-file or LEASEHOLD_SERVE_TOKEN. A browser
@@ -108,6 +108,8 @@ Examples:
     /// locks there are and however many look at the page. With many locks those that are on somebody's screen
     /// are looked at first, the others less often. If this user may use CLIENT TRACKING (+client|tracking), the
     /// server says what changes, as long as that is little, and there is less to do.
+    ///
+    /// For a quorum the page shows what a majority says of each lock; `leasehold doctor` says which servers vote.
     #[command(after_help = "\
 Examples:
   leasehold serve --demo                      something to see, with nothing installed
@@ -134,6 +136,9 @@ Not behind a pipe: a report that fails halfway would replace FILE by its first h
     /// Tries what locks need: reachable, how fast, which version; each right of this user, in ways that change
     /// nothing (what is refused is in the server's ACL log afterwards); eviction, memory, persistence,
     /// replicas, scripts; its clock; messages; a lock of its own. And counts the locks.
+    ///
+    /// For a quorum it looks at each server, and says which one each finding is about. Then it takes a lock at a
+    /// majority, and says which servers vote.
     ///
     /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
     /// be kept or may be lost; with another code if it cannot connect.

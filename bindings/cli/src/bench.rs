@@ -7,6 +7,7 @@ use leasehold::{Error, Lock, Locker};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
+use crate::connect::connect;
 use crate::exit::Failure;
 use crate::out;
 use crate::times::show;
@@ -132,11 +133,12 @@ pub(crate) fn main(args: &BenchArgs) -> Result<u8, Failure> {
 }
 
 async fn bench(args: &BenchArgs) -> Result<u8, Failure> {
-    let connect = || {
+    let urls = args.store.urls()?;
+    let connected = || {
         let settings = args.store.builder().token_retention(RETENTION);
-        args.store.connect_with(settings, Some(TO_CONNECT))
+        connect(&urls, settings, Some(TO_CONNECT))
     };
-    let (one, other) = (connect().await?, connect().await?);
+    let (one, other) = (connected().await?, connected().await?);
     // Of three measurements each has its part.
     let each = args.time / 3;
     let callers = args.callers;

@@ -9,12 +9,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use futures::FutureExt;
+use futures::future::try_join;
 use leasehold::{Builder, Locker};
 use tokio::time::timeout;
 
+use crate::doctor;
 use crate::exit::{FILE, Failure, STORE_AWAY};
+use crate::out;
+use crate::say::Voice;
+use crate::times;
 
 const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+/// How long a server of a quorum may take to connect. The others go on without it.
+const TO_JOIN: Duration = Duration::from_secs(3);
 
 /// Where the locks are kept.
 #[derive(Args, Clone, Debug)]
@@ -23,11 +31,23 @@ pub(crate) struct StoreArgs {
     /// The store: redis://[user@]host[:port][/database], rediss:// for TLS, redis-cluster://host,host,
     /// redis-sentinel://host,host/service, unix:///path/to/socket, or memory://
     ///
+    /// Give it 3, 5 or 7 times for a quorum of independent servers: --url redis://a --url redis://b --url redis://c.
+    /// A majority of them grants each lock, so any minority may be down. Name the same servers everywhere, in the
+    /// same order. LEASEHOLD_URL takes several with commas or spaces between.
+    ///
     /// Locks in memory:// are of this process alone, which is good for a try. A password in a URL on the
     /// command line can be read by others on this machine: use LEASEHOLD_URL, LEASEHOLD_PASSWORD or
     /// --password-file.
     #[arg(long, env = "LEASEHOLD_URL", hide_env_values = true)]
-    url: Option<String>,
+    url: Vec<String>,
+
+    /// The longest time to live that a lease may have on a quorum; 60s without this
+    ///
+    /// Give the same value wherever these servers are used. A server that was restarted or flushed does not vote
+    /// for that long. Without a quorum it has no effect.
+    #[arg(long, value_name = "TIME", value_parser = times::parse, env = "LEASEHOLD_LONGEST_TTL")]
+    #[arg(allow_hyphen_values = true)]
+    longest_ttl: Option<Duration>,
 
     /// A file whose first line is the store's password; or set LEASEHOLD_PASSWORD
     #[arg(long, value_name = "FILE", env = "LEASEHOLD_PASSWORD_FILE")]
@@ -41,54 +61,46 @@ pub(crate) struct StoreArgs {
 impl StoreArgs {
     /// A locker's settings.
     pub(crate) fn builder(&self) -> Builder {
-        Locker::builder().namespace(&self.namespace)
+        let builder = Locker::builder().namespace(&self.namespace);
+        match self.longest_ttl {
+            Some(longest) => builder.longest_ttl(longest),
+            None => builder,
+        }
     }
 
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Connects, in this time at the most if one is given.
-    pub(crate) async fn connect(&self, within: Option<Duration>) -> Result<Locker, Failure> {
-        self.connect_with(self.builder(), within).await
-    }
-
-    /// The same with these settings.
-    pub(crate) async fn connect_with(
+    /// Connects, in this time at the most if one is given. Notes which servers of a quorum are missing.
+    pub(crate) async fn connect(
         &self,
-        settings: Builder,
         within: Option<Duration>,
+        voice: &Voice,
     ) -> Result<Locker, Failure> {
-        let url = self.url()?;
-        let connecting = settings.connect(url);
-        let Some(within) = within else {
-            return Ok(connecting.await?);
-        };
-        match timeout(within, connecting).await {
-            Ok(connected) => Ok(connected?),
-            Err(_) => Err(Failure::new(
-                STORE_AWAY,
-                format!(
-                    "no connection to the store within {}",
-                    crate::times::show(within)
-                ),
-            )
-            .advise(
-                "see that the server runs, that --url names it, and that nothing is in the way",
-            )),
+        let urls = self.urls()?;
+        let missing = doctor::missing(&urls, to_join(within)).map(Ok);
+        let (locker, missing) = try_join(connect(&urls, self.builder(), within), missing).await?;
+        for server in missing {
+            voice.note(&format!("{server}: the quorum goes on without it"));
         }
+        Ok(locker)
     }
 
-    /// The URL, with the password. Never to be shown.
-    pub(crate) fn url(&self) -> Result<String, Failure> {
-        let url = self.url.as_deref().filter(|url| !url.is_empty());
-        let Some(url) = url else {
+    /// The URL of each server, with the password. Never to be shown.
+    pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
+        let urls = self.url.iter().flat_map(|urls| split(urls));
+        let urls: Vec<_> = urls.filter(|url| !url.is_empty()).collect();
+        if urls.is_empty() {
             return Err(Failure::usage("no store is named")
                 .advise("give --url or set LEASEHOLD_URL, for example to redis://127.0.0.1:6379"));
-        };
+        }
         match self.password()? {
-            Some(password) => with_password(url, &password),
-            None => Ok(url.to_owned()),
+            Some(password) => urls
+                .iter()
+                .map(|url| with_password(url, &password))
+                .collect(),
+            None => Ok(urls.into_iter().map(str::to_owned).collect()),
         }
     }
 
@@ -117,6 +129,76 @@ impl StoreArgs {
         }
         Ok(Some(password.to_owned()))
     }
+}
+
+/// Connects to a server, or to a quorum of several, in this time at the most if one is given.
+pub(crate) async fn connect(
+    urls: &[String],
+    settings: Builder,
+    within: Option<Duration>,
+) -> Result<Locker, Failure> {
+    let connecting = async {
+        match urls {
+            [url] => settings.connect(url).await,
+            urls => {
+                let settings = settings.connect_timeout(to_join(within));
+                settings.quorum(urls).await
+            }
+        }
+    };
+    // It is large.
+    let connecting = Box::pin(connecting);
+    let Some(within) = within else {
+        return Ok(connecting.await?);
+    };
+    match timeout(within, connecting).await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => Err(Failure::new(
+            STORE_AWAY,
+            format!("no connection to the store within {}", times::show(within)),
+        )
+        .advise("see that the server runs, that --url names it, and that nothing is in the way")),
+    }
+}
+
+/// Returns the timeout for connecting to one server of a quorum. A silent server takes twice that, and has to leave
+/// time for the others.
+fn to_join(within: Option<Duration>) -> Duration {
+    within.map_or(TO_JOIN, |within| TO_JOIN.min(within / 4))
+}
+
+/// Splits a list of URLs. A comma may also stand inside a URL, between the hosts of a cluster, so a scheme has to
+/// follow the one that ends a URL.
+fn split(urls: &str) -> impl Iterator<Item = &str> {
+    let is_between = |c: char| c == ',' || c.is_whitespace();
+    let mut rest = Some(urls.trim());
+    std::iter::from_fn(move || {
+        let list = rest?;
+        let mut ends = list.match_indices(is_between);
+        let end = ends.find(|(at, _)| {
+            let next = list[*at..].trim_start_matches(is_between);
+            let scheme = next.split_once("://").map(|(scheme, _)| scheme);
+            scheme.is_some_and(|scheme| {
+                scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            })
+        });
+        let (url, next) = match end {
+            Some((at, _)) => (&list[..at], Some(list[at..].trim_start_matches(is_between))),
+            None => (list, None),
+        };
+        rest = next;
+        Some(url)
+    })
+}
+
+/// Where the locks are kept, without user, password and settings.
+pub(crate) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
+    out::plain(&format!("{scheme}://{rest}"))
 }
 
 /// The URL with this password. One that cannot be read is the library's to refuse.
@@ -164,6 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_urls_is_split_between_them_and_nowhere_else() {
+        let urls = |text| split(text).collect::<Vec<_>>();
+        let three = ["redis://a", "rediss://b:1/2", "unix:///c.sock"];
+        for between in [",", " ", "\n", ", ", " ,\t"] {
+            let list = three.join(between);
+            assert_eq!(split(&list).collect::<Vec<_>>(), three, "{between:?}");
+        }
+        for one in [
+            "redis-cluster://a:1,b,c",
+            "redis-sentinel://u:p,w@a,b:1/service?sentinelPassword=,x",
+            "unix:///a folder/a,b.sock",
+            "no url",
+            "",
+        ] {
+            assert_eq!(urls(one), [one]);
+        }
+        assert_eq!(
+            urls(" redis-cluster://a,b redis://c\n"),
+            ["redis-cluster://a,b", "redis://c"]
+        );
+    }
+
+    #[test]
     fn two_passwords_are_refused_and_none_is_shown() {
         let error = with_password("redis://:first@host", "second").expect_err("two");
         let shown = format!("{error} {}", error.json());
@@ -171,5 +276,24 @@ mod tests {
             !shown.contains("first") && !shown.contains("second"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        for (url, says) in [
+            ("redis://me:secret@host:1/5", "redis://host:1/5"),
+            ("redis://:s%40@host?timeout=1", "redis://host"),
+            (
+                "unix://:secret@/run/redis.sock?db=1",
+                "unix:///run/redis.sock",
+            ),
+            (
+                "redis-sentinel://u:p@a,b:1/service?sentinelPassword=x",
+                "redis-sentinel://a,b:1/service",
+            ),
+            ("rediss://host", "rediss://host"),
+        ] {
+            assert_eq!(shown(url), says);
+        }
     }
 }

@@ -136,6 +136,15 @@ impl From<Error> for Failure {
             ErrorKind::StaleToken => (STALE, None),
             _ => (INTERNAL, None),
         };
+        let advice = match error.option() {
+            Some("quorum") => {
+                Some("give each server by an --url of its own, or all of them in LEASEHOLD_URL")
+            }
+            Some("longest_ttl") => {
+                Some("set --longest-ttl, to the same time wherever these servers are used")
+            }
+            _ => advice,
+        };
         // What the error says of it already comes first.
         let advice = advice.filter(|_| !error.to_string().contains("; "));
         Self {

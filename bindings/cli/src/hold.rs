@@ -26,7 +26,7 @@ async fn hold(
     voice: &Voice,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
-    let locker = match unless_asked(args.store.connect(None), &mut signals).await {
+    let locker = match unless_asked(args.store.connect(None, voice), &mut signals).await {
         Ok(locker) => locker?,
         Err(signal) => return Ok(by(signal)),
     };

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
 use crate::exit::{DECLINED, Failure};
 use crate::out::{self, plain};
+use crate::say::Voice;
 use crate::serve::look::Kind;
 use crate::times::show;
 
@@ -51,9 +52,9 @@ struct Released<'a> {
     released: &'a Option<HolderInfo>,
 }
 
-pub(crate) fn list(args: &ListArgs) -> Result<u8, Failure> {
+pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
-        let locker = args.store.connect(None).await?;
+        let locker = args.store.connect(None, voice).await?;
         let names: BTreeSet<_> = locker.list(&args.pattern).try_collect().await?;
         let mut rows = Vec::new();
         let mut found = found(&locker, names);
@@ -93,10 +94,10 @@ pub(crate) fn found(
     Box::pin(looks.buffered(TOGETHER))
 }
 
-pub(crate) fn inspect(args: &InspectArgs) -> Result<u8, Failure> {
+pub(crate) fn inspect(args: &InspectArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
         let name = Name::new(&args.name)?;
-        let locker = args.store.connect(None).await?;
+        let locker = args.store.connect(None, voice).await?;
         let found = locker.inspect(&args.name).await?;
         if args.json {
             return out::json(&Seen::now(&name, &found));
@@ -148,9 +149,9 @@ fn owner(holder: &HolderInfo) -> String {
     }
 }
 
-pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
+pub(crate) fn release(args: &ReleaseArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
-        let locker = args.store.connect(None).await?;
+        let locker = args.store.connect(None, voice).await?;
         let token = if args.yes {
             args.token
         } else {

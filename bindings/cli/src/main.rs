@@ -54,17 +54,24 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Many write the command right after the name.
+/// Adds a tip for what many write: the command right after the name, and a store where none is used.
 fn advised(mut error: clap::Error) -> clap::Error {
-    let is_word =
-        |arg: &ContextValue| matches!(arg, ContextValue::String(arg) if !arg.starts_with('-'));
-    let task = std::env::args_os().nth(1);
-    if task.is_some_and(|task| task == "run" || task == "hold")
-        && error.kind() == clap::error::ErrorKind::UnknownArgument
-        && error.get(ContextKind::InvalidArg).is_some_and(is_word)
-    {
-        let tip = "one NAME, then --, then the command and its arguments".into();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let task = std::env::args_os().nth(1).unwrap_or_default();
+    let tip = match task.to_str().unwrap_or_default() {
+        "run" | "hold" if !arg.starts_with('-') => {
+            "one NAME, then --, then the command and its arguments"
+        }
+        "fence" if arg == "--url" => {
+            "fence uses no store: FILE.fence has the greatest token that was seen"
+        }
+        _ => return error,
+    };
+    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
     }
     error
 }
@@ -90,9 +97,9 @@ impl Task {
         match self {
             Self::Run(args) => run::main(args, voice),
             Self::Hold(args) => hold::main(args, voice),
-            Self::List(args) => look::list(args),
-            Self::Inspect(args) => look::inspect(args),
-            Self::Release(args) => look::release(args),
+            Self::List(args) => look::list(args, voice),
+            Self::Inspect(args) => look::inspect(args, voice),
+            Self::Release(args) => look::release(args, voice),
             Self::Watch(args) => watch::main(args, voice),
             Self::Serve(args) => serve::main(args, voice),
             Self::Bench(args) => bench::main(args),

@@ -78,7 +78,7 @@ async fn run(
     let mut signals = Signals::listen()?;
     // Without any time to wait the store still has its own time to reply.
     let within = args.limit().filter(|limit| !limit.is_zero());
-    let connecting = args.store.connect(within);
+    let connecting = args.store.connect(within, voice);
     let locker = match unless_asked(connecting, &mut signals).await {
         Ok(locker) => locker?,
         Err(signal) => return Ok(by(signal)),

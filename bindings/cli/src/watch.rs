@@ -74,7 +74,7 @@ type Known = BTreeMap<Name, Look>;
 
 async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     let wanted = Wanted::new(&args.names)?;
-    let locker = args.store.connect(None).await?;
+    let locker = args.store.connect(None, voice).await?;
     let (mut known, mut away) = (Known::new(), false);
     loop {
         match wanted.look(&locker, &known).await {

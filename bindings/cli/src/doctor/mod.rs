@@ -14,10 +14,12 @@ use leasehold::{Finding, Locker, Name};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::connect::connect;
 use crate::exit::Failure;
 use crate::out::{self, plain, styled};
 use crate::times::show;
 use probe::Probe;
+pub(crate) use quorum::missing;
 
 /// For all that is needed to connect.
 const TO_CONNECT: Duration = Duration::from_secs(10);
@@ -47,6 +49,9 @@ pub(crate) struct Found {
     so: Option<String>,
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     todo: Option<String>,
+    /// The server's place in the list of a quorum, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<usize>,
 }
 
 impl Found {
@@ -57,6 +62,7 @@ impl Found {
             what: plain(what.as_ref()),
             so: None,
             todo: None,
+            server: None,
         }
     }
 
@@ -79,11 +85,14 @@ impl Found {
 struct Report {
     json: bool,
     worst: Level,
+    /// The server's place in the list of a quorum, from 1.
+    server: Option<usize>,
 }
 
 impl Report {
     fn say(&mut self, found: impl IntoIterator<Item = Found>) -> Result<(), Failure> {
-        for found in found {
+        for mut found in found {
+            found.server = self.server;
             self.worst = self.worst.max(found.level);
             if self.json {
                 out::json(&found)?;
@@ -129,17 +138,40 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     let mut report = Report {
         json: args.json,
         worst: Level::Good,
+        server: None,
     };
-    // Short-lived names, so that nothing is remembered of this.
-    let builder = args.store.builder().token_retention(PROBE_TTL / 2);
-    let locker = args.store.connect_with(builder, Some(TO_CONNECT)).await;
-    let url = args.store.url()?;
-    if url.starts_with("memory:") {
-        locker?;
+    let urls = args.store.urls()?;
+    let locker = connect(&urls, settings(args), Some(TO_CONNECT)).await;
+    if urls[0].starts_with("memory:") {
+        locker?.shutdown().await;
         report.say([in_memory()])?;
         return Ok(report.code());
     }
-    let probe = match Probe::connect(&url).await {
+    let [url] = &urls[..] else {
+        quorum::look(args, &urls, locker, &mut report).await?;
+        return Ok(report.code());
+    };
+    let (probe, locker) = look_at(args, url, locker, &mut report).await?;
+    if let Some(locker) = locker {
+        report.say(locks::look(&locker, &probe).await)?;
+        locker.shutdown().await;
+    }
+    Ok(report.code())
+}
+
+/// Returns settings for names that are short-lived, so that nothing is remembered of this.
+fn settings(args: &DoctorArgs) -> leasehold::Builder {
+    args.store.builder().token_retention(PROBE_TTL / 2)
+}
+
+/// Looks at one server. Returns a connection to it, and the locker if that can be used.
+async fn look_at(
+    args: &DoctorArgs,
+    url: &str,
+    locker: Result<Locker, Failure>,
+    report: &mut Report,
+) -> Result<(Probe, Option<Locker>), Failure> {
+    let probe = match Probe::connect(url).await {
         Ok(probe) => probe,
         // The library says better what is wrong.
         Err(failure) => return Err(locker.err().unwrap_or(failure)),
@@ -147,35 +179,49 @@ async fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     report.say([Found::good("reachable", "the store accepts connections")])?;
     report.say(server::pace(&probe).await)?;
     report.say(server::look(&probe).await)?;
-    report.say(quorum::look(&probe, args.store.namespace()).await)?;
-    report.say(rights::look(&probe, &url, args.store.namespace()).await?)?;
+    report.say(quorum::kept(&probe, args.store.namespace()).await)?;
+    report.say(rights::look(&probe, url, args.store.namespace()).await?)?;
     match locker {
         Ok(locker) => {
             report.say(locker.findings().iter().map(finding))?;
             report.say([works(&locker).await])?;
-            report.say(locks::look(&locker, &probe).await)?;
-            locker.shutdown().await;
+            Ok((probe, Some(locker)))
         }
         Err(failure) => {
             let found = Found::new("usable", Level::Bad, failure.to_string());
             report.say([found.so("no lock can be taken")])?;
+            Ok((probe, None))
         }
     }
-    Ok(report.code())
 }
 
 /// The checks that cost a server little and leave nothing there, for the page of `leasehold serve`.
-pub(crate) async fn glance(url: &str, locker: &Locker) -> Vec<Found> {
-    if url.starts_with("memory:") {
+pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
+    if urls[0].starts_with("memory:") {
         return vec![in_memory()];
     }
-    let probe = match Probe::connect(url).await {
-        Ok(probe) => probe,
-        Err(failure) => return vec![Found::new("reachable", Level::Bad, failure.to_string())],
-    };
-    let mut all = server::pace(&probe).await;
-    all.extend(server::look(&probe).await);
+    let mut all = Vec::new();
+    for (at, url) in urls.iter().enumerate() {
+        let mut found = match Probe::connect(url).await {
+            Ok(probe) => glance_at(&probe).await,
+            Err(failure) if urls.len() > 1 => vec![quorum::away(&failure)],
+            Err(failure) => vec![Found::new("reachable", Level::Bad, failure.to_string())],
+        };
+        if urls.len() > 1 {
+            for found in &mut found {
+                found.server = Some(at + 1);
+                found.what = format!("server {}: {}", at + 1, found.what);
+            }
+        }
+        all.extend(found);
+    }
     all.extend(locker.findings().iter().map(finding));
+    all
+}
+
+async fn glance_at(probe: &Probe) -> Vec<Found> {
+    let mut all = server::pace(probe).await;
+    all.extend(server::look(probe).await);
     let _ = probe.client.quit().await;
     all
 }

@@ -1,6 +1,6 @@
 //! What is answered to which request.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -37,7 +37,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What the answers are made of.
 pub(super) struct Site {
     pub(super) state: Arc<State>,
-    pub(super) locker: Locker,
+    /// Once there is a connection.
+    pub(super) locker: Arc<OnceLock<Locker>>,
     pub(super) gate: Gate,
     pub(super) about: About,
 }
@@ -178,9 +179,13 @@ async fn release(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer 
     if !site.state.has_view(&view) {
         return Err(gone());
     }
+    let Some(locker) = site.locker.get() else {
+        let what = "there is no connection to the store yet\n".to_owned();
+        return Err((StatusCode::BAD_GATEWAY, what));
+    };
     // A look may see its end before this hears of it.
     site.state.board().revoke(&name, token);
-    let released = site.locker.force_release_token(name.as_str(), token).await;
+    let released = locker.force_release_token(name.as_str(), token).await;
     site.state.changed(std::iter::once(name.clone()));
     if released.map_err(store)?.is_none() {
         site.state.board().spare(&name);

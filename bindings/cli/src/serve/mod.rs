@@ -18,7 +18,7 @@ mod tally;
 mod walk;
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
@@ -27,11 +27,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::ServeArgs;
+use crate::connect::{connect, shown};
 use crate::doctor;
-use crate::exit::{FILE, Failure, INTERNAL, USAGE};
+use crate::exit::{FILE, Failure, INTERNAL, STORE_AWAY, USAGE};
 use crate::out;
 use crate::say::Voice;
 use eye::{Eye, Inputs, Pace};
@@ -43,6 +44,9 @@ const TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
 const LEAST_TOKEN: usize = 16;
 const MOST_TOKEN: usize = 256;
 const TO_CONNECT: Duration = Duration::from_secs(10);
+/// Time for the first attempt to connect, before the page starts without the store; and the pause between attempts.
+const AT_FIRST: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_secs(1);
 /// A look that is later than this is one at a store that is away.
 const PATIENCE: Duration = Duration::from_secs(2);
 const TO_END: Duration = Duration::from_secs(2);
@@ -71,36 +75,26 @@ pub(crate) fn main(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
 
 async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     let (token, made) = token(args)?;
-    let url = if args.demo {
-        format!("memory://demo-{}", std::process::id())
+    let urls = if args.demo {
+        vec![format!("memory://demo-{}", std::process::id())]
     } else {
-        args.store.url()?
+        args.store.urls()?
     };
-    let settings = args
-        .store
-        .builder()
-        .patience(PATIENCE)
-        .command_timeout(PATIENCE);
-    let connecting = settings.connect(&url);
-    let connected = tokio::time::timeout(TO_CONNECT, connecting).await;
-    let locker = connected.map_err(|_| {
-        Failure::new(
-            crate::exit::STORE_AWAY,
-            "no connection to the store within 10s",
-        )
-    })??;
+    let state = Arc::new(State::new());
+    let locker = Arc::new(connected_at_first(args, &urls, &state).await?);
     let listener = listen(args).await?;
     let address = listener
         .local_addr()
         .map_err(|error| listening(args, &error))?;
-    let state = Arc::new(State::new());
-    let mut tasks = watch(args, &url, &locker, &state);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(send(state.clone()));
     let mut players = JoinSet::new();
     if args.demo {
-        players = demo::play(&args.store, &url).await?;
+        players = demo::play(&args.store, &urls[0]).await?;
     }
+    let shown: Vec<_> = urls.iter().map(|url| shown(url)).collect();
     let site = Site {
-        state,
+        state: state.clone(),
         locker: locker.clone(),
         gate: Gate::new(
             token.clone(),
@@ -108,7 +102,7 @@ async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
             args.host.clone(),
         ),
         about: About {
-            store: shown(&url),
+            store: shown.join(", "),
             namespace: args.store.namespace().to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             demo: args.demo,
@@ -121,11 +115,51 @@ async fn serve(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
         .map(|token| format!("?token={token}"));
     let here = format!("http://{address}/{}", query.unwrap_or_default());
     say(args, voice, &here)?;
-    stopped().await?;
+    tokio::select! {
+        stopped = stopped() => stopped?,
+        () = watch(args, &urls, &locker, &state) => {}
+    }
     players.abort_all();
     tasks.shutdown().await;
-    let _ = tokio::time::timeout(TO_END, locker.shutdown()).await;
+    if let Some(locker) = locker.get() {
+        let _ = timeout(TO_END, locker.shutdown()).await;
+    }
     Ok(0)
+}
+
+/// Tries to connect. Returns nothing inside if the store is down, and a failure if it refuses.
+async fn connected_at_first(
+    args: &ServeArgs,
+    urls: &[String],
+    state: &State,
+) -> Result<OnceLock<Locker>, Failure> {
+    match timeout(AT_FIRST, connect_once(args, urls)).await {
+        Ok(Ok(locker)) => return Ok(locker.into()),
+        Ok(Err(failure)) if failure.exit != STORE_AWAY => return Err(failure),
+        Ok(Err(failure)) => state.board().away(&failure.to_string()),
+        Err(_) => state
+            .board()
+            .away("there is no connection to the store yet"),
+    }
+    Ok(OnceLock::new())
+}
+
+async fn connect_once(args: &ServeArgs, urls: &[String]) -> Result<Locker, Failure> {
+    let settings = args.store.builder();
+    let settings = settings.patience(PATIENCE).command_timeout(PATIENCE);
+    connect(urls, settings, Some(TO_CONNECT)).await
+}
+
+/// Tries to connect until the store is there.
+async fn connected(args: &ServeArgs, urls: &[String], state: &State) -> Locker {
+    loop {
+        match connect_once(args, urls).await {
+            Ok(locker) => return locker,
+            // Whoever runs the store may put right what it refuses.
+            Err(failure) => state.board().away(&failure.to_string()),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 fn say(args: &ServeArgs, voice: &Voice, here: &str) -> Result<(), Failure> {
@@ -143,40 +177,55 @@ fn say(args: &ServeArgs, voice: &Voice, here: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All that finds out, and sends the pages what it found.
-fn watch(args: &ServeArgs, url: &str, locker: &Locker, state: &Arc<State>) -> JoinSet<()> {
+/// Looks at the locks for ever, as soon as the store is there.
+async fn watch(
+    args: &ServeArgs,
+    urls: &[String],
+    connected_to: &OnceLock<Locker>,
+    state: &Arc<State>,
+) {
+    if connected_to.get().is_none() {
+        let locker = connected(args, urls, state).await;
+        connected_to.get_or_init(|| locker);
+    }
+    let Some(locker) = connected_to.get() else {
+        return;
+    };
+    state.board().back();
     let mut tasks = JoinSet::new();
     let (steps, walked) = mpsc::channel(STEPS);
-    let free = url.starts_with("memory://");
+    let free = urls[0].starts_with("memory://");
     let looks = args.looks;
     let eye = Eye::new(locker.clone(), state.clone(), Pace { looks, free });
     let seen = state.seen();
     tasks.spawn(eye.look(Inputs { walked, seen }));
     tasks.spawn(walk::walk(locker.clone(), state.clone(), steps));
-    if !free && !args.poll_only {
+    // The servers of a quorum each know of other changes: it is only looked at.
+    if let ([url], false, false) = (urls, free, args.poll_only) {
         let namespace = args.store.namespace().to_owned();
-        tasks.spawn(follow::follow(url.to_owned(), namespace, state.clone()));
+        tasks.spawn(follow::follow(url.clone(), namespace, state.clone()));
     }
-    tasks.spawn(examine(url.to_owned(), locker.clone(), state.clone()));
-    let state = state.clone();
-    tasks.spawn(async move {
-        let mut ticks = interval(SEND);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for tick in (0_u32..).cycle() {
-            ticks.tick().await;
-            state.send_changes(Instant::now());
-            if tick % SUM == 0 {
-                state.send_sum(Instant::now());
-            }
+    tasks.spawn(examine(urls.to_owned(), locker.clone(), state.clone()));
+    tasks.join_all().await;
+}
+
+/// Sends the pages what was found.
+async fn send(state: Arc<State>) {
+    let mut ticks = interval(SEND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for tick in (0_u32..).cycle() {
+        ticks.tick().await;
+        state.send_changes(Instant::now());
+        if tick % SUM == 0 {
+            state.send_sum(Instant::now());
         }
-    });
-    tasks
+    }
 }
 
 /// Has the doctor look at the store, again and again.
-async fn examine(url: String, locker: Locker, state: Arc<State>) {
+async fn examine(urls: Vec<String>, locker: Locker, state: Arc<State>) {
     loop {
-        let found = doctor::glance(&url, &locker).await;
+        let found = doctor::glance(&urls, &locker).await;
         if let Ok(found) = serde_json::to_string(&found) {
             state.set_findings(found);
         }
@@ -239,14 +288,6 @@ fn random() -> Result<String, Failure> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }
 
-/// Where the locks are kept, without user, password and settings.
-fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
-    out::plain(&format!("{scheme}://{rest}"))
-}
-
 /// Until somebody ends it.
 async fn stopped() -> Result<(), Failure> {
     let failed = |error| Failure::new(INTERNAL, format!("signals cannot be heard: {error}"));
@@ -259,28 +300,4 @@ async fn stopped() -> Result<(), Failure> {
         _ = interrupts.recv() => {}
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_secret_is_shown() {
-        for (url, says) in [
-            ("redis://me:secret@host:1/5", "redis://host:1/5"),
-            ("redis://:s%40@host?timeout=1", "redis://host"),
-            (
-                "unix://:secret@/run/redis.sock?db=1",
-                "unix:///run/redis.sock",
-            ),
-            (
-                "redis-sentinel://u:p@a,b:1/service?sentinelPassword=x",
-                "redis-sentinel://a,b:1/service",
-            ),
-            ("rediss://host", "rediss://host"),
-        ] {
-            assert_eq!(shown(url), says);
-        }
-    }
 }

@@ -187,7 +187,7 @@ async fn the_jobs_of_cron_and_systemd_run_on_one_machine_at_a_time() {
         .filter_map(|line| line.strip_prefix("0 3 * * * "));
     let mut jobs: Vec<_> = jobs.map(str::to_owned).collect();
     let units = blocks("ini").concat();
-    assert!(units.contains("\nSuccessExitStatus=75\n"), "{units}");
+    assert!(units.contains("\nSuccessExitStatus=75 143\n"), "{units}");
     let starts = units
         .lines()
         .filter_map(|line| line.strip_prefix("ExecStart="));
@@ -207,4 +207,35 @@ async fn the_jobs_of_cron_and_systemd_run_on_one_machine_at_a_time() {
         3,
         "each is done elsewhere"
     );
+}
+
+/// Catches a unit that systemd does not understand, or by which it kills a command before that can stop.
+#[tokio::test]
+async fn systemd_takes_the_units_and_signals_leasehold_alone() {
+    let examples = Examples::start().await;
+    let folder = examples.folder.path();
+    let mut count = 0;
+    for unit in blocks("ini") {
+        let unit = unit.replace("/usr/local/bin", &folder.display().to_string());
+        // Only there to be named.
+        let unit = unit.replace("/scheduler\n", "/nightly\n");
+        let path = unit.lines().next().expect("a path");
+        let path = folder.join(path.rsplit('/').next().expect("a name"));
+        std::fs::write(&path, &unit).expect("it is written");
+        if unit.contains("ExecStart=") {
+            let stops = ["KillSignal=SIGTERM", "KillMode=mixed", "TimeoutStopSec="];
+            assert!(stops.iter().all(|line| unit.contains(line)), "{unit}");
+        }
+        let mut command = std::process::Command::new("systemd-analyze");
+        command.arg("verify").arg(&path);
+        match command.output() {
+            Ok(ran) => {
+                let said = String::from_utf8_lossy(&ran.stderr);
+                assert!(ran.status.success() && said.is_empty(), "{said}{unit}");
+            }
+            Err(error) => eprintln!("systemd did not look at {}: {error}", path.display()),
+        }
+        count += 1;
+    }
+    assert_eq!(count, 3);
 }

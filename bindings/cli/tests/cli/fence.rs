@@ -152,3 +152,11 @@ fn what_is_wrong_is_said() {
     );
     assert!(!file.exists());
 }
+
+#[test]
+fn a_fence_says_that_it_uses_no_store() {
+    let args = ["fence", "check", "a", "--token", "3", "--url", "redis://a"];
+    let ran = output(leasehold(args));
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+    assert!(ran.stderr.contains("fence uses no store"), "{ran:?}");
+}

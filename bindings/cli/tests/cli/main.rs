@@ -13,6 +13,7 @@ mod loss;
 mod page;
 mod program;
 mod pty;
+mod quorum;
 mod serve;
 mod signals;
 mod terminal;

@@ -21,7 +21,13 @@ pub(crate) fn leasehold<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> C
     // A test that runs in the background of a script has SIGINT ignored.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT,HUP,TERM", LEASEHOLD]);
-    for name in ["URL", "PASSWORD", "PASSWORD_FILE", "NAMESPACE"] {
+    for name in [
+        "URL",
+        "PASSWORD",
+        "PASSWORD_FILE",
+        "NAMESPACE",
+        "LONGEST_TTL",
+    ] {
         command.env_remove(format!("LEASEHOLD_{name}"));
     }
     command.args(args);

@@ -14,9 +14,9 @@ use crate::page::{TOKEN, serve, serve_with_token};
 use crate::program::{LIMIT, Program, leasehold, on, output};
 
 /// What came back: the status line and the head, and the body.
-struct Answer {
+pub(crate) struct Answer {
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
@@ -33,7 +33,7 @@ fn address(url: &str) -> &str {
 }
 
 /// Asks once; the first header that is given is more important than what is sent anyway.
-fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub(crate) fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let address = address(url).replace("0.0.0.0", "127.0.0.1");
     let mut stream = TcpStream::connect(&address).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
@@ -57,8 +57,13 @@ fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer
     }
 }
 
-/// The first that a page is sent, with the connection, which keeps the page open.
+/// Returns the greeting that a page is sent, with the connection, which keeps the page open.
 fn open_page(url: &str) -> (TcpStream, serde_json::Value) {
+    first_event(url, "hello")
+}
+
+/// Opens a page, and returns the first event of this kind that it is sent.
+pub(crate) fn first_event(url: &str, kind: &str) -> (TcpStream, serde_json::Value) {
     let mut stream = TcpStream::connect(address(url)).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
     let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n";
@@ -67,11 +72,10 @@ fn open_page(url: &str) -> (TcpStream, serde_json::Value) {
     loop {
         let read = stream.read(&mut part).expect("it answers");
         text += std::str::from_utf8(&part[..read]).expect("text");
-        let hello = text
-            .split_once("event: hello\ndata: ")
-            .map(|(_, data)| data);
-        if let Some((hello, _)) = hello.and_then(|data| data.split_once('\n')) {
-            return (stream, serde_json::from_str(hello).expect("JSON"));
+        let begin = format!("event: {kind}\ndata: ");
+        let data = text.split_once(&begin).map(|(_, data)| data);
+        if let Some((data, _)) = data.and_then(|data| data.split_once('\n')) {
+            return (stream, serde_json::from_str(data).expect("JSON"));
         }
     }
 }
@@ -443,11 +447,32 @@ fn what_cannot_be_served_is_said() {
             "--allow-release needs a token: without one every user and program of this machine could release \
              locks; set LEASEHOLD_SERVE_TOKEN",
         ),
-        (&["--url", "redis://127.0.0.1:1"], 69, "--url"),
+        (&["--url", "http://127.0.0.1:1"], 64, "redis://"),
         (&[], 64, "no store is named"),
     ] {
         let ran = output(leasehold(["serve"].iter().chain(args)));
         assert_eq!(ran.code, Some(code), "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(says), "{args:?}: {ran:?}");
     }
+}
+
+/// Catches a page that ends because its store is away when it begins.
+#[tokio::test]
+async fn a_store_that_is_away_at_first_is_found_when_it_comes() {
+    let mut server = RedisServer::start().await;
+    server.kill();
+    let (_serving, url) = serve(&server, &[]);
+    let shows = |line: &str| ask(&url, "GET /metrics", &[], "").body.contains(line);
+    assert!(shows("leasehold_store_up{namespace=\"leasehold\"} 0\n"));
+    assert_eq!(ask(&url, "GET /", &[], "").status(), 200);
+    let (_page, sum) = first_event(&url, "sum");
+    assert_eq!(sum["store"]["state"], "away", "{sum}");
+    let address = format!("127.0.0.1:{}", server.port());
+    assert!(sum.to_string().contains(&address), "{sum}");
+    server.restart().await;
+    let up = "leasehold_store_up{namespace=\"leasehold\"} 1\n";
+    eventually(LIMIT, "the store to be found", async || shows(up)).await;
+    let _holder = hold(&server, "a");
+    let held = "leasehold_locks_held{namespace=\"leasehold\"} 1\n";
+    eventually(LIMIT, "the lock to be seen", async || shows(held)).await;
 }
