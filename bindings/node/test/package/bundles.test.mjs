@@ -8,6 +8,7 @@ import { rollup } from "rollup";
 import { sizes } from "../../sizes.mjs";
 import { startRedis } from "../support/redis.mjs";
 import { test } from "../support/test.mjs";
+import { WORKER } from "./programs.mjs";
 import { SOURCE, installed, put, run } from "./support.mjs";
 
 /** How each engine begins as text: WebAssembly's magic number. */
@@ -59,7 +60,13 @@ describe("a bundle", () => {
       const dist = join(folder, "node_modules/leasehold/dist");
       const file = { leasehold: "index.js", "leasehold/errors": "errors.js" }[entry];
       const resolveId = (id) => (id === entry ? join(dist, file) : undefined);
-      const made = await rollup({ input: join(folder, input), plugins: [{ name: "packages", resolveId }], treeshake: { moduleSideEffects: false } });
+      const made = await rollup({
+        input: join(folder, input),
+        external: ["ioredis", "redis"],
+        plugins: [{ name: "packages", resolveId }],
+        // As the package.json of the package says.
+        treeshake: { moduleSideEffects: false },
+      });
       const { output } = await made.generate({ format: "es" });
       assert.equal(enginesIn(output.map(({ code }) => code).join("")), 0);
     });
@@ -98,6 +105,15 @@ describe("a bundle", () => {
       await run("esbuild", ["--log-level=error", ...args.split(" ")], folder);
       assert.equal(await run(process.execPath, [outfile, server.url], folder), "held true\n", command);
     }
+  });
+
+  test("for a worker that is made as the README says has WebAssembly in files of its own", async () => {
+    const [, args] = /^esbuild (worker\.mjs .*)$/m.exec(await readFile(join(SOURCE, "README.md"), "utf8"));
+    await put(folder, { "worker.mjs": WORKER });
+    await run("esbuild", ["--log-level=error", ...args.split(" ")], folder);
+    const files = await readdir(join(folder, "worker"));
+    assert.deepEqual(files.sort(), ["leasehold.wasm", "memory.wasm", "quorum.wasm", "worker.js"]);
+    assert.equal(enginesIn(await readFile(join(folder, "worker/worker.js"), "utf8")), 0);
   });
 
   test("that is made otherwise says what to do instead", async () => {
