@@ -21,7 +21,7 @@ const OUT = "dist-new";
  * Takes the module from src/module/<source>.ts, and the errors from one file for all entries. The clients
  * that `Locker.connect` opens run only on Node and its like; elsewhere no bundler should look for them.
  */
-const resolve = (source, extension, { connects, memory, quorum }) => ({
+const resolve = (source, extension, { connects, memory, quorum, main }) => ({
   name: "leasehold",
   setup({ onResolve }) {
     if (!connects) {
@@ -54,13 +54,17 @@ const resolve = (source, extension, { connects, memory, quorum }) => ({
       }));
     }
     // Shared, or `instanceof LeaseholdError` would be false for an error of another entry.
-    onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./errors${extension}`, external: true }));
+    onResolve({ filter: /\/errors\.js$/ }, () => ({ path: `./error-classes${extension}`, external: true }));
+    // All that an entry has besides the errors.
+    if (main !== undefined) {
+      onResolve({ filter: /\/main\.js$/ }, () => ({ path: `./${main}${extension}`, external: true }));
+    }
     // Of those that connect.
     onResolve({ filter: /\/reach\.js$/ }, () => ({ path: `./reach${extension}`, external: true }));
     // Most of the package, and the same for Node and for browsers.
     onResolve({ filter: /\/blob\.js$/ }, () => ({ path: `./blob${extension}`, external: true }));
     // Of the store in memory, which is loaded only for that.
-    onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./memory${extension}`, external: true }));
+    onResolve({ filter: /\/memory-blob\.js$/ }, () => ({ path: `./leasehold-memory${extension}`, external: true }));
     // Of the engine with quorums, which is loaded only for those.
     onResolve({ filter: /\/quorum-blob\.js$/ }, () => ({ path: `./${quorum}${extension}`, external: true }));
   },
@@ -77,9 +81,20 @@ const keepClassNames = (code) =>
     code,
   );
 
-const WORKERD = { connects: false, memory: "workerd", quorum: "quorum.workerd" };
+const WORKERD = { connects: false, memory: "workerd", quorum: "leasehold-quorum.workerd" };
 
-async function bundle(entries, source, extension, { connects = true, memory, quorum = "quorum" } = {}) {
+/** What all platforms share. A program that never uses memory or quorums may be bundled without these. */
+const SHARED = {
+  fence: "src/fence/index.ts",
+  errors: "src/errors.ts",
+  "error-classes": "src/common/errors.ts",
+  blob: "src/module/blob.ts",
+  "leasehold-memory": "src/module/memory-blob.ts",
+  "leasehold-quorum": "src/module/quorum-blob.ts",
+  reach: "src/adapters/reach.ts",
+};
+
+async function bundle(entries, source, extension, { connects = true, memory, quorum = "leasehold-quorum", main } = {}) {
   const { outputFiles } = await build({
     entryPoints: entries,
     outdir: OUT,
@@ -92,9 +107,10 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
     // One character beyond Latin-1 makes V8 decode the whole file by a slower way, and scan twice the bytes.
     charset: "ascii",
     external: EXTERNAL,
+    inject: ["src/common/text.ts"],
     define: { PACKAGE_VERSION: JSON.stringify(version) },
     loader: { ".lua": "text", ".sql": "text", ".txt": "text", ".jsonc": "json", ".wasm": "base64" },
-    plugins: [resolve(source, extension, { connects, memory, quorum })],
+    plugins: [resolve(source, extension, { connects, memory, quorum, main })],
     // It refers to the sources in the package.
     sourcemap: true,
     sourcesContent: false,
@@ -103,6 +119,12 @@ async function bundle(entries, source, extension, { connects = true, memory, quo
   });
   await Promise.all(outputFiles.map(({ path, text }) => writeFile(path, keepClassNames(text))));
 }
+
+/**
+ * The mark that TypeScript leaves of private members. With it no object but one of the class has its type, so a
+ * strict test could not put a stub in the place of a lock. Nothing of ours takes one of these as an argument.
+ */
+const PRIVATE = /(?<=^declare class (?:Lease|LeaseEvents|Lock|Locker|Tenures)\b[^{]*\{\n) +#private;\n/gm;
 
 /** Types in one file for each entry, and once more for CommonJS. */
 async function types(entries) {
@@ -123,7 +145,8 @@ async function types(entries) {
   const names = output.map((file) => file.fileName);
   await writeFile(`${OUT}/slim.d.ts`, 'export * from "./index.js";\n');
   for (const name of [...names, "slim.d.ts"]) {
-    const text = await readFile(`${OUT}/${name}`, "utf8");
+    const text = (await readFile(`${OUT}/${name}`, "utf8")).replace(PRIVATE, "");
+    await writeFile(`${OUT}/${name}`, text);
     const cts = text.replace(/(from\s+["']\.\/[^"']+)\.js(["'])/g, "$1.cjs$2");
     await writeFile(`${OUT}/${name.replace(/\.d\.ts$/, ".d.cts")}`, cts);
   }
@@ -150,14 +173,15 @@ await rm(OUT, { recursive: true, force: true });
 await mkdir(OUT);
 await Promise.all([
   ...[".js", ".cjs"].flatMap((extension) => [
-    bundle({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts", blob: "src/module/blob.ts", memory: "src/module/memory-blob.ts", quorum: "src/module/quorum-blob.ts", reach: "src/adapters/reach.ts" }, "inline", extension),
+    bundle({ ...SHARED, index: "src/index.ts", main: "src/main.ts" }, "inline", extension, { main: "main" }),
     bundle({ slim: "src/index.ts" }, "slim", extension),
+    // Also for `require`, which Jest's jsdom calls.
+    bundle({ "index.browser": "src/index.ts", "main.browser": "src/main.ts" }, "inline", extension, { connects: false, main: "main.browser" }),
+    bundle({ "slim.browser": "src/index.ts" }, "slim", extension, { connects: false }),
   ]),
-  bundle({ "index.workerd": "src/index.ts", "quorum.workerd": "src/module/quorum-workerd.ts" }, "workerd", ".js", WORKERD),
+  bundle({ "index.workerd": "src/index.ts", "main.workerd": "src/main.ts", "leasehold-quorum.workerd": "src/module/quorum-workerd.ts" }, "workerd", ".js", { ...WORKERD, main: "main.workerd" }),
   bundle({ "slim.workerd": "src/index.ts" }, "slim", ".js", WORKERD),
-  bundle({ "index.browser": "src/index.ts" }, "inline", ".js", { connects: false }),
-  bundle({ "slim.browser": "src/index.ts" }, "slim", ".js", { connects: false }),
-  types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/common/errors.ts" }),
+  types({ index: "src/index.ts", fence: "src/fence/index.ts", errors: "src/errors.ts" }),
 ]);
 await cp(WASM, `${OUT}/leasehold.wasm`);
 await cp(MEMORY_WASM, `${OUT}/memory.wasm`);

@@ -1,5 +1,5 @@
 // The lock service: the store of `memory://`, of which the clients are in other threads.
-import { compileMemory, newMemory } from "./leasehold/memory.js";
+import { compileMemory, newMemory } from "./leasehold/leasehold-memory.js";
 
 /** The id of a client is the end of its channel's name. */
 const ID = 16;

@@ -5,7 +5,7 @@ import { Locker } from "../dist/index.js";
 import { mockClient } from "./mock.mjs";
 import { table } from "./stats.mjs";
 
-const FILES = ["src/generated/leasehold.wasm", "src/generated/glue.js", "dist/blob.js", "dist/index.js", "dist/index.workerd.js"];
+const FILES = ["src/generated/leasehold.wasm", "src/generated/glue.js", "dist/blob.js", "dist/main.js", "dist/main.workerd.js"];
 
 const LOCKERS = 1_000;
 

@@ -6,13 +6,11 @@
  */
 export type { Evaluator, RedisClient, Unsubscribe } from "./adapters/index.js";
 export type { LeaseEvents } from "./api/events.js";
-export { init } from "./api/init.js";
 export type { Lease } from "./api/lease.js";
 export type { Lock } from "./api/lock.js";
-export { Locker } from "./api/locker.js";
-export { MemoryStore } from "./api/memory.js";
 export type { AcquireOptions, LockerOptions, LockOptions, RenewOptions } from "./api/options.js";
 export type { Histogram, Losses, Stats } from "./api/stats.js";
 export type { Tenures } from "./api/tenures.js";
 export { LeaseholdError, LeaseLostError, type ErrorCode, type LossReason } from "./common/errors.js";
 export type { Finding, HolderInfo, Inspection, LeaseEvent, Owner, WaiterInfo } from "./common/types.js";
+export { init, Locker, MemoryStore } from "./main.js";

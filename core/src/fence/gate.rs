@@ -67,8 +67,9 @@ use seen::{Seen, Snapshot};
 /// name's, must choose the capacity so that nothing is ever forgotten: no less than the number of
 /// resources that there can be. Each takes the length of its name and some hundred bytes.
 ///
-/// Whoever may name resources and tokens can so make the gate refuse others. That is for your
-/// authentication to prevent, not for the gate.
+/// A client that may name resources and tokens can make the gate refuse everybody else: by one token
+/// of 2^53 - 1 for a resource, or by many resources that fill the table. Only authentication before
+/// the gate prevents that.
 ///
 /// # After a restart
 ///
@@ -153,7 +154,7 @@ impl Gate {
     /// ```
     pub fn check(&self, resource: &str, token: FencingToken) -> Result<(), Error> {
         check_resource(resource)?;
-        let admitted = self.lock().admit(resource, token)?;
+        let admitted = self.lock().admit(resource, token, true)?;
         // Wakers are code of others: never under the lock.
         admitted.wake_overtaken();
         Ok(())

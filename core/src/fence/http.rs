@@ -30,8 +30,23 @@
 //! # The header
 //!
 //! `Fencing-Token: 34`, once, in plain digits: a token can have 16 of them, one more than an
-//! Integer of Structured Fields (RFC 9651) may have. Whoever may set it can shut out everybody
-//! else with a large token, so put authentication before the layer.
+//! Integer of Structured Fields (RFC 9651) may have.
+//!
+//! # Authentication comes first
+//!
+//! The gate believes every token that it sees. A client that sends the greatest token, 2^53 - 1, for
+//! a resource blocks that resource for every holder. A client that sends that token for many made-up
+//! resources fills the gate's table: the [floor](super::Gate#its-bound-and-what-is-forgotten)
+//! rises, and the gate blocks every resource. So put authentication outside of the layer, let each
+//! client write only to resources that it has a right to, and put the layer on the routes that write,
+//! not around the whole service.
+//!
+//! A request that the inner service answers with 401, 403, 404, 405 or 410 was not carried out. So
+//! if the gate did not remember the resource before, it does not remember it for this request, and
+//! the floor does not rise to its token. A resource that it remembers keeps the greatest token that
+//! it has seen. A handler that gives one of these answers must not have written. With
+//! [`check_only`](FenceLayer::check_only) every token counts, because the layer does not wait for
+//! the answer.
 //!
 //! # The answers
 //!

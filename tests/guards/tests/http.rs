@@ -42,7 +42,8 @@ impl Shared {
     }
 }
 
-/// Writes a number; for a slow request only when the test lets it go on.
+/// Writes a number; for a slow request only when the test lets it go on. A request with the header `answer`
+/// writes nothing and gets that status.
 async fn write(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
@@ -51,6 +52,9 @@ async fn write(
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 100).await.expect("it is short");
     let text = String::from_utf8(body.to_vec()).expect("it is a number");
+    if let Some(status) = headers.get("answer") {
+        return StatusCode::from_bytes(status.as_bytes()).expect("it is a status");
+    }
     if headers.contains_key("slow") {
         shared.begun.notify_one();
         shared.go_on.notified().await;
@@ -93,7 +97,14 @@ impl Drop for Server {
 
 impl Server {
     async fn start(change: impl FnOnce(FenceLayer<Resource>) -> FenceLayer<Resource>) -> Self {
-        let (shared, gate) = (Arc::new(Shared::default()), Arc::new(Gate::new()));
+        Self::start_with(Gate::new(), change).await
+    }
+
+    async fn start_with(
+        gate: Gate,
+        change: impl FnOnce(FenceLayer<Resource>) -> FenceLayer<Resource>,
+    ) -> Self {
+        let (shared, gate) = (Arc::new(Shared::default()), Arc::new(gate));
         let layer = change(FenceLayer::new(gate.clone(), resource as Resource));
         let router = Router::new().fallback(write).layer(layer);
         let router = router.with_state(shared.clone());
@@ -117,7 +128,16 @@ impl Server {
         put(self.address, request(resource, value), token).await
     }
 
-    /// The same, with a handler that waits for `go_on`.
+    /// The same, with a handler that writes nothing and answers `status`.
+    async fn put_for(&self, resource: &str, token: FencingToken, status: StatusCode) {
+        let mut request = request(resource, 0);
+        let value = status.as_str().parse().expect("it is a header's value");
+        request.headers_mut().insert("answer", value);
+        let answer = put(self.address, request, token).await;
+        assert_eq!(answer.status(), status);
+    }
+
+    /// The same as `put`, with a handler that waits for `go_on`.
     async fn put_slowly(&self, resource: &str, token: FencingToken, value: u64) -> Waiting {
         let mut request = request(resource, value);
         let yes = "yes".parse().expect("it is a value");
@@ -338,6 +358,49 @@ async fn bad_headers_are_refused_and_write_nothing() {
     }
     assert_eq!(server.shared.history("a"), []);
     assert_eq!(server.gate.highest("a"), None, "nothing of it was a token");
+}
+
+/// Catches one client that shuts out those who come by a path that it made up.
+#[tokio::test]
+async fn a_request_that_was_not_carried_out_leaves_no_token_behind() {
+    let server = Server::start(|layer| layer).await;
+    for status in [401, 403, 404, 405, 410] {
+        let status = StatusCode::from_u16(status).expect("it is a status");
+        let made = &format!("made-up-{status}");
+        server.put_for(made, FencingToken::MAX, status).await;
+        assert_eq!(server.gate.highest(made), None, "{status}");
+        let answer = server.put(made, token(1), 1).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{status}");
+        assert_eq!(server.gate.highest(made), Some(token(1)));
+        // A resource that the gate remembers keeps what it has seen.
+        server.put_for(made, token(3), status).await;
+        let answer = server.put(made, token(2), 2).await;
+        assert_eq!(answer.status(), StatusCode::CONFLICT, "{status}");
+    }
+    // Such a handler may have written.
+    for status in [400, 409, 500] {
+        let status = StatusCode::from_u16(status).expect("it is a status");
+        let resource = &format!("in-doubt-{status}");
+        server.put_for(resource, token(34), status).await;
+        assert_eq!(server.gate.highest(resource), Some(token(34)));
+    }
+}
+
+/// Catches a gate that is filled by paths that a client made up, and then refuses everybody.
+#[tokio::test]
+async fn a_full_gate_forgets_nothing_for_paths_that_are_not_found() {
+    let server = Server::start_with(Gate::with_capacity(2), |layer| layer).await;
+    server.gate.check("a", token(5)).expect("it is the first");
+    for path in 0..10 {
+        let path = format!("made-up/{path}");
+        let status = StatusCode::NOT_FOUND;
+        server.put_for(&path, FencingToken::MAX, status).await;
+    }
+    let saved = serde_json::to_value(&*server.gate).expect("a gate serializes");
+    let kept = serde_json::json!({"capacity": 2, "floor": null, "seen": [["a", 5]]});
+    assert_eq!(saved, kept);
+    let answer = server.put("b", token(3), 1).await;
+    assert_eq!(answer.status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -22,6 +22,13 @@ export interface EnterOptions {
 export interface Entered {
   /** Ends it: another write may pass. A second call does nothing. */
   release(): void;
+  /**
+   * Ends a write that has written nothing: the gate forgets the resource again, unless it remembered it
+   * before or another write follows. A gate of an older copy of this package has no such method.
+   *
+   * @internal
+   */
+  withdraw?(): void;
 }
 
 /** What a {@link Gate} remembers, as it is stored; the resource that was used longest ago comes first. */
@@ -33,6 +40,8 @@ export interface SavedGate {
 
 interface Entry {
   highest: number;
+  /** Whether a token was accepted for good, so that the resource is remembered once it is idle. */
+  kept: boolean;
   /** Those who wait, first come first. All of them have the highest token. */
   readonly line: Set<Waiter>;
 }
@@ -121,7 +130,7 @@ export class Gate {
       if (gate.#idle.has(resource)) {
         throw bad(`the resource ${quoted(resource)} is there twice`);
       }
-      gate.#remember(resource, tokenOf(token));
+      gate.#remember(resource, tokenOf(token)).kept = true;
     }
     if (saved.floor !== null && typeof saved.floor !== "number") {
       throw bad("its floor is neither a token nor null");
@@ -149,7 +158,7 @@ export class Gate {
    */
   check(resource: string, token: Token): void {
     checkResource(resource);
-    this.#admit(resource, tokenOf(token));
+    this.#admit(resource, tokenOf(token)).kept = true;
   }
 
   /**
@@ -211,7 +220,10 @@ export class Gate {
     return entry ? entry.highest : this.#floor || undefined;
   }
 
-  /** The rule. A token that passes is noted at once, and its resource is now the last that was used. */
+  /**
+   * The rule. A token that passes is noted at once, and its resource is now the last that was used. The
+   * caller decides whether a new resource is remembered once it is idle.
+   */
   #admit(resource: string, token: number): Entry {
     const entry = this.#busy.get(resource) ?? this.#idle.get(resource);
     if (!entry) {
@@ -248,7 +260,7 @@ export class Gate {
       this.#idle.delete(forgotten);
       this.#floor = Math.max(this.#floor, highest);
     }
-    const entry: Entry = { highest: token, line: new Set() };
+    const entry: Entry = { highest: token, kept: false, line: new Set() };
     this.#idle.set(resource, entry);
     return entry;
   }
@@ -276,23 +288,25 @@ export class Gate {
   }
 
   #entered(resource: string, entry: Entry): Entered {
-    let released = false;
-    return {
-      release: () => {
-        if (released) {
-          return;
-        }
-        released = true;
-        // The resource stays busy until the next one is in, so that nobody overtakes that.
-        const [next] = entry.line;
-        if (next) {
-          entry.line.delete(next);
-          next.enter();
-          return;
-        }
-        this.#busy.delete(resource);
+    let over = false;
+    const end = (wrote: boolean) => {
+      if (over) {
+        return;
+      }
+      over = true;
+      entry.kept ||= wrote;
+      // The resource stays busy until the next one is in, so that nobody overtakes that.
+      const [next] = entry.line;
+      if (next) {
+        entry.line.delete(next);
+        next.enter();
+        return;
+      }
+      this.#busy.delete(resource);
+      if (entry.kept) {
         this.#idle.set(resource, entry);
-      },
+      }
     };
+    return { release: () => end(true), withdraw: () => end(false) };
   }
 }

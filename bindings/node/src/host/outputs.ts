@@ -54,7 +54,7 @@ export class Outputs {
   }
 
   text(): string {
-    return DECODER.decode(this.#view());
+    return decoder().decode(this.#view());
   }
 
   texts(): string[] {
@@ -68,7 +68,7 @@ export class Outputs {
     const wait = timeout > 0 ? waiting(replicas, timeout, fsynced > 0) : undefined;
     const [keys, args]: [string[], string[]] = [[], []];
     if (wire === "texts") {
-      const text = DECODER.decode(bytes);
+      const text = decoder().decode(bytes);
       for (let begin = 0, part = 0; part < parts; part += 1) {
         const end = this.number();
         (part < count ? keys : args).push(text.slice(begin, end));
@@ -91,4 +91,9 @@ function waiting(replicas: number, timeout: number, fsynced: boolean): string[] 
   return fsynced ? ["WAITAOF", "1", ...rest] : ["WAIT", ...rest];
 }
 
-const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
+let made: InstanceType<typeof TextDecoder> | undefined;
+
+/** Made at its first use: where there is none, the package can be loaded all the same. */
+function decoder(): InstanceType<typeof TextDecoder> {
+  return (made ??= new TextDecoder("utf-8", { ignoreBOM: true }));
+}

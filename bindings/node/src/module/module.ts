@@ -1,5 +1,6 @@
 import { config, shown } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
+import { messageOf } from "../common/printable.js";
 import { compile, compileAsync } from "./source.js";
 
 /** `WebAssembly.Module`, where the platform's types have it: those of Node do not. */
@@ -29,6 +30,12 @@ export function checkPlatform(): void {
     const message = "there is no WebAssembly here, which the lock engine is made of: Node has none under --jitless";
     throw new LeaseholdError("unsupported", message);
   }
+}
+
+/** Throws that the module with quorums is not there, as when a program was bundled without it. */
+export function leftOut(cause: unknown): never {
+  const message = `the engine with quorums could not be loaded: ${messageOf(cause)}; bundle it with the program`;
+  throw config(message, cause);
 }
 
 /** The module to take from now on. */

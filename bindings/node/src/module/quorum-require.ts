@@ -1,9 +1,16 @@
-import { checkPlatform } from "./module.js";
+import { checkPlatform, leftOut } from "./module.js";
 import type * as Blob from "./quorum-blob.js";
 
 /** CommonJS can run where `import()` is missing, as in Jest's or other contexts of `node:vm`. */
 export async function loadQuorum(): Promise<Blob.NewQuorum> {
   checkPlatform();
-  const { compileQuorum } = require("./quorum-blob.js") as typeof Blob;
-  return compileQuorum();
+  return required().compileQuorum();
+}
+
+function required(): typeof Blob {
+  try {
+    return require("./quorum-blob.js") as typeof Blob;
+  } catch (error) {
+    return leftOut(error);
+  }
 }

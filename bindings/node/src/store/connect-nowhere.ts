@@ -3,11 +3,13 @@ import { LeaseholdError } from "../common/errors.js";
 
 /** What `openClient` is in browsers and workers, which have no sockets for ioredis and node-redis. */
 export async function openClient(_url: string, _options?: object): Promise<Adapter> {
-  throw new LeaseholdError(
-    "config",
-    "here Locker.connect takes memory://name only; make a client that works here, such as one of " +
-      "@upstash/redis, and give it to Locker.from",
-  );
+  const { process } = globalThis as { process?: { versions?: { node?: string } } };
+  const advice =
+    process?.versions?.node === undefined
+      ? "make a client that works here, such as one of @upstash/redis, and give it to Locker.from"
+      : "this is the build for browsers: bundle the program for Node (esbuild: --platform=node), and test it in Jest's " +
+        "environment node";
+  throw new LeaseholdError("config", `here Locker.connect takes memory://name only; ${advice}`);
 }
 
 export function preload(): void {

@@ -49,9 +49,16 @@ export async function openClient(
   const advice = usable.length > 1 ? "npm install ioredis (or: npm install redis)" : "npm install ioredis";
   const why =
     failed === undefined || failed.missing
-      ? `no client for ${shown} is installed`
-      : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; if none is installed`;
-  throw new LeaseholdError("config", `${why}; ${advice}`, { cause: failed?.cause });
+      ? `no client for ${shown} is installed; ${advice}`
+      : `no client for ${shown} could be loaded: ${failed.name}: ${messageOf(failed.cause)}; ${bundled(failed) ?? `if none is installed; ${advice}`}`;
+  throw new LeaseholdError("config", why, { cause: failed?.cause });
+}
+
+/** The advice for a client that esbuild put into an ES module, where it cannot `require` the modules of Node. */
+function bundled({ name, cause }: NotLoaded): string | undefined {
+  return messageOf(cause).startsWith("Dynamic require of ")
+    ? `leave it out of the bundle (esbuild: --external:${name}), or bundle the program as CommonJS (--format=cjs)`
+    : undefined;
 }
 
 interface OpenOptions extends Partial<Opening> {

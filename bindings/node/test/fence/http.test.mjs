@@ -43,39 +43,53 @@ class State {
 /** The last part of the path; safe methods write to nothing. */
 const named = (url) => decodeURIComponent(new URL(url, "http://service").pathname.split("/").at(-1));
 const write = (method, url) => (method === "GET" ? undefined : named(url));
+/** What `/status/404/…` is answered; 200 to all others. */
+const statusOf = (url) => Number(/^\/status\/(\d+)\//.exec(new URL(url, "http://service").pathname)?.[1] ?? 200);
 
 /** How each kind of service is started: resolves to its address and what ends it. */
 const services = {
   express: async (state, options) => {
     const app = express();
     app.use(fenceExpress({ ...options, resource: (req) => write(req.method, req.url) }));
-    app.use(async (req, res) => res.send(await state.handle(req.url, req.headers["fencing-token"])));
+    app.use(async (req, res) => {
+      const text = await state.handle(req.url, req.headers["fencing-token"]);
+      res.status(statusOf(req.url)).send(text);
+    });
     return listening(http.createServer(app));
   },
   "node:http": async (state, options) => {
     const check = fenceExpress({ ...options, resource: (req) => write(req.method, req.url) });
     const server = http.createServer((req, res) =>
-      check(req, res, async () => res.end(await state.handle(req.url, req.headers["fencing-token"]))),
+      check(req, res, async () => {
+        const text = await state.handle(req.url, req.headers["fencing-token"]);
+        res.writeHead(statusOf(req.url)).end(text);
+      }),
     );
     return listening(server);
   },
   fastify: async (state, options) => {
     const app = fastify({ forceCloseConnections: true });
     app.addHook("preHandler", fenceFastify({ ...options, resource: (req) => write(req.method, req.url) }));
-    app.all("/*", (req) => state.handle(req.url, req.headers["fencing-token"]));
+    app.all("/*", async (req, reply) => {
+      const text = await state.handle(req.url, req.headers["fencing-token"]);
+      return reply.code(statusOf(req.url)).send(text);
+    });
     const url = await app.listen({ port: 0, host: "127.0.0.1" });
     return { url, end: () => app.close() };
   },
   hono: async (state, options) => {
     const app = new Hono();
     app.use("*", fenceHono({ ...options, resource: (c) => write(c.req.method, c.req.url) }));
-    app.all("*", async (c) => c.text(await state.handle(c.req.url, c.req.header("fencing-token"))));
+    app.all("*", async (c) => {
+      const text = await state.handle(c.req.url, c.req.header("fencing-token"));
+      return c.text(text, statusOf(c.req.url));
+    });
     return { url: "http://service", fetch: async (url, init) => app.request(url, init), end() {} };
   },
   fetch: async (state, options) => {
     const resource = (request) => write(request.method, request.url);
     const handler = async (request) =>
-      new Response(await state.handle(request.url, request.headers.get("fencing-token")));
+      new Response(await state.handle(request.url, request.headers.get("fencing-token")), { status: statusOf(request.url) });
     const fenced = fenceFetch(handler, { ...options, resource });
     return { url: "http://service", fetch: async (url, init) => fenced(new Request(url, init)), end() {} };
   },
@@ -171,6 +185,28 @@ for (const [name, start] of Object.entries(services)) {
     });
 
     // Catches a resource that is free before its handler has written.
+    // Catches: one client that fills the gate, or shuts out those who come, by paths that it made up.
+    test("a request that was not carried out leaves no token behind", async () => {
+      const most = Number.MAX_SAFE_INTEGER;
+      const remembered = gate.toJSON().seen.length;
+      for (const status of [401, 403, 404, 405, 410]) {
+        const made = `made-up-${status}`;
+        assert.equal((await send(`/status/${status}/${made}`, withToken(most))).status, status);
+        assert.equal(gate.highest(made), undefined, `${status}`);
+        assert.equal((await send(`/r/${made}?value=1`, withToken(1))).status, 200);
+        assert.equal(gate.highest(made), 1, "a write is remembered");
+        // A resource that the gate remembers keeps what it has seen.
+        assert.equal((await send(`/status/${status}/${made}`, withToken(3))).status, status);
+        assert.equal((await send(`/r/${made}?value=2`, withToken(2))).status, 409);
+      }
+      // Such a handler may have written.
+      for (const status of [400, 409, 500]) {
+        await send(`/status/${status}/in-doubt-${status}`, withToken(34));
+        assert.equal(gate.highest(`in-doubt-${status}`), 34);
+      }
+      assert.equal(gate.toJSON().seen.length, remembered + 8);
+    });
+
     test("a newer request waits for an older one, and an older one that waits is refused", async () => {
       let go;
       state.hold = new Promise((resolve) => {
@@ -473,6 +509,32 @@ test("errors of the handler and of the resource are the framework's", async () =
   const response = await fetch(service.url, { method: "PUT" });
   assert.deepEqual([response.status, await response.text()], [500, "no idea"]);
   await service.end();
+});
+
+test("a full gate forgets nothing for paths that are not found", async () => {
+  const gate = new Gate({ capacity: 2 });
+  gate.check("a", 5);
+  const handler = (request) => new Response("", { status: request.url.includes("made-up") ? 404 : 200 });
+  const fenced = fenceFetch(handler, { gate });
+  const put = (path, token) => fenced(new Request(`http://service${path}`, withToken(token, { method: "PUT" })));
+  for (let path = 0; path < 10; path += 1) {
+    assert.equal((await put(`/made-up/${path}`, Number.MAX_SAFE_INTEGER)).status, 404);
+  }
+  assert.deepEqual(gate.toJSON(), { capacity: 2, floor: null, seen: [["a", 5]] });
+  assert.equal((await put("/b", 3)).status, 200);
+});
+
+test("a write that waited behind one that was not carried out is remembered", async () => {
+  const gate = new Gate();
+  const first = await gate.enter("a", 34);
+  const second = gate.enter("a", 34);
+  first.withdraw();
+  (await second).release();
+  assert.equal(gate.highest("a"), 34);
+  const third = await gate.enter("b", 34);
+  gate.check("b", 35);
+  third.withdraw();
+  assert.equal(gate.highest("b"), 35, "a check counts for good");
 });
 
 test("the path that is written to", () => {

@@ -8,8 +8,11 @@ import { build, transform } from "esbuild";
 import { test } from "../support/test.mjs";
 import { installed, run, SOURCE } from "./support.mjs";
 
-/** Four tenths are the copies of the three blobs as text, for `import` and for `require`; a quarter of all is for quorums. */
-const TARBALL_LIMIT = 1_760_000;
+/**
+ * Four tenths are the copies of the three blobs as text, for `import` and for `require`; a quarter of all is for quorums.
+ * What `require` gets in a browser, or in Jest's jsdom, is a fourteenth.
+ */
+const TARBALL_LIMIT = 1_900_000;
 const OPTIONAL = ["ioredis", "redis"];
 /** Prints the stack of a refusal. */
 const FAILS = "require('leasehold').Locker.connect(1).catch(({ stack }) => console.log(stack))";
@@ -38,7 +41,7 @@ describe("the tarball", () => {
 
   test("has every file that it exports, its licences, its README, and the sources of its maps", async () => {
     const has = new Set(account.files.map((file) => file.path));
-    const exported = JSON.stringify(manifest.exports).match(/\.\/[^"]*\.(json|cjs|js|cts|ts|wasm)/g);
+    const exported = JSON.stringify([manifest.exports, manifest.typesVersions]).match(/\.\/[^"]*\.(json|cjs|js|cts|ts|wasm)/g);
     const missing = [...exported, "LICENSE-MIT", "LICENSE-APACHE", "README.md"]
       .map((path) => path.replace("./", ""))
       .filter((path) => !has.has(path) && !["leasehold.wasm", "memory.wasm", "quorum.wasm"].includes(path));

@@ -1,8 +1,8 @@
 // What each runtime is to do: take a lock in memory, and see that it excludes; the same of a quorum.
 
 const WORK = `
-async function work({ Locker, LeaseholdError }, fence) {
-  if (fence.LeaseholdError !== LeaseholdError) throw new Error("two classes of errors");
+async function work({ Locker, LeaseholdError }, fence, errors = fence) {
+  if ([fence, errors].some((other) => other.LeaseholdError !== LeaseholdError)) throw new Error("two classes of errors");
   await excludes(await Locker.quorum(["memory://one", "memory://two", "memory://three"]));
   return excludes(Locker.inMemory());
 }
@@ -28,16 +28,33 @@ export const HELD = /^held \d+, then \d+\n$/;
 export const MODULE = `
 import * as leasehold from "leasehold";
 import * as fence from "leasehold/fence";
+import * as errors from "leasehold/errors";
 ${WORK}
-console.log(await work(leasehold, fence));
+console.log(await work(leasehold, fence, errors));
 `;
 
 /** A program that loads the package with `require`. */
 export const COMMONJS = `
 const leasehold = require("leasehold");
 const fence = require("leasehold/fence");
+const errors = require("leasehold/errors");
 ${WORK}
-work(leasehold, fence).then(console.log);
+work(leasehold, fence, errors).then(console.log);
+`;
+
+/** A test of Jest in a page of jsdom. */
+export const JEST = `
+const leasehold = require("leasehold");
+const slim = require("leasehold/slim");
+const fence = require("leasehold/fence");
+const errors = require("leasehold/errors");
+${WORK}
+test("takes a lock", async () => {
+  expect(typeof window).toBe("object");
+  expect(await work(leasehold, fence, errors)).toMatch(/^held/);
+  expect(() => slim.Locker.inMemory()).toThrow("first await init(module)");
+  expect(fence.writtenPath("PUT", "/account/%37")).toBe("/account/7");
+});
 `;
 
 /** A program that brings the WebAssembly itself. */

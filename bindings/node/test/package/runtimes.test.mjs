@@ -2,9 +2,10 @@
 // does not take; something that keeps the process alive at its end.
 import assert from "node:assert/strict";
 import { before, describe } from "node:test";
+import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { test } from "../support/test.mjs";
-import { COMMONJS, HELD, MODULE, SLIM, WORKER } from "./programs.mjs";
+import { COMMONJS, HELD, JEST, MODULE, SLIM, WORKER } from "./programs.mjs";
 import { folderOf, installed, put, run } from "./support.mjs";
 
 const CONFIG = `
@@ -42,6 +43,14 @@ describe("the packed package takes a lock", () => {
   for (const [name, program, args] of RUNTIMES) {
     test(name, async () => assert.match(await run(program, args, folder), HELD));
   }
+
+  // Catches: no file for `require` under the condition `browser`; a global that jsdom lacks, such as TextEncoder.
+  test("Jest with jsdom", async () => {
+    await put(folder, { "jsdom.test.js": JEST });
+    const environment = fileURLToPath(import.meta.resolve("jest-environment-jsdom"));
+    const options = ["--ci", "--watchman=false", "--cacheDirectory=.jest", "--rootDir=.", `--env=${environment}`];
+    await run("jest", options, folder);
+  });
 
   test("workerd", async () => {
     const out = await worker(folder, ["workerd", "worker", "browser"]);

@@ -49,13 +49,17 @@ where
         let permit = |slot| Permit {
             gate: this.gate.clone(),
             slot,
+            wrote: true,
         };
+        let asked = (resource, token);
+        this.place
+            .take_if(|place| seen.overtaken_by_nothing(*place, asked));
         let turn = if let Some(place) = this.place {
-            let turn = seen.turn(place, (resource, token), context.waker(), &mut retired);
+            let turn = seen.turn(place, asked, context.waker(), &mut retired);
             turn.map(|slot| slot.map(permit))
         } else {
             check_resource(resource)?;
-            let admitted = seen.admit(resource, token)?;
+            let admitted = seen.admit(resource, token, false)?;
             let turn = match seen.begin(&admitted) {
                 Some(slot) => Ok(Some(permit(slot))),
                 None => seen.wait(&admitted, context.waker()).map(|place| {
@@ -96,11 +100,21 @@ impl<G: Deref<Target = Gate>, R> Drop for Entering<G, R> {
 pub(in crate::fence) struct Permit<G: Deref<Target = Gate>> {
     gate: G,
     slot: usize,
+    wrote: bool,
+}
+
+impl<G: Deref<Target = Gate>> Permit<G> {
+    /// Ends a write that has written nothing: the gate forgets the resource again, unless it
+    /// remembered it before or another write follows.
+    #[cfg(any(feature = "http", test))]
+    pub(in crate::fence) fn withdraw(mut self) {
+        self.wrote = false;
+    }
 }
 
 impl<G: Deref<Target = Gate>> Drop for Permit<G> {
     fn drop(&mut self) {
-        let next = self.gate.lock().end(self.slot);
+        let next = self.gate.lock().end(self.slot, self.wrote);
         next.inspect(Waker::wake_by_ref);
     }
 }

@@ -42,14 +42,16 @@ impl Admitted {
     }
 }
 
-/// Slots are never freed, only given to another resource while they are idle, so the number of
-/// one that is being written to, or waited for, stays good.
+/// A slot is given to another resource only while it is idle, so the number of one that is being
+/// written to, or waited for, stays good.
 pub(super) struct Seen {
     capacity: usize,
     /// No less than the token of whatever was forgotten.
     floor: Option<FencingToken>,
     index: HashMap<Arc<str>, usize>,
     slots: Vec<Slot>,
+    /// Slots without a resource.
+    free: Vec<usize>,
     /// The ends of the list of idle slots, by their last use.
     newest: usize,
     oldest: usize,
@@ -60,6 +62,8 @@ struct Slot {
     resource: Arc<str>,
     highest: FencingToken,
     writing: bool,
+    /// Whether a token was accepted, so that the resource is remembered once it is idle.
+    kept: bool,
     /// All of them have the highest token: a greater one empties the line, a smaller one does not
     /// get into it.
     line: Line,
@@ -81,6 +85,7 @@ impl Seen {
             floor: None,
             index: HashMap::new(),
             slots: Vec::new(),
+            free: Vec::new(),
             newest: NONE,
             oldest: NONE,
             tickets: 0,
@@ -94,13 +99,19 @@ impl Seen {
         }
     }
 
-    /// The rule. What passes is noted at once, and is the one that was used last.
-    pub(super) fn admit(&mut self, resource: &str, token: FencingToken) -> Result<Admitted, Error> {
+    /// The rule. What passes is noted at once, and is the one that was used last. The gate goes on
+    /// remembering a new resource if `kept`, or once a write to it has written.
+    pub(super) fn admit(
+        &mut self,
+        resource: &str,
+        token: FencingToken,
+        kept: bool,
+    ) -> Result<Admitted, Error> {
         let Some(&slot) = self.index.get(resource) else {
             if let Some(floor) = self.floor.filter(|floor| token < *floor) {
                 return Err(stale(resource, token, floor));
             }
-            let slot = self.remember(resource, token)?;
+            let slot = self.remember(resource, token, kept)?;
             let overtaken = Line::new();
             return Ok(Admitted { slot, overtaken });
         };
@@ -112,6 +123,7 @@ impl Seen {
             self.unlink(slot);
         }
         let entry = &mut self.slots[slot];
+        entry.kept |= kept;
         let mut overtaken = Line::new();
         if token > highest {
             entry.highest = token;
@@ -177,6 +189,19 @@ impl Seen {
         }
     }
 
+    /// Whether a greater token emptied the line and was then forgotten, because its request wrote
+    /// nothing: the waiter has to be admitted again.
+    pub(super) fn overtaken_by_nothing(
+        &self,
+        place: Place,
+        (resource, token): (&str, FencingToken),
+    ) -> bool {
+        self.slots[place.slot].position(place.ticket).is_none()
+            && self
+                .highest(resource)
+                .is_none_or(|highest| highest <= token)
+    }
+
     /// Leaves the line; who is to be woken in its stead.
     pub(super) fn leave(&mut self, place: Place, retired: &mut Option<Waker>) -> Option<Waker> {
         let entry = &mut self.slots[place.slot];
@@ -188,9 +213,11 @@ impl Seen {
         self.pass_on(place.slot)
     }
 
-    /// Ends a write; who is to be woken.
-    pub(super) fn end(&mut self, slot: usize) -> Option<Waker> {
-        self.slots[slot].writing = false;
+    /// Ends a write; who is to be woken. If nobody `wrote` to a new resource, the gate forgets it.
+    pub(super) fn end(&mut self, slot: usize, wrote: bool) -> Option<Waker> {
+        let entry = &mut self.slots[slot];
+        entry.writing = false;
+        entry.kept |= wrote;
         self.pass_on(slot)
     }
 
@@ -199,24 +226,37 @@ impl Seen {
         let next = next.map(|(_, waker)| waker.clone());
         if next.is_none() {
             // Idle slots are many, and keep no memory of a burst.
-            self.slots[slot].line = Line::new();
-            self.link(slot);
+            let entry = &mut self.slots[slot];
+            entry.line = Line::new();
+            if entry.kept {
+                self.link(slot);
+            } else {
+                self.index.remove(&*entry.resource);
+                entry.resource = "".into();
+                self.free.push(slot);
+            }
         }
         next
     }
 
     /// A slot for a resource that is not remembered; at capacity, the idle one that was used
     /// longest ago.
-    fn remember(&mut self, resource: &str, token: FencingToken) -> Result<usize, Error> {
+    fn remember(
+        &mut self,
+        resource: &str,
+        token: FencingToken,
+        kept: bool,
+    ) -> Result<usize, Error> {
         let entry = Slot {
             resource: resource.into(),
             highest: token,
             writing: false,
+            kept,
             line: Line::new(),
             newer: NONE,
             older: NONE,
         };
-        let mut slot = self.slots.len();
+        let mut slot = self.free.pop().unwrap_or(self.slots.len());
         if slot >= self.capacity {
             slot = self.oldest;
             if slot == NONE {
@@ -297,7 +337,7 @@ impl Seen {
             if seen.index.contains_key(&resource) {
                 return Err(bad(format!("the resource {resource:?} is there twice")));
             }
-            seen.remember(&resource, token)?;
+            seen.remember(&resource, token, true)?;
         }
         seen.floor = floor;
         Ok(seen)

@@ -256,6 +256,49 @@ fn those_who_wait_are_served_in_order_or_refused_at_once() {
     );
 }
 
+/// Catches a slot that is lost, or given to two resources, when its resource is forgotten again.
+#[test]
+fn a_write_that_was_withdrawn_leaves_nothing_behind() {
+    let gate = Gate::with_capacity(2);
+    let enter = |resource, number| block_on(Entering::new(&gate, resource, token(number)));
+    let first = enter("a", 34).expect("it is free");
+    let mut second = Box::pin(gate.enter("a", token(34)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(second.poll_unpin(&mut context).is_pending());
+    first.withdraw();
+    drop(block_on(second).expect("it is its turn"));
+    assert_eq!(gate.highest("a"), Some(token(34)), "the second has written");
+
+    let withdrawn = enter("b", 9).expect("it is free");
+    withdrawn.withdraw();
+    assert_eq!(gate.highest("b"), None);
+    for resource in ["c", "d"] {
+        let permit = enter(resource, 8).expect("the place of b is free");
+        permit.withdraw();
+    }
+    let checked = enter("e", 7).expect("it is free");
+    gate.check("e", token(8)).expect("it is greater");
+    checked.withdraw();
+    let kept = serde_json::json!({"capacity": 2, "floor": null, "seen": [["a", 34], ["e", 8]]});
+    assert_eq!(json(&gate), kept, "a check counts for good");
+}
+
+/// Catches a waiter that is refused for a token that no longer counts.
+#[test]
+fn a_waiter_enters_again_if_what_overtook_it_was_withdrawn() {
+    let gate = Gate::new();
+    let enter = |number| Box::pin(Entering::new(&gate, "a", token(number)));
+    let mut context = Context::from_waker(Waker::noop());
+    let first = block_on(enter(33)).expect("it is free");
+    let (mut waiter, mut newer) = (enter(33), enter(34));
+    assert!(waiter.poll_unpin(&mut context).is_pending());
+    assert!(newer.poll_unpin(&mut context).is_pending());
+    first.withdraw();
+    block_on(newer).expect("it is its turn").withdraw();
+    drop(block_on(waiter).expect("the newer one wrote nothing"));
+    assert_eq!(gate.highest("a"), Some(token(33)));
+}
+
 #[test]
 fn the_line_is_bounded() {
     let gate = Gate::new();

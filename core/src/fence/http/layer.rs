@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ::http::request::Parts;
-use ::http::{Request, Response};
+use ::http::{Request, Response, StatusCode};
 use pin_project::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -23,6 +23,9 @@ type SharedGate = Arc<Gate>;
 
 /// Refuses requests with a stale token, before the service sees them, and lets one request at a
 /// time write to a resource. [The module](super) says what it answers, and how atomic it is.
+///
+/// **Authentication must come first**, outside of this layer: a client that may name resources and
+/// tokens can [block every other one](super#authentication-comes-first).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -204,6 +207,19 @@ pub fn written_path(parts: &Parts) -> Option<String> {
     Some(String::from_utf8_lossy(&path).into_owned())
 }
 
+/// Whether an answer says that the request was not carried out, so that its token does not count. The
+/// fences in JavaScript have the same list.
+fn wrote_nothing(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::GONE
+    )
+}
+
 fn hex(digit: u8) -> Option<u8> {
     let value = char::from(digit).to_digit(16)?;
     u8::try_from(value).ok()
@@ -335,7 +351,13 @@ where
                 }
                 Projection::Running { future, permit } => {
                     let answer = ready!(future.poll(context));
-                    drop(permit.take());
+                    match (&answer, permit.take()) {
+                        (Ok(answer), Some(permit)) if wrote_nothing(answer.status()) => {
+                            permit.withdraw();
+                        }
+                        // An error says nothing of what was written before it.
+                        (_, permit) => drop(permit),
+                    }
                     return Poll::Ready(answer.map(|answer| answer.map(FenceBody::inner)));
                 }
             };

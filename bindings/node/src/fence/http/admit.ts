@@ -7,7 +7,7 @@ import { badToken, type Problem, problemOf, required } from "./problem.js";
 /** The name of the header with the token, in plain digits. */
 export const FENCING_TOKEN = "Fencing-Token";
 
-/** Options of a fence around HTTP requests. */
+/** Options of a fence around HTTP requests, which comes after the authentication: {@link fenceExpress}. */
 export interface FenceOptions<R> {
   /**
    * Remembers the tokens; a new one if none is given. Everything that writes to the same resources must
@@ -48,6 +48,20 @@ export type Outcome = Entered | Problem;
 
 /** For a request that passes and holds nothing. */
 export const UNGUARDED: Entered = { release() {} };
+
+/**
+ * Ends a request that was answered. One whose answer says that it was not carried out has written nothing,
+ * so its token does not count for a resource that the gate did not remember. Rust's layer has the same list.
+ */
+export function finish(entered: Entered, status: number | undefined): void {
+  if (entered.withdraw && status !== undefined && WROTE_NOTHING.has(status)) {
+    entered.withdraw();
+  } else {
+    entered.release();
+  }
+}
+
+const WROTE_NOTHING: ReadonlySet<number> = new Set([401, 403, 404, 405, 410]);
 
 export function isProblem(outcome: Outcome): outcome is Problem {
   return "status" in outcome;

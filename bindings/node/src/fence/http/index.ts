@@ -5,6 +5,7 @@ import {
   admitter,
   FENCING_TOKEN,
   type FenceOptions,
+  finish,
   isProblem,
   type Outcome,
   type Seen,
@@ -45,6 +46,16 @@ const ABANDONED = 30_000;
  *
  * A guarded request is not handled at all if its client goes, or something else answers it, before its
  * turn.
+ *
+ * **Authentication must come first**: register it before the fence, on the same routes, and let each client
+ * write only to the resources that it has a right to. The gate believes every token that it sees. One request
+ * with the greatest token, 2^53 - 1, for a resource blocks all later writes to that resource, and many such
+ * requests for made-up resources fill the gate's table: its floor rises, and it blocks every resource. Put the
+ * fence on the routes that write, not in front of the whole service.
+ *
+ * A request that is answered with 401, 403, 404, 405 or 410 was not carried out. So if the gate did not
+ * remember the resource before, it does not remember it for this request: a handler that gives such an answer
+ * must not have written. With `checkOnly` every token counts, because the fence does not wait for the answer.
  */
 export function fenceExpress(
   options?: Omit<FenceOptions<never>, "resource"> & { readonly resource?: never },
@@ -68,7 +79,7 @@ export function fenceExpress<R extends NodeRequest>(
         send(res, outcome);
         return;
       }
-      releaseAtEnd(res, outcome.release);
+      releaseAtEnd(res, outcome);
       next();
     };
     handle().catch(next);
@@ -78,6 +89,9 @@ export function fenceExpress<R extends NodeRequest>(
 /**
  * A hook for Fastify that guarantees what {@link fenceExpress} does. As a `preHandler` it runs when the
  * body has been read, so that a slow client does not hold the resource.
+ *
+ * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
+ * {@link fenceExpress}.
  *
  * ```ts
  * fastify.addHook("preHandler", fenceFastify());
@@ -102,7 +116,7 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
       reply.send(outcome.body);
       return reply;
     }
-    releaseAtEnd(reply.raw, outcome.release);
+    releaseAtEnd(reply.raw, outcome);
     return undefined;
   };
 }
@@ -110,6 +124,9 @@ export function fenceFastify<R extends FastifyRequest = FastifyRouteRequest>(
 /**
  * Middleware for Hono: as {@link fenceExpress}, but the resource is held until the handler's promise
  * is settled, and only the request's `signal` shows that the client has gone.
+ *
+ * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
+ * {@link fenceExpress}.
  *
  * ```ts
  * app.use("/account/*", fenceHono());
@@ -125,7 +142,7 @@ export function fenceHono<C extends HonoContext = HonoRouteContext>(
     if (isProblem(outcome)) {
       return responseOf(outcome);
     }
-    await heldDuring(outcome, raw.signal, next);
+    await heldDuring(outcome, raw.signal, next, () => context.res?.status);
     return undefined;
   };
 }
@@ -136,6 +153,9 @@ export function fenceHono<C extends HonoContext = HonoRouteContext>(
  * request's `signal` is aborted and the promise is still not settled 30 s later, the resource is free.
  * If it is aborted before the request's turn, the handler does not run and the call rejects with the
  * signal's reason.
+ *
+ * **Authentication must come first**, and a request that was not carried out leaves no token behind: see
+ * {@link fenceExpress}.
  *
  * ```ts
  * Deno.serve(fenceFetch((request) => new Response("written")));
@@ -150,7 +170,7 @@ export function fenceFetch<A extends unknown[]>(
     const outcome = await admit(request, seenOf(request));
     return isProblem(outcome)
       ? responseOf(outcome)
-      : heldDuring(outcome, request.signal, () => handler(request, ...rest));
+      : heldDuring(outcome, request.signal, () => handler(request, ...rest), (response) => response?.status);
   };
 }
 
@@ -221,7 +241,8 @@ async function unlessGone(outcome: Promise<Outcome>, gone: AbortSignal): Promise
     return decided;
   }
   if (!isProblem(decided)) {
-    decided.release();
+    // It is not handled, so it writes nothing.
+    (decided.withdraw ?? decided.release)();
   }
   return undefined;
 }
@@ -238,14 +259,14 @@ function send(res: NodeResponse, { status, headers, body }: Problem): void {
  * Releases when the handler answers, because it has written by then. That the client goes does not stop
  * a handler, so it gets some time to end.
  */
-function releaseAtEnd(res: NodeResponse, release: () => void): void {
+function releaseAtEnd(res: NodeResponse, entered: Entered): void {
   const end = res.end;
-  const held = new Held(release);
+  const held = new Held(entered);
   res.end = (...args) => {
     try {
       return end.apply(res, args);
     } finally {
-      held.release();
+      held.finish(res.statusCode);
     }
   };
   res.once("close", () => {
@@ -257,37 +278,42 @@ function releaseAtEnd(res: NodeResponse, release: () => void): void {
 
 /** As {@link releaseAtEnd}, for work that ends when its promise is settled. */
 async function heldDuring<T>(
-  { release }: Entered,
+  entered: Entered,
   gone: AbortSignal,
   work: () => Promise<T> | T,
+  statusOf: (result: T) => number | undefined,
 ): Promise<T> {
-  const held = new Held(release);
+  const held = new Held(entered);
   const releaseSoon = () => held.releaseSoon();
   gone.addEventListener("abort", releaseSoon);
+  // An error does not say what was written before it.
+  let status: number | undefined;
   try {
-    return await work();
+    const result = await work();
+    status = statusOf(result);
+    return result;
   } finally {
     gone.removeEventListener("abort", releaseSoon);
-    held.release();
+    held.finish(status);
   }
 }
 
 /** A resource that is released when its handler ends, or some time after its client has gone. */
 class Held {
-  readonly #release: () => void;
+  readonly #entered: Entered;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(release: () => void) {
-    this.#release = release;
+  constructor(entered: Entered) {
+    this.#entered = entered;
   }
 
-  release(): void {
+  finish(status: number | undefined): void {
     clearTimeout(this.#timer);
-    this.#release();
+    finish(this.#entered, status);
   }
 
   releaseSoon(): void {
-    this.#timer = setTimeout(this.#release, ABANDONED);
+    this.#timer = setTimeout(() => this.#entered.release(), ABANDONED);
     (this.#timer as { unref?(): void }).unref?.();
   }
 }

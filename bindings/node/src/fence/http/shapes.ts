@@ -38,6 +38,8 @@ export interface FastifyReply {
 /** What is needed of a context of Hono. */
 export interface HonoContext {
   readonly req: { readonly raw: Request };
+  /** The answer, once there is one. */
+  readonly res?: { readonly status: number };
 }
 
 // What each framework passes to `resource`, where that does not declare a type of its own. Declared here,

@@ -1,5 +1,4 @@
 const SLOTS = 16_384;
-const utf8 = new TextEncoder();
 
 /**
  * The key of a resource's fence: `{tag}:fence:resource`, where the tag puts it on the cluster slot
@@ -20,7 +19,7 @@ export function fenceKey(resource: string): string {
 
 /** The cluster slot of a key. */
 export function slotOf(key: string): number {
-  return utf8.encode(hashTag(key) ?? key).reduce(crc16Step, 0) % SLOTS;
+  return new TextEncoder().encode(hashTag(key) ?? key).reduce(crc16Step, 0) % SLOTS;
 }
 
 /**
