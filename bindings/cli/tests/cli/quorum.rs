@@ -37,7 +37,7 @@ impl Servers {
     fn hold(&self, task: &str, name: &str) -> (Program, u64) {
         let script = "echo token $LEASEHOLD_TOKEN; cat";
         let args = [
-            task, name, "--ttl", "5s", "--json", "--", "sh", "-c", script,
+            task, name, "--ttl", "10s", "--json", "--", "sh", "-c", script,
         ];
         let holder = Program::spawn(self.on(&args));
         let token = holder.line("token").parse().expect("a number");
