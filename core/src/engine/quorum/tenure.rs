@@ -27,6 +27,8 @@ pub(super) struct Tenure {
     pub(super) deadline: Timestamp,
     /// How many members have no trouble with it, as far as the holder was told.
     sound: usize,
+    /// Until when no member is missing that has only not let go of another lease, since that may end at once.
+    settles: Timestamp,
     /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
     /// use for that.
     prove_at: Timestamp,
@@ -55,16 +57,21 @@ impl Tenure {
         let deadline = lease.votes.deadline(majority)?;
         let began = lease.votes.began(majority)?;
         let ends_at = deadline - lead(lease.who.spec.ttl);
+        let third = env.cx.now + lease.who.spec.ttl / 3;
+        // Another one's attempt may be in the way, or a release that comes a little later.
+        let is_soon = lease.votes.failures().count() == 0 && !lease.who.spec.fixed;
+        let soon = third.min(env.cx.now + RETRY.0);
         (ends_at > env.cx.now).then(|| Self {
             token,
             began,
             leases: 0,
             deadline,
             sound: env.members.len(),
+            settles: if is_soon { soon } else { env.cx.now },
             prove_at: Timestamp::NEVER,
             rounds: 0,
             proving: 0,
-            pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 3),
+            pace: Pace::due_at(if is_soon { soon } else { third }),
             renewals: Vec::new(),
         })
     }
@@ -118,6 +125,7 @@ impl Tenure {
         let lacks = |vote: &Vote| match vote {
             Vote::Has(has) => has.late.is_some(),
             Vote::Open | Vote::Asked(_) => false,
+            Vote::InLine(_) => self.pace.failures == 0,
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => true,
         };
         if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
@@ -229,6 +237,7 @@ impl Tenure {
         let sound = lease.votes.has();
         let sound = sound.filter(|(_, has)| has.trouble.is_none()).count();
         let is_asked = lease.asked() > 0 || self.proving > 0 || self.prove_at != Timestamp::NEVER;
+        let is_asked = is_asked || env.cx.now < self.settles;
         let before = std::mem::replace(&mut self.sound, sound);
         let is_worse = sound <= majority && sound < before && !is_asked;
         if is_asked && sound < before {
