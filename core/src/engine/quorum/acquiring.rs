@@ -246,6 +246,10 @@ impl Acquiring {
 
     /// What follows from the votes.
     pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        if !self.order.is_agreed() {
+            // More may be known by now.
+            self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
+        }
         match self.stage {
             Stage::Together => self.judge_together(env, lease),
             Stage::InLine => self.judge_line(env, lease),

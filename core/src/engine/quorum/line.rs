@@ -45,6 +45,10 @@ impl Order {
         self.places.into_iter().take(self.len)
     }
 
+    pub(super) fn is_agreed(&self) -> bool {
+        self.is_agreed
+    }
+
     pub(super) fn first(&self) -> usize {
         self.places[0]
     }
