@@ -1,6 +1,6 @@
 //! What must be true of all hosts together, and what was seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use leasehold::FencingToken;
 use leasehold::engine::{LockId, Wait};
@@ -14,7 +14,7 @@ use crate::taken::Taken;
 use crate::world::World;
 
 /// By so much earlier one must have asked than another to be surely before it in line: each asks all
-/// servers first, and then the desk.
+/// servers first, and stands in line then.
 const SURELY: Moment = 200 * MILLI;
 
 /// A tenure that was told to have begun.
@@ -53,8 +53,6 @@ pub(crate) struct Checks {
     granted: BTreeMap<LockKey, Vec<Granted>>,
     /// When those who wait asked.
     asked: BTreeMap<LeaseId, Moment>,
-    /// Those who stood in another line than that of the first server.
-    pub(crate) elsewhere: BTreeSet<HalfId>,
     lingering: Vec<Lingering>,
     /// Leases that were taken away at some server.
     pub(crate) taken: BTreeMap<HalfId, Taken>,
@@ -183,8 +181,8 @@ impl World {
         }
     }
 
-    /// I7, in calm runs: nobody who asked later and waits is served before one who waits. It is promised to those
-    /// who see the same first server.
+    /// I7, in calm runs: nobody who asked later and waits is served before one who waits, in whatever order each
+    /// lists the servers.
     pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
         let Some(asked) = self.checks.asked.get(&lease).copied() else {
             return;
@@ -194,8 +192,7 @@ impl World {
         else {
             return;
         };
-        let is_elsewhere = |lease: LeaseId| self.checks.elsewhere.contains(&lease.half());
-        if spec.reentrant || is_elsewhere(lease) {
+        if spec.reentrant {
             return;
         }
         let mut passed = None;
@@ -213,9 +210,9 @@ impl World {
                 let other = host.book.locks.get(&lock).map(|lock| &lock.spec);
                 let same = other.is_some_and(|other| other.key == spec.key && !other.reentrant);
                 let since = self.checks.asked.get(&lease).copied();
-                // In the beginning the first server may not be connected yet: then another is the desk.
+                // In the beginning a server may not be connected yet, and nobody knows then what it is.
                 let before = |since| since > SURELY && since + SURELY < asked;
-                if waits && same && since.is_some_and(before) && !is_elsewhere(lease) {
+                if waits && same && since.is_some_and(before) {
                     passed = Some((lease, since));
                 }
             }

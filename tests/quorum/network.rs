@@ -22,7 +22,7 @@ impl World {
         for op in &batch {
             self.check_sent(host, op);
         }
-        let index = self.index_of(server);
+        let index = self.index_of(host, server);
         self.checks.ensure("route", index.is_some(), || {
             format!("host {host} sends to {server:?}")
         });
@@ -81,7 +81,7 @@ impl World {
             _ => return,
         };
         let input = Input::Reply {
-            server: Self::name_of(sent.server),
+            server: self.name_of(sent.host, sent.server),
             request: sent.request,
             result: Err(Error::new(kind, "no answer came")),
         };
@@ -93,7 +93,7 @@ impl World {
         let at = link.last_reply.max(at);
         link.last_reply = at;
         let input = Input::Reply {
-            server: Self::name_of(sent.server),
+            server: self.name_of(sent.host, sent.server),
             request: sent.request,
             result,
         };
@@ -198,7 +198,7 @@ fn is_release(op: &Op) -> bool {
 impl World {
     /// The engine wants to hear.
     pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
-        let Some(server) = self.index_of(server) else {
+        let Some(server) = self.index_of(host, server) else {
             return;
         };
         let ear = &mut self.hosts[host].ears[server];
@@ -237,7 +237,7 @@ impl World {
         }
         ear.up = true;
         self.servers[server].store.subscribe(state.client);
-        let (at, server) = (self.now + self.delay(), Self::name_of(server));
+        let (at, server) = (self.now + self.delay(), self.name_of(host, server));
         self.hear_at(at, host, Input::Subscribed { server });
     }
 
@@ -252,7 +252,7 @@ impl World {
         self.servers[server].store.unsubscribe(state.client);
         self.checks.saw("subscription broke");
         if self.random.chance(60) {
-            let server = Self::name_of(server);
+            let server = self.name_of(host, server);
             self.input(host, Input::Unsubscribed { server });
         }
         let at = self.now + self.random.below(2_500) * MILLI;
@@ -279,7 +279,7 @@ impl World {
         if self.random.chance(slow) {
             at += self.random.between(100, 5_000) * MILLI;
         }
-        let server = Some(Self::name_of(server));
+        let server = Some(self.name_of(host, server));
         self.hear_at(at, host, Input::Push { server, push });
     }
 
@@ -290,7 +290,7 @@ impl World {
                 server: Some(server),
                 ..
             }
-            | Input::Subscribed { server } => self.index_of(*server),
+            | Input::Subscribed { server } => self.index_of(host, *server),
             _ => None,
         };
         let Some(server) = server else { return };

@@ -206,6 +206,16 @@ impl Plan {
         HostClock::within(self.drift_margin, random)
     }
 
+    /// The servers as one host lists them: nobody has to list them in the order of another.
+    pub(crate) fn list(&self, random: &mut Random) -> Vec<usize> {
+        let mut list: Vec<_> = (0..self.clocks.len()).collect();
+        for at in (1..list.len()).rev() {
+            let below = u64::try_from(at + 1).unwrap_or(1);
+            list.swap(at, usize::try_from(random.below(below)).unwrap_or(0));
+        }
+        list
+    }
+
     pub(crate) fn settings(&self, client: ClientId) -> Settings {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;

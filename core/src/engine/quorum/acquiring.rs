@@ -1,10 +1,32 @@
 //! From wanting a lock to having it at a majority, or not.
+//!
+//! Waiters stand in line at two servers, the first two in the [order](super::line::Order) in which all lockers rank
+//! them for a name; or at the first that can be used, if one of the two cannot. Nobody takes the lock without a *turn*:
+//! the vote of a server where it would stand in line.
+//!
+//! **Why nobody overtakes.** A server does not give its lock to anyone but the first in its line.
+//!
+//! 1. A waiter W that can use the first two servers stands at both. All that need a turn at one of them find W
+//!    there, `try_` forms as well, and who can use only one of them stands in that one's line, behind W.
+//! 2. Lines of two servers may have waiters in different orders that came at about the same time. Then two have a turn.
+//!    The first server decides: whoever has the turn at the second alone gives the other time to ask first, as long
+//!    as the first server answers.
+//! 3. Lockers that have no server in common where they stand in line, because each misses another one of the first
+//!    two, are not ordered: at each release both may have a turn, and the sooner of them gets the lock. So neither
+//!    line gets more than about every other turn while the other has waiters.
+//!
+//! **Why nobody waits in a circle.** Whoever falls short of a majority gives back what it has, except for a turn at the
+//! first server. Only one has that. Should lockers not agree which server is the first, because one began anew, they
+//! give that back too after [`MOST_KEPT`] attempts.
+//!
+//! Exclusion and tokens do not depend on any of that: they are the [votes'](super::votes::Votes), whoever has a turn.
 
 use std::time::Duration;
 
 use super::calls::Asked;
 use super::env::Env;
 use super::leased::{Leased, Next};
+use super::line::Order;
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Answer, CallId, Wait};
@@ -17,17 +39,37 @@ use crate::time::Timestamp;
 /// are raised.
 const LEAST_GRACE: Duration = Duration::from_millis(1);
 
+/// A server where the line stands is passed over when it takes so many times as long as a majority took, and at
+/// least so long.
+const TIMES_SLOWER: u32 = 3;
+const LEAST_SLOW: Duration = Duration::from_millis(10);
+
+/// So long, at least and at most, whoever has its turn at the second server alone lets the first decide.
+const YIELD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+
 /// So often it tries again before it stands in line elsewhere than where a place is still being given back.
 const PATIENT_RESTS: u32 = 3;
+
+/// So often a turn at the first server is kept, with pauses that get longer, before it is given back.
+const MOST_KEPT: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Acquiring {
     pub(super) callers: Callers,
     stage: Stage,
+    /// How all lockers rank the servers for this name.
+    order: Order,
     /// When it is tried anew, while it rests.
     pace: Pace,
+    /// How many members gave the lock when it began to rest.
+    kept: usize,
     /// When the counters are raised, if the members that are still asked make that no needless one.
     raise_at: Timestamp,
+    /// When a server of the line that has not answered is passed over, and whether that is so.
+    slow_at: Timestamp,
+    is_slow: bool,
+    /// How long it took a majority to answer last.
+    took: Duration,
     /// Since when no majority has answered, and why.
     silence: Option<(Timestamp, Error)>,
     /// Somebody else has the lock, as a majority last said.
@@ -37,22 +79,27 @@ pub(super) struct Acquiring {
 /// How it is tried.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    /// All members are asked, none of them for a place in line.
+    /// All members are asked where it does not stand in line.
     Together,
-    /// It stands in line at this member, and asks the others when it has its turn.
-    InLine(usize),
-    /// It tries again in a while.
+    /// It stands in line, and asks the others when it has its turn.
+    InLine,
+    /// It tries again in a while, or when it gets a turn.
     Resting,
 }
 
 /// What the program says.
 impl Acquiring {
-    pub(super) fn new(now: Timestamp, caller: Caller) -> Self {
+    pub(super) fn new(env: &Env, lease: &Leased, caller: Caller) -> Self {
         Self {
             callers: Callers::of(caller),
             stage: Stage::Resting,
-            pace: Pace::due_at(now),
+            order: Order::new(&lease.who.spec.key, env.entries.incarnations()),
+            pace: Pace::due_at(env.cx.now),
+            kept: 0,
             raise_at: Timestamp::NEVER,
+            slow_at: Timestamp::NEVER,
+            is_slow: false,
+            took: Duration::ZERO,
             silence: None,
             refused: false,
         }
@@ -66,7 +113,7 @@ impl Acquiring {
         match self.callers.is_full() {
             Some(full) => caller.fail(cx, full),
             // The line may be long.
-            None if caller.wait == Wait::Never && self.is_in_line() => {
+            None if caller.wait == Wait::Never && self.stage == Stage::InLine => {
                 cx.answer(caller.call, Answer::Acquire(Ok(None)));
             }
             None => self.callers.add(caller),
@@ -78,19 +125,16 @@ impl Acquiring {
         self.unless_nobody_wants_it()
     }
 
-    /// The place in line is that at this member.
-    pub(super) fn is_in_line_at(&self, at: usize) -> bool {
-        self.stage == Stage::InLine(at)
-    }
-
-    pub(super) fn is_in_line(&self) -> bool {
-        matches!(self.stage, Stage::InLine(_))
+    /// Whether its place in line is the one at this member, or at another one.
+    pub(super) fn is_place(&self, env: &Env, lease: &Leased, at: usize) -> bool {
+        let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_)) && env.members.is_able(at);
+        self.order.iter().find(|at| stands(*at)) == Some(at)
     }
 
     pub(super) fn wake_at(&self) -> Timestamp {
         let own = match self.stage {
-            Stage::Together => self.raise_at,
-            Stage::InLine(_) => Timestamp::NEVER,
+            Stage::Together => self.raise_at.min(self.slow_at),
+            Stage::InLine => self.slow_at,
             Stage::Resting => self.pace.next,
         };
         own.min(self.callers.soonest)
@@ -112,6 +156,9 @@ impl Acquiring {
         }
         if self.stage == Stage::Resting && self.pace.next <= now {
             self.ask_all(env, lease);
+        }
+        if self.slow_at <= now {
+            (self.slow_at, self.is_slow) = (Timestamp::NEVER, true);
         }
         let next = self.judge(env, lease);
         // What else is waited for now will be judged when it comes.
@@ -137,7 +184,7 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
         let all = 0..env.members.len();
         all.filter(|at| is(*at, lease.votes.get(*at))).count()
     };
-    let said = count(&|_, vote| matches!(vote, Vote::Has(_) | Vote::Busy));
+    let said = count(&|_, vote| matches!(vote, Vote::Has(_) | Vote::Busy | Vote::InLine(_)));
     let hoped = count(&|at, vote| match vote {
         Vote::Has(_) => true,
         Vote::Asked(_) => env.members.is_able(at),
@@ -147,11 +194,47 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
     said >= majority && hoped < majority
 }
 
+/// Where it stands in line.
+impl Acquiring {
+    /// The members where it stands in line, best first, or would if it had to wait.
+    fn lines(&self, env: &Env, lease: &Leased) -> [Option<usize>; 2] {
+        self.order.lines(|at| {
+            let is_usable = match lease.votes.get(at) {
+                // What came too late there is asked again.
+                Vote::Failed(error) => error.is_timeout(),
+                // It may be one that does nothing any more, as a read-only replica.
+                Vote::Leaving => self.pace.failures < PATIENT_RESTS,
+                Vote::Asked(_) | Vote::Open => !self.is_slow,
+                Vote::None | Vote::InLine(_) | Vote::Has(_) | Vote::Busy => true,
+            };
+            is_usable && env.members.is_able(at)
+        })
+    }
+
+    /// Takes a place in line, or the lock if that is free by now.
+    fn stand(&self, env: &mut Env, lease: &mut Leased, at: usize) {
+        let latest = self.callers.latest;
+        let wait = if latest == Timestamp::NEVER {
+            Wait::Forever
+        } else {
+            Wait::Until(latest)
+        };
+        lease.ask(env, at, wait);
+    }
+
+    fn is_in_line(env: &Env, lease: &Leased) -> bool {
+        let mut votes = lease.votes.iter();
+        votes.any(|(at, vote)| matches!(vote, Vote::InLine(_)) && env.members.is_able(at))
+    }
+}
+
 /// Asking, and what the members say.
 impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
         self.stage = Stage::Together;
+        self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
         self.raise_at = Timestamp::NEVER;
+        (self.slow_at, self.is_slow) = (Timestamp::NEVER, false);
         lease.begin_anew(env.cx.now);
         for at in 0..env.members.len() {
             if lease.who.spec.fixed && matches!(lease.votes.get(at), Vote::Has(_)) {
@@ -163,26 +246,46 @@ impl Acquiring {
 
     /// What follows from the votes.
     pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        if !self.order.is_agreed() {
+            // More may be known by now.
+            self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
+        }
         match self.stage {
             Stage::Together => self.judge_together(env, lease),
-            Stage::InLine(desk) => self.judge_line(env, lease, desk),
-            Stage::Resting => Next::Stay,
+            Stage::InLine => self.judge_line(env, lease),
+            // It got a turn.
+            Stage::Resting if lease.has() > self.kept => self.ask_others(env, lease),
+            Stage::Resting => {
+                self.kept = lease.has();
+                Next::Stay
+            }
         }
+    }
+
+    fn ask_others(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        self.ask_all(env, lease);
+        self.judge_together(env, lease)
     }
 
     fn judge_together(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
         let majority = env.members.majority();
         let (has, asked) = (lease.has(), lease.asked());
-        // Who waits has its turn at the desk, so that nobody overtakes those who stand in line there.
-        let desk = self.desk(env, lease);
-        let turn = match desk.map(|desk| lease.votes.get(desk)) {
-            None | Some(Vote::Has(_)) => true,
-            Some(Vote::Asked(_)) => return Next::Stay,
-            Some(Vote::Open) if has + asked >= majority => return Next::Stay,
-            Some(Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
-        };
-        if !turn || has + asked < majority || is_refused(env, lease) {
-            return self.fall_short(env, lease, desk);
+        let may_do = has + asked >= majority && !is_refused(env, lease);
+        let lines = self.lines(env, lease);
+        let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
+        let has_turn = votes().any(|vote| matches!(vote, Vote::Has(_)));
+        let is_awaited = votes().any(|vote| match vote {
+            // Waiters have to know whether they may stand in line there.
+            Vote::Asked(_) => may_do || self.callers.wait(),
+            Vote::Open => may_do,
+            _ => false,
+        });
+        if is_awaited && !(has_turn && may_do) {
+            self.expect_answers(env, lease);
+            return Next::Stay;
+        }
+        if !has_turn || !may_do {
+            return self.fall_short(env, lease, lines);
         }
         let token = if lease.who.spec.owner.is_reclaimable() {
             lease.votes.greatest_token(majority)
@@ -213,73 +316,72 @@ impl Acquiring {
         Next::Stay
     }
 
-    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased, desk: usize) -> Next {
-        match lease.votes.get(desk) {
-            Vote::Asked(_) if env.members.is_able(desk) => Next::Stay,
-            Vote::Has(_) => {
-                self.ask_all(env, lease);
-                self.judge_together(env, lease)
-            }
-            _ => {
-                lease.give_back(env, desk);
-                self.rest(env, lease, RETRY.0);
-                Next::Stay
-            }
+    /// A server of the line is waited for a little longer than a majority of all.
+    fn expect_answers(&mut self, env: &Env, lease: &Leased) {
+        let (now, members) = (env.cx.now, env.members.len());
+        let answered = members - lease.asked();
+        if answered >= env.members.majority() && self.slow_at == Timestamp::NEVER && !self.is_slow {
+            let took = now.since(lease.asked_at);
+            self.slow_at = now + (took * TIMES_SLOWER).max(LEAST_SLOW);
         }
     }
 
-    /// The member at which those who wait stand in line; none if nobody waits.
-    fn desk(&self, env: &Env, lease: &Leased) -> Option<usize> {
-        let failed = |at| match lease.votes.get(at) {
-            // What came too late there is asked again.
-            Vote::Failed(error) => !error.is_timeout(),
-            // It may be one that does nothing any more, as a read-only replica.
-            Vote::Leaving => self.pace.failures >= PATIENT_RESTS,
-            Vote::None | Vote::Open | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,
-        };
-        env.members.desk(failed).filter(|_| self.callers.wait())
+    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        if lease.has() > 0 {
+            let [first, _] = self.lines(env, lease);
+            let first = first.map(|first| lease.votes.get(first));
+            // As long as the first server may have another one's turn, that goes first.
+            if self.is_slow || !matches!(first, Some(Vote::InLine(_))) {
+                return self.ask_others(env, lease);
+            }
+            let yields = (self.took * 2).clamp(YIELD.0, YIELD.1);
+            self.slow_at = self.slow_at.min(env.cx.now + yields);
+        } else if !Self::is_in_line(env, lease) {
+            self.rest(env, lease, RETRY.0);
+        }
+        Next::Stay
     }
 
-    /// No majority can be had now. What was got is given back, but for a place at the desk that all
-    /// others go to first: there nobody can wait for another in a circle.
-    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, desk: Option<usize>) -> Next {
+    /// No majority can be had now. What was got is given back, except for a turn at the first server of all: there
+    /// nobody can wait for another in a circle.
+    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: [Option<usize>; 2]) -> Next {
         let error = lease.unavailable(env);
-        let desk_is_busy = desk.is_some_and(|desk| matches!(lease.votes.get(desk), Vote::Busy));
-        let keeps = desk == Some(0) && matches!(lease.votes.get(0), Vote::Has(_));
-        lease.give_back_all(env, keeps.then_some(0));
+        let has =
+            |at: Option<usize>| at.is_some_and(|at| matches!(lease.votes.get(at), Vote::Has(_)));
+        let had_turn = lines.into_iter().any(has);
+        let keeps = lines[0] == Some(self.order.first()) && has(lines[0]);
+        let keeps = keeps && self.callers.wait() && self.pace.failures < MOST_KEPT;
+        lease.give_back_except(env, if keeps { lines } else { [None; 2] });
+        self.took = env.cx.now.since(lease.asked_at);
         let is_open = error.is_none();
         self.answer_impatient(&mut env.cx, lease.asked_at, error);
         if self.callers.is_empty() {
             return Next::Leave;
         }
-        match desk.filter(|_| is_open && desk_is_busy) {
-            Some(desk) => {
-                self.stage = Stage::InLine(desk);
-                self.pace.failures = 0;
-                let latest = self.callers.latest;
-                let wait = if latest == Timestamp::NEVER {
-                    Wait::Forever
-                } else {
-                    Wait::Until(latest)
-                };
-                lease.ask(env, desk, wait);
-                if !matches!(lease.votes.get(desk), Vote::Asked(_)) {
-                    self.rest(env, lease, RETRY.0);
-                }
+        if !is_open {
+            self.rest(env, lease, RETRY.0);
+            return Next::Stay;
+        }
+        for at in lines.into_iter().flatten() {
+            if matches!(lease.votes.get(at), Vote::Busy) {
+                self.stand(env, lease, at);
             }
-            // With its turn at the desk only those are in its way who asked for all at once, and they give back
-            // as soon as they know of the desk.
-            None if keeps && is_open => {
-                let round_trip = env.cx.now.since(lease.asked_at);
-                self.rest(env, lease, round_trip.clamp(LEAST_GRACE, RETRY.0));
-            }
-            None => self.rest(env, lease, RETRY.0),
+        }
+        if had_turn {
+            // Only those are in its way who asked for all at once, and they give back soon.
+            self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
+        } else if Self::is_in_line(env, lease) {
+            self.stage = Stage::InLine;
+            self.pace.failures = 0;
+            (self.slow_at, self.is_slow) = (Timestamp::NEVER, false);
+        } else {
+            self.rest(env, lease, RETRY.0);
         }
         Next::Stay
     }
 
     fn rest(&mut self, env: &Env, lease: &Leased, base: Duration) {
-        self.stage = Stage::Resting;
+        (self.stage, self.kept) = (Stage::Resting, lease.has());
         // What it has of a fixed lease must not be over before that.
         let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);
         self.pace

@@ -80,11 +80,6 @@ impl Members {
         majority(self.all.len())
     }
 
-    /// Where those who wait stand in line: the first that can be reached, but for those that were tried.
-    pub(super) fn desk(&self, tried: impl Fn(usize) -> bool) -> Option<usize> {
-        (0..self.all.len()).find(|at| self.is_able(*at) && !tried(*at))
-    }
-
     /// Whether it is likely to answer.
     pub(super) fn is_able(&self, at: usize) -> bool {
         let member = &self.all[at];

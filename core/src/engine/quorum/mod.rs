@@ -14,6 +14,7 @@ mod contender;
 mod entries;
 mod env;
 mod leased;
+mod line;
 mod locks;
 pub(super) mod members;
 mod proposal;
@@ -245,7 +246,7 @@ impl Quorum {
             stand(env, locks);
         }
         if down {
-            locks.leave_desk(env, at);
+            locks.went_away(env);
         }
     }
 
@@ -301,7 +302,7 @@ impl Quorum {
             } => {
                 locks.happened(env, (lease.half(), at), (event, deadline));
             }
-            News::Silent => locks.leave_desk(env, at),
+            News::Silent => locks.went_away(env),
             News::Entry(news) => {
                 match news {
                     EntryNews::Entered(result) => env.entries.entered(&env.cx, at, result),
