@@ -8,6 +8,7 @@ use leasehold::protocol::{HalfId, LeaseId, LockKey};
 
 use crate::book::{Book, Call, Tenure};
 use crate::clock::{MILLI, Moment};
+use crate::host::Host;
 use crate::plan::Sabotage;
 use crate::stats::{Stats, Violation};
 use crate::taken::Taken;
@@ -168,7 +169,8 @@ impl World {
             .count()
     }
 
-    /// Who does not wait may come before those who do, but each of them has its turn: see the end of a run.
+    /// In runs in which something goes wrong who does not wait may come before those who do, but each of them has its
+    /// turn: see the end of a run.
     pub(crate) fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         if self.hosts[host].book.contender(lease).is_none()
             || self.checks.asked.contains_key(&lease)
@@ -181,12 +183,11 @@ impl World {
         }
     }
 
-    /// I7, in calm runs: nobody who asked later and waits is served before one who waits, in whatever order each
-    /// lists the servers.
+    /// I7, in calm runs: nobody who asked later is served before one who waits, in whatever order each lists the
+    /// servers. Whoever does not wait asked just now.
     pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
-        let Some(asked) = self.checks.asked.get(&lease).copied() else {
-            return;
-        };
+        let asked = self.checks.asked.get(&lease).copied();
+        let asked = asked.unwrap_or(self.now);
         let of = self.hosts[host].book.contender(lease);
         let Some(spec) = of.and_then(|id| Some(self.hosts[host].book.locks.get(&id)?.spec.clone()))
         else {
@@ -196,7 +197,12 @@ impl World {
             return;
         }
         let mut passed = None;
-        for host in &self.hosts {
+        // A waiter that does not hear of its turn is late, and may be overtaken.
+        let hears = |host: &&Host| {
+            let mut ears = host.ears.iter();
+            self.plan.pushes && ears.all(|ear| ear.up || !ear.wanted)
+        };
+        for host in self.hosts.iter().filter(hears) {
             let now = host.clock.at(self.now);
             for pending in host.book.calls.values() {
                 let Call::Acquire { lock, lease, wait } = pending.call else {

@@ -46,7 +46,7 @@ use world::World;
 const SEEDS: u64 = 1_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 45] = [
+const SEEN: [&str; 47] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
@@ -90,6 +90,8 @@ const SEEN: [&str; 45] = [
     "lost: superseded",
     "taken from a holder",
     "overtook those who wait",
+    "a link was slow",
+    "a link was one-sided",
     "told of a quarantine",
     "told that it is over",
 ];

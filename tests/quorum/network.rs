@@ -35,7 +35,7 @@ impl World {
             batch,
             give_up,
         });
-        let delay = self.delay();
+        let delay = self.way(host, server);
         let (lost, refused) = (self.plan.faults.lost_requests, self.plan.faults.refusals);
         let link = &mut self.hosts[host].links[server];
         if !link.up || link.black_hole > self.now || self.random.chance(lost) {
@@ -53,6 +53,23 @@ impl World {
             return self.reply_at(arrival + delay, &sent, Err(error));
         }
         self.schedule(arrival, Happening::Arrival(sent));
+    }
+
+    /// How long it takes from a host to a server, or back.
+    fn way(&mut self, host: usize, server: usize) -> Moment {
+        let slower = self.plan.faults.slower(host, server);
+        if slower > 0 {
+            self.checks.saw("a link was slow");
+        }
+        slower + self.delay()
+    }
+
+    fn comes_not_back(&mut self, host: usize, server: usize) -> bool {
+        let is_lost = self.plan.faults.is_one_sided(host, server);
+        if is_lost {
+            self.checks.saw("a link was one-sided");
+        }
+        is_lost
     }
 
     pub(crate) fn delay(&mut self) -> Moment {
@@ -176,7 +193,7 @@ impl World {
             return self.checks.saw("executed after a reconnect");
         }
         let (lost, black_hole) = (self.plan.faults.lost_replies, link.black_hole);
-        if black_hole > self.now || self.random.chance(lost) {
+        if black_hole > self.now || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.no_reply(sent);
         }
         let tells_time = !is_timeless || replies.iter().any(|reply| reply != &Ok(Reply::Released));
@@ -184,7 +201,7 @@ impl World {
             time: tells_time.then_some(time),
             replies,
         };
-        let at = self.now + self.delay();
+        let at = self.now + self.way(host, server);
         self.reply_at(at, sent, Ok(reply));
     }
 }
@@ -237,7 +254,8 @@ impl World {
         }
         ear.up = true;
         self.servers[server].store.subscribe(state.client);
-        let (at, server) = (self.now + self.delay(), self.name_of(host, server));
+        let at = self.now + self.way(host, server);
+        let server = self.name_of(host, server);
         self.hear_at(at, host, Input::Subscribed { server });
     }
 
@@ -272,10 +290,10 @@ impl World {
         self.trace(|_| format!("    push to host {host}: {push:?}"));
         let faults = &self.plan.faults;
         let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
-        if !self.plan.pushes || self.random.chance(lost) {
+        if !self.plan.pushes || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.checks.saw("push lost");
         }
-        let mut at = self.now + self.delay();
+        let mut at = self.now + self.way(host, server);
         if self.random.chance(slow) {
             at += self.random.between(100, 5_000) * MILLI;
         }

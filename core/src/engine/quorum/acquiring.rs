@@ -1,23 +1,26 @@
 //! From wanting a lock to having it at a majority, or not.
 //!
 //! Waiters stand in line at two servers, the first two in the [order](super::line::Order) in which all lockers rank
-//! them for a name; or at the first that can be used, if one of the two cannot. Nobody takes the lock without a *turn*:
-//! the vote of a server where it would stand in line.
+//! them for a name. If one of the two cannot be used, they stand at the first that can. A locker has its *turn* at a
+//! server that gave it the lock, because a server gives its lock to nobody but the first in its line.
 //!
-//! **Why nobody overtakes.** A server does not give its lock to anyone but the first in its line.
+//! **Why nobody overtakes.**
 //!
-//! 1. A waiter W that can use the first two servers stands at both. All that need a turn at one of them find W
-//!    there, `try_` forms as well, and who can use only one of them stands in that one's line, behind W.
-//! 2. Lines of two servers may have waiters in different orders that came at about the same time. Then two have a turn.
-//!    The first server decides: whoever has the turn at the second alone gives the other time to ask first, as long
-//!    as the first server answers.
-//! 3. Lockers that have no server in common where they stand in line, because each misses another one of the first
-//!    two, are not ordered: at each release both may have a turn, and the sooner of them gets the lock. So neither
-//!    line gets more than about every other turn while the other has waiters.
+//! 1. A locker takes the lock with its turn at the first server. All lockers that can use that server are served in the
+//!    order of its line, and `try_` forms get no turn there while anybody waits.
+//! 2. A locker that has its turn at the second server alone *yields*: it keeps that turn, gives everything else back, and
+//!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
+//!    it gets what the other gave back. If the rest is free a second time, nobody is there who could take the lock: the
+//!    first server is held by a client that died, or does not answer.
+//! 3. While the first server has not answered, the second decides alone: nobody waits there, and waiters stand at both.
+//! 4. A locker that cannot use the first server needs its turn at the second, where the others stand too.
 //!
-//! **Why nobody waits in a circle.** Whoever falls short of a majority gives back what it has, except for a turn at the
-//! first server. Only one has that. Should lockers not agree which server is the first, because one began anew, they
-//! give that back too after [`MOST_KEPT`] attempts.
+//! Two kinds of lockers are not ordered: those of which each misses another one of the first two servers, and a locker
+//! that reaches neither of them. A waiter that hears of its turn later than the pause takes may be overtaken, too.
+//!
+//! **Why nobody waits in a circle.** A locker that falls short of a majority gives back what it has, unless it has its
+//! turn at the first server of all. Only one locker has that. Should lockers not agree which server is the first,
+//! because it restarted and one of them cannot reach it, that one gives its turn back after [`MOST_KEPT`] attempts.
 //!
 //! Exclusion and tokens do not depend on any of that: they are the [votes'](super::votes::Votes), whoever has a turn.
 
@@ -44,8 +47,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(1);
 const TIMES_SLOWER: u32 = 3;
 const LEAST_SLOW: Duration = Duration::from_millis(10);
 
-/// So long, at least and at most, whoever has its turn at the second server alone lets the first decide.
-const YIELD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+/// How long a locker that has its turn at the second server alone yields, at least and at most.
+const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
 /// So often it tries again before it stands in line elsewhere than where a place is still being given back.
 const PATIENT_RESTS: u32 = 3;
@@ -59,10 +62,12 @@ pub(super) struct Acquiring {
     stage: Stage,
     /// How all lockers rank the servers for this name.
     order: Order,
-    /// When it is tried anew, while it rests.
+    /// When it is tried anew, while it rests or yields.
     pace: Pace,
     /// How many members gave the lock when it began to rest.
     kept: usize,
+    /// True if a majority gave the lock, and it yielded all the same to whoever has the turn at the first server.
+    has_yielded: bool,
     /// When the counters are raised, if the members that are still asked make that no needless one.
     raise_at: Timestamp,
     /// When a server of the line that has not answered is passed over, and whether that is so.
@@ -83,6 +88,8 @@ enum Stage {
     Together,
     /// It stands in line, and asks the others when it has its turn.
     InLine,
+    /// It has its turn at the second server alone. It keeps that, and asks the others in a while.
+    Yielding,
     /// It tries again in a while, or when it gets a turn.
     Resting,
 }
@@ -96,6 +103,7 @@ impl Acquiring {
             order: Order::new(&lease.who.spec.key, env.entries.incarnations()),
             pace: Pace::due_at(env.cx.now),
             kept: 0,
+            has_yielded: false,
             raise_at: Timestamp::NEVER,
             slow_at: Timestamp::NEVER,
             is_slow: false,
@@ -134,8 +142,8 @@ impl Acquiring {
     pub(super) fn wake_at(&self) -> Timestamp {
         let own = match self.stage {
             Stage::Together => self.raise_at.min(self.slow_at),
-            Stage::InLine => self.slow_at,
-            Stage::Resting => self.pace.next,
+            Stage::InLine => Timestamp::NEVER,
+            Stage::Yielding | Stage::Resting => self.pace.next,
         };
         own.min(self.callers.soonest)
     }
@@ -154,7 +162,8 @@ impl Acquiring {
         if self.callers.is_empty() {
             return Next::Leave;
         }
-        if self.stage == Stage::Resting && self.pace.next <= now {
+        let is_idle = matches!(self.stage, Stage::Yielding | Stage::Resting);
+        if is_idle && self.pace.next <= now {
             self.ask_all(env, lease);
         }
         if self.slow_at <= now {
@@ -211,8 +220,11 @@ impl Acquiring {
         })
     }
 
-    /// Takes a place in line, or the lock if that is free by now.
-    fn stand(&self, env: &mut Env, lease: &mut Leased, at: usize) {
+    /// Takes a place in line where somebody else has the lock, or the lock if that is free by now.
+    fn stand_if_busy(&self, env: &mut Env, lease: &mut Leased, at: usize) {
+        if !matches!(lease.votes.get(at), Vote::Busy) {
+            return;
+        }
         let latest = self.callers.latest;
         let wait = if latest == Timestamp::NEVER {
             Wait::Forever
@@ -252,7 +264,7 @@ impl Acquiring {
         }
         match self.stage {
             Stage::Together => self.judge_together(env, lease),
-            Stage::InLine => self.judge_line(env, lease),
+            Stage::InLine | Stage::Yielding => self.judge_line(env, lease),
             // It got a turn.
             Stage::Resting if lease.has() > self.kept => self.ask_others(env, lease),
             Stage::Resting => {
@@ -273,7 +285,10 @@ impl Acquiring {
         let may_do = has + asked >= majority && !is_refused(env, lease);
         let lines = self.lines(env, lease);
         let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
-        let has_turn = votes().any(|vote| matches!(vote, Vote::Has(_)));
+        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
+        let is_open =
+            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::Asked(_) | Vote::Open));
+        let has_turn = is_first || is_second && (is_open || self.has_yielded);
         let is_awaited = votes().any(|vote| match vote {
             // Waiters have to know whether they may stand in line there.
             Vote::Asked(_) => may_do || self.callers.wait(),
@@ -284,8 +299,16 @@ impl Acquiring {
             self.expect_answers(env, lease);
             return Next::Stay;
         }
-        if !has_turn || !may_do {
+        if !may_do || !is_first && !is_second {
             return self.fall_short(env, lease, lines);
+        }
+        if !has_turn {
+            if has >= majority {
+                self.took = env.cx.now.since(lease.asked_at);
+                self.yields(env, lease, lines);
+                self.has_yielded = true;
+            }
+            return Next::Stay;
         }
         let token = if lease.who.spec.owner.is_reclaimable() {
             lease.votes.greatest_token(majority)
@@ -327,32 +350,52 @@ impl Acquiring {
     }
 
     fn judge_line(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
-        if lease.has() > 0 {
-            let [first, _] = self.lines(env, lease);
-            let first = first.map(|first| lease.votes.get(first));
-            // As long as the first server may have another one's turn, that goes first.
-            if self.is_slow || !matches!(first, Some(Vote::InLine(_))) {
-                return self.ask_others(env, lease);
-            }
-            let yields = (self.took * 2).clamp(YIELD.0, YIELD.1);
-            self.slow_at = self.slow_at.min(env.cx.now + yields);
-        } else if !Self::is_in_line(env, lease) {
-            self.rest(env, lease, RETRY.0);
+        let lines = self.lines(env, lease);
+        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
+        let waits_at_first =
+            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::InLine(_)));
+        match self.stage {
+            Stage::Yielding if is_second && !is_first => {}
+            _ if is_second && waits_at_first => self.yields(env, lease, lines),
+            _ if lease.has() > 0 => return self.ask_others(env, lease),
+            _ if Self::is_in_line(env, lease) => self.stage = Stage::InLine,
+            _ => self.rest(env, lease, RETRY.0),
         }
         Next::Stay
     }
 
-    /// No majority can be had now. What was got is given back, except for a turn at the first server of all: there
-    /// nobody can wait for another in a circle.
+    /// True if a turn at this server is kept for as long as it takes to get a majority: no other locker can keep one
+    /// elsewhere that sees all servers too. Others may, for a while.
+    fn may_keep(&self, env: &Env, at: Option<usize>) -> bool {
+        let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
+        at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
+    }
+
+    fn has_turn(lease: &Leased, at: Option<usize>) -> bool {
+        at.is_some_and(|at| matches!(lease.votes.get(at), Vote::Has(_)))
+    }
+
+    /// Keeps its turn at the second server, and lets whoever has the turn at the first ask the others meanwhile.
+    fn yields(&mut self, env: &mut Env, lease: &mut Leased, [first, second]: [Option<usize>; 2]) {
+        lease.give_back_unless(env, |at| Some(at) == second);
+        if let Some(first) = first
+            && self.callers.wait()
+        {
+            self.stand_if_busy(env, lease, first);
+        }
+        self.stage = Stage::Yielding;
+        self.pace.next = env.cx.now + (self.took * 2).clamp(YIELD.0, YIELD.1);
+    }
+
+    /// No majority can be had now. What was got is given back, unless it has the turn at the first server of all: then
+    /// nobody can wait for it in a circle, and it stands in line for all that it lacks.
     fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: [Option<usize>; 2]) -> Next {
         let error = lease.unavailable(env);
-        let has =
-            |at: Option<usize>| at.is_some_and(|at| matches!(lease.votes.get(at), Vote::Has(_)));
-        let had_turn = lines.into_iter().any(has);
-        let keeps = lines[0] == Some(self.order.first()) && has(lines[0]);
-        let keeps = keeps && self.callers.wait() && self.pace.failures < MOST_KEPT;
-        lease.give_back_except(env, if keeps { lines } else { [None; 2] });
+        let has_turn = Self::has_turn(lease, lines[0]);
+        let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
+        lease.give_back_unless(env, |_| keeps);
         self.took = env.cx.now.since(lease.asked_at);
+        self.has_yielded = false;
         let is_open = error.is_none();
         self.answer_impatient(&mut env.cx, lease.asked_at, error);
         if self.callers.is_empty() {
@@ -362,18 +405,17 @@ impl Acquiring {
             self.rest(env, lease, RETRY.0);
             return Next::Stay;
         }
-        for at in lines.into_iter().flatten() {
-            if matches!(lease.votes.get(at), Vote::Busy) {
-                self.stand(env, lease, at);
+        for at in 0..env.members.len() {
+            if keeps || lines.contains(&Some(at)) {
+                self.stand_if_busy(env, lease, at);
             }
         }
-        if had_turn {
+        if has_turn {
             // Only those are in its way who asked for all at once, and they give back soon.
             self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
         } else if Self::is_in_line(env, lease) {
             self.stage = Stage::InLine;
             self.pace.failures = 0;
-            (self.slow_at, self.is_slow) = (Timestamp::NEVER, false);
         } else {
             self.rest(env, lease, RETRY.0);
         }

@@ -186,14 +186,14 @@ impl Leased {
         }
     }
 
-    /// Gives back what members gave except these, and keeps all places in line.
-    pub(super) fn give_back_except(&mut self, env: &mut Env, kept: [Option<usize>; 2]) {
+    /// Gives back what members gave, except those of which it is said that they are kept, and keeps all places in line.
+    pub(super) fn give_back_unless(&mut self, env: &mut Env, is_kept: impl Fn(usize) -> bool) {
         for at in 0..env.members.len() {
-            let is_kept = match self.votes.get(at) {
-                Vote::Has(_) => kept.contains(&Some(at)),
+            let keeps = match self.votes.get(at) {
+                Vote::Has(_) => is_kept(at),
                 vote => matches!(vote, Vote::InLine(_)),
             };
-            if !is_kept {
+            if !keeps {
                 self.give_back(env, at);
             }
         }

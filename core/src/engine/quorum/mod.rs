@@ -324,7 +324,9 @@ impl Quorum {
             ..
         } = self;
         match (asked, answer) {
-            (Asked::Acquire(id), Answer::Acquire(result)) => locks.acquired(env, (id, at), result),
+            (Asked::Acquire(id, _), Answer::Acquire(result)) => {
+                locks.acquired(env, (id, at), result)
+            }
             (Asked::Raise(id), Answer::Renew(result)) => locks.raised(env, (id, at), result),
             (Asked::Prove(id, round), Answer::Renew(result)) => {
                 locks.proved(env, (id, at, round), &result);

@@ -78,8 +78,10 @@ impl Queries {
             };
             return env.cx.answer(call, Answer::List(Ok(answer)));
         }
-        self.0
-            .insert(call, Query::new(env, call, Goal::List(member)));
+        let mut query = Query::new(env, call, Goal::List(member));
+        // The others can do without one that is silent: it has the time of one command, not the call's.
+        query.set_timer(env, env.cx.now + env.cx.settings.command_timeout);
+        self.0.insert(call, query);
         let ask = |call| Input::List {
             call,
             pattern,

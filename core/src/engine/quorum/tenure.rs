@@ -61,7 +61,7 @@ impl Tenure {
         let began = lease.votes.began(majority)?;
         let ends_at = deadline - lead(lease.who.spec.ttl);
         // Others who asked at the same moment have given back by then what they got.
-        let soon = env.cx.now + lease.who.spec.ttl / 16;
+        let soon = env.cx.now + RETRY.0.min(lease.who.spec.ttl / 16);
         let is_settled = lease.votes.failures().count() > 0 || lease.who.spec.fixed;
         (ends_at > env.cx.now).then(|| Self {
             token,
