@@ -325,7 +325,7 @@ impl Quorum {
         } = self;
         match (asked, answer) {
             (Asked::Acquire(id, _), Answer::Acquire(result)) => {
-                locks.acquired(env, (id, at), result)
+                locks.acquired(env, (id, at), result);
             }
             (Asked::Raise(id), Answer::Renew(result)) => locks.raised(env, (id, at), result),
             (Asked::Prove(id, round), Answer::Renew(result)) => {
