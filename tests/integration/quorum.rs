@@ -66,7 +66,7 @@ async fn any_two_of_five_may_fail() {
         let lock = one.lock("x").expect("valid").ttl(TTL);
         let mut events = lock.events();
         let first = lock.acquire().await.expect("all are there");
-        // The first two: one of them is where waiters stand in line.
+        // Of any two of five, waiters may stand in line at none, one or both.
         for server in &mut servers[..2] {
             fail(server, fault).await;
         }

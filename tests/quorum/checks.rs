@@ -1,6 +1,6 @@
 //! What must be true of all hosts together, and what was seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use leasehold::FencingToken;
 use leasehold::engine::{LockId, Wait};
@@ -8,13 +8,14 @@ use leasehold::protocol::{HalfId, LeaseId, LockKey};
 
 use crate::book::{Book, Call, Tenure};
 use crate::clock::{MILLI, Moment};
+use crate::host::Host;
 use crate::plan::Sabotage;
 use crate::stats::{Stats, Violation};
 use crate::taken::Taken;
 use crate::world::World;
 
 /// By so much earlier one must have asked than another to be surely before it in line: each asks all
-/// servers first, and then the desk.
+/// servers first, and stands in line then.
 const SURELY: Moment = 200 * MILLI;
 
 /// A tenure that was told to have begun.
@@ -53,8 +54,6 @@ pub(crate) struct Checks {
     granted: BTreeMap<LockKey, Vec<Granted>>,
     /// When those who wait asked.
     asked: BTreeMap<LeaseId, Moment>,
-    /// Those who stood in another line than that of the first server.
-    pub(crate) elsewhere: BTreeSet<HalfId>,
     lingering: Vec<Lingering>,
     /// Leases that were taken away at some server.
     pub(crate) taken: BTreeMap<HalfId, Taken>,
@@ -170,7 +169,8 @@ impl World {
             .count()
     }
 
-    /// Who does not wait may come before those who do, but each of them has its turn: see the end of a run.
+    /// In runs in which something goes wrong who does not wait may come before those who do, but each of them has its
+    /// turn: see the end of a run.
     pub(crate) fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         if self.hosts[host].book.contender(lease).is_none()
             || self.checks.asked.contains_key(&lease)
@@ -183,23 +183,26 @@ impl World {
         }
     }
 
-    /// I7, in calm runs: nobody who asked later and waits is served before one who waits. It is promised to those
-    /// who see the same first server.
+    /// I7, in calm runs: nobody who asked later is served before one who waits, in whatever order each lists the
+    /// servers. Whoever does not wait asked just now.
     pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
-        let Some(asked) = self.checks.asked.get(&lease).copied() else {
-            return;
-        };
+        let asked = self.checks.asked.get(&lease).copied();
+        let asked = asked.unwrap_or(self.now);
         let of = self.hosts[host].book.contender(lease);
         let Some(spec) = of.and_then(|id| Some(self.hosts[host].book.locks.get(&id)?.spec.clone()))
         else {
             return;
         };
-        let is_elsewhere = |lease: LeaseId| self.checks.elsewhere.contains(&lease.half());
-        if spec.reentrant || is_elsewhere(lease) {
+        if spec.reentrant {
             return;
         }
         let mut passed = None;
-        for host in &self.hosts {
+        // A waiter that does not hear of its turn is late, and may be overtaken.
+        let hears = |host: &&Host| {
+            let mut ears = host.ears.iter();
+            self.plan.pushes && ears.all(|ear| ear.up || !ear.wanted)
+        };
+        for host in self.hosts.iter().filter(hears) {
             let now = host.clock.at(self.now);
             for pending in host.book.calls.values() {
                 let Call::Acquire { lock, lease, wait } = pending.call else {
@@ -213,9 +216,9 @@ impl World {
                 let other = host.book.locks.get(&lock).map(|lock| &lock.spec);
                 let same = other.is_some_and(|other| other.key == spec.key && !other.reentrant);
                 let since = self.checks.asked.get(&lease).copied();
-                // In the beginning the first server may not be connected yet: then another is the desk.
+                // In the beginning a server may not be connected yet, and nobody knows then what it is.
                 let before = |since| since > SURELY && since + SURELY < asked;
-                if waits && same && since.is_some_and(before) && !is_elsewhere(lease) {
+                if waits && same && since.is_some_and(before) {
                     passed = Some((lease, since));
                 }
             }

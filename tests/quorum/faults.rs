@@ -143,7 +143,7 @@ impl World {
         }
         self.trace(|_| format!("host {host}: the connection to {server} is cut"));
         let error = Error::new(ErrorKind::Unavailable, "the connection was lost");
-        let name = Self::name_of(server);
+        let name = self.name_of(host, server);
         self.input(
             host,
             Input::Disconnected {
@@ -167,7 +167,7 @@ impl World {
     /// The engine takes a connection for dead; a host may replace it.
     pub(crate) fn suspect(&mut self, host: usize, server: ServerId) {
         self.checks.saw("suspected");
-        let Some(server) = self.index_of(server) else {
+        let Some(server) = self.index_of(host, server) else {
             return;
         };
         let link = &mut self.hosts[host].links[server];
@@ -217,7 +217,7 @@ impl World {
         link.connection += 1;
         link.last_arrival = now;
         link.last_reply = now;
-        let server = Self::name_of(server);
+        let server = self.name_of(host, server);
         self.input(host, Input::Connected { server });
     }
 }

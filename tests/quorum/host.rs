@@ -23,6 +23,8 @@ pub(crate) struct Host {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
+    /// Which server stands at which place of its list.
+    pub(crate) list: Vec<usize>,
     /// To each server.
     pub(crate) links: Vec<Link>,
     /// On each server's pushes.
@@ -84,6 +86,7 @@ impl Host {
             wake_at: None,
             clock: plan.clock(random),
             book: Book::new(id, limit),
+            list: plan.list(random),
             links: (0..members).map(|_| Link::default()).collect(),
             ears: (0..members).map(|_| Ear::default()).collect(),
             lateness: plan.lateness(random),
@@ -97,6 +100,7 @@ impl Host {
     pub(crate) fn restarted(&mut self, plan: &Plan, random: &mut Random) {
         let old = std::mem::replace(self, Self::new(plan, random, self.book.host));
         (self.clock, self.lateness) = (old.clock, old.lateness);
+        self.list = old.list;
         self.life = old.life + 1;
         for (link, old) in self.links.iter_mut().zip(&old.links) {
             link.connection = old.connection + 1;

@@ -46,14 +46,13 @@ use world::World;
 const SEEDS: u64 = 1_000;
 
 /// Each of these must happen in some run, or the simulation does not see what it should.
-const SEEN: [&str; 46] = [
+const SEEN: [&str; 47] = [
     "granted by all",
     "granted by most",
     "granted by a bare majority",
     "raised",
     "short of a majority",
-    "waited at the desk",
-    "desk changed",
+    "stood in line",
     "taken in again",
     "acquired",
     "renewed",
@@ -91,6 +90,8 @@ const SEEN: [&str; 46] = [
     "lost: superseded",
     "taken from a holder",
     "overtook those who wait",
+    "a link was slow",
+    "a link was one-sided",
     "told of a quarantine",
     "told that it is over",
 ];

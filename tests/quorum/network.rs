@@ -22,7 +22,7 @@ impl World {
         for op in &batch {
             self.check_sent(host, op);
         }
-        let index = self.index_of(server);
+        let index = self.index_of(host, server);
         self.checks.ensure("route", index.is_some(), || {
             format!("host {host} sends to {server:?}")
         });
@@ -35,7 +35,7 @@ impl World {
             batch,
             give_up,
         });
-        let delay = self.delay();
+        let delay = self.way(host, server);
         let (lost, refused) = (self.plan.faults.lost_requests, self.plan.faults.refusals);
         let link = &mut self.hosts[host].links[server];
         if !link.up || link.black_hole > self.now || self.random.chance(lost) {
@@ -53,6 +53,23 @@ impl World {
             return self.reply_at(arrival + delay, &sent, Err(error));
         }
         self.schedule(arrival, Happening::Arrival(sent));
+    }
+
+    /// How long it takes from a host to a server, or back.
+    fn way(&mut self, host: usize, server: usize) -> Moment {
+        let slower = self.plan.faults.slower(host, server);
+        if slower > 0 {
+            self.checks.saw("a link was slow");
+        }
+        slower + self.delay()
+    }
+
+    fn comes_not_back(&mut self, host: usize, server: usize) -> bool {
+        let is_lost = self.plan.faults.is_one_sided(host, server);
+        if is_lost {
+            self.checks.saw("a link was one-sided");
+        }
+        is_lost
     }
 
     pub(crate) fn delay(&mut self) -> Moment {
@@ -81,7 +98,7 @@ impl World {
             _ => return,
         };
         let input = Input::Reply {
-            server: Self::name_of(sent.server),
+            server: self.name_of(sent.host, sent.server),
             request: sent.request,
             result: Err(Error::new(kind, "no answer came")),
         };
@@ -93,7 +110,7 @@ impl World {
         let at = link.last_reply.max(at);
         link.last_reply = at;
         let input = Input::Reply {
-            server: Self::name_of(sent.server),
+            server: self.name_of(sent.host, sent.server),
             request: sent.request,
             result,
         };
@@ -176,7 +193,7 @@ impl World {
             return self.checks.saw("executed after a reconnect");
         }
         let (lost, black_hole) = (self.plan.faults.lost_replies, link.black_hole);
-        if black_hole > self.now || self.random.chance(lost) {
+        if black_hole > self.now || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.no_reply(sent);
         }
         let tells_time = !is_timeless || replies.iter().any(|reply| reply != &Ok(Reply::Released));
@@ -184,7 +201,7 @@ impl World {
             time: tells_time.then_some(time),
             replies,
         };
-        let at = self.now + self.delay();
+        let at = self.now + self.way(host, server);
         self.reply_at(at, sent, Ok(reply));
     }
 }
@@ -198,7 +215,7 @@ fn is_release(op: &Op) -> bool {
 impl World {
     /// The engine wants to hear.
     pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
-        let Some(server) = self.index_of(server) else {
+        let Some(server) = self.index_of(host, server) else {
             return;
         };
         let ear = &mut self.hosts[host].ears[server];
@@ -237,7 +254,8 @@ impl World {
         }
         ear.up = true;
         self.servers[server].store.subscribe(state.client);
-        let (at, server) = (self.now + self.delay(), Self::name_of(server));
+        let at = self.now + self.way(host, server);
+        let server = self.name_of(host, server);
         self.hear_at(at, host, Input::Subscribed { server });
     }
 
@@ -252,7 +270,7 @@ impl World {
         self.servers[server].store.unsubscribe(state.client);
         self.checks.saw("subscription broke");
         if self.random.chance(60) {
-            let server = Self::name_of(server);
+            let server = self.name_of(host, server);
             self.input(host, Input::Unsubscribed { server });
         }
         let at = self.now + self.random.below(2_500) * MILLI;
@@ -272,14 +290,14 @@ impl World {
         self.trace(|_| format!("    push to host {host}: {push:?}"));
         let faults = &self.plan.faults;
         let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
-        if !self.plan.pushes || self.random.chance(lost) {
+        if !self.plan.pushes || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.checks.saw("push lost");
         }
-        let mut at = self.now + self.delay();
+        let mut at = self.now + self.way(host, server);
         if self.random.chance(slow) {
             at += self.random.between(100, 5_000) * MILLI;
         }
-        let server = Some(Self::name_of(server));
+        let server = Some(self.name_of(host, server));
         self.hear_at(at, host, Input::Push { server, push });
     }
 
@@ -290,7 +308,7 @@ impl World {
                 server: Some(server),
                 ..
             }
-            | Input::Subscribed { server } => self.index_of(*server),
+            | Input::Subscribed { server } => self.index_of(host, *server),
             _ => None,
         };
         let Some(server) = server else { return };

@@ -91,6 +91,35 @@ pub(crate) struct Faults {
     pub(crate) slow_pushes: u64,
     pub(crate) lost_pushes: u64,
     pub(crate) broken_subscriptions: u64,
+    pub(crate) bad_link: Option<BadLink>,
+}
+
+/// A link to one server that is bad for as long as things go wrong.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct BadLink {
+    /// Whose; that of all hosts, if `None`.
+    host: Option<usize>,
+    server: usize,
+    /// How much longer each way takes.
+    slower: Moment,
+    /// Requests come through, and nothing comes back.
+    one_sided: bool,
+}
+
+impl BadLink {
+    fn new(random: &mut Random) -> Self {
+        let host = usize::try_from(random.below(3)).ok();
+        Self {
+            host: host.filter(|_| random.chance(60)),
+            server: usize::try_from(random.below(3)).unwrap_or(0),
+            slower: random.between(5, 400) * MILLI,
+            one_sided: random.chance(40),
+        }
+    }
+
+    fn is(&self, host: usize, server: usize) -> bool {
+        self.server == server && self.host.is_none_or(|own| own == host)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -206,6 +235,16 @@ impl Plan {
         HostClock::within(self.drift_margin, random)
     }
 
+    /// The servers as one host lists them: nobody has to list them in the order of another.
+    pub(crate) fn list(&self, random: &mut Random) -> Vec<usize> {
+        let mut list: Vec<_> = (0..self.clocks.len()).collect();
+        for at in (1..list.len()).rev() {
+            let below = u64::try_from(at + 1).unwrap_or(1);
+            list.swap(at, usize::try_from(random.below(below)).unwrap_or(0));
+        }
+        list
+    }
+
     pub(crate) fn settings(&self, client: ClientId) -> Settings {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
@@ -297,7 +336,20 @@ impl Faults {
             slow_pushes: some(15),
             lost_pushes: some(20),
             broken_subscriptions: some(3),
+            bad_link: random.chance(30).then(|| BadLink::new(random)),
         }
+    }
+
+    /// How much longer each way of this link takes.
+    pub(crate) fn slower(&self, host: usize, server: usize) -> Moment {
+        let bad = self.bad_link.filter(|bad| bad.is(host, server));
+        bad.map_or(0, |bad| bad.slower)
+    }
+
+    /// Whether nothing comes back on this link.
+    pub(crate) fn is_one_sided(&self, host: usize, server: usize) -> bool {
+        let mut bad = self.bad_link.iter();
+        bad.any(|bad| bad.one_sided && bad.is(host, server))
     }
 }
 

@@ -384,12 +384,19 @@ impl World {
         Some((tenure.lease, tenure.token))
     }
 
-    pub(crate) fn name_of(server: usize) -> ServerId {
-        ServerId(u32::try_from(server).unwrap_or(u32::MAX))
+    /// By which number a host knows a server.
+    pub(crate) fn name_of(&self, host: usize, server: usize) -> ServerId {
+        let mut list = self.hosts[host].list.iter();
+        let place = list.position(|listed| *listed == server);
+        ServerId(
+            place
+                .and_then(|place| u32::try_from(place).ok())
+                .unwrap_or(u32::MAX),
+        )
     }
 
-    pub(crate) fn index_of(&self, server: ServerId) -> Option<usize> {
-        let index = usize::try_from(server.0).ok()?;
-        (index < self.servers.len()).then_some(index)
+    pub(crate) fn index_of(&self, host: usize, server: ServerId) -> Option<usize> {
+        let place = usize::try_from(server.0).ok()?;
+        self.hosts[host].list.get(place).copied()
     }
 }

@@ -1,6 +1,7 @@
 //! A quorum of real servers of which some fail: how long the others take, and who holds.
 
 mod crowds;
+mod line;
 mod peers;
 mod processes;
 mod reach;
@@ -77,7 +78,7 @@ async fn timed<T>(what: &str, bound: Duration, call: impl Future<Output = T>) ->
 /// Catches a minority that holds calls up for longer than the docs say.
 async fn is_held_up_by(name: &str, first: bool, fault: Option<Fault>) {
     let mut servers = start(5).await;
-    // The first is where those who wait stand in line.
+    // At any two of five, waiters may stand in line.
     let failing = if first { [0, 1] } else { [3, 4] };
     let reach = Reach::of(&servers).await;
     let (one, other) = (reach.locker().await, reach.locker().await);

@@ -14,7 +14,7 @@ use crate::{LIMIT, lock_key, millis};
 use super::BOUND;
 
 /// Somebody else who has the lock at these servers alone, and keeps it.
-async fn taken(servers: &[RedisServer], which: &[usize], name: &str) -> Vec<Lease> {
+pub(super) async fn taken(servers: &[RedisServer], which: &[usize], name: &str) -> Vec<Lease> {
     let leases = which.iter().map(async |at| {
         let locker = Locker::connect(servers[*at].url())
             .await

@@ -65,7 +65,7 @@ async fn who_is_cut_off_from_three_has_lost_it_before_another_gets_it() {
     assert!(again.expect("it is free").token() > first.token());
 }
 
-/// Catches one who cannot have a majority, and keeps the server where others have to stand in line.
+/// Catches one who cannot have a majority, and keeps a server where others have to stand in line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reaches_too_few_and_waits_keeps_nobody_from_it() {
     let servers = start(5).await;

@@ -200,8 +200,14 @@ impl Builder {
     ///
     /// A lease is held while a majority has it, and ends with the deadline of that majority. Its token is
     /// greater than those of all leases before. A majority has to be there now; a server that is away
-    /// is taken in when it comes. Who waits stands in line at the first server of the list that can be
-    /// reached: so lockers are to have the same list in the same order, and then serve their waiters in order.
+    /// is taken in when it comes.
+    ///
+    /// Waiters are served in order, whatever the order of each locker's list: all lockers rank the servers of a name
+    /// alike, by what the servers are, and the waiters of a name stand in line at the first two. So different names
+    /// have their lines at different servers. If one of the two is away, slow or refuses, the line moves on. Two
+    /// kinds of lockers are not ordered with each other: those of which each misses another one of these two servers,
+    /// and a locker that reaches neither. A waiter that a server cannot notify may be overtaken, too. A restart of a
+    /// server changes its rank.
     ///
     /// A minority that is away, slow or read-only keeps a call for no longer than one
     /// [`command_timeout`](Self::command_timeout). Who stands in line at a server that falls silent notices with

@@ -1,10 +1,35 @@
 //! From wanting a lock to having it at a majority, or not.
+//!
+//! Waiters stand in line at two servers, the first two in the [order](super::line::Order) in which all lockers rank
+//! them for a name. If one of the two cannot be used, they stand at the first that can. A locker has its *turn* at a
+//! server that gave it the lock, because a server gives its lock to nobody but the first in its line.
+//!
+//! **Why nobody overtakes.**
+//!
+//! 1. A locker takes the lock with its turn at the first server. All lockers that can use that server are served in the
+//!    order of its line, and `try_` forms get no turn there while anybody waits.
+//! 2. A locker that has its turn at the second server alone *yields*: it keeps that turn, gives everything else back, and
+//!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
+//!    it gets what the other gave back. If the rest is free a second time, nobody is there who could take the lock: the
+//!    first server is held by a client that died, or does not answer.
+//! 3. While the first server has not answered, the second decides alone: nobody waits there, and waiters stand at both.
+//! 4. A locker that cannot use the first server needs its turn at the second, where the others stand too.
+//!
+//! Two kinds of lockers are not ordered: those of which each misses another one of the first two servers, and a locker
+//! that reaches neither of them. A waiter that hears of its turn later than the pause takes may be overtaken, too.
+//!
+//! **Why nobody waits in a circle.** A locker that falls short of a majority gives back what it has, unless it has its
+//! turn at the first server of all. Only one locker has that. Should lockers not agree which server is the first,
+//! because it restarted and one of them cannot reach it, that one gives its turn back after [`MOST_KEPT`] attempts.
+//!
+//! Exclusion and tokens do not depend on any of that: they are the [votes'](super::votes::Votes), whoever has a turn.
 
 use std::time::Duration;
 
 use super::calls::Asked;
 use super::env::Env;
 use super::leased::{Leased, Next};
+use super::line::Order;
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Answer, CallId, Wait};
@@ -17,17 +42,39 @@ use crate::time::Timestamp;
 /// are raised.
 const LEAST_GRACE: Duration = Duration::from_millis(1);
 
+/// A server where the line stands is passed over when it takes so many times as long as a majority took, and at
+/// least so long.
+const TIMES_SLOWER: u32 = 3;
+const LEAST_SLOW: Duration = Duration::from_millis(10);
+
+/// How long a locker that has its turn at the second server alone yields, at least and at most.
+const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
+
 /// So often it tries again before it stands in line elsewhere than where a place is still being given back.
 const PATIENT_RESTS: u32 = 3;
+
+/// So often a turn at the first server is kept, with pauses that get longer, before it is given back.
+const MOST_KEPT: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Acquiring {
     pub(super) callers: Callers,
     stage: Stage,
-    /// When it is tried anew, while it rests.
+    /// How all lockers rank the servers for this name.
+    order: Order,
+    /// When it is tried anew, while it rests or yields.
     pace: Pace,
+    /// How many members gave the lock when it began to rest.
+    kept: usize,
+    /// True if a majority gave the lock, and it yielded all the same to whoever has the turn at the first server.
+    has_yielded: bool,
     /// When the counters are raised, if the members that are still asked make that no needless one.
     raise_at: Timestamp,
+    /// When a server of the line that has not answered is passed over, and whether that is so.
+    slow_at: Timestamp,
+    is_slow: bool,
+    /// How long it took a majority to answer last.
+    took: Duration,
     /// Since when no majority has answered, and why.
     silence: Option<(Timestamp, Error)>,
     /// Somebody else has the lock, as a majority last said.
@@ -37,22 +84,30 @@ pub(super) struct Acquiring {
 /// How it is tried.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    /// All members are asked, none of them for a place in line.
+    /// All members are asked where it does not stand in line.
     Together,
-    /// It stands in line at this member, and asks the others when it has its turn.
-    InLine(usize),
-    /// It tries again in a while.
+    /// It stands in line, and asks the others when it has its turn.
+    InLine,
+    /// It has its turn at the second server alone. It keeps that, and asks the others in a while.
+    Yielding,
+    /// It tries again in a while, or when it gets a turn.
     Resting,
 }
 
 /// What the program says.
 impl Acquiring {
-    pub(super) fn new(now: Timestamp, caller: Caller) -> Self {
+    pub(super) fn new(env: &Env, lease: &Leased, caller: Caller) -> Self {
         Self {
             callers: Callers::of(caller),
             stage: Stage::Resting,
-            pace: Pace::due_at(now),
+            order: Order::new(&lease.who.spec.key, env.entries.incarnations()),
+            pace: Pace::due_at(env.cx.now),
+            kept: 0,
+            has_yielded: false,
             raise_at: Timestamp::NEVER,
+            slow_at: Timestamp::NEVER,
+            is_slow: false,
+            took: Duration::ZERO,
             silence: None,
             refused: false,
         }
@@ -66,7 +121,7 @@ impl Acquiring {
         match self.callers.is_full() {
             Some(full) => caller.fail(cx, full),
             // The line may be long.
-            None if caller.wait == Wait::Never && self.is_in_line() => {
+            None if caller.wait == Wait::Never && self.stage == Stage::InLine => {
                 cx.answer(caller.call, Answer::Acquire(Ok(None)));
             }
             None => self.callers.add(caller),
@@ -78,20 +133,17 @@ impl Acquiring {
         self.unless_nobody_wants_it()
     }
 
-    /// The place in line is that at this member.
-    pub(super) fn is_in_line_at(&self, at: usize) -> bool {
-        self.stage == Stage::InLine(at)
-    }
-
-    pub(super) fn is_in_line(&self) -> bool {
-        matches!(self.stage, Stage::InLine(_))
+    /// Whether its place in line is the one at this member, or at another one.
+    pub(super) fn is_place(&self, env: &Env, lease: &Leased, at: usize) -> bool {
+        let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_)) && env.members.is_able(at);
+        self.order.iter().find(|at| stands(*at)) == Some(at)
     }
 
     pub(super) fn wake_at(&self) -> Timestamp {
         let own = match self.stage {
-            Stage::Together => self.raise_at,
-            Stage::InLine(_) => Timestamp::NEVER,
-            Stage::Resting => self.pace.next,
+            Stage::Together => self.raise_at.min(self.slow_at),
+            Stage::InLine => Timestamp::NEVER,
+            Stage::Yielding | Stage::Resting => self.pace.next,
         };
         own.min(self.callers.soonest)
     }
@@ -110,8 +162,12 @@ impl Acquiring {
         if self.callers.is_empty() {
             return Next::Leave;
         }
-        if self.stage == Stage::Resting && self.pace.next <= now {
+        let is_idle = matches!(self.stage, Stage::Yielding | Stage::Resting);
+        if is_idle && self.pace.next <= now {
             self.ask_all(env, lease);
+        }
+        if self.slow_at <= now {
+            (self.slow_at, self.is_slow) = (Timestamp::NEVER, true);
         }
         let next = self.judge(env, lease);
         // What else is waited for now will be judged when it comes.
@@ -137,7 +193,7 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
         let all = 0..env.members.len();
         all.filter(|at| is(*at, lease.votes.get(*at))).count()
     };
-    let said = count(&|_, vote| matches!(vote, Vote::Has(_) | Vote::Busy));
+    let said = count(&|_, vote| matches!(vote, Vote::Has(_) | Vote::Busy | Vote::InLine(_)));
     let hoped = count(&|at, vote| match vote {
         Vote::Has(_) => true,
         Vote::Asked(_) => env.members.is_able(at),
@@ -147,11 +203,50 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
     said >= majority && hoped < majority
 }
 
+/// Where it stands in line.
+impl Acquiring {
+    /// The members where it stands in line, best first, or would if it had to wait.
+    fn lines(&self, env: &Env, lease: &Leased) -> [Option<usize>; 2] {
+        self.order.lines(|at| {
+            let is_usable = match lease.votes.get(at) {
+                // What came too late there is asked again.
+                Vote::Failed(error) => error.is_timeout(),
+                // It may be one that does nothing any more, as a read-only replica.
+                Vote::Leaving => self.pace.failures < PATIENT_RESTS,
+                Vote::Asked(_) | Vote::Open => !self.is_slow,
+                Vote::None | Vote::InLine(_) | Vote::Has(_) | Vote::Busy => true,
+            };
+            is_usable && env.members.is_able(at)
+        })
+    }
+
+    /// Takes a place in line where somebody else has the lock, or the lock if that is free by now.
+    fn stand_if_busy(&self, env: &mut Env, lease: &mut Leased, at: usize) {
+        if !matches!(lease.votes.get(at), Vote::Busy) {
+            return;
+        }
+        let latest = self.callers.latest;
+        let wait = if latest == Timestamp::NEVER {
+            Wait::Forever
+        } else {
+            Wait::Until(latest)
+        };
+        lease.ask(env, at, wait);
+    }
+
+    fn is_in_line(env: &Env, lease: &Leased) -> bool {
+        let mut votes = lease.votes.iter();
+        votes.any(|(at, vote)| matches!(vote, Vote::InLine(_)) && env.members.is_able(at))
+    }
+}
+
 /// Asking, and what the members say.
 impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
         self.stage = Stage::Together;
+        self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
         self.raise_at = Timestamp::NEVER;
+        (self.slow_at, self.is_slow) = (Timestamp::NEVER, false);
         lease.begin_anew(env.cx.now);
         for at in 0..env.members.len() {
             if lease.who.spec.fixed && matches!(lease.votes.get(at), Vote::Has(_)) {
@@ -163,26 +258,57 @@ impl Acquiring {
 
     /// What follows from the votes.
     pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        if !self.order.is_agreed() {
+            // More may be known by now.
+            self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
+        }
         match self.stage {
             Stage::Together => self.judge_together(env, lease),
-            Stage::InLine(desk) => self.judge_line(env, lease, desk),
-            Stage::Resting => Next::Stay,
+            Stage::InLine | Stage::Yielding => self.judge_line(env, lease),
+            // It got a turn.
+            Stage::Resting if lease.has() > self.kept => self.ask_others(env, lease),
+            Stage::Resting => {
+                self.kept = lease.has();
+                Next::Stay
+            }
         }
+    }
+
+    fn ask_others(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        self.ask_all(env, lease);
+        self.judge_together(env, lease)
     }
 
     fn judge_together(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
         let majority = env.members.majority();
         let (has, asked) = (lease.has(), lease.asked());
-        // Who waits has its turn at the desk, so that nobody overtakes those who stand in line there.
-        let desk = self.desk(env, lease);
-        let turn = match desk.map(|desk| lease.votes.get(desk)) {
-            None | Some(Vote::Has(_)) => true,
-            Some(Vote::Asked(_)) => return Next::Stay,
-            Some(Vote::Open) if has + asked >= majority => return Next::Stay,
-            Some(Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)) => false,
-        };
-        if !turn || has + asked < majority || is_refused(env, lease) {
-            return self.fall_short(env, lease, desk);
+        let may_do = has + asked >= majority && !is_refused(env, lease);
+        let lines = self.lines(env, lease);
+        let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
+        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
+        let is_open =
+            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::Asked(_) | Vote::Open));
+        let has_turn = is_first || is_second && (is_open || self.has_yielded);
+        let is_awaited = votes().any(|vote| match vote {
+            // Waiters have to know whether they may stand in line there.
+            Vote::Asked(_) => may_do || self.callers.wait(),
+            Vote::Open => may_do,
+            _ => false,
+        });
+        if is_awaited && !(has_turn && may_do) {
+            self.expect_answers(env, lease);
+            return Next::Stay;
+        }
+        if !may_do || !is_first && !is_second {
+            return self.fall_short(env, lease, lines);
+        }
+        if !has_turn {
+            if has >= majority {
+                self.took = env.cx.now.since(lease.asked_at);
+                self.yields(env, lease, lines);
+                self.has_yielded = true;
+            }
+            return Next::Stay;
         }
         let token = if lease.who.spec.owner.is_reclaimable() {
             lease.votes.greatest_token(majority)
@@ -213,73 +339,91 @@ impl Acquiring {
         Next::Stay
     }
 
-    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased, desk: usize) -> Next {
-        match lease.votes.get(desk) {
-            Vote::Asked(_) if env.members.is_able(desk) => Next::Stay,
-            Vote::Has(_) => {
-                self.ask_all(env, lease);
-                self.judge_together(env, lease)
-            }
-            _ => {
-                lease.give_back(env, desk);
-                self.rest(env, lease, RETRY.0);
-                Next::Stay
-            }
+    /// A server of the line is waited for a little longer than a majority of all.
+    fn expect_answers(&mut self, env: &Env, lease: &Leased) {
+        let (now, members) = (env.cx.now, env.members.len());
+        let answered = members - lease.asked();
+        if answered >= env.members.majority() && self.slow_at == Timestamp::NEVER && !self.is_slow {
+            let took = now.since(lease.asked_at);
+            self.slow_at = now + (took * TIMES_SLOWER).max(LEAST_SLOW);
         }
     }
 
-    /// The member at which those who wait stand in line; none if nobody waits.
-    fn desk(&self, env: &Env, lease: &Leased) -> Option<usize> {
-        let failed = |at| match lease.votes.get(at) {
-            // What came too late there is asked again.
-            Vote::Failed(error) => !error.is_timeout(),
-            // It may be one that does nothing any more, as a read-only replica.
-            Vote::Leaving => self.pace.failures >= PATIENT_RESTS,
-            Vote::None | Vote::Open | Vote::Asked(_) | Vote::Has(_) | Vote::Busy => false,
-        };
-        env.members.desk(failed).filter(|_| self.callers.wait())
+    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+        let lines = self.lines(env, lease);
+        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
+        let waits_at_first =
+            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::InLine(_)));
+        match self.stage {
+            Stage::Yielding if is_second && !is_first => {}
+            _ if is_second && waits_at_first => self.yields(env, lease, lines),
+            _ if lease.has() > 0 => return self.ask_others(env, lease),
+            _ if Self::is_in_line(env, lease) => self.stage = Stage::InLine,
+            _ => self.rest(env, lease, RETRY.0),
+        }
+        Next::Stay
     }
 
-    /// No majority can be had now. What was got is given back, but for a place at the desk that all
-    /// others go to first: there nobody can wait for another in a circle.
-    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, desk: Option<usize>) -> Next {
+    /// True if a turn at this server is kept for as long as it takes to get a majority: no other locker can keep one
+    /// elsewhere that sees all servers too. Others may, for a while.
+    fn may_keep(&self, env: &Env, at: Option<usize>) -> bool {
+        let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
+        at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
+    }
+
+    fn has_turn(lease: &Leased, at: Option<usize>) -> bool {
+        at.is_some_and(|at| matches!(lease.votes.get(at), Vote::Has(_)))
+    }
+
+    /// Keeps its turn at the second server, and lets whoever has the turn at the first ask the others meanwhile.
+    fn yields(&mut self, env: &mut Env, lease: &mut Leased, [first, second]: [Option<usize>; 2]) {
+        lease.give_back_unless(env, |at| Some(at) == second);
+        if let Some(first) = first
+            && self.callers.wait()
+        {
+            self.stand_if_busy(env, lease, first);
+        }
+        self.stage = Stage::Yielding;
+        self.pace.next = env.cx.now + (self.took * 2).clamp(YIELD.0, YIELD.1);
+    }
+
+    /// No majority can be had now. What was got is given back, unless it has the turn at the first server of all: then
+    /// nobody can wait for it in a circle, and it stands in line for all that it lacks.
+    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: [Option<usize>; 2]) -> Next {
         let error = lease.unavailable(env);
-        let desk_is_busy = desk.is_some_and(|desk| matches!(lease.votes.get(desk), Vote::Busy));
-        let keeps = desk == Some(0) && matches!(lease.votes.get(0), Vote::Has(_));
-        lease.give_back_all(env, keeps.then_some(0));
+        let has_turn = Self::has_turn(lease, lines[0]);
+        let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
+        lease.give_back_unless(env, |_| keeps);
+        self.took = env.cx.now.since(lease.asked_at);
+        self.has_yielded = false;
         let is_open = error.is_none();
         self.answer_impatient(&mut env.cx, lease.asked_at, error);
         if self.callers.is_empty() {
             return Next::Leave;
         }
-        match desk.filter(|_| is_open && desk_is_busy) {
-            Some(desk) => {
-                self.stage = Stage::InLine(desk);
-                self.pace.failures = 0;
-                let latest = self.callers.latest;
-                let wait = if latest == Timestamp::NEVER {
-                    Wait::Forever
-                } else {
-                    Wait::Until(latest)
-                };
-                lease.ask(env, desk, wait);
-                if !matches!(lease.votes.get(desk), Vote::Asked(_)) {
-                    self.rest(env, lease, RETRY.0);
-                }
+        if !is_open {
+            self.rest(env, lease, RETRY.0);
+            return Next::Stay;
+        }
+        for at in 0..env.members.len() {
+            if keeps || lines.contains(&Some(at)) {
+                self.stand_if_busy(env, lease, at);
             }
-            // With its turn at the desk only those are in its way who asked for all at once, and they give back
-            // as soon as they know of the desk.
-            None if keeps && is_open => {
-                let round_trip = env.cx.now.since(lease.asked_at);
-                self.rest(env, lease, round_trip.clamp(LEAST_GRACE, RETRY.0));
-            }
-            None => self.rest(env, lease, RETRY.0),
+        }
+        if has_turn {
+            // Only those are in its way who asked for all at once, and they give back soon.
+            self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
+        } else if Self::is_in_line(env, lease) {
+            self.stage = Stage::InLine;
+            self.pace.failures = 0;
+        } else {
+            self.rest(env, lease, RETRY.0);
         }
         Next::Stay
     }
 
     fn rest(&mut self, env: &Env, lease: &Leased, base: Duration) {
-        self.stage = Stage::Resting;
+        (self.stage, self.kept) = (Stage::Resting, lease.has());
         // What it has of a fixed lease must not be over before that.
         let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);
         self.pace

@@ -1,13 +1,14 @@
 //! The calls that a quorum makes of its members.
 
-use crate::engine::io::CallId;
+use crate::engine::io::{CallId, Wait};
 use crate::engine::table::Table;
 use crate::protocol::HalfId;
 
 /// What was asked of which member, and for whom.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Asked {
-    Acquire(HalfId),
+    /// With how long the caller waits.
+    Acquire(HalfId, Wait),
     /// To keep it until the others have it as well.
     Keep,
     /// Its counter is to be raised.

@@ -86,6 +86,11 @@ impl Entries {
         self.all[at].standing
     }
 
+    /// What each member is, as far as it has said so.
+    pub(super) fn incarnations(&self) -> impl ExactSizeIterator<Item = Option<Incarnation>> {
+        (0..self.all.len()).map(|at| self.admission.incarnation(at))
+    }
+
     /// Whether one member may vote on a lease that another one has.
     pub(super) fn are_acquainted(&self, one: usize, other: usize) -> bool {
         self.admission.are_acquainted(one, other)

@@ -107,7 +107,7 @@ impl Leased {
         wait: Wait,
         reclaims: impl FnOnce(&mut Self, &mut Env) -> Reclaim,
     ) {
-        if let Vote::Asked(_) | Vote::Has(_) = self.votes.get(at) {
+        if let Vote::Asked(_) | Vote::InLine(_) | Vote::Has(_) = self.votes.get(at) {
             return;
         }
         if env.members.uses(at, self.who.lease) {
@@ -121,7 +121,11 @@ impl Leased {
         let reclaims = reclaims(self, env);
         let of = (self.who.lock, id, &self.spec);
         let call = env.members.acquire(&env.cx, at, of, (wait, reclaims));
-        self.votes.set(at, Vote::Asked(call));
+        let vote = match wait {
+            Wait::Never => Vote::Asked(call),
+            Wait::Until(_) | Wait::Forever => Vote::InLine(call),
+        };
+        self.votes.set(at, vote);
     }
 
     /// What there is instead of a vote of a member that cannot be asked now.
@@ -133,7 +137,7 @@ impl Leased {
                 return Some(Vote::Failed(env.entries.why_not(env.cx.now, at)));
             }
         }
-        let counts = |vote: &Vote| matches!(vote, Vote::Has(_) | Vote::Asked(_));
+        let counts = |vote: &Vote| matches!(vote, Vote::Has(_) | Vote::Asked(_) | Vote::InLine(_));
         let mut others = self.votes.iter().filter(|(_, vote)| counts(vote));
         let strange = others.any(|(other, _)| !env.entries.are_acquainted(at, other));
         strange.then(|| {
@@ -147,7 +151,7 @@ impl Leased {
         match (self.votes.get(at), env.entries.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
-            (Vote::Asked(_), Standing::Open | Standing::Out) => {
+            (Vote::Asked(_) | Vote::InLine(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
                 let why = env.entries.why_not(env.cx.now, at);
                 self.votes.set(at, Vote::Failed(why));
@@ -160,7 +164,9 @@ impl Leased {
     pub(super) fn give_back(&mut self, env: &mut Env, at: usize) {
         let (lock, lease) = (self.who.lock, self.ids[at]);
         match self.votes.get(at) {
-            Vote::Asked(call) => env.members.cancel(&env.cx, at, *call, (lock, lease)),
+            Vote::Asked(call) | Vote::InLine(call) => {
+                env.members.cancel(&env.cx, at, *call, (lock, lease));
+            }
             Vote::Has(_) => env.members.release(&env.cx, at, None, lease),
             Vote::Open => {}
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => return,
@@ -174,9 +180,22 @@ impl Leased {
         env.members.renew(&env.cx, at, (asked, id), (None, None));
     }
 
-    pub(super) fn give_back_all(&mut self, env: &mut Env, but: Option<usize>) {
-        for at in (0..env.members.len()).filter(|at| Some(*at) != but) {
+    pub(super) fn give_back_all(&mut self, env: &mut Env) {
+        for at in 0..env.members.len() {
             self.give_back(env, at);
+        }
+    }
+
+    /// Gives back what members gave, except those of which it is said that they are kept, and keeps all places in line.
+    pub(super) fn give_back_unless(&mut self, env: &mut Env, is_kept: impl Fn(usize) -> bool) {
+        for at in 0..env.members.len() {
+            let keeps = match self.votes.get(at) {
+                Vote::Has(_) => is_kept(at),
+                vote => matches!(vote, Vote::InLine(_)),
+            };
+            if !keeps {
+                self.give_back(env, at);
+            }
         }
     }
 

@@ -93,7 +93,7 @@ impl Locks {
         self.handles.enter(lock, id, spec.reentrant);
         env.cx.counts.wanted();
         let mut lease = Leased::new(Who { lease, lock, spec }, env.members.len());
-        let mut acquiring = Acquiring::new(env.cx.now, caller);
+        let mut acquiring = Acquiring::new(env, &lease, caller);
         acquiring.ask_all(env, &mut lease);
         let phase = Phase::Acquiring(acquiring);
         let wake = Timestamp::NEVER;
@@ -308,7 +308,7 @@ impl Locks {
                 }
                 (waiting @ LeaseEvent::Waiting { .. }, _) => {
                     if let Phase::Acquiring(acquiring) = &contender.phase
-                        && acquiring.is_in_line_at(at)
+                        && acquiring.is_place(env, &contender.lease, at)
                     {
                         contender.lease.who.emit(&mut env.cx, waiting, None);
                     }
@@ -320,14 +320,10 @@ impl Locks {
         });
     }
 
-    /// It does not answer: who stands in line there goes to another, and who is served first elsewhere
-    /// need not wait for it.
-    pub(super) fn leave_desk(&mut self, env: &mut Env, at: usize) {
-        let waits = |contender: &Contender| match &contender.phase {
-            Phase::Acquiring(acquiring) => acquiring.is_in_line_at(at) || !acquiring.is_in_line(),
-            Phase::Held(_) => false,
-        };
-        for id in self.those(&waits) {
+    /// A server does not answer. Waiters in line there have another place, or look for one, and nobody waits for its
+    /// answer.
+    pub(super) fn went_away(&mut self, env: &mut Env) {
+        for id in self.those(&|contender| matches!(contender.phase, Phase::Acquiring(_))) {
             self.step(env, id, |contender, env| {
                 contender.judge(env, LossReason::Expired)
             });
@@ -342,7 +338,7 @@ impl Locks {
         let votes = env.entries.standing(at) == Standing::Votes;
         let waits = |contender: &Contender| match (contender.lease.votes.get(at), &contender.phase)
         {
-            (Vote::Open | Vote::Asked(_), _) => true,
+            (Vote::Open | Vote::Asked(_) | Vote::InLine(_), _) => true,
             (_, Phase::Held(_)) => votes && !contender.lease.stands_on(at),
             (_, Phase::Acquiring(_)) => false,
         };
@@ -417,7 +413,7 @@ impl Locks {
 
     fn leave(&mut self, env: &mut Env, id: HalfId) {
         if let Some((mut lease, _)) = self.take(env, id) {
-            lease.give_back_all(env, None);
+            lease.give_back_all(env);
             self.handles.leave(&mut env.cx, lease.who.lock);
         }
     }
@@ -433,7 +429,7 @@ impl Locks {
         };
         lease.who.emit(&mut env.cx, event, None);
         tenure.refuse_renewals(&mut env.cx, || lost(reason));
-        lease.give_back_all(env, None);
+        lease.give_back_all(env);
         self.handles.leave(&mut env.cx, lease.who.lock);
     }
 

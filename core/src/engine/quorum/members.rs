@@ -80,11 +80,6 @@ impl Members {
         majority(self.all.len())
     }
 
-    /// Where those who wait stand in line: the first that can be reached, but for those that were tried.
-    pub(super) fn desk(&self, tried: impl Fn(usize) -> bool) -> Option<usize> {
-        (0..self.all.len()).find(|at| self.is_able(*at) && !tried(*at))
-    }
-
     /// Whether it is likely to answer.
     pub(super) fn is_able(&self, at: usize) -> bool {
         let member = &self.all[at];
@@ -171,7 +166,7 @@ impl Members {
         (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
         (wait, reclaims): (Wait, Reclaim),
     ) -> CallId {
-        let call = self.calls.begin(Asked::Acquire(lease.half()));
+        let call = self.calls.begin(Asked::Acquire(lease.half(), wait));
         let member = &mut self.all[at];
         let wanted = Wanted {
             call,
@@ -327,12 +322,17 @@ impl Member {
                 self.fed = false;
             }
             Output::Answer { call, answer } => {
-                // What ends with its lease may have had no time for an answer; and that something came too late
-                // there is an answer.
-                let has_time = !matches!(answer, Answer::Renew(_) | Answer::Release(_));
+                let asked = calls.end(call);
+                // What ends with its lease, or when its caller stops waiting, may have had no time for an answer;
+                // and that something came too late there is an answer.
+                let has_time = match (&answer, asked) {
+                    (Answer::Renew(_) | Answer::Release(_), _) => false,
+                    (_, Some(Asked::Acquire(_, Wait::Until(until)))) => until > cx.now,
+                    _ => true,
+                };
                 let is_silent = has_time && self.heard < cx.now;
                 self.silent |= is_silent && answer.error().is_some_and(Error::is_timeout);
-                return calls.end(call).map(|asked| News::Answer(asked, answer));
+                return asked.map(|asked| News::Answer(asked, answer));
             }
             Output::Event {
                 lease,

@@ -14,6 +14,7 @@ mod contender;
 mod entries;
 mod env;
 mod leased;
+mod line;
 mod locks;
 pub(super) mod members;
 mod proposal;
@@ -245,7 +246,7 @@ impl Quorum {
             stand(env, locks);
         }
         if down {
-            locks.leave_desk(env, at);
+            locks.went_away(env);
         }
     }
 
@@ -301,7 +302,7 @@ impl Quorum {
             } => {
                 locks.happened(env, (lease.half(), at), (event, deadline));
             }
-            News::Silent => locks.leave_desk(env, at),
+            News::Silent => locks.went_away(env),
             News::Entry(news) => {
                 match news {
                     EntryNews::Entered(result) => env.entries.entered(&env.cx, at, result),
@@ -323,7 +324,9 @@ impl Quorum {
             ..
         } = self;
         match (asked, answer) {
-            (Asked::Acquire(id), Answer::Acquire(result)) => locks.acquired(env, (id, at), result),
+            (Asked::Acquire(id, _), Answer::Acquire(result)) => {
+                locks.acquired(env, (id, at), result);
+            }
             (Asked::Raise(id), Answer::Renew(result)) => locks.raised(env, (id, at), result),
             (Asked::Prove(id, round), Answer::Renew(result)) => {
                 locks.proved(env, (id, at, round), &result);

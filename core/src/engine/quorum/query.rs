@@ -78,8 +78,10 @@ impl Queries {
             };
             return env.cx.answer(call, Answer::List(Ok(answer)));
         }
-        self.0
-            .insert(call, Query::new(env, call, Goal::List(member)));
+        let mut query = Query::new(env, call, Goal::List(member));
+        // The others can do without one that is silent: it has the time of one command, not the call's.
+        query.set_timer(env, env.cx.now + env.cx.settings.command_timeout);
+        self.0.insert(call, query);
         let ask = |call| Input::List {
             call,
             pattern,
@@ -308,7 +310,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     let holders = seen.iter().filter_map(|seen| seen.holder.clone());
     let holder = holder(holders.collect(), majority);
     let last_token = seen.iter().filter_map(|seen| seen.last_token).max();
-    // They stand in line at one of them.
+    // They stand in line at two of them at the most.
     let longest = seen.into_iter().max_by_key(|seen| seen.waiting);
     let (waiting, line) = longest.map_or_else(Default::default, |seen| (seen.waiting, seen.line));
     Inspection {

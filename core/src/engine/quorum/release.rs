@@ -38,7 +38,7 @@ impl Release {
                     env.members.release(&env.cx, at, Some(asked), id);
                     pending += 1;
                 }
-                Vote::Asked(_) => lease.give_back(env, at),
+                Vote::Asked(_) | Vote::InLine(_) => lease.give_back(env, at),
                 Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_) => free += 1,
             }
         }

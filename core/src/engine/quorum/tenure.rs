@@ -29,6 +29,8 @@ pub(super) struct Tenure {
     ttl: Duration,
     /// How many members have no trouble with it, as far as the holder was told.
     sound: usize,
+    /// Until when no member is missing that has only not let go of another lease, since that may end at once.
+    settles: Timestamp,
     /// When the members are asked whether they still have it, because one came late. Whoever lets go soon has no
     /// use for that.
     prove_at: Timestamp,
@@ -58,6 +60,9 @@ impl Tenure {
         let deadline = lease.votes.deadline(majority)?;
         let began = lease.votes.began(majority)?;
         let ends_at = deadline - lead(lease.who.spec.ttl);
+        // Others who asked at the same moment have given back by then what they got.
+        let soon = env.cx.now + RETRY.0.min(lease.who.spec.ttl / 16);
+        let is_settled = lease.votes.failures().count() > 0 || lease.who.spec.fixed;
         (ends_at > env.cx.now).then(|| Self {
             token,
             began,
@@ -65,11 +70,11 @@ impl Tenure {
             deadline,
             ttl: lease.who.spec.ttl,
             sound: env.members.len(),
+            settles: if is_settled { env.cx.now } else { soon },
             prove_at: Timestamp::NEVER,
             rounds: 0,
             proving: 0,
-            // Others who asked at the same moment have given back by then what they got.
-            pace: Pace::due_at(env.cx.now + lease.who.spec.ttl / 16),
+            pace: Pace::due_at(soon),
             rests_until: env.cx.now,
             renewals: Vec::new(),
         })
@@ -130,6 +135,7 @@ impl Tenure {
         let lacks = |vote: &Vote| match vote {
             Vote::Has(has) => has.late.is_some(),
             Vote::Open | Vote::Asked(_) => false,
+            Vote::InLine(_) => self.pace.failures == 0,
             Vote::None | Vote::Leaving | Vote::Busy | Vote::Failed(_) => true,
         };
         if lease.who.spec.fixed || lease.votes.count(lacks) == 0 {
@@ -261,6 +267,7 @@ impl Tenure {
         let sound = lease.votes.has();
         let sound = sound.filter(|(_, has)| has.trouble.is_none()).count();
         let is_asked = lease.asked() > 0 || self.proving > 0 || self.prove_at != Timestamp::NEVER;
+        let is_asked = is_asked || env.cx.now < self.settles;
         let before = std::mem::replace(&mut self.sound, sound);
         let is_worse = sound <= majority && sound < before && !is_asked;
         if is_asked && sound < before {

@@ -15,6 +15,8 @@ pub(super) enum Vote {
     /// It is asked as soon as it is known whether it may vote.
     Open,
     Asked(CallId),
+    /// It is in line there.
+    InLine(CallId),
     Has(Has),
     /// What was asked for before is still being given back there.
     Leaving,
@@ -189,7 +191,7 @@ impl Votes {
                 Vote::Leaving => {
                     Error::new(ErrorKind::NotHeld, "it is still being given back there")
                 }
-                Vote::None | Vote::Open | Vote::Asked(_) => {
+                Vote::None | Vote::Open | Vote::Asked(_) | Vote::InLine(_) => {
                     Error::new(ErrorKind::NotHeld, "it does not have the lease")
                 }
             };

@@ -107,3 +107,22 @@ fn a_member_that_something_reached_too_late_is_able() {
     );
     assert!(one.members.is_able(0));
 }
+
+/// Catches waiters that go to another line because a caller waited for too short a time to hear of it.
+#[test]
+fn a_member_that_had_no_time_to_answer_is_able() {
+    let mut one = One::new();
+    let (lease, spec) = (LeaseId(7 << 64), Arc::new(spec(0)));
+    let until = one.cx.now + Duration::from_millis(5);
+    let asked = (Wait::Until(until), Reclaim::Never);
+    one.members.acquire(&one.cx, 0, (LOCK, lease, &spec), asked);
+    while one.members.next_news_of_sending(&mut one.cx).is_some() {}
+    one.cx.now = until;
+    one.members.tick(one.cx.now);
+    let said = one.members.next_news(&mut one.cx);
+    assert!(
+        matches!(&said, Some((0, News::Answer(_, answer))) if answer.error().is_some_and(Error::is_timeout)),
+        "{said:?}"
+    );
+    assert!(one.members.is_able(0));
+}

@@ -3,6 +3,7 @@
 mod acquire;
 mod bounds;
 mod later;
+mod line;
 mod members;
 mod quarantine;
 mod queries;

@@ -50,16 +50,16 @@ fn who_waits_until_then_waits_no_longer() {
 }
 
 #[test]
-fn a_desk_that_goes_away_is_left_for_the_next() {
-    for frozen in [false, true] {
+fn a_server_of_the_line_that_goes_away_is_left_for_the_next() {
+    for (at, frozen) in (0..5).flat_map(|at| [(at, false), (at, true)]) {
         let mut world = World::new(2, 5);
         let first = world.hold(0);
         let call = world.acquire(1, Wait::Forever);
         let state = if frozen { State::Frozen } else { State::Away };
-        world.set(0, state);
+        world.set(at, state);
         if !frozen {
-            world.cut(0, 0);
-            world.cut(1, 0);
+            world.cut(0, at);
+            world.cut(1, at);
         }
         world.advance(TTL);
         assert!(!world.story(0).contains(&"lost"));
@@ -89,7 +89,7 @@ fn who_is_refused_by_all_that_are_there_waits_for_no_others() {
 
 /// Catches two who each keep what the other needs.
 #[test]
-fn who_see_different_desks_do_not_wait_for_each_other() {
+fn lockers_that_miss_different_servers_do_not_wait_for_each_other() {
     let mut world = World::new(3, 3);
     // Each cannot reach another one.
     for (host, server) in [(0, 0), (1, 1), (2, 2)] {

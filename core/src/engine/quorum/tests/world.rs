@@ -328,13 +328,17 @@ impl World {
 
     /// Acquires a lock with a name of its own.
     pub(super) fn acquire_named(&mut self, host: usize, name: &Name) -> CallId {
+        self.acquire_name(host, Wait::Never, name)
+    }
+
+    pub(super) fn acquire_name(&mut self, host: usize, wait: Wait, name: &Name) -> CallId {
         let (name, key) = (name.clone(), key_of(name));
         let spec = LockSpec {
             name,
             key,
             ..self.spec(host)
         };
-        self.acquire_as(host, Wait::Never, spec)
+        self.acquire_as(host, wait, spec)
     }
 
     fn acquire_as(&mut self, host: usize, wait: Wait, spec: LockSpec) -> CallId {

@@ -1,0 +1,134 @@
+//! At which servers of a quorum the line of a name stands.
+//!
+//! All lockers rank the servers of a name by rendezvous hashing over what the servers *are*: their
+//! [incarnations](Incarnation), which every locker sees alike, whatever URLs it has and in whatever order. So lockers
+//! agree on the order of servers for a name, and different names have their lines at different servers.
+
+use crate::engine::pace::mix;
+use crate::protocol::{Incarnation, LockKey};
+
+/// More servers than any quorum has.
+const MOST: usize = 7;
+
+/// The servers of a quorum in the order in which a name prefers them.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Order {
+    /// Those behind the last server stay at 0.
+    places: [usize; MOST],
+    len: usize,
+    /// Whether it is known what each server is, so that all lockers have this order.
+    is_agreed: bool,
+}
+
+impl Order {
+    /// Ranks servers by what they are. A server that is not known comes last.
+    pub(super) fn new(
+        key: &LockKey,
+        servers: impl ExactSizeIterator<Item = Option<Incarnation>>,
+    ) -> Self {
+        let len = servers.len().min(MOST);
+        let mut ranks = [(true, 0, 0); MOST];
+        for (at, (rank, id)) in ranks.iter_mut().zip(servers).enumerate() {
+            *rank = (id.is_none(), id.map_or(0, |id| weight(key, id)), at);
+        }
+        let ranked = &mut ranks[..len];
+        ranked.sort_unstable();
+        let is_agreed = !ranked.iter().any(|(is_unknown, ..)| *is_unknown);
+        Self {
+            places: ranks.map(|(.., at)| at),
+            len,
+            is_agreed,
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.places.into_iter().take(self.len)
+    }
+
+    pub(super) fn is_agreed(&self) -> bool {
+        self.is_agreed
+    }
+
+    pub(super) fn first(&self) -> usize {
+        self.places[0]
+    }
+
+    /// The servers where a waiter stands in line, best first: the first two as long as both may be used and all
+    /// lockers agree on them, otherwise the first that may be used.
+    pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> [Option<usize>; 2] {
+        let [first, second, ..] = self.places;
+        if self.is_agreed && may_be_used(first) && may_be_used(second) {
+            return [Some(first), Some(second)];
+        }
+        [self.iter().find(|at| may_be_used(*at)), None]
+    }
+}
+
+/// How much a name prefers a server: less is more.
+fn weight(key: &LockKey, id: Incarnation) -> u64 {
+    // FNV-1a (Fowler, Noll and Vo).
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let bytes = key.lock().bytes().chain(id.0.to_be_bytes());
+    mix(bytes.fold(0xcbf2_9ce4_8422_2325, fold))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    fn key(name: &str) -> LockKey {
+        LockKey::new("test", &Name::new(name).expect("valid")).expect("valid")
+    }
+
+    fn order(name: &str, ids: &[u128]) -> Vec<u128> {
+        let servers = ids.iter().map(|id| Some(Incarnation(*id)));
+        let order = Order::new(&key(name), servers);
+        order.iter().map(|at| ids[at]).collect()
+    }
+
+    /// Catches lockers that queue at different servers because they list the servers differently.
+    #[test]
+    fn it_depends_on_what_servers_are_and_not_on_their_places() {
+        for name in ["a", "b", "orders/42"] {
+            let all = order(name, &[11, 22, 33, 44, 55]);
+            assert_eq!(order(name, &[55, 33, 11, 44, 22]), all);
+            // Without the first the others keep their order.
+            let rest: Vec<_> = all[1..].iter().rev().copied().collect();
+            assert_eq!(order(name, &rest), all[1..]);
+        }
+    }
+
+    #[test]
+    fn lines_of_many_names_spread_over_the_servers() {
+        let ids = [3 << 64 | 1, 3 << 64 | 2, 7 << 64 | 1];
+        let mut firsts = [0; 3];
+        for name in 0..3_000 {
+            let first = order(&name.to_string(), &ids)[0];
+            let at = ids.iter().position(|id| *id == first).expect("one of them");
+            firsts[at] += 1;
+        }
+        assert!(firsts.iter().all(|count| *count > 800), "{firsts:?}");
+    }
+
+    #[test]
+    fn a_line_moves_on_from_servers_that_may_not_be_used() {
+        let servers = [1, 2, 3].map(|id| Some(Incarnation(id)));
+        let order = Order::new(&key("a"), servers.into_iter());
+        let all: Vec<_> = order.iter().collect();
+        assert_eq!(order.lines(|_| true), [Some(all[0]), Some(all[1])]);
+        assert_eq!(order.lines(|at| at != all[0]), [Some(all[1]), None]);
+        assert_eq!(order.lines(|at| at != all[1]), [Some(all[0]), None]);
+        assert_eq!(order.lines(|at| at == all[2]), [Some(all[2]), None]);
+        assert_eq!(order.lines(|_| false), [None, None]);
+    }
+
+    /// Catches a turn at a second server that others do not take for the second.
+    #[test]
+    fn unless_every_server_is_known_there_is_one_line() {
+        let servers = [None, Some(Incarnation(2)), Some(Incarnation(3))];
+        let order = Order::new(&key("a"), servers.into_iter());
+        assert_eq!(order.iter().last(), Some(0));
+        assert_eq!(order.lines(|_| true), [Some(order.first()), None]);
+    }
+}

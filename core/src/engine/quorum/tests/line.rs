@@ -1,0 +1,139 @@
+//! The line, where all lockers agree that it stands.
+
+use std::time::Duration;
+
+use super::world::{SOON, State, TIMEOUT, TTL, World, key, key_of, lease_of, spec};
+use crate::engine::{Answer, Input, Wait};
+use crate::name::Name;
+use crate::protocol::{Acquire, Claim, ClientId, Command, LeaseId, Op, Pattern, Reclaim};
+
+/// Longer than an acquisition may take for a server that is slow or does not do its part.
+const SHORTLY: Duration = Duration::from_millis(100);
+
+/// Catches callers that do not wait and take the lock from a waiter that has its turn and has not heard of it.
+#[test]
+fn a_try_overtakes_no_waiter_that_has_its_turn() {
+    for servers in [3, 5] {
+        let mut world = World::new(3, servers);
+        let first = world.hold(0);
+        let waits = world.acquire(1, Wait::Forever);
+        (0..servers).for_each(|server| world.deafen(1, server));
+        world.release(0, first.lease);
+        for _ in 0..5 {
+            let tries = world.acquire(2, Wait::Never);
+            world.advance(SHORTLY);
+            assert_eq!(world.answer(2, tries), Some(&Answer::Acquire(Ok(None))));
+        }
+        world.advance(SOON * 5);
+        world.got(1, waits);
+    }
+}
+
+/// Catches an acquisition that waits for one server although all others gave the lock.
+#[test]
+fn a_server_that_is_held_by_a_dead_client_holds_up_nobody() {
+    for at in 0..3 {
+        for wait in [Wait::Never, Wait::Forever] {
+            let mut world = World::new(1, 3);
+            let (spec, time) = (spec(0), world.time(at));
+            let claim = Claim {
+                lease: LeaseId(9 << 64),
+                client: ClientId(9),
+                owner: spec.owner.clone(),
+                counter: spec.counter,
+                ttl: TTL,
+                window: TTL,
+            };
+            let command = Command::Acquire(Acquire {
+                key: key(),
+                claim,
+                waits: false,
+                reclaims: Reclaim::Never,
+            });
+            let not_after = time;
+            world.servers[at].execute(time, &[Op { command, not_after }]);
+            assert_eq!(world.left(), (1, 0));
+            for _ in 0..3 {
+                let call = world.acquire(0, wait);
+                world.advance(SHORTLY);
+                world.got(0, call);
+                world.release(0, lease_of(call));
+            }
+        }
+    }
+}
+
+/// Catches an acquisition that waits for the answer of one certain server.
+#[test]
+fn a_server_that_does_not_answer_holds_up_nobody() {
+    for at in 0..3 {
+        let mut world = World::new(2, 3);
+        world.set(at, State::Frozen);
+        let first = world.acquire(0, Wait::Forever);
+        world.advance(SHORTLY);
+        world.got(0, first);
+        let next = world.acquire(1, Wait::Forever);
+        world.advance(SHORTLY);
+        world.release(0, lease_of(first));
+        world.advance(SHORTLY);
+        world.got(1, next);
+    }
+}
+
+/// Catches lines that all stand at one server.
+#[test]
+fn waiters_of_different_names_stand_in_line_at_different_servers() {
+    let mut world = World::new(2, 3);
+    let mut at = [0; 3];
+    for name in 0..30 {
+        let name = Name::new(format!("lock {name}")).expect("valid");
+        let key = key_of(&name);
+        for server in 0..3 {
+            world.servers[server].delete(&key);
+        }
+        world.acquire_named(0, &name);
+        let call = world.acquire_name(1, Wait::Forever, &name);
+        assert!(world.answer(1, call).is_none());
+        let lines = (0..3).map(|at| world.servers[at].line_value(world.time(at), &key).is_some());
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines.iter().filter(|stands| **stands).count(), 2);
+        for (at, stands) in at.iter_mut().zip(lines) {
+            *at += usize::from(stands);
+        }
+    }
+    assert!(at.iter().all(|lines| (10..30).contains(lines)), "{at:?}");
+}
+
+/// Catches a walk that waits for a silent server for as long as the locker has patience.
+#[test]
+fn a_walk_waits_for_a_silent_server_for_one_command() {
+    let mut world = World::new(1, 3);
+    world.hold(0);
+    world.set(1, State::Frozen);
+    let from = world.now;
+    let (mut cursor, mut names) = (0, 0);
+    loop {
+        let (call, pattern) = (world.next_call(0), Pattern::new("test", "*"));
+        let pattern = pattern.expect("it is valid");
+        world.input(
+            0,
+            Input::List {
+                call,
+                pattern,
+                cursor,
+            },
+        );
+        if world.answer(0, call).is_none() {
+            world.advance(TIMEOUT);
+        }
+        let Some(Answer::List(Ok(listing))) = world.answer(0, call) else {
+            panic!("no list: {:?}", world.answer(0, call));
+        };
+        names += listing.names.len();
+        match listing.cursor {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert_eq!((names, world.now.since(from)), (2, TIMEOUT));
+}

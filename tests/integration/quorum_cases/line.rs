@@ -1,0 +1,202 @@
+//! The line, where all lockers agree that it stands, whatever their lists say and whichever server is slow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use futures::future::join_all;
+use leasehold::Locker;
+use leasehold_tests::{Stopwatch, eventually, within};
+
+use super::peers::taken;
+use super::{Reach, timed};
+use crate::quorum::{Fault, TIMEOUT, TTL, fail, start, urls};
+use crate::{LIMIT, millis};
+
+/// Longer than an acquisition may take beside a server that is slow, refuses, or is held by a dead client; on a busy
+/// machine.
+const BESIDE: Duration = Duration::from_millis(250);
+
+async fn quorum(urls: Vec<String>) -> Locker {
+    let builder = Locker::builder().command_timeout(TIMEOUT);
+    builder.quorum(urls).await.expect("all are there")
+}
+
+/// Takes the lock again and again until it is over, and returns how often.
+async fn turns(locker: Locker, over: Arc<AtomicBool>) -> u64 {
+    let lock = locker.lock("x").expect("valid").ttl(TTL);
+    let mut turns = 0;
+    while !over.load(Ordering::Relaxed) {
+        let lease = lock.acquire().await.expect("a majority is there");
+        turns += 1;
+        lease.release().await.expect("a majority is there");
+    }
+    turns
+}
+
+/// How many turns each of these has within the time.
+async fn turns_within(time: Duration, lockers: Vec<Locker>) -> Vec<u64> {
+    let over = Arc::new(AtomicBool::new(false));
+    let all = lockers
+        .into_iter()
+        .map(|locker| tokio::spawn(turns(locker, over.clone())));
+    let all: Vec<_> = all.collect();
+    tokio::time::sleep(time).await;
+    over.store(true, Ordering::Relaxed);
+    let all = within(LIMIT, join_all(all)).await.expect("in time");
+    all.into_iter()
+        .map(|turns| turns.expect("no panic"))
+        .collect()
+}
+
+/// Catches callers that do not wait, and take the lock again and again while others wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_waiters_are_served_beside_six_that_try_all_the_time() {
+    let servers = start(3).await;
+    let (over, won) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let locker = quorum(urls(&servers)).await;
+    let first = locker.lock("x").expect("valid").ttl(TTL);
+    let first = first.acquire().await.expect("it is free");
+    let waiters = (0..20).map(|_| {
+        let urls = urls(&servers);
+        tokio::spawn(async move {
+            let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
+            let lease = lock.acquire().await.expect("all are there");
+            tokio::time::sleep(millis(5)).await;
+            lease.release().await.expect("all are there");
+        })
+    });
+    let waiters: Vec<_> = waiters.collect();
+    let stand = async || {
+        locker
+            .inspect("x")
+            .await
+            .is_ok_and(|found| found.waiting == 20)
+    };
+    eventually(LIMIT, "twenty in line", stand).await;
+    let tries = (0..6).map(|_| {
+        let (urls, over, won) = (urls(&servers), over.clone(), won.clone());
+        tokio::spawn(async move {
+            let lock = quorum(urls).await.lock("x").expect("valid").ttl(TTL);
+            while !over.load(Ordering::Relaxed) {
+                if let Some(lease) = lock.try_acquire().await.expect("all are there") {
+                    won.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(millis(5)).await;
+                    lease.release().await.expect("all are there");
+                }
+            }
+        })
+    });
+    let tries: Vec<_> = tries.collect();
+    tokio::time::sleep(millis(500)).await;
+    let watch = Stopwatch::start();
+    first.release().await.expect("all are there");
+    let served = within(LIMIT, join_all(waiters)).await;
+    let (took, won) = (watch.elapsed(), won.load(Ordering::Relaxed));
+    println!("twenty were served in {took:?}, and {won} tries won");
+    over.store(true, Ordering::Relaxed);
+    join_all(tries).await;
+    served.expect("all are served in time");
+    assert!(won <= 2, "{won} tries won in {took:?}");
+}
+
+/// Catches lockers that stand in line at different servers because they list them in different orders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lockers_that_list_the_servers_in_different_orders_take_turns() {
+    let servers = start(5).await;
+    let lists = (0..5).map(|at| {
+        let mut list = urls(&servers);
+        list.rotate_left(at);
+        quorum(list)
+    });
+    let turns = turns_within(Duration::from_secs(3), join_all(lists).await).await;
+    println!("turns with lists in different orders: {turns:?}");
+    let (least, most) = (turns.iter().min(), turns.iter().max());
+    let (least, most) = (*least.expect("five"), *most.expect("five"));
+    assert!(least >= 10 && most <= 3 * least, "{turns:?}");
+}
+
+/// Catches an acquisition that waits for one server although the others gave the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_single_server_holds_up_an_acquisition() {
+    for at in 0..3 {
+        for fault in [None, Some(Fault::ReadOnly)] {
+            let mut servers = start(3).await;
+            let reach = Reach::of(&servers).await;
+            let lock = reach.locker().await.lock("x").expect("valid").ttl(TTL);
+            let lease = lock.acquire().await.expect("all are there");
+            lease.release().await.expect("all are there");
+            match fault {
+                Some(fault) => fail(&mut servers[at], fault).await,
+                None => reach.slow(&[at], millis(200)),
+            }
+            for round in 0..3 {
+                let what = format!("acquire beside server {at} with {fault:?}, round {round}");
+                let lease = timed(&what, BESIDE, lock.acquire()).await;
+                let lease = lease.expect("two are there");
+                lease.release().await.expect("two are there");
+            }
+        }
+        let servers = start(3).await;
+        let locker = quorum(urls(&servers)).await;
+        let lock = locker.lock("x").expect("valid").ttl(TTL);
+        let lease = lock.acquire().await.expect("all are there");
+        lease.release().await.expect("all are there");
+        let strangers = taken(&servers, &[at], "x").await;
+        for round in 0..3 {
+            let what = format!("beside a stranger at server {at}, round {round}");
+            let lease = timed(&format!("acquire {what}"), BESIDE, lock.acquire()).await;
+            let lease = lease.expect("two are free");
+            lease.release().await.expect("two have it");
+            let lease = timed(&format!("try {what}"), BESIDE, lock.try_acquire()).await;
+            let lease = lease.expect("two answer").expect("two are free");
+            lease.release().await.expect("two have it");
+        }
+        drop(strangers);
+    }
+}
+
+/// Catches a locker that cannot reach the server where the others stand in line, and is served before them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locker_that_misses_one_server_overtakes_nobody_by_far() {
+    for missing in 0..3 {
+        let servers = start(3).await;
+        let reach = Reach::of(&servers).await;
+        let mut lockers = join_all((0..4).map(|_| quorum(urls(&servers)))).await;
+        lockers.push(reach.locker().await);
+        // It knows all of them before.
+        let lock = lockers[4].lock("x").expect("valid").ttl(TTL);
+        let lease = lock.acquire().await.expect("all are there");
+        lease.release().await.expect("all are there");
+        reach.lose(&[missing]).await;
+        let turns = turns_within(Duration::from_secs(2), lockers).await;
+        println!("turns; the last cannot reach server {missing}: {turns:?}");
+        let average = turns[..4].iter().sum::<u64>() / 4;
+        assert!(turns[4] <= average + average / 2, "{turns:?}");
+    }
+}
+
+/// Catches a list that waits for a silent server for as long as the locker has patience.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_waits_for_a_silent_server_for_one_command() {
+    let servers = start(3).await;
+    let locker = quorum(urls(&servers)).await;
+    let lock = locker
+        .lock("x")
+        .expect("valid")
+        .ttl(Duration::from_secs(30));
+    let lease = lock.acquire().await.expect("all are there");
+    servers[1].pause();
+    let watch = Stopwatch::start();
+    let names: Vec<_> = locker.list("*").try_collect().await.expect("two are there");
+    let took = watch.elapsed();
+    servers[1].resume();
+    println!("a list beside a silent server: {took:?}");
+    assert!(!names.is_empty());
+    assert!(took < TIMEOUT * 2, "{took:?}");
+    drop(lease);
+}
