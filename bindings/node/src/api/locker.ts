@@ -43,13 +43,7 @@ import { COUNTS, type Stats, statsOf } from "./stats.js";
 export class Locker {
   readonly #host: Host;
   readonly #options: Checked;
-  /**
-   * What `Locker.connect` or `Locker.quorum` found that endangers leases although the store works, such as a
-   * server that evicts keys. Empty if the user may not run `INFO`, and for lockers made by `Locker.from` or
-   * `Locker.inMemory`. Each finding was also emitted as a warning of the process, named
-   * `LeaseholdWarning`, where the runtime has such warnings.
-   */
-  readonly findings: readonly Finding[];
+  readonly #findings: readonly Finding[];
 
   private constructor(host: Host, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
@@ -58,7 +52,17 @@ export class Locker {
     }
     this.#host = host;
     this.#options = options;
-    this.findings = Object.freeze(findings);
+    this.#findings = findings;
+  }
+
+  /**
+   * What is wrong with the store although it works, as far as it is known by now. `Locker.connect` and
+   * `Locker.quorum` look for what endangers leases, such as a server that evicts keys, if the user may run `INFO`;
+   * each such finding is also emitted as a warning of the process, named `LeaseholdWarning`, where the runtime has
+   * such warnings. After the first acquisition `untracked` may follow, for lockers made by `Locker.from` as well.
+   */
+  get findings(): readonly Finding[] {
+    return Object.freeze([...this.#findings, ...this.#host.findings]);
   }
 
   /**

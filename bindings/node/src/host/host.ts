@@ -1,6 +1,7 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
 import { onAbort, reasonOf } from "../common/signals.js";
+import type { Finding } from "../common/types.js";
 import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
 import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
@@ -71,6 +72,11 @@ export class Host implements StoreHost {
     const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
+  }
+
+  /** What was found since the store was opened. */
+  get findings(): readonly Finding[] {
+    return this.#store.findings;
   }
 
   get polls(): boolean {

@@ -10,6 +10,7 @@ export class Memory implements Store {
   readonly clustered = false;
   readonly polled = false;
   readonly wire = "texts";
+  readonly findings: readonly [] = [];
   readonly #hosts = new Set<StoreHost>();
   /** By the ids of clients. */
   readonly #subscribers = new Map<string, StoreHost>();

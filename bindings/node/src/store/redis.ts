@@ -1,4 +1,4 @@
-import type { Adapter } from "../adapters/index.js";
+import type { Adapter, TrackingMember } from "../adapters/index.js";
 import { failure } from "../adapters/failure.js";
 import { text, within } from "../adapters/shared.js";
 import { attempt } from "../common/check.js";
@@ -12,6 +12,9 @@ import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "
 
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
+
+/** Milliseconds that handing over, or turning off, what the server says of changes may take. */
+const LEAVE_LIMIT = 500;
 
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
@@ -28,8 +31,10 @@ export class RedisStore implements Store {
   #unlisten: (() => void) | undefined;
   /** How often the connection came or went. */
   #links = 0;
-  /** The id of the connection that hears of changes. */
-  #ear: number | undefined;
+  #up = false;
+  #member: TrackingMember | undefined;
+  /** Why a change by others is not heard at once. */
+  #untracked: Finding | undefined;
 
   constructor(adapter: Adapter, namespace: string) {
     this.#adapter = adapter;
@@ -51,11 +56,14 @@ export class RedisStore implements Store {
     const link = {
       up: () => {
         this.#links += 1;
+        this.#up = true;
         host.connected();
-        this.#track(host);
+        this.#member?.linked(true);
       },
       down: (error: unknown) => {
         this.#links += 1;
+        this.#up = false;
+        this.#member?.linked(false);
         host.disconnected(this.#error(error));
       },
     };
@@ -111,36 +119,54 @@ export class RedisStore implements Store {
   }
 
   subscribe(host: StoreHost, channel: string, tracks: boolean): void {
-    const tracked = tracks && this.#adapter.tracking !== undefined;
+    const tracked = {
+      watching: () => {
+        this.#untracked = undefined;
+        host.watching();
+      },
+      changed: (key: string) => host.changed(key),
+      refused: (error: unknown) => this.#refusesTracking(error),
+    };
+    const member = tracks ? this.#adapter.tracking?.join(tracked, this.#up) : undefined;
+    this.#member = member;
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: (id) => {
-        this.#ear = id;
         host.subscribed();
-        this.#track(host);
+        if (typeof id === "object") {
+          this.#refusesTracking(id.error);
+        } else {
+          member?.hears(id);
+        }
       },
       unsubscribed: () => {
-        this.#ear = undefined;
+        member?.hears(undefined);
         host.unsubscribed();
       },
       message: (text) => host.pushed(text),
-      ...(tracked && { changed: (key: string) => host.changed(key) }),
+      ...(member !== undefined && { changed: (key: string) => member.said(key) }),
     });
   }
 
   unsubscribe(): void {
-    this.#ear = undefined;
+    void this.#member?.leave();
+    this.#member = undefined;
     this.#unlisten?.();
     this.#unlisten = undefined;
   }
 
-  /** To be called for each new connection. Where it is refused all goes on without. */
-  #track(host: StoreHost): void {
-    const ear = this.#ear;
-    if (ear !== undefined) {
-      this.#adapter.tracking?.turnOn(ear).then(
-        () => this.#ear === ear && host.watching(),
-        () => {},
-      );
+  /** What was found since `check`. */
+  get findings(): readonly Finding[] {
+    return this.#untracked === undefined ? [] : [this.#untracked];
+  }
+
+  /** All goes on without; what is no refusal is tried again on the next connection. */
+  #refusesTracking(error: unknown): void {
+    if (error instanceof LeaseholdError || "reply" in failure(error)) {
+      const { message: reason } = this.#error(error);
+      const message =
+        "the server does not say at once that a lock was deleted or overwritten, and its holder learns of it at " +
+        `the next renewal: ${reason}`;
+      this.#untracked = { type: "untracked", reason, message };
     }
   }
 
@@ -148,7 +174,7 @@ export class RedisStore implements Store {
     this.#adapter.tracking?.read(keys).then(
       // One that is not there any more was deleted before it was read.
       (there) => there < keys.length && keys.forEach((key) => host.changed(key)),
-      () => {},
+      (error) => this.#refusesTracking(error),
     );
   }
 
@@ -166,6 +192,8 @@ export class RedisStore implements Store {
 
   async close(host: StoreHost): Promise<void> {
     this.#home.remove(host);
+    // It listens until another one does, so that nothing is missed; a server that is silent is not waited for.
+    await within(LEAVE_LIMIT, this.#member?.leave() ?? Promise.resolve(), "the server did not answer").catch(() => {});
     this.unsubscribe();
     this.#unwatch?.();
     await this.#adapter.close();

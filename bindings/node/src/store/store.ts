@@ -1,4 +1,5 @@
 import type { LeaseholdError } from "../common/errors.js";
+import type { Finding } from "../common/types.js";
 import type { Engine, Glue } from "../module/wasm.js";
 
 /** The address of the server that serves a slot of a cluster, as far as that is known just now. */
@@ -33,6 +34,8 @@ export interface Store {
   readonly wire: Wire;
   /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
+  /** What was found since it was opened, and endangers leases. */
+  readonly findings: readonly Finding[];
   /** An instance of the engine's module for a host. */
   instance(): Glue;
   /** From now on the host hears of the link; at once, if it is up. */
