@@ -4,7 +4,7 @@ import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
-import { checkAttached } from "./attached.js";
+import { checkAttached, MADE } from "./attached.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
@@ -17,6 +17,11 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * it is held it keeps the process from ending by itself.
  */
 export class Lease {
+  /** @internal */
+  static [MADE](self: object): boolean {
+    return #tenure in self;
+  }
+
   readonly #host: Host;
   readonly #tenure: Tenure;
   // Fields and not getters, so that `postMessage` and `structuredClone` copy them.

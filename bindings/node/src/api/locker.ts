@@ -13,7 +13,7 @@ import { Memory } from "../store/memory.js";
 import { QuorumStore } from "../store/quorum.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
-import { checkAttached } from "./attached.js";
+import { checkAttached, MADE } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lock } from "./lock.js";
 import {
@@ -41,6 +41,11 @@ import { COUNTS, type Stats, statsOf } from "./stats.js";
  * ```
  */
 export class Locker {
+  /** @internal */
+  static [MADE](self: object): boolean {
+    return #host in self;
+  }
+
   readonly #host: Host;
   readonly #options: Checked;
   readonly #findings: readonly Finding[];
