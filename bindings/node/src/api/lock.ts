@@ -122,7 +122,6 @@ export class Lock {
   /** Its name and options, for logs and `JSON.stringify`. */
   toJSON(): { name: string } & LockOptions {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = this.#state;
-    const { replicas = 0, fsynced, timeout: replicasTimeout } = copies ?? {};
     return {
       name,
       ttl,
@@ -130,7 +129,11 @@ export class Lock {
       reentrant,
       ...(reclaimable && { owner }),
       denseTokens: dense,
-      ...(copies && { ...(replicas > 0 && { replicas }), replicasTimeout, fsynced }),
+      ...(copies && {
+        ...(copies.replicas > 0 && { replicas: copies.replicas }),
+        replicasTimeout: copies.timeout,
+        fsynced: copies.fsynced,
+      }),
     };
   }
 

@@ -385,7 +385,8 @@ function checked(options: LockerOptions | undefined): Checked {
 
 function readSettings(options: LockerOptions | undefined): Checked {
   const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
-  const settings = { ...LOCKER_DEFAULTS, ...read } as Checked;
+  // Without a prototype, so that an owner that is not given is `undefined`.
+  const settings: Checked = { __proto__: null, ...LOCKER_DEFAULTS, ...read } as Checked;
   const { connectTimeout } = settings;
   // The engine, which checks the others, makes no connections.
   if (connectTimeout < 1 || connectTimeout > 60_000) {

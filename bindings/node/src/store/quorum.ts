@@ -8,6 +8,7 @@ import type { Batch, Reply, Store, StoreHost, Suspicion, Wire } from "./store.js
 export class QuorumStore implements Store {
   readonly clustered = false;
   readonly members: number;
+  readonly serverOf = undefined;
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #stores: readonly Store[];

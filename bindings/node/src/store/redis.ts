@@ -19,7 +19,8 @@ const LEAVE_LIMIT = 500;
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
   readonly clustered: boolean;
-  readonly serverOf?: ServerOf | undefined;
+  readonly members = undefined;
+  readonly serverOf: ServerOf | undefined;
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #adapter: Adapter;
@@ -37,12 +38,13 @@ export class RedisStore implements Store {
   #untracked: Finding | undefined;
 
   constructor(adapter: Adapter, namespace: string) {
-    this.#adapter = adapter;
+    // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
+    this.#adapter = { __proto__: null, ...adapter } as Adapter;
     this.#namespace = namespace;
     this.clustered = adapter.clustered;
-    this.serverOf = adapter.serverOf;
-    this.polled = adapter.listen === undefined;
-    this.wire = adapter.send === undefined ? "texts" : "command";
+    this.serverOf = this.#adapter.serverOf;
+    this.polled = this.#adapter.listen === undefined;
+    this.wire = this.#adapter.send === undefined ? "texts" : "command";
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
@@ -294,6 +296,9 @@ function joined(texts: readonly unknown[]): string {
   return texts.map(String).reduce((all, text) => `${all}${text.length}:${text}`, "");
 }
 
+/** Characters; a reply to the largest batch has far fewer. */
+const LONGEST_REPLY = 2 ** 24;
+
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
   if (!Array.isArray(answer)) {
@@ -309,7 +314,7 @@ function replyOf(answer: unknown): Reply {
   } catch {
     return "";
   }
-  return fields;
+  return fields.length > LONGEST_REPLY ? "" : fields;
 }
 
 /** A server's time in microseconds, or what stands for none. */

@@ -28,9 +28,9 @@ export interface Batch {
 export interface Store {
   readonly clustered: boolean;
   /** How many independent servers there are, of which a majority decides; nothing if it is no quorum. */
-  readonly members?: number;
+  readonly members: number | undefined;
   /** Of a cluster whose client can tell. */
-  readonly serverOf?: ServerOf | undefined;
+  readonly serverOf: ServerOf | undefined;
   readonly wire: Wire;
   /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
