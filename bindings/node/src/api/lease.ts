@@ -14,7 +14,8 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * you write to check its `token`: a program that was paused cannot know that its lease is over.
  *
  * A lease has to be released: one that is forgotten is renewed until the process ends, and as long as
- * it is held it keeps the process from ending by itself.
+ * it is held it keeps the process from ending by itself. Where the runtime can tell that nothing else does, as
+ * Node can, the process is warned of that once, after 5 seconds or more, by a `LeaseholdWarning`.
  */
 export class Lease {
   /** @internal */

@@ -44,6 +44,7 @@ export class Host implements StoreHost {
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
     (alive) => this.#keepAlive(alive),
+    () => (this.#calls.size > 0 || this.#isShutDown ? [] : this.#locks.tenures()),
   );
   readonly #pulse = () => startPulse(() => this.tick());
   #engine: Engine;

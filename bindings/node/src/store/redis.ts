@@ -5,6 +5,7 @@ import { attempt } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
+import { warn } from "../common/warn.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Home } from "./instance.js";
@@ -276,13 +277,11 @@ export class RedisStore implements Store {
   }
 }
 
-/** Warns where the runtime can, because whoever starts the program has to see it, too. */
 function warned(policy: string): Finding {
   const message =
     `a server that is full gives held locks away (maxmemory-policy is ${policy}); set ` +
     "maxmemory-policy to noeviction";
-  const { process } = globalThis as { process?: { emitWarning?(message: string, type: string): void } };
-  process?.emitWarning?.(message, "LeaseholdWarning");
+  warn(message);
   return { type: "eviction", policy, message };
 }
 
