@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// Frees what JavaScript no longer refers to. After a trap it must not call into the instance.
 const FINALIZER: &str = "new FinalizationRegistry(ptr => wasm.";
 const FINALIZER_OF_LIVE: &str = "new FinalizationRegistry(ptr => wasm?.";
+const PASS_TEXT: &str = "function passStringToWasm0(arg, malloc, realloc) {";
 const SET_WASM: &str = "__wbg_set_wasm";
 
 /// The module with `instantiate`, from the generated one (target `bundler`, its `NAME_bg.js`, which the
@@ -50,7 +51,7 @@ pub(crate) fn factory(name: &str, generated: &str) -> Result<String> {
     ensure!(imports.len() + 1 == all, "the glue has no {SET_WASM}");
     ensure!(!exports.is_empty(), "the glue exports nothing");
     ensure!(!in_comment, "the glue ends in a comment");
-    let body = live_finalizers(&body)?;
+    let body = checked_texts(&live_finalizers(&body)?)?;
     refuse_leftovers(&body)?;
     let (imports, exports) = (imports.join(", "), exports.join(", "));
     Ok(format!(
@@ -125,6 +126,22 @@ fn live_finalizers(body: &str) -> Result<String> {
     Ok(live)
 }
 
+/// Refuses, ahead of the WebAssembly, what is no text and what its memory has no place for: both would end the
+/// instance, with all that lives in it. It throws as the module does, a string with an error in JSON.
+fn checked_texts(body: &str) -> Result<String> {
+    ensure!(
+        body.matches(PASS_TEXT).count() == 1,
+        "the glue passes texts in an unknown way"
+    );
+    let message =
+        "the engine takes texts of up to 67108864 characters, and nothing else in their place";
+    let check = format!(
+        "{PASS_TEXT}\n      if (typeof arg !== 'string' || arg.length > 67108864) \
+         throw '{{\"code\":\"config\",\"message\":\"{message}\"}}';"
+    );
+    Ok(body.replace(PASS_TEXT, &check))
+}
+
 fn refuse_leftovers(body: &str) -> Result<()> {
     for word in [
         "import", "export", "fetch(", "require(", "await ", "new URL",
@@ -178,6 +195,9 @@ let wasm;
 export function __wbg_set_wasm(val) {
     wasm = val;
 }
+function passStringToWasm0(arg, malloc, realloc) {
+    return arg.length;
+}
 ";
 
     const TYPES: &str = "\
@@ -188,6 +208,16 @@ export class Engine {
 }
 export function script(): string;
 ";
+
+    /// Catches a version of wasm-bindgen that passes texts in another way, so that they are not checked.
+    #[test]
+    fn what_is_no_text_is_refused_before_the_module_sees_it() {
+        let made = factory("leasehold", GENERATED).expect("it is of the known shape");
+        let check = "function passStringToWasm0(arg, malloc, realloc) {\n      if (typeof arg !== 'string' ";
+        assert!(made.contains(check), "{made}");
+        let other = GENERATED.replace("passStringToWasm0", "passText");
+        assert!(factory("leasehold", &other).is_err());
+    }
 
     #[test]
     fn the_module_becomes_the_body_of_one_function() {

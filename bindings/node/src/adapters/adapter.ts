@@ -72,15 +72,34 @@ export type RanThen =
   | { readonly reply: unknown; readonly waited: unknown }
   | { readonly reply: unknown; readonly refused: unknown };
 
-/** By `CLIENT TRACKING`, of what is read by this alone. */
+/** By `CLIENT TRACKING`, of what is read by this alone. All lockers of one client share it. */
 export interface Tracking {
-  /**
-   * From now on the connection with this id, of one that listens, hears of changes. For each new connection
-   * of either kind it is to be turned on anew. Rejects if that is refused, or if the program uses it.
-   */
-  turnOn(id: number): Promise<void>;
+  /** One more locker hears of changes; `up` says whether the connection for commands is there. */
+  join(tracked: Tracked, up: boolean): TrackingMember;
   /** Reads these keys; resolves to how many of them there are. */
   read(keys: readonly string[]): Promise<number>;
+}
+
+/** What a locker hears of changes. */
+export interface Tracked {
+  /** From now on the server says what others change of the keys that are read. */
+  watching(): void;
+  /** Somebody else may have changed this key; an empty one stands for all. */
+  changed(key: string): void;
+  /** It could not be turned on. It is tried again with each new connection. */
+  refused(error: unknown): void;
+}
+
+/** A locker's part in the tracking of its client. */
+export interface TrackingMember {
+  /** The connection for commands came, perhaps a new one, or went. */
+  linked(up: boolean): void;
+  /** The locker listens on the connection of this id; nothing while it does not. */
+  hears(id: number | undefined): void;
+  /** The server said on that connection that this key was changed. */
+  said(key: string): void;
+  /** It hears no more. Resolves once another locker listens in its place, or tracking is off. Never rejects. */
+  leave(): Promise<void>;
 }
 
 /** What hears of the connection for commands. */
@@ -91,13 +110,18 @@ export interface Link {
   down(error: unknown): void;
 }
 
+/** Why no changes are heard on a connection. */
+export interface Unheard {
+  readonly error: unknown;
+}
+
 /** What hears a channel. */
 export interface Hearing {
   /**
    * From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
-   * With `changed`, `id` is that of the connection, if it could be asked.
+   * With `changed`, `id` is that of the connection, or why no changes are heard on it.
    */
-  subscribed(id?: number): void;
+  subscribed(id?: number | Unheard): void;
   /** Somebody else may have changed this key; an empty one stands for all. Absent to be told nothing of it. */
   changed?(key: string): void;
   /** The channel cannot be heard for now. */

@@ -130,7 +130,7 @@ interface Described {
 
 function described(error: unknown): Described {
   if (typeof error !== "object" || error === null) {
-    return { message: String(error), code: undefined, names: [] };
+    return { message: short(error), code: undefined, names: [] };
   }
   const { message, code, name } = error as Record<"message" | "code" | "name", unknown>;
   const names = new Set([String(name)]);
@@ -138,10 +138,17 @@ function described(error: unknown): Described {
     names.add(String(is.constructor?.name));
   }
   return {
-    message: String(message ?? "") || String(code ?? name ?? "an error without a message"),
+    message: short(message ?? "") || short(code ?? name ?? "an error without a message"),
     code: typeof code === "string" ? code : undefined,
     names: [...names],
   };
+}
+
+/** Characters of a message that are looked at; far fewer of them are shown. */
+const LONGEST_MESSAGE = 65_536;
+
+function short(message: unknown): string {
+  return String(message).slice(0, LONGEST_MESSAGE);
 }
 
 /** The error inside one that only says that something else went wrong. */

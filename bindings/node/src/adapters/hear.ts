@@ -1,11 +1,11 @@
-import type { Hearing } from "./adapter.js";
+import type { Hearing, Unheard } from "./adapter.js";
 import { answered, failure } from "./failure.js";
 import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } from "./shared.js";
 
 /** A connection of ours that hears one channel. When it breaks a new one takes its place. */
 export interface Ear {
-  /** Resolves once the server has confirmed the subscription; to the connection's id, if it was asked. */
-  readonly ready: Promise<number | undefined>;
+  /** Resolves once the server has confirmed the subscription; to the connection's id if it was asked, or to why there is none. */
+  readonly ready: Promise<number | Unheard | undefined>;
   /** Asks the server anything; a refusal is a reply, too. */
   check(): Promise<unknown>;
   keepAlive(alive: boolean): void;
@@ -112,7 +112,7 @@ class Listener {
     ready.then((id) => current() && this.#subscribed(id), onEnd);
   }
 
-  #subscribed(id: number | undefined): void {
+  #subscribed(id: number | Unheard | undefined): void {
     this.#since = now();
     this.#checkLater();
     this.#hearing.subscribed(id);

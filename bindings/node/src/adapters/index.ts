@@ -5,7 +5,7 @@ import { type IoredisClient, ioredis, isIoredis } from "./ioredis.js";
 import { isNodeRedis, type NodeRedisClient, nodeRedis } from "./node-redis.js";
 import { isUpstash, type UpstashClient, upstash } from "./upstash.js";
 
-export type { Adapter, Hearing, Link } from "./adapter.js";
+export type { Adapter, Hearing, Link, TrackingMember } from "./adapter.js";
 export type { Evaluator, Unsubscribe } from "./evaluate.js";
 export { type Failure, failure } from "./failure.js";
 export type { IoredisClient } from "./ioredis.js";

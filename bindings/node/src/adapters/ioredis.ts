@@ -3,7 +3,7 @@ import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
 import { type Ear, Listeners } from "./hear.js";
 import { address, closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
-import { CHANGES, idBy, turnOnBy } from "./tracking.js";
+import { CHANGES, countOf, idBy, trackingOf } from "./tracking.js";
 
 /** A client of ioredis: standalone or by sentinels (`Redis`), or of a cluster (`Cluster`). */
 export interface IoredisClient extends Emitter {
@@ -139,16 +139,18 @@ function commandOf(client: Commander): Command["constructor"] | undefined {
 }
 
 function tracking(client: IoredisConnection, own: boolean): Tracking {
+  const shared = trackingOf(client, (...command) => client.call(...command), own);
   return {
-    turnOn: turnOnBy((...command) => client.call(...command), own),
+    join: (tracked, up) => shared.join(tracked, up),
     read: async (keys) => {
       // One after the other, with nothing between them.
       const commands = [["call", "CLIENT", "CACHING", "YES"], ["exists", ...keys]];
-      const [error, there] = (await client.pipeline(commands).exec())?.[1] ?? [closed()];
-      if (error) {
-        throw error;
-      }
-      return Number(there);
+      const replies = (await client.pipeline(commands).exec()) ?? [];
+      const reply = async (at: number): Promise<unknown> => {
+        const [error, reply] = replies[at] ?? [closed()];
+        return error ? Promise.reject(error) : reply;
+      };
+      return countOf(reply(0), reply(1));
     },
   };
 }

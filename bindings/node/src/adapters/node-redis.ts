@@ -14,7 +14,7 @@ import {
   texts,
   type Timer,
 } from "./shared.js";
-import { CHANGES, idBy, turnOnBy } from "./tracking.js";
+import { CHANGES, countOf, idBy, trackingOf } from "./tracking.js";
 
 /**
  * A client of the package `redis` (node-redis) from version 4 on: made by `createClient`,
@@ -109,13 +109,12 @@ export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
 }
 
 function tracking(client: NodeRedisConnection, own: boolean): Tracking {
+  const shared = trackingOf(client, (...command) => client.sendCommand(command), own);
   return {
-    turnOn: turnOnBy((...command) => client.sendCommand(command), own),
-    read: async (keys) => {
-      // One after the other, with nothing between them.
-      client.sendCommand(["CLIENT", "CACHING", "YES"]).catch(nothing);
-      return Number(await client.sendCommand(["EXISTS", ...keys]));
-    },
+    join: (tracked, up) => shared.join(tracked, up),
+    // One after the other, with nothing between them.
+    read: async (keys) =>
+      countOf(client.sendCommand(["CLIENT", "CACHING", "YES"]), client.sendCommand(["EXISTS", ...keys])),
   };
 }
 
@@ -329,8 +328,11 @@ function openEar(
     const id = onChange && (await idBy((...command) => (own as NodeRedisConnection).sendCommand(command)));
     await own.subscribe(channel, (message) => onMessage(String(message)));
     // The client passes on only what it has subscribed to itself, which the server may refuse.
-    const changes = id && onChange && own.subscribe(CHANGES, (keys: unknown) => changed(keys, onChange));
-    return changes && changes.then(() => id, nothing as () => undefined);
+    if (typeof id !== "number" || onChange === undefined) {
+      return id;
+    }
+    const changes = own.subscribe(CHANGES, (keys: unknown) => changed(keys, onChange));
+    return changes.then(() => id, (error: unknown) => ({ error }));
   };
   return {
     ready: open(),

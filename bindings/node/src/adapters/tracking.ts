@@ -1,4 +1,7 @@
-import type { Tracking } from "./adapter.js";
+import { LeaseholdError } from "../common/errors.js";
+import { messageOf } from "../common/printable.js";
+import type { Tracked, Tracking, Unheard } from "./adapter.js";
+import { nothing } from "./shared.js";
 
 /** The channel on which a server says what was changed, to a connection that speaks RESP2. */
 export const CHANGES = "__redis__:invalidate";
@@ -6,33 +9,144 @@ export const CHANGES = "__redis__:invalidate";
 /** What `CLIENT GETREDIR` says where nothing is tracked. */
 const OFF = -1;
 
-/**
- * Turns tracking on by `call`, which sends one command. Of a client that is `own` nobody else can have
- * done that.
- */
-export function turnOnBy(
-  call: (...command: string[]) => Promise<unknown>,
-  own: boolean,
-): Tracking["turnOn"] {
-  let last = OFF;
-  return async (id) => {
-    const before = last;
-    last = id;
-    const to = own ? OFF : Number(await call("CLIENT", "GETREDIR"));
-    if (to !== OFF && to !== before) {
-      throw new Error("the client tracks keys itself");
-    }
-    // OPTIN, so that nothing else that is read on this connection is tracked.
-    await call("CLIENT", "TRACKING", "ON", "REDIRECT", String(id), "OPTIN", "NOLOOP");
-  };
+type Call = (...command: string[]) => Promise<unknown>;
+
+/** The tracking of each client: a connection has one, and any number of lockers may share the client. */
+const ALL = new WeakMap<object, SharedTracking>();
+
+/** The tracking of a client, which sends one command by `call`. Of a client that is `own` nobody else can turn it on. */
+export function trackingOf(client: object, call: Call, own: boolean): Pick<Tracking, "join"> {
+  const shared = ALL.get(client) ?? new SharedTracking(call, own);
+  ALL.set(client, shared);
+  return shared;
 }
 
-/** A connection's id, if this user may ask for it. */
-export async function idBy(call: (...command: string[]) => Promise<unknown>): Promise<number | undefined> {
+/** One locker that hears of changes. */
+class Member {
+  readonly tracked: Tracked;
+  /** Whether the connection for commands is there. */
+  up: boolean;
+  /** The id of the connection on which this locker listens, while it does. */
+  ear: number | undefined;
+  /** For which turning on it was told that it hears of changes. */
+  told = 0;
+
+  constructor(tracked: Tracked, up: boolean) {
+    this.tracked = tracked;
+    this.up = up;
+  }
+}
+
+/**
+ * Has the server say to one of the lockers of a client what others change. That one passes it on to all of them,
+ * and when it stops to listen another takes its place.
+ */
+class SharedTracking {
+  readonly #call: Call;
+  readonly #own: boolean;
+  readonly #members = new Set<Member>();
+  /** Where the server may have been told to say it: the ids of connections that listen. */
+  #ours = new Set<number>();
+  /** How often it was turned on. */
+  #turns = 0;
+  /** One at a time sends commands. */
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(call: Call, own: boolean) {
+    this.#call = call;
+    this.#own = own;
+  }
+
+  join(tracked: Tracked, up: boolean): ReturnType<Tracking["join"]> {
+    const member = new Member(tracked, up);
+    this.#members.add(member);
+    return {
+      linked: (up) => {
+        member.up = up;
+        // A new connection reads everything anew.
+        member.told = 0;
+        void this.#update();
+      },
+      hears: (ear) => {
+        member.ear = ear;
+        void this.#update();
+      },
+      said: (key) => this.#members.forEach(({ tracked }) => tracked.changed(key)),
+      leave: () => {
+        this.#members.delete(member);
+        // Without a connection there is nothing to turn off, and a command would wait for one.
+        return member.up && !this.#own ? this.#update() : Promise.resolve();
+      },
+    };
+  }
+
+  #update(): Promise<void> {
+    this.#last = this.#last.then(() => this.#turn()).catch((error) => this.#refused(error));
+    return this.#last;
+  }
+
+  /** Turns it on, off, or over to another connection, as is needed by now. */
+  async #turn(): Promise<void> {
+    const ears = [...this.#members].flatMap(({ up, ear }) => (up && ear !== undefined ? [ear] : []));
+    const ear = ears.find((ear) => this.#ours.has(ear)) ?? ears[0];
+    if (ear === undefined) {
+      await (this.#members.size === 0 ? this.#turnOff() : undefined);
+      return;
+    }
+    const is = await this.#redirect();
+    if (is !== OFF && !this.#ours.has(is)) {
+      throw new LeaseholdError("config", "the program's client tracks keys itself, or for another copy of this package");
+    }
+    if (is !== ear) {
+      this.#ours.add(ear);
+      // OPTIN, so that nothing else that is read on this connection is tracked.
+      await this.#call("CLIENT", "TRACKING", "ON", "REDIRECT", String(ear), "OPTIN", "NOLOOP");
+      this.#ours = new Set([ear]);
+      this.#turns += 1;
+    }
+    for (const member of this.#members) {
+      if (member.up && member.told !== this.#turns) {
+        member.told = this.#turns;
+        member.tracked.watching();
+      }
+    }
+  }
+
+  async #turnOff(): Promise<void> {
+    if (this.#ours.has(await this.#redirect())) {
+      await this.#call("CLIENT", "TRACKING", "OFF");
+    }
+    this.#ours.clear();
+  }
+
+  /** Where the server says it now, if that may be anywhere else than here. */
+  async #redirect(): Promise<number> {
+    return this.#own ? OFF : Number(await this.#call("CLIENT", "GETREDIR"));
+  }
+
+  #refused(error: unknown): void {
+    this.#members.forEach(({ tracked }) => tracked.refused(error));
+  }
+}
+
+/** A connection's id, or why this user may not have it. */
+export async function idBy(call: Call): Promise<number | Unheard> {
   try {
     const id = Number(await call("CLIENT", "ID"));
-    return Number.isSafeInteger(id) ? id : undefined;
-  } catch {
-    return undefined;
+    return Number.isSafeInteger(id) ? id : { error: new LeaseholdError("store", "the reply to CLIENT ID is no number") };
+  } catch (error) {
+    return { error };
   }
+}
+
+/** How many of the keys there are, after `CLIENT CACHING`; throws what that was refused with, if it is for good. */
+export async function countOf(caching: Promise<unknown>, reading: Promise<unknown>): Promise<number> {
+  const refused = caching.then(nothing, (error: unknown) => error);
+  const there = Number(await reading);
+  const error = await refused;
+  // On a new connection it is turned on soon.
+  if (error !== undefined && messageOf(error).startsWith("NOPERM")) {
+    throw error;
+  }
+  return there;
 }

@@ -1,15 +1,39 @@
 import { LeaseholdError } from "../common/errors.js";
 
+/** Has a class say which objects it made. @internal */
+export const MADE: unique symbol = Symbol("made");
+
+/** A class whose methods check what they are called on. */
+interface Class {
+  readonly prototype: object;
+  /** Whether it made this object: by a private name, which proxies and objects of the same prototype do not have. */
+  [MADE](self: object): boolean;
+}
+
 /**
  * Refuses the call of a method that was taken off its object, such as by `const { acquire } = lock`,
  * with a clearer message than JavaScript's own.
  *
  * @param call the method as a program would write it: `lock.acquire`
  */
-export function checkAttached(self: unknown, made: Function, call: string): void {
-  if (!(self instanceof made)) {
-    const [object] = call.split(".");
-    const message = `${call} was called without its ${object}: call it as ${call}(…), or pass (…) => ${call}(…) on`;
-    throw new LeaseholdError("config", message);
+export function checkAttached(self: unknown, made: Class, call: string): void {
+  const isObject = typeof self === "object" && self !== null;
+  if (isObject && made[MADE](self)) {
+    return;
+  }
+  const [object] = call.split(".");
+  const message =
+    isObject && looksLike(self, made)
+      ? `${call} was called on a proxy or a copy of its ${object}: call it on the ${object} itself`
+      : `${call} was called without its ${object}: call it as ${call}(…), or pass (…) => ${call}(…) on`;
+  throw new LeaseholdError("config", message);
+}
+
+/** Whether an object has the methods of the class; true for what cannot even be asked, such as a revoked proxy. */
+function looksLike(self: object, { prototype }: Class): boolean {
+  try {
+    return Object.prototype.isPrototypeOf.call(prototype, self);
+  } catch {
+    return true;
   }
 }

@@ -1,5 +1,6 @@
 import type { LeaseEvent } from "../common/types.js";
 import type { Reader } from "../host/reader.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 
 /**
  * What happens to one lock, or to all locks of a locker: to be read with `for await`.
@@ -41,6 +42,17 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  /** The lock's name, unless it reads the events of all locks: for logs. */
+  toJSON(): { name?: string } {
+    const name = this.#reader.lock?.name;
+    return name === undefined ? {} : { name };
+  }
+
+  /** The same, for consoles. @internal */
+  [INSPECT](...asked: Asked): string {
+    return printed("LeaseEvents", this, ...asked);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

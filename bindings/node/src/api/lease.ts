@@ -4,7 +4,7 @@ import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
-import { checkAttached } from "./attached.js";
+import { checkAttached, MADE } from "./attached.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 
@@ -14,9 +14,15 @@ import { type Asked, INSPECT, printed } from "./show.js";
  * you write to check its `token`: a program that was paused cannot know that its lease is over.
  *
  * A lease has to be released: one that is forgotten is renewed until the process ends, and as long as
- * it is held it keeps the process from ending by itself.
+ * it is held it keeps the process from ending by itself. Where the runtime can tell that nothing else does, as
+ * Node can, the process is warned of that once, after 5 seconds or more, by a `LeaseholdWarning`.
  */
 export class Lease {
+  /** @internal */
+  static [MADE](self: object): boolean {
+    return #tenure in self;
+  }
+
   readonly #host: Host;
   readonly #tenure: Tenure;
   // Fields and not getters, so that `postMessage` and `structuredClone` copy them.

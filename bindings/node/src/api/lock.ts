@@ -3,7 +3,7 @@ import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
 import type { LockState } from "../host/tenure.js";
-import { checkAttached } from "./attached.js";
+import { checkAttached, MADE } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";
@@ -18,6 +18,11 @@ import { Tenures } from "./tenures.js";
  * share a lease instead, ask for `{ reentrant: true }`.
  */
 export class Lock {
+  /** @internal */
+  static [MADE](self: object): boolean {
+    return #state in self;
+  }
+
   readonly #host: Host;
   readonly #state: LockState;
   /** What is locked. */
@@ -102,7 +107,7 @@ export class Lock {
   hold(options?: { readonly signal?: AbortSignal | undefined }): Tenures {
     checkAttached(this, Lock, "lock.hold");
     const { signal } = readOptions("the options of hold", options, SIGNAL_OPTION);
-    return new Tenures((stop) => this.acquire({ signal: stop }), signal);
+    return new Tenures(this.name, (stop) => this.acquire({ signal: stop }), signal);
   }
 
   /**
@@ -117,7 +122,6 @@ export class Lock {
   /** Its name and options, for logs and `JSON.stringify`. */
   toJSON(): { name: string } & LockOptions {
     const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = this.#state;
-    const { replicas = 0, fsynced, timeout: replicasTimeout } = copies ?? {};
     return {
       name,
       ttl,
@@ -125,7 +129,11 @@ export class Lock {
       reentrant,
       ...(reclaimable && { owner }),
       denseTokens: dense,
-      ...(copies && { ...(replicas > 0 && { replicas }), replicasTimeout, fsynced }),
+      ...(copies && {
+        ...(copies.replicas > 0 && { replicas: copies.replicas }),
+        replicasTimeout: copies.timeout,
+        fsynced: copies.fsynced,
+      }),
     };
   }
 

@@ -13,7 +13,7 @@ import { Memory } from "../store/memory.js";
 import { QuorumStore } from "../store/quorum.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
-import { checkAttached } from "./attached.js";
+import { checkAttached, MADE } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lock } from "./lock.js";
 import {
@@ -41,15 +41,14 @@ import { COUNTS, type Stats, statsOf } from "./stats.js";
  * ```
  */
 export class Locker {
+  /** @internal */
+  static [MADE](self: object): boolean {
+    return #host in self;
+  }
+
   readonly #host: Host;
   readonly #options: Checked;
-  /**
-   * What `Locker.connect` or `Locker.quorum` found that endangers leases although the store works, such as a
-   * server that evicts keys. Empty if the user may not run `INFO`, and for lockers made by `Locker.from` or
-   * `Locker.inMemory`. Each finding was also emitted as a warning of the process, named
-   * `LeaseholdWarning`, where the runtime has such warnings.
-   */
-  readonly findings: readonly Finding[];
+  readonly #findings: readonly Finding[];
 
   private constructor(host: Host, options: Checked, findings: readonly Finding[] = []) {
     const made = "a Locker is made by Locker.connect, Locker.quorum, Locker.from or Locker.inMemory";
@@ -58,7 +57,17 @@ export class Locker {
     }
     this.#host = host;
     this.#options = options;
-    this.findings = Object.freeze(findings);
+    this.#findings = findings;
+  }
+
+  /**
+   * What is wrong with the store although it works, as far as it is known by now. `Locker.connect` and
+   * `Locker.quorum` look for what endangers leases, such as a server that evicts keys, if the user may run `INFO`;
+   * each such finding is also emitted as a warning of the process, named `LeaseholdWarning`, where the runtime has
+   * such warnings. After the first acquisition `untracked` may follow, for lockers made by `Locker.from` as well.
+   */
+  get findings(): readonly Finding[] {
+    return Object.freeze([...this.#findings, ...this.#host.findings]);
   }
 
   /**
@@ -376,7 +385,8 @@ function checked(options: LockerOptions | undefined): Checked {
 
 function readSettings(options: LockerOptions | undefined): Checked {
   const read = readOptions("the options of a locker", options, LOCKER_OPTIONS);
-  const settings = { ...LOCKER_DEFAULTS, ...read } as Checked;
+  // Without a prototype, so that an owner that is not given is `undefined`.
+  const settings: Checked = { __proto__: null, ...LOCKER_DEFAULTS, ...read } as Checked;
   const { connectTimeout } = settings;
   // The engine, which checks the others, makes no connections.
   if (connectTimeout < 1 || connectTimeout > 60_000) {

@@ -82,7 +82,8 @@ export interface LockerOptions {
    * one read of each lock that lives for a second or more, after it was held for some milliseconds and
    * after each renewal, by `CLIENT TRACKING` on the connection for commands. Not with clusters, sentinels
    * and pools of node-redis, with Upstash and objects with `eval`, without the rights, or with a client
-   * that tracks keys itself: those learn of it at the next renewal.
+   * that tracks keys itself: those learn of it at the next renewal, and `locker.findings` says what the server
+   * refuses. Lockers that share a client share its tracking, which is turned off when the last of them is shut down.
    */
   readonly tracking?: boolean | undefined;
 }

@@ -2,6 +2,7 @@ import { LeaseholdError } from "../common/errors.js";
 import { startTimer, stopTimer, type Timer } from "../common/platform.js";
 import { isAborted, onAbort } from "../common/signals.js";
 import type { Lease } from "./lease.js";
+import { type Asked, INSPECT, printed } from "./show.js";
 
 /** Milliseconds between two tries while the store does not reply. */
 const PAUSE = 1_000;
@@ -24,14 +25,18 @@ const PAUSE = 1_000;
  * ```
  */
 export class Tenures implements AsyncIterableIterator<Lease, undefined> {
+  readonly #name: string;
   readonly #acquire: (signal: AbortSignal) => Promise<Lease>;
   readonly #stop = new AbortController();
   readonly #stopped: Promise<void>;
   #last: Promise<unknown> = Promise.resolve();
+  /** Of the lease that it yielded last. */
+  #token: number | undefined;
   #ended = false;
 
   /** @internal */
-  constructor(acquire: (signal: AbortSignal) => Promise<Lease>, signal?: AbortSignal) {
+  constructor(name: string, acquire: (signal: AbortSignal) => Promise<Lease>, signal?: AbortSignal) {
+    this.#name = name;
     this.#acquire = acquire;
     this.#stopped = new Promise((resolve) =>
       this.#stop.signal.addEventListener("abort", () => resolve(), { once: true }),
@@ -64,6 +69,17 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return this;
   }
 
+  /** The lock's name, the token of the lease that it yielded last, and whether it has ended: for logs. */
+  toJSON(): { name: string; token?: number; ended: boolean } {
+    const token = this.#token;
+    return { name: this.#name, ...(token !== undefined && { token }), ended: this.#ended };
+  }
+
+  /** The same, for consoles. @internal */
+  [INSPECT](...asked: Asked): string {
+    return printed("Tenures", this, ...asked);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end();
   }
@@ -71,7 +87,9 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   async #next(): Promise<IteratorResult<Lease, undefined>> {
     while (!this.#ended) {
       try {
-        return { done: false, value: await this.#acquire(this.#stop.signal) };
+        const value = await this.#acquire(this.#stop.signal);
+        this.#token = value.token;
+        return { done: false, value };
       } catch (error) {
         if (this.#ended || (error instanceof LeaseholdError && error.code === "shutdown")) {
           break;

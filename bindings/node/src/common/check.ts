@@ -5,15 +5,16 @@ import { messageOf } from "./printable.js";
  * Reads each option once and checks its type; the engine checks its value. Do not read the object again:
  * a getter may return something else the next time.
  *
- * Inherited options and getters count, so an object of a class will do. An unknown name is refused only
- * if it is a property of the object itself.
+ * Inherited options and getters count, so an object of a class will do; but not what a program or a library has
+ * put on the prototype of all objects. An unknown name is refused only if it is a property of the object itself.
+ * The result has no prototype: an option that is not given is read as `undefined`, whatever that prototype has.
  */
 export function readOptions<Options extends object>(
   what: string,
   options: Options | undefined,
   types: Readonly<Record<keyof Options & string, Kind>>,
 ): Options {
-  const values: Record<string, unknown> = {};
+  const values: Record<string, unknown> = Object.create(null);
   if (options === undefined) {
     return values as Options;
   }
@@ -31,6 +32,9 @@ export function readOptions<Options extends object>(
     }
     for (const key of Object.keys(types) as (keyof Options & string)[]) {
       reading = key;
+      if (key in Object.prototype && !declares(options, key)) {
+        continue;
+      }
       const value: unknown = options[key];
       if (value !== undefined) {
         CHECKS[types[key]](`${what}: ${key}`, value);
@@ -44,15 +48,37 @@ export function readOptions<Options extends object>(
   return values as Options;
 }
 
+/** Whether an object has a property of its own, or from its class. */
+function declares(object: object, key: string): boolean {
+  let holder: object | null = object;
+  // A proxy may say that it is its own prototype.
+  for (let depth = 0; depth < DEEPEST && holder !== null && holder !== Object.prototype; depth += 1) {
+    if (Object.hasOwn(holder, key)) {
+      return true;
+    }
+    holder = Object.getPrototypeOf(holder) as object | null;
+  }
+  return false;
+}
+
+/** How many classes an object of options may be derived from. */
+const DEEPEST = 100;
+
 /** What a value may be. */
 export type Kind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
 export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
 
-/** Refuses what is no string, and what cannot be written in UTF-8. */
+/** The longest text that is looked at: far more than any name, pattern or URL has. */
+const LONGEST_TEXT = 65_536;
+
+/** Refuses what is no string, what is far too long, and what cannot be written in UTF-8. */
 export function checkText(what: string, value: unknown): asserts value is string {
   if (typeof value !== "string") {
     throw config(`${what} is a string, not ${shown(value)}`);
+  }
+  if (value.length > LONGEST_TEXT) {
+    throw config(`${what} has ${value.length} characters; no text may have more than ${LONGEST_TEXT} here`);
   }
   // They are all written as the same replacement, so two such names would be one in the store.
   if (LONE_SURROGATE.test(value)) {

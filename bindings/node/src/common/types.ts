@@ -1,9 +1,16 @@
 import type { ErrorCode, LossReason } from "./errors.js";
 
-/** Something that `Locker.connect` found, and that endangers leases although the store works. */
+/** Something that endangers leases, or makes a loss late to be heard of, although the store works. */
 export type Finding =
   /** A server that is full would drop held locks, because of its `maxmemory-policy`: set it to `noeviction`. */
-  { readonly type: "eviction"; readonly policy: string; readonly message: string };
+  | { readonly type: "eviction"; readonly policy: string; readonly message: string }
+  /**
+   * The server does not say at once that somebody else has changed a lock, by `DEL` or `FLUSHALL` for example: its
+   * holder learns of that at the next renewal. It is found in the background, after the first acquisition, if the
+   * server refuses `CLIENT TRACKING` or the program's client uses it itself. Permit what is missing, or turn off
+   * `tracking`.
+   */
+  | { readonly type: "untracked"; readonly reason: string; readonly message: string };
 
 /**
  * Something that happened to a lock of this locker. Times are in milliseconds; a `token` is a safe

@@ -1,4 +1,6 @@
 import { startTimer } from "../common/platform.js";
+import { Forgotten } from "./forgotten.js";
+import type { Tenure } from "./tenure.js";
 
 /** Milliseconds that a process without leases and calls still stays alive, at most. */
 const LINGER = 20;
@@ -7,16 +9,19 @@ const LINGER = 20;
 export class Alive {
   readonly #busy: () => boolean;
   readonly #keep: (alive: boolean) => void;
+  readonly #forgotten: Forgotten;
   #alive = false;
   #lingers = false;
 
   /**
    * @param busy whether there is
    * @param keep is told what changes
+   * @param held what is held, if there is nothing else to wait for
    */
-  constructor(busy: () => boolean, keep: (alive: boolean) => void) {
+  constructor(busy: () => boolean, keep: (alive: boolean) => void, held: () => readonly Tenure[]) {
     this.#busy = busy;
     this.#keep = keep;
+    this.#forgotten = new Forgotten(held, keep);
   }
 
   /** Something may have come or gone. */
@@ -24,7 +29,10 @@ export class Alive {
     const busy = this.#busy();
     if (busy && !this.#alive) {
       this.#set(true);
-    } else if (!busy && this.#alive && !this.#lingers) {
+      this.#forgotten.begin();
+    } else if (busy) {
+      this.#forgotten.look();
+    } else if (this.#alive && !this.#lingers) {
       // Often the next call comes at once, and to switch costs more than that call.
       this.#lingers = true;
       startTimer(() => {

@@ -34,7 +34,7 @@ export class Call<Kind extends CallKind = CallKind> {
   waited = 0;
   /** It sees the error, too, and throws it. */
   finish: Finish<Kind> | undefined = undefined;
-  /** Stops listening for what may end it. */
+  /** Stops listening for what may end it. This may run the program's code, so never while outputs are read. */
   stopListening: (() => void) | undefined = undefined;
   stopPulse: (() => void) | undefined = undefined;
 
@@ -46,8 +46,15 @@ export class Call<Kind extends CallKind = CallKind> {
     this.reject = rejectMade;
   }
 
+  /** Ends it with an error. */
+  fail(error: unknown): void {
+    this.stopListening?.();
+    this.reject(error);
+  }
+
   /** Ends it with the answer or the error that it was given. */
   settle(): void {
+    this.stopListening?.();
     const { finish, error } = this;
     try {
       if (finish !== undefined) {
@@ -109,6 +116,11 @@ export class Calls {
     return call;
   }
 
+  /** Whether it waits for an answer. */
+  has(id: number): boolean {
+    return this.#places[placeOf(id)]?.id === id;
+  }
+
   /** Takes out a call, to be answered. */
   take(id: number): Call | undefined {
     const call = this.#places[placeOf(id)];
@@ -157,7 +169,6 @@ export class Calls {
     this.#places[place] = undefined;
     this.#free.push((((id >>> PLACE_BITS) + 1) % USES) * MOST + place);
     call.stopPulse?.();
-    call.stopListening?.();
     if (lock !== undefined) {
       lock.uses -= 1;
     }

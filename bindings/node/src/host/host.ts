@@ -1,6 +1,7 @@
 import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
 import { onAbort, reasonOf } from "../common/signals.js";
+import type { Finding } from "../common/types.js";
 import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
 import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
 import { Alarm } from "./alarm.js";
@@ -43,6 +44,7 @@ export class Host implements StoreHost {
   readonly #alive = new Alive(
     () => this.#calls.size > 0 || (this.#tenures.size > 0 && !this.#isShutDown),
     (alive) => this.#keepAlive(alive),
+    () => (this.#calls.size > 0 || this.#isShutDown ? [] : this.#locks.tenures()),
   );
   readonly #pulse = () => startPulse(() => this.tick());
   #engine: Engine;
@@ -51,6 +53,7 @@ export class Host implements StoreHost {
   /** Whether the channel can be heard; nothing before the engine asks for that. */
   #hears: boolean | undefined;
   #isShutDown = false;
+  #restarting = false;
   /** How many inputs were fed since the outputs were last taken, and whether those will be taken soon. */
   #fed = 0;
   #settling = false;
@@ -71,6 +74,11 @@ export class Host implements StoreHost {
     const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
     return lock;
+  }
+
+  /** What was found since the store was opened. */
+  get findings(): readonly Finding[] {
+    return this.#store.findings;
   }
 
   get polls(): boolean {
@@ -218,6 +226,9 @@ export class Host implements StoreHost {
   }
 
   pushed(text: string): void {
+    if (text.length > LONGEST_PUSH) {
+      return;
+    }
     this.step((engine, at) => engine.push(at, 0, text));
   }
 
@@ -272,7 +283,7 @@ export class Host implements StoreHost {
       call.stopListening = listen?.(call.id);
       this.#stepSoon(begin, call.id);
     } catch (error) {
-      this.#calls.take(call.id)?.reject(error);
+      this.#calls.take(call.id)?.fail(error);
     }
     return call;
   }
@@ -357,6 +368,10 @@ export class Host implements StoreHost {
 
   /** The engine failed: everything in it is lost, and a new one takes its place. */
   restart(cause: unknown): void {
+    if (this.#restarting) {
+      // It fails as it begins: the next use of it fails, too, and leads here again.
+      return;
+    }
     const tenures = this.#tenures.takeAll();
     this.#counts.restarted(tenures.length);
     const calls = this.#calls.takeAll();
@@ -364,6 +379,7 @@ export class Host implements StoreHost {
     for (const reader of this.#readers.values()) {
       reader.crashed(tenures);
     }
+    this.#restarting = true;
     try {
       [this.#engine, this.#outputs] = this.#newEngine();
       this.#readers.forEach((reader) => this.#attach(reader));
@@ -375,9 +391,10 @@ export class Host implements StoreHost {
     } catch {
       // There is no memory for another one, say. The next use of the old one fails, and leads here again.
     }
+    this.#restarting = false;
     tenures.forEach((tenure) => tenure.lose("crashed"));
-    for (const { reject } of calls) {
-      reject(new LeaseholdError("internal", "the lock engine failed and was replaced", { cause }));
+    for (const call of calls) {
+      call.fail(new LeaseholdError("internal", "the lock engine failed and was replaced", { cause }));
     }
     this.#readers.forEach((reader) => reader.wake());
     this.#alive.update();
@@ -553,10 +570,14 @@ export class Host implements StoreHost {
   }
 
   #cancel(id: number, signal: AbortSignal, lock: LockState, lease: Words): void {
-    // The call is still there: an input that was fed before may bring its answer.
+    if (!this.#calls.has(id)) {
+      // It has its answer, which is about to be given.
+      return;
+    }
+    // An input that was fed before may still bring its answer.
     this.#feed((engine, at) => engine.cancel(at, id, lock.id, ...lease));
     this.#settle();
-    this.#calls.take(id)?.reject(reasonOf(signal));
+    this.#calls.take(id)?.fail(reasonOf(signal));
   }
 
   /** Time passed. */
@@ -570,5 +591,8 @@ export class Host implements StoreHost {
     this.#store.keepAlive(alive);
   }
 }
+
+/** Characters; those of the protocol are much shorter. */
+const LONGEST_PUSH = 1_024;
 
 const NO_COPIES = { replicas: 0, timeout: 0, fsynced: false };

@@ -37,7 +37,7 @@ export interface Settings {
 export interface Shape {
   readonly clustered: boolean;
   /** How many servers decide by majority, in an instance with quorums; nothing of a store that is alone. */
-  readonly members?: number | undefined;
+  readonly members: number | undefined;
   /** What the host wants to have of a batch: a number of the engine's. */
   readonly wire: number;
 }
@@ -58,7 +58,7 @@ export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: Sh
 
 /** Throws what is wrong with the settings, or with the owner of a locker's locks. */
 export function checkSettings(settings: Settings, owner: string | undefined): void {
-  const engine = newEngine(stateless(), settings, { clustered: false, wire: 0 });
+  const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, wire: 0 });
   try {
     if (owner !== undefined) {
       // The lock's other options do not matter: only its owner is checked.
@@ -78,7 +78,12 @@ export function thrown(error: unknown): unknown {
 
 /** The error that an engine threw, or told, as JSON. */
 export function parsed(json: string): LeaseholdError {
-  return errorOf(JSON.parse(json) as Told);
+  return errorOf(toldBy(json));
+}
+
+/** An error of the engine's module. Without a prototype, so that a part which it does not have is `undefined`. */
+export function toldBy(json: string): Told {
+  return Object.setPrototypeOf(JSON.parse(json), null) as Told;
 }
 
 /** An error as the engine tells it. */

@@ -3,7 +3,7 @@ import { failure } from "../adapters/failure.js";
 import { holdsSecret } from "../adapters/shared.js";
 import { LeaseholdError } from "../common/errors.js";
 import { printable } from "../common/printable.js";
-import { errorOf, stateless, type Told } from "../module/wasm.js";
+import { errorOf, stateless, toldBy } from "../module/wasm.js";
 
 /** Of whom the error tells. */
 type Source = Pick<Adapter, "secrets" | "shown">;
@@ -18,7 +18,7 @@ export function explained(error: unknown, { secrets, shown }: Source, namespace:
   const said = "reply" in failed ? failed.reply : failed.message;
   const hidden = holdsSecret(said, secrets);
   if ("reply" in failed) {
-    const told = JSON.parse(stateless().serverError(said, namespace)) as Told;
+    const told = toldBy(stateless().serverError(said, namespace));
     if (hidden && !OWN_WORDS.has(told.advice)) {
       return new LeaseholdError(told.code, `the server refused ${HIDDEN}`);
     }
@@ -37,13 +37,16 @@ function ownError(error: unknown): LeaseholdError | undefined {
   try {
     if (error instanceof LeaseholdError) {
       const { code, message } = error;
-      return typeof code === "string" && typeof message === "string" ? new LeaseholdError(code, message) : undefined;
+      return typeof code === "string" && typeof message === "string" ? new LeaseholdError(code, message.slice(0, LONGEST)) : undefined;
     }
   } catch {
     // It throws as it is looked at: no error of ours does.
   }
   return undefined;
 }
+
+/** Characters of a message. */
+const LONGEST = 4_096;
 
 const HIDDEN = "(its message has the password in it and is not shown)";
 

@@ -14,21 +14,26 @@ export type Given = readonly (string | RedisClient)[];
 
 /** What is checked before anything is opened. */
 export function checkMembers(servers: Given): Given {
-  if (!attempt("quorum: the servers cannot be read", () => Array.isArray(servers))) {
-    throw config(`quorum: the servers are an array of URLs and clients, not ${shown(servers)}`);
-  }
-  // A copy, since the program may change its own meanwhile.
-  const given = [...servers];
-  // Said by the engine in the same words; but that is loaded only for what it may be asked.
-  if (![3, 5, 7].includes(given.length)) {
-    throw config(`quorum has 3, 5 or 7 servers, not ${given.length}`);
-  }
+  const given = attempt("quorum: the servers cannot be read", () => copied(servers));
   const inMemory = given.filter((server, at) => named(at, () => isInMemory(server)));
   if (inMemory.length > 0 && inMemory.length < given.length) {
     throw config("quorum has servers that are all Redis, or all in memory");
   }
   refuseTwins(given);
   return given;
+}
+
+/** A copy, since the program may change its own meanwhile. */
+function copied(servers: Given): Given {
+  if (!Array.isArray(servers)) {
+    throw config(`quorum: the servers are an array of URLs and clients, not ${shown(servers)}`);
+  }
+  const { length } = servers;
+  // Said by the engine in the same words; but that is loaded only for what it may be asked.
+  if (![3, 5, 7].includes(length)) {
+    throw config(`quorum has 3, 5 or 7 servers, not ${shown(length)}`);
+  }
+  return Array.from({ length }, (_, at) => (servers as Given)[at] as Given[number]);
 }
 
 /** How they are opened: how long an attempt may take, in milliseconds, and the namespace of the locks. */

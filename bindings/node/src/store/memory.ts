@@ -8,8 +8,11 @@ import type { Batch, Store, StoreHost } from "./store.js";
 /** A store in this process, for any number of lockers. */
 export class Memory implements Store {
   readonly clustered = false;
+  readonly members = undefined;
+  readonly serverOf = undefined;
   readonly polled = false;
   readonly wire = "texts";
+  readonly findings: readonly [] = [];
   readonly #hosts = new Set<StoreHost>();
   /** By the ids of clients. */
   readonly #subscribers = new Map<string, StoreHost>();

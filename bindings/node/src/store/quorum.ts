@@ -1,4 +1,5 @@
 import { LeaseholdError } from "../common/errors.js";
+import type { Finding } from "../common/types.js";
 import type { Engine, Glue } from "../module/wasm.js";
 import { Home, type NewInstance } from "./instance.js";
 import type { Batch, Reply, Store, StoreHost, Suspicion, Wire } from "./store.js";
@@ -7,6 +8,7 @@ import type { Batch, Reply, Store, StoreHost, Suspicion, Wire } from "./store.js
 export class QuorumStore implements Store {
   readonly clustered = false;
   readonly members: number;
+  readonly serverOf = undefined;
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #stores: readonly Store[];
@@ -21,6 +23,10 @@ export class QuorumStore implements Store {
     this.wire = stores.every(({ wire }) => wire === "command") ? "command" : "texts";
     this.#stores = stores;
     this.#home = new Home(make);
+  }
+
+  get findings(): readonly Finding[] {
+    return this.#stores.flatMap(({ findings }) => findings);
   }
 
   instance(): Glue {

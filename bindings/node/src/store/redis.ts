@@ -1,10 +1,11 @@
-import type { Adapter } from "../adapters/index.js";
+import type { Adapter, TrackingMember } from "../adapters/index.js";
 import { failure } from "../adapters/failure.js";
 import { text, within } from "../adapters/shared.js";
 import { attempt } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { messageOf } from "../common/printable.js";
 import type { Finding } from "../common/types.js";
+import { warn } from "../common/warn.js";
 import { type Engine, type Glue, parsed, stateless } from "../module/wasm.js";
 import { explained, named } from "./explain.js";
 import { Home } from "./instance.js";
@@ -13,10 +14,14 @@ import type { Batch, Reply, ServerOf, Store, StoreHost, Suspicion, Wire } from "
 /** Milliseconds that each question of `check` may take. */
 const CHECK_LIMIT = 3_000;
 
+/** Milliseconds that handing over, or turning off, what the server says of changes may take. */
+const LEAVE_LIMIT = 500;
+
 /** A Redis server, through a client. */
 export class RedisStore implements Store {
   readonly clustered: boolean;
-  readonly serverOf?: ServerOf | undefined;
+  readonly members = undefined;
+  readonly serverOf: ServerOf | undefined;
   readonly polled: boolean;
   readonly wire: Wire;
   readonly #adapter: Adapter;
@@ -28,16 +33,19 @@ export class RedisStore implements Store {
   #unlisten: (() => void) | undefined;
   /** How often the connection came or went. */
   #links = 0;
-  /** The id of the connection that hears of changes. */
-  #ear: number | undefined;
+  #up = false;
+  #member: TrackingMember | undefined;
+  /** Why a change by others is not heard at once. */
+  #untracked: Finding | undefined;
 
   constructor(adapter: Adapter, namespace: string) {
-    this.#adapter = adapter;
+    // Without a prototype, so that what a client cannot do is `undefined`, whatever all objects have.
+    this.#adapter = { __proto__: null, ...adapter } as Adapter;
     this.#namespace = namespace;
     this.clustered = adapter.clustered;
-    this.serverOf = adapter.serverOf;
-    this.polled = adapter.listen === undefined;
-    this.wire = adapter.send === undefined ? "texts" : "command";
+    this.serverOf = this.#adapter.serverOf;
+    this.polled = this.#adapter.listen === undefined;
+    this.wire = this.#adapter.send === undefined ? "texts" : "command";
     this.#script = { text: stateless().script(), sha: stateless().scriptSha() };
   }
 
@@ -51,11 +59,14 @@ export class RedisStore implements Store {
     const link = {
       up: () => {
         this.#links += 1;
+        this.#up = true;
         host.connected();
-        this.#track(host);
+        this.#member?.linked(true);
       },
       down: (error: unknown) => {
         this.#links += 1;
+        this.#up = false;
+        this.#member?.linked(false);
         host.disconnected(this.#error(error));
       },
     };
@@ -111,36 +122,54 @@ export class RedisStore implements Store {
   }
 
   subscribe(host: StoreHost, channel: string, tracks: boolean): void {
-    const tracked = tracks && this.#adapter.tracking !== undefined;
+    const tracked = {
+      watching: () => {
+        this.#untracked = undefined;
+        host.watching();
+      },
+      changed: (key: string) => host.changed(key),
+      refused: (error: unknown) => this.#refusesTracking(error),
+    };
+    const member = tracks ? this.#adapter.tracking?.join(tracked, this.#up) : undefined;
+    this.#member = member;
     this.#unlisten = this.#adapter.listen?.(channel, {
       subscribed: (id) => {
-        this.#ear = id;
         host.subscribed();
-        this.#track(host);
+        if (typeof id === "object") {
+          this.#refusesTracking(id.error);
+        } else {
+          member?.hears(id);
+        }
       },
       unsubscribed: () => {
-        this.#ear = undefined;
+        member?.hears(undefined);
         host.unsubscribed();
       },
       message: (text) => host.pushed(text),
-      ...(tracked && { changed: (key: string) => host.changed(key) }),
+      ...(member !== undefined && { changed: (key: string) => member.said(key) }),
     });
   }
 
   unsubscribe(): void {
-    this.#ear = undefined;
+    void this.#member?.leave();
+    this.#member = undefined;
     this.#unlisten?.();
     this.#unlisten = undefined;
   }
 
-  /** To be called for each new connection. Where it is refused all goes on without. */
-  #track(host: StoreHost): void {
-    const ear = this.#ear;
-    if (ear !== undefined) {
-      this.#adapter.tracking?.turnOn(ear).then(
-        () => this.#ear === ear && host.watching(),
-        () => {},
-      );
+  /** What was found since `check`. */
+  get findings(): readonly Finding[] {
+    return this.#untracked === undefined ? [] : [this.#untracked];
+  }
+
+  /** All goes on without; what is no refusal is tried again on the next connection. */
+  #refusesTracking(error: unknown): void {
+    if (error instanceof LeaseholdError || "reply" in failure(error)) {
+      const { message: reason } = this.#error(error);
+      const message =
+        "the server does not say at once that a lock was deleted or overwritten, and its holder learns of it at " +
+        `the next renewal: ${reason}`;
+      this.#untracked = { type: "untracked", reason, message };
     }
   }
 
@@ -148,7 +177,7 @@ export class RedisStore implements Store {
     this.#adapter.tracking?.read(keys).then(
       // One that is not there any more was deleted before it was read.
       (there) => there < keys.length && keys.forEach((key) => host.changed(key)),
-      () => {},
+      (error) => this.#refusesTracking(error),
     );
   }
 
@@ -166,6 +195,8 @@ export class RedisStore implements Store {
 
   async close(host: StoreHost): Promise<void> {
     this.#home.remove(host);
+    // It listens until another one does, so that nothing is missed; a server that is silent is not waited for.
+    await within(LEAVE_LIMIT, this.#member?.leave() ?? Promise.resolve(), "the server did not answer").catch(() => {});
     this.unsubscribe();
     this.#unwatch?.();
     await this.#adapter.close();
@@ -246,13 +277,11 @@ export class RedisStore implements Store {
   }
 }
 
-/** Warns where the runtime can, because whoever starts the program has to see it, too. */
 function warned(policy: string): Finding {
   const message =
     `a server that is full gives held locks away (maxmemory-policy is ${policy}); set ` +
     "maxmemory-policy to noeviction";
-  const { process } = globalThis as { process?: { emitWarning?(message: string, type: string): void } };
-  process?.emitWarning?.(message, "LeaseholdWarning");
+  warn(message);
   return { type: "eviction", policy, message };
 }
 
@@ -265,6 +294,9 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 function joined(texts: readonly unknown[]): string {
   return texts.map(String).reduce((all, text) => `${all}${text.length}:${text}`, "");
 }
+
+/** Characters; a reply to the largest batch has far fewer. */
+const LONGEST_REPLY = 2 ** 24;
 
 /** A script's reply as the engine takes it. */
 function replyOf(answer: unknown): Reply {
@@ -281,7 +313,7 @@ function replyOf(answer: unknown): Reply {
   } catch {
     return "";
   }
-  return fields;
+  return fields.length > LONGEST_REPLY ? "" : fields;
 }
 
 /** A server's time in microseconds, or what stands for none. */

@@ -1,4 +1,5 @@
 import type { LeaseholdError } from "../common/errors.js";
+import type { Finding } from "../common/types.js";
 import type { Engine, Glue } from "../module/wasm.js";
 
 /** The address of the server that serves a slot of a cluster, as far as that is known just now. */
@@ -27,12 +28,14 @@ export interface Batch {
 export interface Store {
   readonly clustered: boolean;
   /** How many independent servers there are, of which a majority decides; nothing if it is no quorum. */
-  readonly members?: number;
+  readonly members: number | undefined;
   /** Of a cluster whose client can tell. */
-  readonly serverOf?: ServerOf | undefined;
+  readonly serverOf: ServerOf | undefined;
   readonly wire: Wire;
   /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
+  /** What was found since it was opened, and endangers leases. */
+  readonly findings: readonly Finding[];
   /** An instance of the engine's module for a host. */
   instance(): Glue;
   /** From now on the host hears of the link; at once, if it is up. */

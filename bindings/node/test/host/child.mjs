@@ -75,6 +75,11 @@ const acts = {
     lease.signal.addEventListener("abort", () => say("lost", lease.signal.reason.reason));
     say("held", lease.token);
   },
+  /** It holds a lease, and has something else to do. */
+  async busy() {
+    setTimeout(() => {}, 60_000);
+    await acts.hold();
+  },
   async wait() {
     say("waiting");
     say("held", (await lock.acquire()).token);

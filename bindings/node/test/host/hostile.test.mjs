@@ -3,8 +3,11 @@
 // the engine lives on. An unhandled rejection would fail the file.
 import assert from "node:assert/strict";
 import { after, describe } from "node:test";
+import { fileURLToPath } from "node:url";
 import { init, LeaseholdError, Locker } from "../../dist/index.js";
+import { startNode } from "../support/program.mjs";
 import { test } from "../support/test.mjs";
+import { awake } from "../support/wait.mjs";
 
 const boom = () => {
   throw new RangeError("boom");
@@ -193,6 +196,70 @@ describe("hostile options", { concurrency: 1 }, () => {
     await lives("all");
     await Locker.inMemory().shutdown();
   });
+});
+
+// Catches texts that the engine has no memory for, with which it fails, or which take it seconds to look at.
+test("texts of any length are refused, wherever they come from", async () => {
+  const huge = "x".repeat(2 ** 29 - 100);
+  const locker = Locker.inMemory();
+  const held = await locker.lock("held", { ttl: 600_000 }).acquire();
+  const client = {
+    replies: { eval: async () => [huge, "1"] },
+    pushes: { eval: async () => [], subscribe: async (_, told) => (setTimeout(told, 1, huge), () => {}) },
+    rejects: { eval: () => Promise.reject(new Error(`NOPERM ${huge.slice(0, 2 ** 28)}`)) },
+  };
+  const times = { commandTimeout: 100, patience: 100 };
+  const calls = {
+    name: () => locker.lock(huge),
+    owner: () => locker.lock("x", { owner: huge }),
+    namespace: () => Locker.inMemory({ namespace: huge }),
+    pattern: () => locker.list(huge).next(),
+    inspect: () => locker.inspect(huge),
+    url: () => Locker.connect(`memory://${huge.slice(0, 2 ** 28)}`),
+    ...Object.fromEntries(Object.entries(client).map(([way, client]) => [way, async () => {
+      const other = Locker.from(client, times);
+      const acquire = () => other.lock("x").tryAcquire();
+      await acquire().catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      await acquire().finally(() => other.shutdown());
+    }])),
+  };
+  for (const [what, call] of Object.entries(calls)) {
+    const begin = awake();
+    await assert.rejects(async () => call(), (error) => error instanceof LeaseholdError && error.code !== "internal", what);
+    assert.ok(awake() - begin < 1_000, `${what} took ${awake() - begin} ms`);
+    assert.ok(held.valid, what);
+  }
+  await locker.shutdown();
+});
+
+// Catches a signal that uses its locker while what the engine says is being read.
+test("a signal may use the locker as it is no longer listened to", async () => {
+  const locker = Locker.inMemory();
+  const held = await locker.lock("held").acquire();
+  const made = [];
+  const use = () => made.push(locker.lock(`again-${made.length}`).tryAcquire(), locker.events().return(), locker.stats());
+  const signals = Array.from({ length: 5 }, () => signalWith({ removeEventListener: use }));
+  const leases = await Promise.all(signals.map((signal, at) => locker.lock(`x${at}`).acquire({ signal })));
+  await Promise.all(leases.map((lease) => lease.release()));
+  for (const lease of await Promise.all(made)) {
+    await lease?.release?.();
+  }
+  assert.equal(made.length, 15);
+  assert.ok(held.valid, `${held.signal.reason}`);
+  await locker.shutdown();
+});
+
+// Catches an option that is left out and read from the prototype of all objects, where it is of any type: that ended
+// the engine and all leases in it.
+test("properties of all objects are no options, and end no lease", async () => {
+  const program = startNode(fileURLToPath(new URL("polluted.mjs", import.meta.url)));
+  assert.equal(await program.end(100_000), 0, program.output());
+  const { names, wrong } = JSON.parse(program.lines.at(-1));
+  assert.deepEqual(wrong, []);
+  for (const name of ["owner", "signal", "ttl", "namespace", "advice", "members", "evalsha"]) {
+    assert.ok(names.includes(name), name);
+  }
 });
 
 describe("a hostile client", () => {

@@ -32,6 +32,17 @@ test("a method that was taken off its object says so", async (t) => {
           return true;
         });
       }
+      // Catches: a TypeError about a private name, or about a proxy that nobody sees in the program's own code.
+      const { proxy, revoke } = Proxy.revocable(object, {});
+      revoke();
+      for (const other of [new Proxy(object, {}), Object.create(object), proxy]) {
+        const call = async () => {
+          const made = detached.call(other, async () => {});
+          return method === "list" ? made.next() : made;
+        };
+        const message = `${name}.${method} was called on a proxy or a copy of its ${name}: call it on the ${name} itself`;
+        await assert.rejects(call, (error) => error instanceof LeaseholdError && error.code === "config" && error.message === message);
+      }
     }
   }
   // All of them are in the list.

@@ -63,6 +63,28 @@ describe("a process", { concurrency: 3 }, () => {
     });
   }
 
+  for (const how of ["memory", ...ours]) {
+    test(`${how}: is warned of a lease that nothing else keeps it alive for`, async () => {
+      // Catches a script that hangs at its end, and does not say why.
+      const [program, busy] = [start(how, "hold"), start(how, "busy")];
+      const token = await program.says("held");
+      await busy.says("held");
+      const warned = () => program.output().match(/LeaseholdWarning: .*/g) ?? [];
+      await waitFor(() => warned().length > 0, 20_000, "the warning");
+      // Until it was renewed again.
+      await pause(2_000);
+      assert.equal(warned().length, 1, program.output());
+      const words = `nothing but the lease on ${JSON.stringify(program.name)} with token ${token} seems to keep this process alive; `;
+      assert.ok(warned()[0].includes(words), program.output());
+      assert.ok(program.running && busy.running);
+      assert.doesNotMatch(busy.output(), /Warning/);
+      for (const each of [program, busy]) {
+        each.kill();
+        await each.end();
+      }
+    });
+  }
+
   for (const how of ours) {
     test(`${how}: stays for a waiter, and also while the server is away`, async (t) => {
       const lone = await startRedis();

@@ -47,6 +47,21 @@ describe("what is shown", () => {
     }
   });
 
+  test("of what is read with `for await`", async () => {
+    // Catches consoles that show `Tenures2 {}`.
+    const locker = Locker.inMemory();
+    const lock = locker.lock("orders/42");
+    const tenures = lock.hold();
+    assert.equal(inspect(tenures), "Tenures { name: 'orders/42', ended: false }");
+    const { value: lease } = await tenures.next();
+    assert.deepEqual(parsed(tenures), { name: "orders/42", token: lease.token, ended: false });
+    await tenures.return();
+    assert.equal(inspect(tenures), `Tenures { name: 'orders/42', token: ${lease.token}, ended: true }`);
+    assert.equal(inspect(lock.events()), "LeaseEvents { name: 'orders/42' }");
+    assert.equal(inspect(locker.events()), "LeaseEvents {}");
+    await locker.shutdown();
+  });
+
   test("an owner that nobody gave is none of the options", () => {
     const locker = Locker.inMemory();
     assert.ok(!("owner" in parsed(locker)) && !("owner" in parsed(locker.lock("x"))));

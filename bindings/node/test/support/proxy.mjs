@@ -71,9 +71,17 @@ class Proxy {
     this.reset();
   }
 
-  /** Ends all connections with a FIN; new ones are taken. */
+  /** Ends all connections with a FIN, or with a RST if something came that was not read; new ones are taken. */
   cut() {
     this.#each((socket) => socket.destroy());
+  }
+
+  /** Ends all connections with a FIN, and takes what still comes without passing it on; new ones are taken. */
+  finish() {
+    for (const pair of this.#pairs) {
+      this.#frozen.add(pair);
+    }
+    this.#each((socket) => socket.end());
   }
 
   /** Ends all connections with a RST; new ones are taken. */
