@@ -100,7 +100,7 @@ impl Acquiring {
         Self {
             callers: Callers::of(caller),
             stage: Stage::Resting,
-            order: Order::new(&lease.who.spec.key, env.entries.incarnations()),
+            order: Self::order(env, lease),
             pace: Pace::due_at(env.cx.now),
             kept: 0,
             has_yielded: false,
@@ -205,6 +205,10 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
 
 /// Where it stands in line.
 impl Acquiring {
+    fn order(env: &Env, lease: &Leased) -> Order {
+        Order::new(&lease.who.spec.key, env.entries.incarnations())
+    }
+
     /// The members where it stands in line, best first, or would if it had to wait.
     fn lines(&self, env: &Env, lease: &Leased) -> [Option<usize>; 2] {
         self.order.lines(|at| {
@@ -244,7 +248,7 @@ impl Acquiring {
 impl Acquiring {
     pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
         self.stage = Stage::Together;
-        self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
+        self.order = Self::order(env, lease);
         self.raise_at = Timestamp::NEVER;
         (self.slow_at, self.is_slow) = (Timestamp::NEVER, false);
         lease.begin_anew(env.cx.now);
@@ -260,7 +264,7 @@ impl Acquiring {
     pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
         if !self.order.is_agreed() {
             // More may be known by now.
-            self.order = Order::new(&lease.who.spec.key, env.entries.incarnations());
+            self.order = Self::order(env, lease);
         }
         match self.stage {
             Stage::Together => self.judge_together(env, lease),
@@ -295,6 +299,8 @@ impl Acquiring {
             Vote::Open => may_do,
             _ => false,
         });
+        // Where all are silent, whoever answers first is no longer.
+        let is_awaited = is_awaited || lines[0].is_none() && may_do && asked > 0;
         if is_awaited && !(has_turn && may_do) {
             self.expect_answers(env, lease);
             return Next::Stay;
@@ -377,7 +383,7 @@ impl Acquiring {
 
     /// Keeps its turn at the second server, and lets whoever has the turn at the first ask the others meanwhile.
     fn yields(&mut self, env: &mut Env, lease: &mut Leased, [first, second]: [Option<usize>; 2]) {
-        lease.give_back_unless(env, |at| Some(at) == second);
+        lease.give_back_unless(env, &|at| Some(at) == second);
         if let Some(first) = first
             && self.callers.wait()
         {
@@ -393,7 +399,7 @@ impl Acquiring {
         let error = lease.unavailable(env);
         let has_turn = Self::has_turn(lease, lines[0]);
         let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
-        lease.give_back_unless(env, |_| keeps);
+        lease.give_back_unless(env, &|_| keeps);
         self.took = env.cx.now.since(lease.asked_at);
         self.has_yielded = false;
         let is_open = error.is_none();

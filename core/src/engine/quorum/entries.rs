@@ -87,7 +87,7 @@ impl Entries {
     }
 
     /// What each member is, as far as it has said so.
-    pub(super) fn incarnations(&self) -> impl ExactSizeIterator<Item = Option<Incarnation>> {
+    pub(super) fn incarnations(&self) -> impl Iterator<Item = Option<Incarnation>> {
         (0..self.all.len()).map(|at| self.admission.incarnation(at))
     }
 

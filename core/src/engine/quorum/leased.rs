@@ -187,7 +187,7 @@ impl Leased {
     }
 
     /// Gives back what members gave, except those of which it is said that they are kept, and keeps all places in line.
-    pub(super) fn give_back_unless(&mut self, env: &mut Env, is_kept: impl Fn(usize) -> bool) {
+    pub(super) fn give_back_unless(&mut self, env: &mut Env, is_kept: &dyn Fn(usize) -> bool) {
         for at in 0..env.members.len() {
             let keeps = match self.votes.get(at) {
                 Vote::Has(_) => is_kept(at),

@@ -22,22 +22,23 @@ pub(super) struct Order {
 
 impl Order {
     /// Ranks servers by what they are. A server that is not known comes last.
-    pub(super) fn new(
-        key: &LockKey,
-        servers: impl ExactSizeIterator<Item = Option<Incarnation>>,
-    ) -> Self {
-        let len = servers.len().min(MOST);
-        let mut ranks = [(true, 0, 0); MOST];
-        for (at, (rank, id)) in ranks.iter_mut().zip(servers).enumerate() {
-            *rank = (id.is_none(), id.map_or(0, |id| weight(key, id)), at);
+    pub(super) fn new(key: &LockKey, servers: impl Iterator<Item = Option<Incarnation>>) -> Self {
+        let (mut ranks, mut len) = ([(false, 0, 0); MOST], 0);
+        // The standard library's sort is much code, which a browser loads.
+        for id in servers.take(MOST) {
+            let rank = (id.is_none(), id.map_or(0, |id| weight(key, id)), len);
+            let mut place = len;
+            while place > 0 && ranks[place - 1] > rank {
+                ranks[place] = ranks[place - 1];
+                place -= 1;
+            }
+            ranks[place] = rank;
+            len += 1;
         }
-        let ranked = &mut ranks[..len];
-        ranked.sort_unstable();
-        let is_agreed = !ranked.iter().any(|(is_unknown, ..)| *is_unknown);
         Self {
             places: ranks.map(|(.., at)| at),
             len,
-            is_agreed,
+            is_agreed: !ranks.iter().any(|(is_unknown, ..)| *is_unknown),
         }
     }
 

@@ -80,6 +80,20 @@ fn a_server_that_does_not_answer_holds_up_nobody() {
     }
 }
 
+/// Catches a waiter that asks nobody any more because all servers were silent.
+#[test]
+fn a_waiter_goes_on_after_all_servers_were_silent() {
+    let mut world = World::new(2, 3);
+    let first = world.hold(0);
+    (0..3).for_each(|at| world.set(at, State::Frozen));
+    let waits = world.acquire(1, Wait::Until(world.now + TTL * 3));
+    world.advance(TTL);
+    (0..3).for_each(|at| world.set(at, State::Up));
+    world.release(0, first.lease);
+    world.advance(TTL);
+    world.got(1, waits);
+}
+
 /// Catches lines that all stand at one server.
 #[test]
 fn waiters_of_different_names_stand_in_line_at_different_servers() {
