@@ -12,7 +12,7 @@
 //!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
 //!    it gets what the other gave back. If the rest is free a second time, nobody is there who could take the lock: the
 //!    first server is held by a client that died, or does not answer.
-//! 3. While the first server has not answered, the second decides alone: nobody waits there, and waiters stand at both.
+//! 3. A first server that takes much longer than a majority is passed over: then the second decides.
 //! 4. A locker that cannot use the first server needs its turn at the second, where the others stand too.
 //!
 //! Two kinds of lockers are not ordered: those of which each misses another one of the first two servers, and a locker
@@ -290,9 +290,7 @@ impl Acquiring {
         let lines = self.lines(env, lease);
         let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
         let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
-        let is_open =
-            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::Asked(_) | Vote::Open));
-        let has_turn = is_first || is_second && (is_open || self.has_yielded);
+        let has_turn = is_first || is_second && self.has_yielded;
         let is_awaited = votes().any(|vote| match vote {
             // Waiters have to know whether they may stand in line there.
             Vote::Asked(_) => may_do || self.callers.wait(),
