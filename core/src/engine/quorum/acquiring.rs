@@ -10,9 +10,9 @@
 //!    order of its line, and `try_` forms get no turn there while anybody waits.
 //! 2. A locker that has its turn at the second server alone *yields*: it keeps that turn, gives everything else back, and
 //!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
-//!    it gets what the other gave back. If the rest is free a second time, nobody is there who could take the lock: the
+//!    it gets what the other gave back. If the rest is free again and again, nobody is there who could take the lock: the
 //!    first server is held by a client that died, or does not answer.
-//! 3. While the first server has not answered, the second decides alone: nobody waits there, and waiters stand at both.
+//! 3. A first server that takes much longer than a majority is passed over: then the second decides.
 //! 4. A locker that cannot use the first server needs its turn at the second, where the others stand too.
 //!
 //! Two kinds of lockers are not ordered: those of which each misses another one of the first two servers, and a locker
@@ -50,6 +50,9 @@ const LEAST_SLOW: Duration = Duration::from_millis(10);
 /// How long a locker that has its turn at the second server alone yields, at least and at most.
 const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
+/// So often it yields although a majority gave the lock: that may be free for a moment between two others' leases.
+const YIELDS: u32 = 2;
+
 /// So often it tries again before it stands in line elsewhere than where a place is still being given back.
 const PATIENT_RESTS: u32 = 3;
 
@@ -66,8 +69,8 @@ pub(super) struct Acquiring {
     pace: Pace,
     /// How many members gave the lock when it began to rest.
     kept: usize,
-    /// True if a majority gave the lock, and it yielded all the same to whoever has the turn at the first server.
-    has_yielded: bool,
+    /// How often a majority gave the lock, and it yielded all the same to whoever has the turn at the first server.
+    yielded: u32,
     /// When the counters are raised, if the members that are still asked make that no needless one.
     raise_at: Timestamp,
     /// When a server of the line that has not answered is passed over, and whether that is so.
@@ -103,7 +106,7 @@ impl Acquiring {
             order: Self::order(env, lease),
             pace: Pace::due_at(env.cx.now),
             kept: 0,
-            has_yielded: false,
+            yielded: 0,
             raise_at: Timestamp::NEVER,
             slow_at: Timestamp::NEVER,
             is_slow: false,
@@ -290,9 +293,7 @@ impl Acquiring {
         let lines = self.lines(env, lease);
         let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
         let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
-        let is_open =
-            lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::Asked(_) | Vote::Open));
-        let has_turn = is_first || is_second && (is_open || self.has_yielded);
+        let has_turn = is_first || is_second && self.yielded >= YIELDS;
         let is_awaited = votes().any(|vote| match vote {
             // Waiters have to know whether they may stand in line there.
             Vote::Asked(_) => may_do || self.callers.wait(),
@@ -312,7 +313,7 @@ impl Acquiring {
             if has >= majority {
                 self.took = env.cx.now.since(lease.asked_at);
                 self.yields(env, lease, lines);
-                self.has_yielded = true;
+                self.yielded += 1;
             }
             return Next::Stay;
         }
@@ -401,7 +402,7 @@ impl Acquiring {
         let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
         lease.give_back_unless(env, &|_| keeps);
         self.took = env.cx.now.since(lease.asked_at);
-        self.has_yielded = false;
+        self.yielded = 0;
         let is_open = error.is_none();
         self.answer_impatient(&mut env.cx, lease.asked_at, error);
         if self.callers.is_empty() {

@@ -4,6 +4,9 @@ use super::world::{SOON, State, TIMEOUT, TTL, World, lease_of};
 use crate::engine::{Answer, Wait};
 use crate::error::ErrorKind;
 
+/// After this time a server of the line is passed over that does not answer, although all others did at once.
+const PASSED_OVER: std::time::Duration = std::time::Duration::from_millis(10);
+
 #[test]
 fn all_that_are_asked_give_the_lock_in_one_round() {
     for servers in [3, 5, 7] {
@@ -36,8 +39,13 @@ fn a_majority_is_enough_without_a_further_round() {
                     world.set(server, State::Frozen);
                 }
                 let call = world.acquire(host, wait);
+                if world.answer(host, call).is_none() {
+                    // The line stands at a server that is frozen, which is passed over soon.
+                    world.advance(PASSED_OVER);
+                }
                 let lease = world.got(host, call);
-                assert_eq!((world.sent - before, world.now), (servers, at));
+                assert!(world.now <= at + PASSED_OVER);
+                assert_eq!(world.sent - before, servers);
                 for server in servers - frozen..servers {
                     world.set(server, State::Up);
                 }
