@@ -219,7 +219,7 @@ fn a_server_that_votes_again_is_asked_by_all_if_the_others_are_too_few() {
 fn a_server_is_back_once_fixed_leases_that_began_without_it_are_over() {
     let mut world = World::new(1, 3);
     lose(&mut world, 1, (Loss::Empty, &MemoryServer::new()));
-    world.advance(LONGEST - TTL / 2);
+    world.advance(LONGEST.saturating_sub(TTL / 2));
     let mut spec = world.spec(0);
     Arc::make_mut(&mut spec.options).fixed = true;
     let call = world.acquire_as(0, Wait::Never, spec);
