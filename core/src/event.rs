@@ -115,8 +115,8 @@ pub enum LeaseEvent {
         remaining: Duration,
     },
     /// A server of a quorum that was in quarantine votes again, and the leases that this locker holds stand on it
-    /// again; except a [fixed](crate::Lock::fixed) one, and one whose lock somebody else has there. Now the next server
-    /// may be restarted. Only readers of all locks get this event.
+    /// again, except one whose lock somebody else has there. [Fixed](crate::Lock::fixed) leases that began during the
+    /// quarantine are over. Now the next server may be restarted. Only readers of all locks get this event.
     Readmitted {
         /// The place of the server in the list, from 1.
         server: u32,

@@ -17,6 +17,15 @@ async fn start(servers: usize) -> Vec<RedisServer> {
     join_all((0..servers).map(|_| RedisServer::start())).await
 }
 
+/// How a server forgets.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Loss {
+    Flushed,
+    Restarted,
+    /// Its clock is two minutes behind when it starts, and is set then, as NTP does.
+    ClockSetAfterStart,
+}
+
 async fn locker(servers: &[RedisServer]) -> Locker {
     let builder = Locker::builder()
         .command_timeout(TIMEOUT)
@@ -38,9 +47,14 @@ async fn held_at(servers: &[RedisServer]) -> usize {
 /// Catches a second holder, by the vote of a server that does not know of the first any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_know() {
-    for is_flushed in [true, false] {
+    for loss in [Loss::Flushed, Loss::Restarted, Loss::ClockSetAfterStart] {
         let mut servers = start(3).await;
+        if loss == Loss::ClockSetAfterStart {
+            servers[1] = RedisServer::config().clock_off(0).start().await;
+        }
         let (one, other) = (locker(&servers).await, locker(&servers).await);
+        // It asks no server anything before its first lock.
+        let later = locker(&servers).await;
         let lock = |locker: &Locker| locker.lock("x").expect("valid").ttl(TTL);
         // Each server is known to have forgotten nothing.
         for locker in [&one, &other] {
@@ -49,26 +63,41 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
         }
         let mut events = other.events();
         servers[2].pause();
-        let lease = lock(&one).acquire().await.expect("two are there");
+        // A fixed lease is not asked for at the third later.
+        let lease = lock(&one).fixed().acquire().await.expect("two are there");
         // From now on the holder is known to the first alone, which cannot be reached.
         servers[0].pause();
         let forgot = Instant::now();
-        if is_flushed {
-            Admin::connect(&servers[1]).await.flushall().await;
-        } else {
-            servers[1].restart().await;
+        let is_out =
+            |event: &LeaseEvent| matches!(event, LeaseEvent::Quarantined { server: 2, .. });
+        match loss {
+            Loss::Flushed => Admin::connect(&servers[1]).await.flushall().await,
+            Loss::Restarted => servers[1].restart().await,
+            Loss::ClockSetAfterStart => {
+                servers[1].set_clock_off(-120);
+                servers[1].restart().await;
+            }
         }
         servers[2].resume();
+        if loss == Loss::ClockSetAfterStart {
+            // It has begun its incarnation by the clock that is behind.
+            next_event(&mut events, LIMIT, is_out).await;
+            servers[1].set_clock_off(0);
+            // This locker sees only how old the server says that it is by now.
+            let answer = lock(&later).try_acquire().await;
+            let got = answer.is_ok_and(|lease| lease.is_some());
+            assert!(!got || !lease.is_valid(), "two hold it: {loss:?}");
+        }
         let tries = Stopwatch::start();
         while tries.elapsed() < TTL / 2 {
             let answer = lock(&other).try_acquire().await;
             let got = answer.is_ok_and(|lease| lease.is_some());
             let is_early = forgot.elapsed() < LONGEST || lease.is_valid();
-            assert!(!got || !is_early, "two hold it, flushed: {is_flushed}");
+            assert!(!got || !is_early, "two hold it: {loss:?}");
         }
-        let is_out =
-            |event: &LeaseEvent| matches!(event, LeaseEvent::Quarantined { server: 2, .. });
-        next_event(&mut events, LIMIT, is_out).await;
+        if loss != Loss::ClockSetAfterStart {
+            next_event(&mut events, LIMIT, is_out).await;
+        }
         servers[0].resume();
         drop(lease);
         // The others go on.
@@ -82,7 +111,8 @@ async fn a_server_that_forgot_does_not_vote_until_no_lease_is_left_that_it_may_k
     }
 }
 
-/// Catches a rolling restart, by the documented rule, that takes held leases along.
+/// Catches a rolling restart, by the documented rule, that takes held leases along: also if others try to get the locks
+/// all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
     let mut servers = start(3).await;
@@ -95,6 +125,15 @@ async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
         .into_iter()
         .map(|lease| lease.expect("all are there"))
         .collect();
+    let other = self::locker(&servers).await;
+    let others = (0..leases.len()).map(|number| other.lock(format!("lock {number}")));
+    let others: Vec<_> = others.map(|lock| lock.expect("valid").ttl(TTL)).collect();
+    let tries = tokio::spawn(async move {
+        loop {
+            join_all(others.iter().map(leasehold::Lock::try_acquire)).await;
+            tokio::time::sleep(TTL / 100).await;
+        }
+    });
     for (number, says) in [(0, 1), (1, 2), (2, 3), (0, 1)] {
         servers[number].restart().await;
         let is_back = |event: &LeaseEvent| {
@@ -103,6 +142,7 @@ async fn servers_that_restart_one_at_a_time_take_no_lease_along() {
         };
         next_event(&mut events, LIMIT, is_back).await;
     }
+    tries.abort();
     assert!(leases.iter().all(leasehold::Lease::is_valid));
     for lease in leases {
         lease.release().await.expect("all are there");

@@ -3,6 +3,7 @@
 mod config;
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -145,6 +146,24 @@ impl RedisServer {
         );
     }
 
+    /// Sets the clock of a server that was configured with [`RedisConfig::clock_off`], while it runs or before it starts
+    /// again.
+    pub fn set_clock_off(&mut self, seconds: i32) {
+        self.config.clock_off = Some(seconds);
+        self.write_clock(seconds);
+    }
+
+    /// The server reads this file whenever it looks at the clock.
+    fn write_clock(&self, seconds: i32) {
+        let (path, new) = (self.clock_path(), self.folder.path().join("clock.new"));
+        fs::write(&new, format!("{seconds:+}\n")).expect("a file can be written");
+        fs::rename(&new, path).expect("a file can be renamed");
+    }
+
+    fn clock_path(&self) -> PathBuf {
+        self.folder.path().join("clock")
+    }
+
     /// Waits until this replica has all that its primary did until now. `WAIT` says so only of what was written
     /// on the connection that asks.
     pub async fn has_all_of(&self, primary: &Self) {
@@ -244,7 +263,8 @@ impl RedisServer {
             command.args(tls);
         }
         if let Some(seconds) = config.clock_off {
-            command.envs(clock_off(seconds));
+            self.write_clock(seconds);
+            command.envs(clock_from(&self.clock_path()));
         }
         command
             .args(&config.args)
@@ -273,16 +293,17 @@ impl RedisServer {
     }
 }
 
-/// What makes a process see another wall clock. Durations stay right.
-fn clock_off(seconds: i32) -> [(&'static str, String); 3] {
+/// Returns the variables that make a process see a wall clock that is off by what this file says. Durations stay right.
+fn clock_from(path: &Path) -> [(&'static str, OsString); 4] {
     // Redis allocates by jemalloc, which looks at the clock when it starts and then waits for libfaketime, which
     // allocates when it starts and then waits for jemalloc. So it is given the C library's allocator, by
     // another library of that: with all of it the clock would be the right one, too.
     let preload = "libc_malloc_debug.so.0:/usr/$LIB/faketime/libfaketime.so.1";
     [
-        ("LD_PRELOAD", preload.to_owned()),
-        ("FAKETIME", format!("{seconds:+}")),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ("LD_PRELOAD", preload.into()),
+        ("FAKETIME_TIMESTAMP_FILE", path.into()),
+        ("FAKETIME_NO_CACHE", "1".into()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
     ]
 }
 

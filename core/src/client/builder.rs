@@ -198,7 +198,7 @@ impl Builder {
     /// it may have forgotten to whom it gave a lock. Meanwhile it counts as missing, which the events
     /// [`Quarantined`](crate::LeaseEvent::Quarantined) and [`Readmitted`](crate::LeaseEvent::Readmitted)
     /// say. Restart servers one at a time, and the next one only when all lockers with leases have emitted
-    /// `Readmitted` for the last; without the events, one and a half times this time and 5 s later.
+    /// `Readmitted` for the last; without the events, twice this time and 5 s later.
     ///
     /// All lockers of a quorum must set the same. Servers that vote keep it: with another value every call that
     /// acquires fails with [`ErrorKind::Config`](crate::ErrorKind::Config), and the error says both. To change it,

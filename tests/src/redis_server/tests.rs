@@ -52,8 +52,9 @@ async fn a_restarted_server_is_empty_unless_it_is_append_only() {
 
 #[tokio::test]
 async fn its_clock_can_be_off() {
+    let mut server = RedisServer::config().clock_off(10).start().await;
     for off in [10, 0, -10] {
-        let server = RedisServer::config().clock_off(off).start().await;
+        server.set_clock_off(off);
         let mut admin = Admin::connect(&server).await;
         let time = admin.command(&["TIME"]).await;
         let Resp::Array(parts) = time else {

@@ -69,7 +69,7 @@ export interface LockerOptions {
    * alone ignores it.
    *
    * Restart servers one at a time, and the next one only when all lockers with leases have emitted
-   * `readmitted` for the last; without the events, one and a half times this time and 5 s later.
+   * `readmitted` for the last; without the events, twice this time and 5 s later.
    *
    * All lockers of a quorum must have the same. Servers that vote keep it: with another value every call that
    * acquires fails with the code `config`, and the error says both. To change it, stop all lockers, wait for the

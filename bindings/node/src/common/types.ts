@@ -66,8 +66,8 @@ export type LeaseEvent =
   | { readonly type: "quarantined"; readonly server: number; readonly remaining: number }
   /**
    * A server of a quorum that was in quarantine votes again, and the leases that this locker holds stand on it
-   * again; except a fixed one, and one whose lock somebody else has there. Now the next server may be restarted.
-   * Only readers of all locks get this event.
+   * again, except one whose lock somebody else has there. Fixed leases that began during the quarantine are over.
+   * Now the next server may be restarted. Only readers of all locks get this event.
    */
   | { readonly type: "readmitted"; readonly server: number }
   /** This reader was too slow and missed events; an `acquired` for each lock that is held follows. */

@@ -48,6 +48,8 @@ struct Entry {
     standing: Standing,
     /// This incarnation of it was said to be in quarantine, and not yet to be back.
     announced: Option<Incarnation>,
+    /// Until when its votes are for holders that had no lease there while it was in quarantine.
+    reserved_until: Timestamp,
     wake: Timestamp,
 }
 
@@ -71,6 +73,7 @@ impl Entries {
             error: None,
             standing: Standing::Open,
             announced: None,
+            reserved_until: Timestamp::from_nanos(0),
             wake: Timestamp::NEVER,
         };
         Self {
@@ -114,6 +117,12 @@ impl Entries {
                 "whether it has forgotten locks is not known yet",
             ),
         }
+    }
+
+    /// True for a while after a quarantine: holders get their leases there before others ask for these locks. Each
+    /// locker ends the quarantine by its own measure, which may be later for the holder.
+    pub(super) fn is_reserved(&self, now: Timestamp, at: usize) -> bool {
+        self.all[at].reserved_until > now
     }
 
     /// True if the member votes again after a quarantine that was reported.
@@ -270,6 +279,9 @@ impl Entries {
             };
             if std::mem::replace(&mut self.all[at].standing, standing) != standing {
                 changed.push(at);
+                if self.is_back(at) {
+                    self.all[at].reserved_until = cx.now + cx.settings.longest_ttl / 2;
+                }
             }
             let voting = self.admission.incarnation(at);
             let voting = voting.filter(|_| standing == Standing::Votes);

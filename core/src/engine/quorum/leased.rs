@@ -71,12 +71,27 @@ impl Leased {
 
     /// Asks this member for it, unless that was done, or cannot be yet.
     pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
+        if self.leaves_to_holders(env, at) {
+            let message = "it votes again, and holders get their leases back there first";
+            let error = Error::new(ErrorKind::Unavailable, message);
+            return self.votes.set(at, Vote::Failed(error));
+        }
         self.ask_by(env, at, wait, |lease, env| match lease.proposed {
             // Whoever takes over may not have what it names.
             _ if lease.who.spec.owner.is_reclaimable() => Reclaim::Ask,
             None => lease.propose(env).map_or(Reclaim::Never, Reclaim::Propose),
             Some(token) => Reclaim::Propose(token),
         });
+    }
+
+    /// True if holders come first at this member, and nothing is asked of it yet. A fixed lease is asked for only once:
+    /// without that member it would never stand on it.
+    fn leaves_to_holders(&self, env: &Env, at: usize) -> bool {
+        let is_unasked = matches!(
+            self.votes.get(at),
+            Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)
+        );
+        is_unasked && !self.who.spec.fixed && env.is_for_holders(at)
     }
 
     /// They are to be asked anew. What is proposed to them is made when the first of them is.

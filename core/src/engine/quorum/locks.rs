@@ -354,11 +354,10 @@ impl Locks {
         }
     }
 
-    /// True if all leases stand on this member that can. A fixed lease does only if it did at once.
+    /// True if all leases stand on this member. A fixed lease that did not at once never does: it has to end before.
     pub(super) fn stand_on(&self, at: usize) -> bool {
-        let mut held = self.contenders.values().filter(|contender| {
-            matches!(contender.phase, Phase::Held(_)) && !contender.lease.who.spec.fixed
-        });
+        let held = self.contenders.values();
+        let mut held = held.filter(|contender| matches!(contender.phase, Phase::Held(_)));
         held.all(|contender| contender.lease.is_settled_at(at))
     }
 }

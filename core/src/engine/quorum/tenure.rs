@@ -167,7 +167,7 @@ impl Tenure {
             lease.votes.set(at, Vote::None);
         }
         let most = (lease.who.spec.ttl / 6).as_millis().max(1);
-        let after = u64::try_from(turn as u128 % most).unwrap_or(0);
+        let after = u64::try_from(turn as u128 % most).unwrap_or(0) + 1;
         self.pace.next = (now + Duration::from_millis(after)).max(self.rests_until);
     }
 

@@ -341,7 +341,7 @@ impl World {
         self.acquire_as(host, wait, spec)
     }
 
-    fn acquire_as(&mut self, host: usize, wait: Wait, spec: LockSpec) -> CallId {
+    pub(super) fn acquire_as(&mut self, host: usize, wait: Wait, spec: LockSpec) -> CallId {
         let call = self.next_call(host);
         let spec = Arc::new(spec);
         let lease = lease_of(call);
@@ -459,7 +459,7 @@ impl World {
         );
     }
 
-    fn spec(&self, host: usize) -> LockSpec {
+    pub(super) fn spec(&self, host: usize) -> LockSpec {
         let mut spec = spec(host);
         Arc::make_mut(&mut spec.options).ttl = self.ttl;
         spec
