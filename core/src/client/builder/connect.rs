@@ -203,10 +203,10 @@ impl Builder {
     /// is taken in when it comes.
     ///
     /// Waiters are served in order, whatever the order of each locker's list: all lockers rank the servers of a name
-    /// alike, by what the servers are, and the waiters of a name stand in line at the first two. So different names
-    /// have their lines at different servers. If one of the two is away, slow or refuses, the line moves on. Two
-    /// kinds of lockers are not ordered with each other: those of which each misses another one of these two servers,
-    /// and a locker that reaches neither. A waiter that a server cannot notify may be overtaken, too. A restart of a
+    /// alike, by what the servers are, and the waiters of a name stand in line at the first majority. So different names
+    /// have their lines at different servers. Where a server is away, slow or refuses, the others of these decide. Two
+    /// kinds of lockers are not ordered with each other: those of which each misses another one of these servers, and
+    /// a locker that reaches none of them. A waiter that a server cannot notify may be overtaken, too. A restart of a
     /// server changes its rank.
     ///
     /// A minority that is away, slow or read-only keeps a call for no longer than one

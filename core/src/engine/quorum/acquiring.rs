@@ -1,22 +1,22 @@
 //! From wanting a lock to having it at a majority, or not.
 //!
-//! Waiters stand in line at two servers, the first two in the [order](super::line::Order) in which all lockers rank
-//! them for a name. If one of the two cannot be used, they stand at the first that can. A locker has its *turn* at a
-//! server that gave it the lock, because a server gives its lock to nobody but the first in its line.
+//! Waiters stand in line at a majority of the servers, the first in the [order](super::line::Order) in which all lockers
+//! rank them for a name, as far as these can be used. The first server below is the first that can. A locker has its
+//! *turn* at a server that gave it the lock, because a server gives its lock to nobody but the first in its line.
 //!
 //! **Why nobody overtakes.**
 //!
 //! 1. A locker takes the lock with its turn at the first server. All lockers that can use that server are served in the
 //!    order of its line, and `try_` forms get no turn there while anybody waits.
-//! 2. A locker that has its turn at the second server alone *yields*: it keeps that turn, gives everything else back, and
+//! 2. A locker that has its turn at a later server alone *yields*: it keeps that turn, gives everything else back, and
 //!    asks again after a pause. The locker with the turn at the first server stands in line everywhere else by then, so
 //!    it gets what the other gave back. If the rest is free again and again, nobody is there who could take the lock: the
 //!    first server is held by a client that died, or does not answer.
-//! 3. A first server that takes much longer than a majority is passed over: then the second decides.
-//! 4. A locker that cannot use the first server needs its turn at the second, where the others stand too.
+//! 3. A first server that takes much longer than a majority is passed over: then the next decides.
+//! 4. A locker that cannot use the first server needs its turn at the next, where the others stand too.
 //!
-//! Two kinds of lockers are not ordered: those of which each misses another one of the first two servers, and a locker
-//! that reaches neither of them. A waiter that hears of its turn later than the pause takes may be overtaken, too.
+//! Two kinds of lockers are not ordered: those of which each misses another one of these servers, and a locker that
+//! reaches none of them. A waiter that hears of its turn later than the pause takes may be overtaken, too.
 //!
 //! **Why nobody waits in a circle.** A locker that falls short of a majority gives back what it has, unless it has its
 //! turn at the first server of all. Only one locker has that. Should lockers not agree which server is the first,
@@ -29,7 +29,7 @@ use std::time::Duration;
 use super::calls::Asked;
 use super::env::Env;
 use super::leased::{Leased, Next};
-use super::line::Order;
+use super::line::{Lines, Order};
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Answer, CallId, Wait};
@@ -47,7 +47,7 @@ const LEAST_GRACE: Duration = Duration::from_millis(1);
 const TIMES_SLOWER: u32 = 3;
 const LEAST_SLOW: Duration = Duration::from_millis(10);
 
-/// How long a locker that has its turn at the second server alone yields, at least and at most.
+/// How long a locker that has its turn at a later server alone yields, at least and at most.
 const YIELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
 
 /// So often it yields although a majority gave the lock: that may be free for a moment between two others' leases.
@@ -91,7 +91,7 @@ enum Stage {
     Together,
     /// It stands in line, and asks the others when it has its turn.
     InLine,
-    /// It has its turn at the second server alone. It keeps that, and asks the others in a while.
+    /// It has its turn at a later server alone. It keeps that, and asks the others in a while.
     Yielding,
     /// It tries again in a while, or when it gets a turn.
     Resting,
@@ -213,7 +213,7 @@ impl Acquiring {
     }
 
     /// The members where it stands in line, best first, or would if it had to wait.
-    fn lines(&self, env: &Env, lease: &Leased) -> [Option<usize>; 2] {
+    fn lines(&self, env: &Env, lease: &Leased) -> Lines {
         self.order.lines(|at| {
             let is_usable = match lease.votes.get(at) {
                 // What came too late there is asked again.
@@ -241,9 +241,11 @@ impl Acquiring {
         lease.ask(env, at, wait);
     }
 
-    fn is_in_line(env: &Env, lease: &Leased) -> bool {
-        let mut votes = lease.votes.iter();
-        votes.any(|(at, vote)| matches!(vote, Vote::InLine(_)) && env.members.is_able(at))
+    /// True if it will be told of its turn wherever it may get one. Where something is still being given back it has no
+    /// place, and has to ask again.
+    fn is_in_line(lease: &Leased, lines: Lines) -> bool {
+        let mut lines = lines.into_iter().flatten();
+        lines.all(|at| matches!(lease.votes.get(at), Vote::InLine(_)))
     }
 }
 
@@ -292,8 +294,8 @@ impl Acquiring {
         let may_do = has + asked >= majority && !is_refused(env, lease);
         let lines = self.lines(env, lease);
         let votes = || lines.into_iter().flatten().map(|at| lease.votes.get(at));
-        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
-        let has_turn = is_first || is_second && self.yielded >= YIELDS;
+        let (is_first, later) = Self::turns(lease, lines);
+        let has_turn = is_first || later.is_some() && self.yielded >= YIELDS;
         let is_awaited = votes().any(|vote| match vote {
             // Waiters have to know whether they may stand in line there.
             Vote::Asked(_) => may_do || self.callers.wait(),
@@ -306,7 +308,7 @@ impl Acquiring {
             self.expect_answers(env, lease);
             return Next::Stay;
         }
-        if !may_do || !is_first && !is_second {
+        if !may_do || !is_first && later.is_none() {
             return self.fall_short(env, lease, lines);
         }
         if !has_turn {
@@ -358,14 +360,14 @@ impl Acquiring {
 
     fn judge_line(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
         let lines = self.lines(env, lease);
-        let [is_first, is_second] = lines.map(|at| Self::has_turn(lease, at));
+        let (is_first, later) = Self::turns(lease, lines);
         let waits_at_first =
             lines[0].is_some_and(|at| matches!(lease.votes.get(at), Vote::InLine(_)));
         match self.stage {
-            Stage::Yielding if is_second && !is_first => {}
-            _ if is_second && waits_at_first => self.yields(env, lease, lines),
+            Stage::Yielding if later.is_some() && !is_first => {}
+            _ if later.is_some() && waits_at_first => self.yields(env, lease, lines),
             _ if lease.has() > 0 => return self.ask_others(env, lease),
-            _ if Self::is_in_line(env, lease) => self.stage = Stage::InLine,
+            _ if Self::is_in_line(lease, lines) => self.stage = Stage::InLine,
             _ => self.rest(env, lease, RETRY.0),
         }
         Next::Stay
@@ -378,17 +380,19 @@ impl Acquiring {
         at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
     }
 
-    fn has_turn(lease: &Leased, at: Option<usize>) -> bool {
-        at.is_some_and(|at| matches!(lease.votes.get(at), Vote::Has(_)))
+    /// Whether it has its turn at the first server, and the best of the others where it has.
+    fn turns(lease: &Leased, lines: Lines) -> (bool, Option<usize>) {
+        let has_turn = |at: &usize| matches!(lease.votes.get(*at), Vote::Has(_));
+        let later = lines[1..].iter().flatten().copied().find(has_turn);
+        (lines[0].as_ref().is_some_and(has_turn), later)
     }
 
-    /// Keeps its turn at the second server, and lets whoever has the turn at the first ask the others meanwhile.
-    fn yields(&mut self, env: &mut Env, lease: &mut Leased, [first, second]: [Option<usize>; 2]) {
-        lease.give_back_unless(env, &|at| Some(at) == second);
-        if let Some(first) = first
-            && self.callers.wait()
-        {
-            self.stand_if_busy(env, lease, first);
+    /// Keeps its turn at one later server, and lets whoever has the turn at the first ask the others meanwhile.
+    fn yields(&mut self, env: &mut Env, lease: &mut Leased, lines: Lines) {
+        let (_, later) = Self::turns(lease, lines);
+        lease.give_back_unless(env, &|at| Some(at) == later);
+        for at in lines.into_iter().flatten().filter(|_| self.callers.wait()) {
+            self.stand_if_busy(env, lease, at);
         }
         self.stage = Stage::Yielding;
         self.pace.next = env.cx.now + (self.took * 2).clamp(YIELD.0, YIELD.1);
@@ -396,9 +400,9 @@ impl Acquiring {
 
     /// No majority can be had now. What was got is given back, unless it has the turn at the first server of all: then
     /// nobody can wait for it in a circle, and it stands in line for all that it lacks.
-    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: [Option<usize>; 2]) -> Next {
+    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: Lines) -> Next {
         let error = lease.unavailable(env);
-        let has_turn = Self::has_turn(lease, lines[0]);
+        let (has_turn, _) = Self::turns(lease, lines);
         let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
         lease.give_back_unless(env, &|_| keeps);
         self.took = env.cx.now.since(lease.asked_at);
@@ -420,7 +424,7 @@ impl Acquiring {
         if has_turn {
             // Only those are in its way who asked for all at once, and they give back soon.
             self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
-        } else if Self::is_in_line(env, lease) {
+        } else if Self::is_in_line(lease, lines) {
             self.stage = Stage::InLine;
             self.pace.failures = 0;
         } else {

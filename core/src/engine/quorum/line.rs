@@ -10,6 +10,9 @@ use crate::protocol::{Incarnation, LockKey};
 /// More servers than any quorum has.
 const MOST: usize = 7;
 
+/// The servers where a waiter of a name stands in line, best first.
+pub(super) type Lines = [Option<usize>; MOST / 2 + 1];
+
 /// The servers of a quorum in the order in which a name prefers them.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Order {
@@ -54,14 +57,27 @@ impl Order {
         self.places[0]
     }
 
-    /// The servers where a waiter stands in line, best first: the first two as long as both may be used and all
-    /// lockers agree on them, otherwise the first that may be used.
-    pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> [Option<usize>; 2] {
-        let [first, second, ..] = self.places;
-        if self.is_agreed && may_be_used(first) && may_be_used(second) {
-            return [Some(first), Some(second)];
+    /// As many of the first servers as make a majority, those of them that may be used: so nobody has a majority of
+    /// the others, and dead clients that hold a minority leave one of them. If none of them may be used, or lockers may
+    /// not agree which they are, it is the first of all that may.
+    pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> Lines {
+        let most = if self.is_agreed {
+            self.len / 2 + 1
+        } else {
+            self.len
+        };
+        let usable = self.iter().take(most).filter(|at| may_be_used(*at));
+        let mut lines = Lines::default();
+        for (line, at) in lines.iter_mut().zip(usable) {
+            *line = Some(at);
         }
-        [self.iter().find(|at| may_be_used(*at)), None]
+        if lines[0].is_none() {
+            lines[0] = self.iter().find(|at| may_be_used(*at));
+        }
+        if !self.is_agreed {
+            lines[1..].fill(None);
+        }
+        lines
     }
 }
 
@@ -117,11 +133,24 @@ mod tests {
         let servers = [1, 2, 3].map(|id| Some(Incarnation(id)));
         let order = Order::new(&key("a"), servers.into_iter());
         let all: Vec<_> = order.iter().collect();
-        assert_eq!(order.lines(|_| true), [Some(all[0]), Some(all[1])]);
-        assert_eq!(order.lines(|at| at != all[0]), [Some(all[1]), None]);
-        assert_eq!(order.lines(|at| at != all[1]), [Some(all[0]), None]);
-        assert_eq!(order.lines(|at| at == all[2]), [Some(all[2]), None]);
-        assert_eq!(order.lines(|_| false), [None, None]);
+        let lines = |may_be_used: &dyn Fn(usize) -> bool| -> Vec<_> {
+            order.lines(may_be_used).into_iter().flatten().collect()
+        };
+        assert_eq!(lines(&|_| true), all[..2]);
+        assert_eq!(lines(&|at| at != all[0]), all[1..2]);
+        assert_eq!(lines(&|at| at != all[1]), all[..1]);
+        assert_eq!(lines(&|at| at == all[2]), all[2..]);
+        assert!(lines(&|_| false).is_empty());
+    }
+
+    /// Catches a majority that can be had beside those who wait.
+    #[test]
+    fn there_are_lines_at_a_majority() {
+        for (servers, majority) in [(3, 2), (4, 3), (5, 3), (7, 4)] {
+            let servers = (0..servers).map(|id| Some(Incarnation(id)));
+            let lines = Order::new(&key("a"), servers).lines(|_| true);
+            assert_eq!(lines.into_iter().flatten().count(), majority);
+        }
     }
 
     /// Catches a turn at a second server that others do not take for the second.
@@ -130,6 +159,10 @@ mod tests {
         let servers = [None, Some(Incarnation(2)), Some(Incarnation(3))];
         let order = Order::new(&key("a"), servers.into_iter());
         assert_eq!(order.iter().last(), Some(0));
-        assert_eq!(order.lines(|_| true), [Some(order.first()), None]);
+        let lines = order.lines(|_| true);
+        assert_eq!(
+            lines.into_iter().flatten().collect::<Vec<_>>(),
+            [order.first()]
+        );
     }
 }
