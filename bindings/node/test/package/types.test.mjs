@@ -121,6 +121,9 @@ class Events implements LeaseEvents {
   toStream(): ReadableStream<LeaseEvent> {
     return new ReadableStream();
   }
+  toJSON(): { name?: string } {
+    return {};
+  }
   [Symbol.asyncIterator](): this {
     return this;
   }
@@ -130,6 +133,7 @@ class Events implements LeaseEvents {
 const tenures: Tenures = {
   next: async () => ({ done: false, value: lease }),
   return: async () => ({ done: true, value: undefined }),
+  toJSON: () => ({ name: "orders/42", ended: false }),
   [Symbol.asyncIterator]: () => tenures,
   [Symbol.asyncDispose]: async () => {},
 };

@@ -244,8 +244,8 @@ impl Acquiring {
     /// True if it will be told of its turn wherever it may get one. Where something is still being given back it has no
     /// place, and has to ask again.
     fn is_in_line(lease: &Leased, lines: Lines) -> bool {
-        let mut lines = lines.into_iter().flatten();
-        lines.all(|at| matches!(lease.votes.get(at), Vote::InLine(_)))
+        let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_));
+        lines[0].is_some() && lines.into_iter().flatten().all(stands)
     }
 }
 
