@@ -166,6 +166,7 @@ impl Leased {
         match (self.votes.get(at), env.entries.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
+            (Vote::Failed(_), Standing::Votes) if !holds => self.votes.set(at, Vote::None),
             (Vote::Asked(_) | Vote::InLine(_), Standing::Open | Standing::Out) => {
                 self.give_back(env, at);
                 let why = env.entries.why_not(env.cx.now, at);

@@ -340,6 +340,8 @@ impl Locks {
         {
             (Vote::Open | Vote::Asked(_) | Vote::InLine(_), _) => true,
             (_, Phase::Held(_)) => votes && !contender.lease.stands_on(at),
+            // It has its place there from now on.
+            (Vote::Failed(_), Phase::Acquiring(_)) => votes,
             (_, Phase::Acquiring(_)) => false,
         };
         for (turn, id) in self.those(&waits).into_iter().enumerate() {
