@@ -245,7 +245,9 @@ impl Acquiring {
     /// place, and has to ask again.
     fn is_in_line(lease: &Leased, lines: Lines) -> bool {
         let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_));
-        lines[0].is_some() && lines.into_iter().flatten().all(stands)
+        lines[0].is_some()
+            && lines.into_iter().flatten().all(stands)
+            && lease.votes.count(|vote| matches!(vote, Vote::Leaving)) == 0
     }
 }
 
@@ -424,7 +426,7 @@ impl Acquiring {
         if has_turn {
             // Only those are in its way who asked for all at once, and they give back soon.
             self.rest(env, lease, self.took.clamp(LEAST_GRACE, RETRY.0));
-        } else if Self::is_in_line(lease, lines) {
+        } else if Self::is_in_line(lease, self.lines(env, lease)) {
             self.stage = Stage::InLine;
             self.pace.failures = 0;
         } else {

@@ -50,6 +50,26 @@ fn a_minority_that_dead_clients_hold_keeps_nobody_waiting() {
     }
 }
 
+/// Catches a waiter that stands in line only where a dead client has the lock, because what it had elsewhere was still
+/// being given back.
+#[test]
+fn a_waiter_asks_again_where_it_could_not_stand_in_line() {
+    for dead in 0..3 {
+        for late in (0..3).filter(|late| *late != dead) {
+            let mut world = World::new(1, 3);
+            let before = world.hold(0);
+            world.set(late, State::Frozen);
+            world.release(0, before.lease);
+            hold_at(&mut world, dead);
+            let call = world.acquire(0, Wait::Forever);
+            world.advance(SHORTLY);
+            world.set(late, State::Up);
+            world.advance(SOON * 5);
+            world.got(0, call);
+        }
+    }
+}
+
 /// A client that is not heard of again has the lock at this server.
 fn hold_at(world: &mut World, at: usize) {
     let (spec, time) = (spec(0), world.time(at));
