@@ -80,7 +80,7 @@ export interface Tracking {
   read(keys: readonly string[]): Promise<number>;
 }
 
-/** What a locker hears of changes. */
+/** Tells a locker of changes by others. */
 export interface Tracked {
   /** From now on the server says what others change of the keys that are read. */
   watching(): void;

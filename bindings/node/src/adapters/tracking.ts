@@ -24,7 +24,7 @@ export function trackingOf(client: object, call: Call, own: boolean): Pick<Track
 /** One locker that hears of changes. */
 class Member {
   readonly tracked: Tracked;
-  /** Whether the connection for commands is there. */
+  /** True while the connection for commands is there. */
   up: boolean;
   /** The id of the connection on which this locker listens, while it does. */
   ear: number | undefined;

@@ -6,7 +6,7 @@ export const MADE: unique symbol = Symbol("made");
 /** A class whose methods check what they are called on. */
 interface Class {
   readonly prototype: object;
-  /** Whether it made this object: by a private name, which proxies and objects of the same prototype do not have. */
+  /** True for an object that this class made: it has a private name, which proxies and objects of the same prototype lack. */
   [MADE](self: object): boolean;
 }
 
@@ -29,7 +29,7 @@ export function checkAttached(self: unknown, made: Class, call: string): void {
   throw new LeaseholdError("config", message);
 }
 
-/** Whether an object has the methods of the class; true for what cannot even be asked, such as a revoked proxy. */
+/** True for an object with the methods of the class, and for one that cannot be asked, such as a revoked proxy. */
 function looksLike(self: object, { prototype }: Class): boolean {
   try {
     return Object.prototype.isPrototypeOf.call(prototype, self);

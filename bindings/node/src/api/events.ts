@@ -50,7 +50,7 @@ export class LeaseEvents implements AsyncIterableIterator<LeaseEvent, undefined>
     return name === undefined ? {} : { name };
   }
 
-  /** The same, for consoles. @internal */
+  /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("LeaseEvents", this, ...asked);
   }

@@ -151,7 +151,7 @@ export class Lease {
     return { name: this.name, token: this.token, valid: this.valid, remaining: Math.floor(this.remaining) };
   }
 
-  /** The same, for consoles. @internal */
+  /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Lease", this, ...asked);
   }

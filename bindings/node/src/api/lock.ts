@@ -137,7 +137,7 @@ export class Lock {
     };
   }
 
-  /** The same, for consoles. @internal */
+  /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Lock", this, ...asked);
   }

@@ -365,7 +365,7 @@ export class Locker {
     return { ...this.#options };
   }
 
-  /** The same, for consoles. @internal */
+  /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Locker", this, ...asked);
   }

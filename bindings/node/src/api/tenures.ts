@@ -30,7 +30,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
   readonly #stop = new AbortController();
   readonly #stopped: Promise<void>;
   #last: Promise<unknown> = Promise.resolve();
-  /** Of the lease that it yielded last. */
+  /** The token of the lease that it yielded last. */
   #token: number | undefined;
   #ended = false;
 
@@ -75,7 +75,7 @@ export class Tenures implements AsyncIterableIterator<Lease, undefined> {
     return { name: this.#name, ...(token !== undefined && { token }), ended: this.#ended };
   }
 
-  /** The same, for consoles. @internal */
+  /** Prints the object on consoles. @internal */
   [INSPECT](...asked: Asked): string {
     return printed("Tenures", this, ...asked);
   }

@@ -48,7 +48,7 @@ export function readOptions<Options extends object>(
   return values as Options;
 }
 
-/** Whether an object has a property of its own, or from its class. */
+/** True if an object has a property of its own, or from its class. */
 function declares(object: object, key: string): boolean {
   let holder: object | null = object;
   // A proxy may say that it is its own prototype.

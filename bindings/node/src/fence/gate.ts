@@ -40,7 +40,7 @@ export interface SavedGate {
 
 interface Entry {
   highest: number;
-  /** Whether a token was accepted for good, so that the resource is remembered once it is idle. */
+  /** True once a token was accepted for good, so that the resource is remembered when it is idle. */
   kept: boolean;
   /** Those who wait, first come first. All of them have the highest token. */
   readonly line: Set<Waiter>;

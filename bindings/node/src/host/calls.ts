@@ -116,7 +116,7 @@ export class Calls {
     return call;
   }
 
-  /** Whether it waits for an answer. */
+  /** True while it waits for an answer. */
   has(id: number): boolean {
     return this.#places[placeOf(id)]?.id === id;
   }

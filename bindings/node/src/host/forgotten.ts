@@ -62,7 +62,7 @@ export class Forgotten {
     );
   }
 
-  /** Whether the process would end without what is held, as far as the runtime tells. */
+  /** True if the process would end without what is held, as far as the runtime tells. */
   #isAlone(): boolean {
     const { process } = globalThis as { process?: NodeProcess };
     // A runtime that names nothing now, when there is a timer at least, cannot tell.

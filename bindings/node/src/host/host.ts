@@ -76,7 +76,7 @@ export class Host implements StoreHost {
     return lock;
   }
 
-  /** What was found since the store was opened. */
+  /** The findings since the store was opened. */
   get findings(): readonly Finding[] {
     return this.#store.findings;
   }

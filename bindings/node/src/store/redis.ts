@@ -157,7 +157,7 @@ export class RedisStore implements Store {
     this.#unlisten = undefined;
   }
 
-  /** What was found since `check`. */
+  /** The findings since `check`. */
   get findings(): readonly Finding[] {
     return this.#untracked === undefined ? [] : [this.#untracked];
   }

@@ -34,7 +34,7 @@ export interface Store {
   readonly wire: Wire;
   /** Whether it cannot push, so that waiters have to ask again and again. */
   readonly polled: boolean;
-  /** What was found since it was opened, and endangers leases. */
+  /** The findings since it was opened that endanger leases. */
   readonly findings: readonly Finding[];
   /** An instance of the engine's module for a host. */
   instance(): Glue;

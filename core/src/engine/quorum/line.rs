@@ -61,11 +61,7 @@ impl Order {
     /// the others, and dead clients that hold a minority leave one of them. If none of them may be used, or lockers may
     /// not agree which they are, it is the first of all that may.
     pub(super) fn lines(&self, may_be_used: impl Fn(usize) -> bool) -> Lines {
-        let most = if self.is_agreed {
-            self.len / 2 + 1
-        } else {
-            self.len
-        };
+        let most = if self.is_agreed { self.len / 2 + 1 } else { 0 };
         let usable = self.iter().take(most).filter(|at| may_be_used(*at));
         let mut lines = Lines::default();
         for (line, at) in lines.iter_mut().zip(usable) {
@@ -73,9 +69,6 @@ impl Order {
         }
         if lines[0].is_none() {
             lines[0] = self.iter().find(|at| may_be_used(*at));
-        }
-        if !self.is_agreed {
-            lines[1..].fill(None);
         }
         lines
     }

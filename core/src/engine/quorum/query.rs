@@ -310,7 +310,7 @@ fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
     let holders = seen.iter().filter_map(|seen| seen.holder.clone());
     let holder = holder(holders.collect(), majority);
     let last_token = seen.iter().filter_map(|seen| seen.last_token).max();
-    // They stand in line at two of them at the most.
+    // Each stands in line at several members, but perhaps not at all that answered.
     let longest = seen.into_iter().max_by_key(|seen| seen.waiting);
     let (waiting, line) = longest.map_or_else(Default::default, |seen| (seen.waiting, seen.line));
     Inspection {

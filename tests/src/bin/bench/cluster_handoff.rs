@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::Locker;
 use leasehold_tests::{Admin, RedisCluster, RedisServer};
-use tokio::task::JoinSet;
 
 use crate::Result;
 use crate::options::Options;
 use crate::stats::median;
+use crate::topologies::take_turns;
 
 const MASTERS: [usize; 3] = [3, 6, 12];
 const CONTENDERS: usize = 4;
@@ -67,22 +67,7 @@ async fn handoffs(cluster: &RedisCluster) -> Result<Work> {
         Ok(())
     });
     let (idle, idled) = idle.await?;
-    let busy = during(cluster, async {
-        let mut tasks = JoinSet::new();
-        for locker in &lockers {
-            let lock = locker.lock("handoff")?;
-            tasks.spawn(async move {
-                for _ in 0..HANDOFFS / CONTENDERS {
-                    lock.acquire().await?.release().await?;
-                }
-                Result::Ok(())
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        Ok(())
-    });
+    let busy = during(cluster, take_turns(&lockers, HANDOFFS));
     let (busy, time) = busy.await?;
     for locker in lockers {
         locker.shutdown().await;

@@ -121,11 +121,21 @@ async fn thousand_handoffs_per_second(by: &By) -> Result<f64> {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     let begin = Instant::now();
+    take_turns(&lockers, HANDOFFS).await?;
+    let rate = HANDOFFS as f64 / begin.elapsed().as_secs_f64() / 1e3;
+    for locker in lockers {
+        locker.shutdown().await;
+    }
+    Ok(rate)
+}
+
+/// Each locker takes the lock `handoff` and releases it, its share of so many times.
+pub(crate) async fn take_turns(lockers: &[Locker], handoffs: usize) -> Result<()> {
     let mut tasks = JoinSet::new();
-    for locker in &lockers {
-        let lock = locker.lock("handoff")?;
+    for locker in lockers {
+        let (lock, share) = (locker.lock("handoff")?, handoffs / lockers.len());
         tasks.spawn(async move {
-            for _ in 0..HANDOFFS / CONTENDERS {
+            for _ in 0..share {
                 lock.acquire().await?.release().await?;
             }
             Result::Ok(())
@@ -134,11 +144,7 @@ async fn thousand_handoffs_per_second(by: &By) -> Result<f64> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    let rate = HANDOFFS as f64 / begin.elapsed().as_secs_f64() / 1e3;
-    for locker in lockers {
-        locker.shutdown().await;
-    }
-    Ok(rate)
+    Ok(())
 }
 
 /// How many round trips it takes to connect, and to have a first lease.
