@@ -198,16 +198,17 @@ fn skipped(text: &mut String, plan: &Plan, results: &Results) {
     for skipped in &plan.skipped {
         let _ = write!(text, "\n**Not measured:** {skipped}.\n");
     }
-    for side in results
+    let uneven = results
         .sides
         .iter()
-        .filter(|side| !side.unsettled.is_empty())
-    {
-        let at = side.unsettled.join(", ");
+        .filter(|side| !side.unsettled.is_empty());
+    let uneven = uneven.map(|side| format!("{}, with {}", side.name, side.unsettled.join(", ")));
+    let uneven: Vec<_> = uneven.collect();
+    if !uneven.is_empty() {
+        let uneven = uneven.join("; ");
         let _ = write!(
             text,
-            "\n**Still uneven after the longest warm-up:** {}, with {at}.\n",
-            side.name
+            "\n**Still uneven after the longest warm-up:** {uneven}.\n"
         );
     }
 }
