@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::clock::Clock;
-use super::cluster::is_away;
-use super::seat::Seat;
+use super::sink::ServerSink;
 use super::store::Store;
-use super::url::Dial;
 use super::{Driver, Input};
+use crate::adapter::fred::Dial;
+use crate::adapter::is_away;
+use crate::clock::Clock;
 use crate::engine::{ServerId, check_members, majority, too_few};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::ClientId;
+use crate::url::Kind;
 
 pub(crate) struct Stores(Vec<Store>);
 
@@ -26,7 +27,7 @@ impl Stores {
     pub(crate) async fn quorum(urls: &[String], dial: Dial<'_>) -> Result<Self, Error> {
         check_members(urls.len())?;
         for (at, url) in urls.iter().enumerate() {
-            if super::url::is_of_cluster(url) {
+            if dial.url(url).is_ok_and(|url| url.kind == Kind::Cluster) {
                 let message =
                     "a cluster cannot be a member of a quorum; give servers that stand alone";
                 return Err(Error::new(ErrorKind::Unsupported, message).of(place(at)));
@@ -128,7 +129,7 @@ impl Stores {
 
     pub(super) fn watch_links(&self, driver: &Arc<Driver>) {
         for (server, store) in self.each() {
-            store.watch_link(driver, Seat::new(driver, server));
+            store.watch_link(driver, ServerSink::new(driver, server));
         }
     }
 

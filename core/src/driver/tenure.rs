@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::calls::Pending;
-use super::clock::Clock;
 use super::{Driver, Input, LockId};
+use crate::clock::Clock;
 use crate::engine::{Acquired, Table};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId};
