@@ -177,13 +177,11 @@ impl Remote {
 
     async fn send(&self, command: Command, give_up: Timestamp) -> Result<Texts, CallError> {
         let left = give_up.since(rt::now());
-        match &self.fred {
-            Some(fred) => fred.send(command.within(left)).await.map(Texts::Fred),
-            None => {
-                let called = Box::pin(call(&*self.adapter, command, left));
-                called.await.map(Texts::Other)
-            }
+        if let Some(fred) = &self.fred {
+            return fred.send(command.within(left)).await.map(Texts::Fred);
         }
+        let called = Box::pin(call(&*self.adapter, command, left));
+        called.await.map(Texts::Other)
     }
 
     /// Executes a batch, and weighs its reply by the copies that there are of what it did.

@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const OFF: i64 = -1;
 const HERE: i64 = 0;
 
+/// What a server says where the connection that is to hear of changes has just broken.
+const LISTENER_IS_GONE: &str = "redirect to does not exist";
+
 pub(super) struct Tracking {
     adapter: Arc<dyn Adapter>,
     /// Whether the connection for commands is the lock's own, so that nobody else tracks keys on it.
@@ -113,7 +116,13 @@ impl Tracking {
             HERE => Command::client(["TRACKING", "ON", "OPTIN", "NOLOOP"]),
             _ => Command::client(["TRACKING", "ON", "REDIRECT", &id, "OPTIN", "NOLOOP"]),
         };
-        call(&*self.adapter, command, TIMEOUT).await?;
+        if let Err(error) = call(&*self.adapter, command, TIMEOUT).await {
+            // The adapter says so again once that connection is there again.
+            if error.said().contains(LISTENER_IS_GONE) {
+                return Err(Error::unreachable(error.said()));
+            }
+            return Err(error.into());
+        }
         last.to = last.heard;
         Ok(true)
     }
