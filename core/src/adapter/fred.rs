@@ -56,27 +56,26 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Fred {
     client: Client,
     secrets: Secrets,
-    /// Where it leads to, if this crate made it.
+    /// The address, if this crate made the client.
     endpoint: Option<Endpoint>,
-    /// For a connection, and for the reply to each of the requests that it begins with.
+    /// The timeout of connecting, and of each of the first requests.
     timeout: Duration,
-    /// If this crate made the client and so decides over its connection: the task of that, once there
-    /// is one.
+    /// The connection task, once it runs, if this crate made the client and may replace its connection.
     own: Option<OnceLock<OwnTask>>,
-    /// Whether the connection is being looked at or replaced already.
+    /// True while the connection is being tested or replaced.
     is_suspected: AtomicBool,
-    /// Rings when a primary that sentinels named does not answer: nothing is sent to it before they are asked again.
+    /// Notified when a primary that sentinels named does not answer. Nothing is sent to it before the sentinels are asked
+    /// again.
     doubted: Notify,
-    /// Whom sentinels named when it last led to a server that is the primary no more.
+    /// The primary that sentinels named when the connection last led to a demoted server.
     left_for: Mutex<Option<(String, u16)>>,
-    /// Channels of locks, if it is a node of a cluster.
+    /// The channels of single locks that are heard at a cluster node.
     shards: Shards,
 }
 
-/// Making and connecting it.
+/// Creating and connecting clients.
 impl Fred {
-    /// A client that connects once it is [watched](Adapter::watch), again and again until the server is there; or
-    /// now, by [`open`](Self::open).
+    /// Creates a client. It connects by [`open`](Self::open), or, with retries, once it is [watched](Adapter::watch).
     pub(crate) fn make(target: Target, fail_fast: bool) -> Result<Self, Error> {
         let client = client_of(target.config, target.timeout, fail_fast);
         let client = client.map_err(|error| error.of(&target.shown))?;
@@ -87,7 +86,7 @@ impl Fred {
         })
     }
 
-    /// A client of the program's, which is not of a cluster.
+    /// Wraps a client of the program's that is not a cluster client.
     pub(crate) fn of_program(client: Client, timeout: Duration) -> Self {
         Self {
             secrets: Secrets::of(&client),
@@ -102,7 +101,7 @@ impl Fred {
         }
     }
 
-    /// Connects, and asks whether it is right there. An error may say more than fred itself knows.
+    /// Connects, and runs a check on the new connection. Errors may say more than fred itself knows.
     pub(crate) async fn open(
         &self,
         shown: &str,
@@ -140,27 +139,27 @@ impl Fred {
         Ok(task)
     }
 
-    /// Whether this crate made it, and so may replace its connection.
+    /// Returns true if this crate made the client, and so may replace its connection.
     pub(crate) fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether it has been connected, and so was checked.
+    /// Returns true if the client has connected and passed its check.
     pub(crate) fn is_open(&self) -> bool {
         self.own.as_ref().is_none_or(|task| task.get().is_some())
     }
 
-    /// Hears of what is published at the node of this lock alone.
+    /// Subscribes to the channel of one lock at its cluster node.
     pub(crate) fn listen_at_shard(&self, key: &LockKey) {
         self.shards.add(key);
     }
 }
 
-/// Sending.
+/// Sending commands.
 impl Fred {
-    /// As [`call`](Adapter::call), without a box.
+    /// Sends a command like [`call`](Adapter::call), without boxing the future.
     pub(crate) async fn send(&self, command: Command) -> Result<Vec<Bytes>, CallError> {
-        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
+        // Await fred's futures in place: one that is bound to a name first takes its (large) space twice.
         let reply = match command {
             Command {
                 name,
@@ -175,7 +174,7 @@ impl Fred {
                     Way::Plain | Way::OfNode => send_script(&self.client, name, args, left).await,
                 }
             }
-            // fred asks for the version whenever it connects: who may not look is not refused once more.
+            // fred has asked for INFO on connecting. A user that may not run it is not refused a second time.
             Command { name: "INFO", .. } if self.client.server_version().is_none() => Err(
                 FredError::new(FredErrorKind::Auth, "NOPERM the version is withheld"),
             ),
@@ -199,15 +198,15 @@ impl Fred {
         CallError::Known(said.to_owned(), self.secrets.convert(error))
     }
 
-    /// Sends both at once. If the connection is replaced meanwhile nobody has a reply: a new one has written nothing
-    /// that a server would wait for.
+    /// Sends both commands at once. If the connection is replaced meanwhile, both fail: the server would wait for copies of
+    /// nothing, because the new connection has written nothing.
     async fn send_both(
         &self,
         first: Command,
         second: Command,
     ) -> [Result<Vec<Bytes>, CallError>; 2] {
         let mut reconnects = self.client.reconnect_rx();
-        // Both leave when this is first polled, the first before the second.
+        // Both leave at the first poll, in this order.
         let (first, second) = future::join(self.send(first), self.send(second)).await;
         if first.is_ok() && !matches!(reconnects.try_recv(), Err(TryRecvError::Empty)) {
             let message = "the connection was replaced before it was known who has the lock";
@@ -218,7 +217,7 @@ impl Fred {
         [first, second]
     }
 
-    /// Sends both with nothing between them.
+    /// Sends both commands in one pipeline.
     async fn send_in_line(
         &self,
         commands: [Command; 2],
@@ -229,7 +228,7 @@ impl Fred {
             let _queued: Value = pipeline.custom(custom(name), plain).await?;
         }
         let replies = in_time(left, pipeline.try_all::<Value>()).await?;
-        // What could not be sent is one error.
+        // A pipeline that could not be sent returns a single error.
         match <[_; 2]>::try_from(replies) {
             Ok(replies) => Ok(replies.map(|reply| {
                 let reply = reply.and_then(texts);
@@ -253,7 +252,7 @@ impl Adapter for Fred {
     fn pair(&self, first: Command, second: Command) -> Option<Pairing<'_>> {
         Some(Box::pin(async move {
             let replies = if first.script.is_some() {
-                // The reply to a script counts, even if the connection breaks behind it.
+                // The reply to a script counts even if the connection breaks before the reply to the second command.
                 self.send_both(first, second).await
             } else {
                 let replies = self.send_in_line([first, second]).await;
@@ -278,7 +277,8 @@ impl Adapter for Fred {
         Box::pin(async move { Listener::listen(self, &channel, &hearing).await })
     }
 
-    /// fred itself finds no connection silent while something is written to it, such as a trickle of renewals.
+    /// Replaces the connection. fred itself does not notice a silent connection while something is written to it, such as
+    /// an occasional renewal.
     fn suspect(&self, why: Suspicion) -> Task<'_> {
         Box::pin(async move {
             if !self.is_own() || self.is_suspected.swap(true, Ordering::AcqRel) {
@@ -288,9 +288,9 @@ impl Adapter for Fred {
                 self.doubted.notify_one();
             }
             let is_kept = match why {
-                // Short time-outs alone say little.
+                // Short timeouts alone prove little.
                 Suspicion::Silent => answers(&self.client).await && !self.is_deposed().await,
-                // It answers well all the same.
+                // A demoted server answers a PING all the same.
                 Suspicion::Demoted => false,
             };
             if !is_kept {
@@ -312,7 +312,7 @@ impl Adapter for Fred {
     }
 }
 
-/// A client that is not connected yet.
+/// Creates a client that is not connected yet.
 pub(crate) fn client_of(
     config: Config,
     timeout: Duration,
@@ -322,7 +322,7 @@ pub(crate) fn client_of(
     plain_client(config, timeout, fail_fast).map_err(|error| secrets.convert(&error))
 }
 
-/// Makes a client as [`client_of`] does, but returns the client's own error.
+/// Creates a client like [`client_of`], and returns fred's own error.
 fn plain_client(config: Config, timeout: Duration, fail_fast: bool) -> Result<Client, FredError> {
     Builder::from_config(Config {
         fail_fast,
@@ -331,7 +331,7 @@ fn plain_client(config: Config, timeout: Duration, fail_fast: bool) -> Result<Cl
     .with_connection_config(|connection| {
         connection.connection_timeout = timeout;
         connection.internal_command_timeout = timeout;
-        // A command that is sent twice is decided on by the engine, not by the client.
+        // The engine decides whether a command is sent again, not the client.
         connection.max_command_attempts = 1;
         connection.max_command_buffer_len = MAX_COMMANDS;
         connection.tcp.nodelay = Some(true);
@@ -340,8 +340,8 @@ fn plain_client(config: Config, timeout: Duration, fail_fast: bool) -> Result<Cl
     .build()
 }
 
-/// What a script is called with. A node of a cluster is told of the first key alone, and of the others as of
-/// arguments.
+/// Returns the arguments of a script call. A call of several slots at a cluster node declares its first key only, and
+/// passes the others as arguments.
 fn words_of(Script { text, call, .. }: Script, way: Way) -> Vec<Value> {
     let (parts, ends, keys) = call.into_parts();
     let parts = Bytes::from(parts);
@@ -361,8 +361,8 @@ fn words_of(Script { text, call, .. }: Script, way: Way) -> Vec<Value> {
     words
 }
 
-/// Sends a script's call, once, and waits so long for its answer. The script or its hash comes
-/// first, then the number of keys, then the keys, of which the first decides on a cluster's node.
+/// Sends a script call once, and waits for its reply up to a limit. The arguments are the script or its hash, the number
+/// of keys, and the keys; the first key determines the cluster node.
 pub(crate) async fn send_script<R: FromValue>(
     client: &Client,
     command: &'static str,
@@ -374,7 +374,7 @@ pub(crate) async fn send_script<R: FromValue>(
     client.with_options(&options).custom(command, args).await
 }
 
-/// The same at a node of a cluster that takes over the slot, and does not have it yet.
+/// Sends a script call with `ASKING` to a cluster node that is importing the slot.
 async fn send_script_asking<R: FromValue>(
     client: &Client,
     command: &'static str,
@@ -385,7 +385,7 @@ async fn send_script_asking<R: FromValue>(
     for (command, args) in [("ASKING", vec![]), (command, args)] {
         let _queued: Value = pipeline.custom(custom(command), args).await?;
     }
-    // A user who may not ask so is told, and not only that the slot is elsewhere.
+    // A user without the right to `ASKING` learns that, rather than that the slot is elsewhere.
     let replies = in_time(left, pipeline.try_all::<Value>())
         .await?
         .into_iter();
@@ -403,11 +403,11 @@ async fn in_time<T>(left: Duration, sent: impl Future<Output = T>) -> Result<T, 
     tokio::time::timeout(left, sent).await.map_err(late)
 }
 
-/// As an adapter returns a reply.
+/// Converts a reply to the form that adapters return.
 fn texts(reply: Value) -> Result<Vec<Bytes>, FredError> {
     match reply {
         Value::Array(values) => values.into_iter().map(Value::convert).collect(),
-        // Not of its bytes.
+        // fred would convert it to its eight bytes.
         Value::Integer(number) => Ok(vec![number.to_string().into()]),
         value => Ok(vec![value.convert()?]),
     }
@@ -417,7 +417,7 @@ fn owned(reply: Vec<Bytes>) -> Vec<Vec<u8>> {
     reply.into_iter().map(Vec::from).collect()
 }
 
-/// Whether a PING is answered in whatever way.
+/// Returns true if the server answers a PING, even with an error.
 async fn answers(client: &Client) -> bool {
     let client = client.with_options(&options(PING_TIMEOUT));
     match client.ping::<Value>(None).await {
@@ -427,7 +427,7 @@ async fn answers(client: &Client) -> bool {
 }
 
 fn options(timeout: Duration) -> Options {
-    // fred takes zero for "none".
+    // fred takes zero for "no timeout".
     let timeout = timeout.max(Duration::from_millis(1));
     Options {
         max_attempts: Some(1),

@@ -1,12 +1,12 @@
-//! Who serves which slots of a cluster.
+//! The slot map of a cluster, and its redirections.
 
 use crate::protocol::LockKey;
 use crate::url::Node;
 
-/// More masters than a cluster is made for.
+/// The most masters of a cluster that are connected to; Redis recommends at most 1,000.
 pub(crate) const MOST_NODES: usize = 1_024;
 
-/// The stretches of slots that are served, in order, and by whom.
+/// The ranges of slots that are served, in order, each with its master.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Map(pub(crate) Vec<Stretch>);
 
@@ -23,7 +23,7 @@ impl Map {
         Self(stretches)
     }
 
-    /// The masters, each once.
+    /// Returns the masters, each once.
     pub(crate) fn nodes(&self) -> Vec<&Node> {
         let mut nodes: Vec<_> = self.0.iter().map(|stretch| &stretch.node).collect();
         nodes.sort_unstable();
@@ -36,7 +36,7 @@ impl Map {
         self.0.iter().any(|stretch| stretch.node == *node)
     }
 
-    /// The stretches that nobody serves.
+    /// Returns the ranges that no master serves.
     pub(crate) fn gaps(&self) -> Vec<(u16, u16)> {
         let (mut gaps, mut next) = (Vec::new(), 0);
         for stretch in &self.0 {
@@ -53,7 +53,7 @@ impl Map {
 }
 
 impl Stretch {
-    /// As a node says it that was asked by this address; nothing if that cannot be.
+    /// Reads a range as the node at address `asked` reports it. Returns `None` if it is invalid.
     pub(crate) fn new(
         (first, last): (u16, u16),
         (host, port): (&str, u16),
@@ -67,7 +67,7 @@ impl Stretch {
 fn node_of(host: &str, port: u16, asked: &Node) -> Option<Node> {
     let host = match host {
         "" => &asked.host,
-        // It does not know.
+        // The node does not know the host.
         "?" => return None,
         host => host,
     };
@@ -77,17 +77,17 @@ fn node_of(host: &str, port: u16, asked: &Node) -> Option<Node> {
     })
 }
 
-/// Where else to ask.
+/// A redirection to another node.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Redirection {
     pub(crate) slot: u16,
     pub(crate) to: Node,
-    /// For this once, because the slot is only on its way there.
+    /// True for `ASK`: the slot is being migrated, and only this request is redirected.
     pub(crate) once: bool,
 }
 
 impl Redirection {
-    /// Of `MOVED slot host:port` and `ASK slot host:port`, as the node said that was asked by this address.
+    /// Reads `MOVED slot host:port` or `ASK slot host:port`, as the node at address `asked` said it.
     pub(crate) fn read(said: &str, asked: &Node) -> Option<Self> {
         let mut words = said.split(' ');
         let once = match words.next()? {
@@ -102,7 +102,7 @@ impl Redirection {
     }
 }
 
-/// Whether a server said this of slots that are elsewhere, or that nobody serves.
+/// Returns true for errors that say that the slot map is out of date.
 pub(crate) fn is_about_slots(said: &str) -> bool {
     let code = said.split(' ').next().unwrap_or_default();
     matches!(code, "MOVED" | "ASK" | "CLUSTERDOWN")

@@ -1,5 +1,4 @@
-//! A Redis Cluster: a connection to each of its masters, with a clock of its own in the engine, and which
-//! of them serves which slots.
+//! A Redis Cluster: one store for each master, with a clock of its own in the engine, and the slot map.
 
 mod keep;
 mod mixed;
@@ -25,44 +24,44 @@ use crate::protocol::{BatchReply, Durability, LockKey, Op, Reply};
 use crate::time::Timestamp;
 use crate::url::Node;
 
-/// How often an operation is sent on in one attempt.
+/// The most redirections that one attempt follows.
 const MOST_REDIRECTIONS: usize = 3;
 
 pub(crate) struct Cluster {
     nodes: Nodes,
     state: Mutex<State>,
-    /// Notified when the map may be out of date.
+    /// Notified when the slot map may be out of date.
     doubt: Arc<Notify>,
     driver: OnceLock<Weak<Driver>>,
     keeper: OnceLock<AbortHandle>,
-    /// Whom to ask first.
+    /// Rotates the node that is asked first.
     turn: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// As the engine knows them, from 1 on. The number of one that has left is free for another.
+    /// The engine's numbers of the nodes, from 1 on. The number of a node that left is reused.
     numbers: BTreeMap<Node, ServerId>,
     members: BTreeMap<ServerId, Arc<Member>>,
     map: Map,
-    /// Whether a redirection said something else since than the map.
+    /// True if a redirection has contradicted the map since it was read.
     is_amended: bool,
-    /// Whose pushes the engine wants to hear.
+    /// The nodes whose pushes the engine wants to hear.
     wanted: BTreeSet<ServerId>,
 }
 
-/// A node that serves slots, or did.
+/// A node that serves slots, or did so.
 struct Member {
     server: ServerId,
     node: Node,
     client: Arc<Fred>,
     remote: Arc<Remote>,
     link: Arc<NodeLink>,
-    /// Until when it is asked for each slot by itself.
+    /// Until then, batches of several slots are split at this node.
     apart: Mutex<Timestamp>,
 }
 
-/// A node's client, and the store that it is.
+/// A node's client, and its store.
 type Connected = (Arc<Fred>, Remote);
 
 /// Connecting.
@@ -73,7 +72,7 @@ impl Cluster {
         let client = Arc::new(client);
         let mut seed = Some(client).map(|client| (seed, client));
         if seed.as_ref().is_some_and(|(node, _)| !map.has(node)) {
-            // It is a replica, or known by another address.
+            // The seed is a replica, or known by another address.
             let unused = seed.take();
             tokio::spawn(async move {
                 if let Some((_, client)) = unused {
@@ -100,7 +99,7 @@ impl Cluster {
                 let is_up = connected.is_ok();
                 let connected = match connected {
                     Ok(connected) => connected,
-                    // It may come later.
+                    // The node may come up later.
                     Err(_) => cluster.connect_node_lazily(node)?,
                 };
                 cluster.add(state, node, connected, is_up)?;
@@ -110,10 +109,10 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Looks for its nodes once it is [followed](Self::watch_links), again and again until one is there.
+    /// Creates a store that looks for its nodes once its links are [watched](Self::watch_links), with retries.
     pub(super) fn connect_lazily(nodes: Nodes) -> Result<Self, Error> {
         let cluster = Self::new(nodes);
-        // What is wrong with the settings is an error now.
+        // Invalid settings are an error now.
         for seed in &cluster.nodes.seeds {
             cluster.connect_node_lazily(seed)?;
         }
@@ -153,7 +152,7 @@ impl Cluster {
         Ok((client.clone(), Remote::of_fred(client, true, timeout)))
     }
 
-    /// What the engine has to hear first.
+    /// Returns the inputs that the engine starts with.
     pub(super) fn opening(&self) -> Vec<Input> {
         let state = self.state();
         let members = state.members.values();
@@ -166,9 +165,9 @@ impl Cluster {
         inputs
     }
 
-    /// Follows its links, and who serves what.
+    /// Reports changes of the links and of the slot map, in the background.
     pub(super) fn watch_links(self: &Arc<Self>, driver: &Arc<Driver>) {
-        // Those that come from now on are followed as they come.
+        // Nodes that are added from now on are watched when they are added.
         let members = self.members();
         let _ = self.driver.set(Arc::downgrade(driver));
         for member in members {
@@ -179,7 +178,7 @@ impl Cluster {
     }
 }
 
-/// Its members.
+/// The nodes.
 impl Cluster {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -224,7 +223,7 @@ impl Cluster {
         Ok(member)
     }
 
-    /// The number of a node; one that is new is connected to in the background.
+    /// Returns the number of a node. Connects to a new node in the background.
     fn server_at(&self, node: &Node) -> Option<ServerId> {
         let driver = self.driver()?;
         let (added, is_wanted) = {
@@ -253,7 +252,7 @@ impl Cluster {
 }
 
 impl State {
-    /// Who serves which slots, as the engine takes it.
+    /// Returns the slot map as inputs for the engine.
     fn routes(&self) -> Vec<Input> {
         let mut routes: Vec<_> = self
             .map
@@ -281,7 +280,7 @@ impl State {
     }
 }
 
-/// Whoever waits for slots that nobody serves waits for this.
+/// The input that says why slots without a master cannot be reached.
 fn nobody(error: Error) -> Input {
     let server = ServerId::ONLY;
     Input::Disconnected { server, error }
@@ -292,7 +291,7 @@ impl Member {
         ServerSink::of_node(driver, self.server, self.link.clone())
     }
 
-    /// Listens at the shard of each lock that has a place in line now.
+    /// Subscribes to the channel of each lock that now has a waiter of this locker.
     fn listen_where_waiting(&self, batch: &[Op], reply: &Result<BatchReply, Error>) {
         let replies = reply.as_ref().map(|reply| &*reply.replies);
         for (op, reply) in batch.iter().zip(replies.unwrap_or_default()) {
@@ -305,10 +304,9 @@ impl Member {
     }
 }
 
-/// What a store does.
+/// Executing batches, and background tasks.
 impl Cluster {
-    /// Executes a batch of operations of one slot, which may count only with these copies. Returns who answered,
-    /// too.
+    /// Executes a batch of operations of one slot, and follows redirections. Returns the server that answered, too.
     pub(super) async fn execute_in_slot(
         &self,
         asked: ServerId,
@@ -359,7 +357,7 @@ impl Cluster {
         (asked, Err(Error::new(ErrorKind::Unavailable, message)))
     }
 
-    /// Takes in where a node says that a slot is.
+    /// Applies a redirection to the slot map.
     fn follow(&self, redirection: &Redirection) -> Option<ServerId> {
         let server = self.server_at(&redirection.to)?;
         if !redirection.once {
@@ -371,7 +369,7 @@ impl Cluster {
         Some(server)
     }
 
-    /// The same operations with the end of their time by another server's clock; nothing if that is not known.
+    /// Translates the `not_after` of operations to another server's clock. Returns `None` if its clock is not known.
     fn restated(&self, batch: &[Op], from: ServerId, to: ServerId) -> Option<Vec<Op>> {
         let driver = self.driver()?;
         let state = driver.state();
@@ -385,7 +383,7 @@ impl Cluster {
         ops.collect()
     }
 
-    /// What connecting found, and what was found later.
+    /// Returns the findings so far, each once.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for member in self.members() {
@@ -398,7 +396,7 @@ impl Cluster {
         findings
     }
 
-    /// Those that have locks.
+    /// Returns the nodes that have locks.
     pub(super) fn walked(&self) -> Vec<ServerId> {
         let state = self.state();
         let nodes = state.map.nodes();

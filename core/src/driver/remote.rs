@@ -25,19 +25,19 @@ use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::rt;
 use crate::time::Timestamp;
 
-/// For a client that has no time-out of its own.
+/// The timeout of the first requests through an adapter of the program's.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Remote {
     adapter: Arc<dyn Adapter>,
-    /// The same, if it is fred: batches go to it without a box.
+    /// The same client if it is fred: batches are sent to it without boxing futures.
     fred: Option<Arc<Fred>>,
-    /// Whether it is a node of a cluster.
+    /// True if the server is a node of a cluster.
     is_node: bool,
-    /// For the reply to each of the requests that it begins with.
+    /// The timeout of each of the first requests.
     timeout: Duration,
-    /// What was found when it was checked.
+    /// The findings of the check.
     findings: OnceLock<Vec<Finding>>,
     tracking: Tracking,
     run_id: OnceLock<String>,
@@ -45,15 +45,15 @@ pub(crate) struct Remote {
     listener: OnceLock<AbortHandle>,
 }
 
-/// The reply to a call, as the client has it.
+/// The texts of a reply, as the client returns them.
 enum Texts {
     Fred(Vec<Bytes>),
     Other(Vec<Vec<u8>>),
 }
 
-/// Connecting.
+/// Connecting, and checking the server.
 impl Remote {
-    /// Connects to a server that stands alone.
+    /// Connects to a standalone server.
     pub(super) async fn connect(target: Target) -> Result<Self, Error> {
         let (shown, timeout) = (target.shown.clone(), target.timeout);
         let fred = Arc::new(Fred::make(target, true)?);
@@ -64,11 +64,11 @@ impl Remote {
 
     /// Connects its client, and checks the server.
     pub(super) async fn open(&self, fred: &Fred, shown: &str) -> Result<(), Error> {
-        // It is large, and comes once for each locker.
+        // Boxed, because the future is large and exists once per locker.
         Box::pin(fred.open(shown, async || self.check().await)).await
     }
 
-    /// Connects once it is [followed](Self::watch_link), again and again until the server is there.
+    /// Creates a store that connects once its link is [watched](Self::watch_link), with retries.
     pub(super) fn connect_lazily(target: Target) -> Result<Self, Error> {
         let timeout = target.timeout;
         let fred = Fred::make(target, false)?;
@@ -79,7 +79,7 @@ impl Remote {
         Self::new(fred.clone(), Some(fred), (is_node, timeout))
     }
 
-    /// Uses a client that the program adapts.
+    /// Uses an adapter of the program's.
     pub(super) fn of_adapter(adapter: Arc<dyn Adapter>) -> Self {
         Self::new(adapter, None, (false, CHECK_TIMEOUT))
     }
@@ -103,10 +103,10 @@ impl Remote {
         }
     }
 
-    /// Asks whether the server can keep locks, and lets this user; and what endangers leases.
+    /// Checks that the server can keep locks and lets this user, and collects findings.
     pub(super) async fn check(&self) -> Result<(), Error> {
         let found = self.ask_for_info().await.map_err(unanswered)?;
-        // Loads the script, and finds out whether this user may run it.
+        // Loads the script, and fails if the user may not run it.
         let probe = self.execute(&[], rt::now() + self.timeout).await;
         probe.map_err(unanswered)?;
         let _ = self.findings.set(found);
@@ -116,7 +116,7 @@ impl Remote {
     async fn ask_for_info(&self) -> Result<Vec<Finding>, Error> {
         let said = match call(&*self.adapter, Command::info(), self.timeout).await {
             Ok(said) => said,
-            // It does not say, and may be used all the same.
+            // A user without a right to INFO may still lock.
             Err(error) if protocol::info_is_withheld(error.said()) => {
                 tracing::warn!(target: "leasehold", "the server's version could not be checked");
                 return Ok(Vec::new());
@@ -155,14 +155,14 @@ impl Remote {
         self.ask(batch, give_up, Way::Plain).await?
     }
 
-    /// As [`execute`](Self::execute); a refusal of the whole batch is as it came.
+    /// Executes a batch like [`execute`](Self::execute), and returns a refusal of the whole batch unconverted.
     pub(super) async fn ask(
         &self,
         batch: &[Op],
         give_up: Timestamp,
         way: Way,
     ) -> Result<Result<BatchReply, Error>, CallError> {
-        // A future that has a name before it is awaited is kept twice in this one, and fred's is large.
+        // Await fred's futures in place: one that is bound to a name first takes its (large) space twice.
         let mut answer = self.send(Command::script(batch, way, true), give_up).await;
         if let Err(error) = &answer
             && protocol::script_is_missing(error.said())
@@ -184,7 +184,7 @@ impl Remote {
         called.await.map(Texts::Other)
     }
 
-    /// Executes a batch, and weighs its reply by the copies that there are of what it did.
+    /// Executes a batch, and counts its effects only if there are enough copies of them.
     pub(super) async fn execute_durably(
         &self,
         batch: &[Op],
@@ -195,7 +195,8 @@ impl Remote {
         self.ask_durably(asked, give_up, Way::Plain).await?
     }
 
-    /// As [`execute_durably`](Self::execute_durably); a refusal of the whole batch is as it came.
+    /// Executes a batch like [`execute_durably`](Self::execute_durably), and returns a refusal of the whole batch
+    /// unconverted.
     pub(super) async fn ask_durably(
         &self,
         (batch, durability): (&[Op], &Durability),
@@ -232,30 +233,30 @@ impl Remote {
     }
 }
 
-/// Its state, and what it says by itself.
+/// State, and background tasks.
 impl Remote {
-    /// Whether it is a client of a cluster, whose servers have a clock of their own each.
+    /// Returns true for a cluster client, whose servers have a clock each.
     pub(super) fn is_clustered(&self) -> bool {
         self.adapter.is_clustered()
     }
 
-    /// Whether it was checked, and can be asked.
+    /// Returns true if the server has been checked.
     pub(super) fn is_open(&self) -> bool {
         self.fred.as_ref().is_none_or(|fred| fred.is_open())
     }
 
-    /// What connecting found, and what was found later.
+    /// Returns the findings so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let first = self.findings.get().into_iter().flatten();
         first.chain(self.tracking.finding()).cloned().collect()
     }
 
-    /// What the server calls itself until it ends, if it says so.
+    /// Returns the server's run ID, if it is known.
     pub(super) fn run_id(&self) -> Option<String> {
         self.run_id.get().cloned()
     }
 
-    /// Hears when the link goes and when it is back; and begins to connect, if that was left for later.
+    /// Reports changes of the link, in the background. Begins to connect if that was deferred.
     pub(super) fn watch_link(self: &Arc<Self>, driver: &Arc<Driver>, sink: ServerSink) {
         let link = Link(Arc::new(RemoteSink::new(self, driver, sink)));
         let adapter = self.adapter.clone();
@@ -266,7 +267,7 @@ impl Remote {
             .expect("the link is watched from the start, once");
     }
 
-    /// Listens, in the background, to what the server tells this client.
+    /// Listens to pushes, in the background.
     pub(super) fn subscribe(self: &Arc<Self>, driver: &Arc<Driver>, sink: ServerSink) {
         let sink = if self.is_clustered() {
             sink.shared()
@@ -282,7 +283,7 @@ impl Remote {
             .expect("the engine asks for a subscription once");
     }
 
-    /// Reads these keys, so that the server says when others change them.
+    /// Reads these keys, so that the server reports changes by other clients.
     pub(super) fn watch(
         self: &Arc<Self>,
         keys: Vec<LockKey>,
@@ -295,7 +296,7 @@ impl Remote {
         });
     }
 
-    /// The connection may be of no use.
+    /// Tells the adapter that its connection may be useless.
     pub(super) fn suspect(&self, why: Suspicion, runtime: &Handle) {
         let adapter = self.adapter.clone();
         runtime.spawn(async move { adapter.suspect(why).await });
@@ -309,11 +310,11 @@ impl Remote {
     }
 }
 
-/// Takes in what the adapter says.
+/// Receives the adapter's reports.
 struct RemoteSink {
     sink: ServerSink,
     remote: Arc<Remote>,
-    /// Whether the locker is to hear of changes.
+    /// True if the locker has tracking turned on.
     tracks: bool,
 }
 
@@ -369,7 +370,7 @@ impl Sink for RemoteSink {
     }
 }
 
-/// Calls, and gives up after a time.
+/// Sends a command, with a timeout.
 async fn call(
     adapter: &dyn Adapter,
     command: Command,
@@ -379,7 +380,7 @@ async fn call(
     reply.unwrap_or(Err(CallError::TimedOut))
 }
 
-/// Sends two commands as one, and gives up after a time; nothing if the client cannot do that.
+/// Sends two commands as one, with a timeout. Returns `None` if the client cannot do that.
 async fn pair(
     adapter: &dyn Adapter,
     commands: [Command; 2],
@@ -394,9 +395,9 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether a server serves some slots of a cluster.
+/// Returns true if `INFO` says that the server is a cluster node.
 fn is_of_cluster(info: &str) -> bool {
-    // Valkey calls it otherwise.
+    // Valkey has another name for the field.
     let modes = ["redis_mode", "server_mode"].map(|name| protocol::info_field(info, name));
     modes.contains(&Some("cluster"))
 }

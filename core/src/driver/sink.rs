@@ -1,4 +1,4 @@
-//! Tells the engine what happens at one server.
+//! Reports what happens at one server to the engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,21 +11,21 @@ use crate::engine::{Input, ServerId};
 use crate::error::Error;
 use crate::protocol::{self, LockKey};
 
-/// Through this a store tells the engine what happens at one of its servers. It does not keep the locker alive.
+/// A handle by which a store reports what happens at one of its servers. It does not keep the locker alive.
 #[derive(Clone)]
 pub(crate) struct ServerSink {
     pub(super) server: ServerId,
     driver: Weak<Driver>,
-    /// Of a node of a cluster.
+    /// Set for a cluster node.
     node: Option<Arc<NodeLink>>,
-    /// Whether it stands for all nodes of a cluster.
+    /// True if the handle stands for all nodes of a cluster.
     is_shared: bool,
 }
 
-/// Tells a cluster whether a node can be reached.
+/// The link state of a cluster node.
 pub(super) struct NodeLink {
     is_up: AtomicBool,
-    /// Notified when it goes.
+    /// Notified when the link breaks.
     changed: Arc<Notify>,
 }
 
@@ -61,7 +61,7 @@ impl ServerSink {
         }
     }
 
-    /// Of all nodes of a cluster, which its client does not tell apart.
+    /// Makes the handle stand for all nodes of a cluster, for a client that does not tell them apart.
     pub(super) fn shared(self) -> Self {
         Self {
             is_shared: true,
@@ -69,7 +69,7 @@ impl ServerSink {
         }
     }
 
-    /// Of a node of a cluster, which hears of the link, too.
+    /// Creates the handle of a cluster node, which also updates the node's link state.
     pub(super) fn of_node(driver: &Arc<Driver>, server: ServerId, node: Arc<NodeLink>) -> Self {
         Self {
             node: Some(node),
@@ -77,13 +77,13 @@ impl ServerSink {
         }
     }
 
-    /// Who it was that a push came from: the nodes of a cluster pass them on to one another.
+    /// Returns the server that published a push, if known: cluster nodes forward pushes to one another.
     pub(super) fn source(&self) -> Option<ServerId> {
         let is_one = self.node.is_none() && !self.is_shared;
         is_one.then_some(self.server)
     }
 
-    /// These keys by what one command may name: of a cluster those of one slot.
+    /// Groups keys by what one command may name: at a cluster, the keys of one slot.
     pub(super) fn at_once(&self, mut keys: Vec<LockKey>) -> Vec<Vec<LockKey>> {
         if self.node.is_none() {
             return vec![keys];
@@ -93,12 +93,12 @@ impl ServerSink {
         groups.map(<[LockKey]>::to_vec).collect()
     }
 
-    /// Whether the locker is still there.
+    /// Returns true while the locker exists.
     pub(super) fn is_open(&self) -> bool {
         self.driver.strong_count() > 0
     }
 
-    /// The locker's runtime.
+    /// Returns the locker's runtime, while the locker exists.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let driver = self.driver.upgrade()?;
         Some(driver.runtime.clone())
@@ -123,7 +123,7 @@ impl ServerSink {
         self.feed(Input::Disconnected { server, error });
     }
 
-    /// What the store told this client.
+    /// Reports a push.
     pub(super) fn hear(&self, message: &[u8]) {
         match protocol::decode_push(message) {
             Ok(push) => self.feed(Input::Push {

@@ -1,4 +1,4 @@
-//! Where batches go.
+//! Stores: the destinations of batches.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// A store of its own in this process.
+    /// Creates a store of its own in this process.
     pub(crate) fn in_memory() -> Self {
         Self::Memory(Arc::new(MemoryStore::new()))
     }
 
-    /// Connects to what a URL names.
+    /// Connects to the server or cluster of a URL.
     pub(crate) async fn connect(url: &str, dial: Dial<'_>) -> Result<Self, Error> {
         let url = dial.url(url)?;
         Ok(match url.kind {
@@ -50,7 +50,7 @@ impl Store {
         })
     }
 
-    /// The same, for a server that need not be there yet.
+    /// Creates a store that connects in the background, with retries.
     pub(crate) fn connect_lazily(url: &str, dial: Dial<'_>) -> Result<Self, Error> {
         let url = dial.url(url)?;
         Ok(match url.kind {
@@ -62,7 +62,7 @@ impl Store {
         })
     }
 
-    /// A client of the server that a URL names, for the program's own use.
+    /// Creates a client for the URL's server, for the program's own use.
     pub(crate) fn client(url: &str, dial: Dial<'_>) -> Result<Client, Error> {
         let url = dial.url(url)?;
         match url.kind {
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Uses a client that the program has.
+    /// Uses a fred client of the program's.
     pub(crate) async fn with_fred(client: Client, dial: Dial<'_>) -> Result<Self, Error> {
         if client.is_clustered() {
             let nodes = Nodes::of_program(&client, dial.timeout);
@@ -87,7 +87,7 @@ impl Store {
         Ok(Self::of_remote(remote))
     }
 
-    /// Uses a client that the program adapts.
+    /// Uses an adapter of the program's.
     pub(crate) async fn with_adapter(adapter: Arc<dyn Adapter>) -> Result<Self, Error> {
         let remote = Remote::of_adapter(adapter);
         remote.check().await?;
@@ -102,7 +102,7 @@ impl Store {
         Self::Remote(Arc::new(remote))
     }
 
-    /// Whether it has servers with a clock of their own each.
+    /// Returns true if the store consists of servers with a clock each.
     pub(super) fn is_cluster(&self) -> bool {
         match self {
             Self::Cluster(_) => true,
@@ -111,12 +111,12 @@ impl Store {
         }
     }
 
-    /// Whether each of its servers can be sent what has no key in it, and is named when it answers.
+    /// Returns true if requests without a key can be sent to a given server, and replies name theirs.
     pub(super) fn is_addressed(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
-    /// What a locker on it takes for the time.
+    /// Returns the clock of lockers on this store.
     pub(super) fn clock(&self) -> Clock {
         match self {
             Self::Remote(_) | Self::Cluster(_) => Clock::Machine,
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// What connecting found.
+    /// Returns the findings so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         match self {
             Self::Remote(store) => store.findings(),
@@ -133,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Executes a batch in one script call; it gives up at that moment. Returns who answered, too.
+    /// Executes a batch in one script call, with a time limit. Returns the server that answered, too.
     pub(super) async fn execute(
         &self,
         (server, request): (ServerId, RequestId),
@@ -141,12 +141,12 @@ impl Store {
         give_up: Timestamp,
     ) -> (ServerId, Result<BatchReply, Error>) {
         if let Some(durability) = durability {
-            // Few ask for it, and every call would have room for it.
+            // Boxed, because it is rare and would enlarge the future of every call.
             return Box::pin(self.execute_durably(server, (batch, durability), give_up)).await;
         }
         match self {
             Self::Remote(store) => (server, store.execute(batch, give_up).await),
-            // In a box, so that the others' future stays as small as it is.
+            // Boxed, to keep the future of the others small.
             Self::Cluster(store) => {
                 Box::pin(store.execute((server, request), batch, give_up)).await
             }
@@ -174,7 +174,7 @@ impl Store {
         (server, result)
     }
 
-    /// Which server it is, if that is known.
+    /// Returns a server's identity, if it is known.
     pub(super) fn identity(&self) -> Option<String> {
         match self {
             Self::Remote(store) => store.run_id(),
@@ -183,15 +183,15 @@ impl Store {
         }
     }
 
-    /// Whether a call to it takes time, so that making one of several is worth a pause.
+    /// Returns true if a call takes time, so that waiting to merge calls pays.
     pub(super) fn is_remote(&self) -> bool {
         !matches!(self, Self::Memory(_))
     }
 
-    /// What the engine has to hear first, of a store in this place.
+    /// Returns the inputs that the engine starts with.
     pub(super) fn opening(&self, server: ServerId) -> Vec<Input> {
         match self {
-            // Of these it hears when there is a link.
+            // Reported once the store is connected.
             Self::Remote(store) if !store.is_open() => Vec::new(),
             Self::Memory(store) if store.check_link().is_err() => Vec::new(),
             Self::Cluster(store) => store.opening(),
@@ -199,7 +199,7 @@ impl Store {
         }
     }
 
-    /// Its servers that have locks.
+    /// Returns the servers that have locks.
     pub(super) fn walked(&self) -> Result<Vec<ServerId>, Error> {
         match self {
             Self::Cluster(store) => Ok(store.walked()),
@@ -212,7 +212,7 @@ impl Store {
         }
     }
 
-    /// Reports to the engine when the link goes and comes back.
+    /// Reports changes of the link, in the background.
     pub(super) fn watch_link(&self, driver: &Arc<Driver>, sink: ServerSink) {
         match self {
             Self::Remote(store) => store.watch_link(driver, sink),
@@ -221,7 +221,7 @@ impl Store {
         }
     }
 
-    /// Hears what the store tells this client, and reports it to the engine.
+    /// Reports pushes, in the background.
     pub(super) fn subscribe(&self, driver: &Arc<Driver>, sink: ServerSink) {
         match self {
             Self::Remote(store) => store.subscribe(driver, sink),
@@ -230,28 +230,28 @@ impl Store {
         }
     }
 
-    /// Reads these keys, so that the store says when others change them.
+    /// Reads these keys, so that the store reports changes by other clients.
     pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, sink: ServerSink) {
         match self {
             Self::Remote(store) => store.watch(keys, driver, sink),
             Self::Cluster(store) => store.watch(keys, driver, sink.server),
-            // Nobody else can get at it.
+            // No other client can change it.
             Self::Memory(_) => {}
         }
     }
 
-    /// The connection may be of no use.
+    /// Tells the store that its connection may be useless.
     pub(super) fn suspect(&self, server: ServerId, why: Suspicion, runtime: &Handle) {
         match self {
             Self::Remote(store) => store.suspect(why, runtime),
             Self::Cluster(store) => store.suspect(server, why, runtime),
-            // What is in memory always answers.
+            // A store in memory always answers.
             Self::Memory(_) => {}
         }
     }
 
-    /// To be called once an answer was fed back: who gave a lock up hears of it first, as over a
-    /// network.
+    /// Delivers pushes. Call it after feeding back a reply: as over a network, the caller that released a lock learns it
+    /// first.
     pub(super) fn deliver_pushes(&self) {
         match self {
             Self::Remote(_) | Self::Cluster(_) => {}
@@ -259,7 +259,7 @@ impl Store {
         }
     }
 
-    /// To be called instead of `close` once the runtime is gone, and the connections with it.
+    /// Call it instead of `close` once the runtime is gone, and the connections with it.
     pub(super) fn abandon(&self, client: ClientId) {
         match self {
             Self::Remote(_) | Self::Cluster(_) => {}

@@ -1,4 +1,4 @@
-//! Whether the connection for commands is there, and if not, why.
+//! Watches the command connection, and finds out why it is down.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -20,18 +20,18 @@ use crate::adapter::{Link, News};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 
-/// How often a link that is down is looked at, if fred has no news of it.
+/// The interval at which a broken link is checked while fred reports nothing.
 const LINK_CHECK: Duration = Duration::from_secs(1);
 
-/// The interval of checks while the link is in doubt. Whether it is replaced is decided by then, and until then the
-/// client calls the old connection a good one.
+/// The interval of checks while the link is in doubt. By then it is decided whether the connection is replaced; until
+/// then fred still calls the old connection good.
 const DOUBT_CHECK: Duration = Duration::from_secs(2);
 
-/// A server of another protocol than is expected often looks like one that is slow.
+/// The time after which the endpoint is examined: a server that speaks another protocol often looks like a slow one.
 const SLOW: Duration = Duration::from_millis(500);
 
 impl Fred {
-    /// What became of connecting, with the reason if it is one that the client does not see.
+    /// Adds the reason for a failed connection if fred does not know it.
     pub(super) async fn explained<T>(&self, connected: Result<T, Error>) -> Result<T, Error> {
         match connected {
             Err(error) if is_vague(&error) => Err(self.look().await.unwrap_or(error)),
@@ -39,7 +39,7 @@ impl Fred {
         }
     }
 
-    /// What is wrong with a server that is slow to connect to.
+    /// Examines a server that is slow to connect to.
     pub(super) async fn look_if_slow(&self) -> Option<Error> {
         Clock::Machine.sleep(SLOW).await;
         self.look_at_endpoint().await
@@ -57,8 +57,8 @@ impl Fred {
         tokio::time::timeout(self.timeout, look).await.ok()?
     }
 
-    /// Whether sentinels name another primary than the server that it leads to. One that stood still, or was cut
-    /// off, learns only after some seconds that it is none any more, and gives locks until then.
+    /// Returns true if sentinels name another primary than the connected server. A primary that was paused or cut off learns
+    /// of its demotion only after some seconds, and grants locks until then.
     pub(super) async fn is_deposed(&self) -> bool {
         let Some(named) = sentinels::primary(&self.client).await else {
             return false;
@@ -70,7 +70,7 @@ impl Fred {
             *left_for = None;
             return false;
         }
-        // If it was left for that one, and leads here again, this is another address of it.
+        // If the connection was replaced for that primary and leads here again, this is another address of it.
         left_for.replace(named.clone()) != Some(named)
     }
 
@@ -85,21 +85,21 @@ enum Change {
     /// A primary that sentinels named does not answer.
     InDoubt,
     Down(Error),
-    /// Why it is down.
+    /// The reason for which the link is down.
     Because(Error),
 }
 
-/// Follows a link, and asks why it cannot be made.
+/// Reports changes of a link, and finds out why it is down.
 pub(super) struct Follower<'a> {
     client: &'a Fred,
     changes: BoxStream<'a, Change>,
     link: Link,
-    /// Whether the server was checked; one that was never there is as soon as it is.
+    /// False for a server that has never been reached. It is checked once it is.
     is_checked: bool,
     is_down: bool,
     is_in_doubt: bool,
     look: Pin<Box<dyn Future<Output = Option<Error>> + Send + 'a>>,
-    /// What the client says of it, and what is known of that.
+    /// fred's last vague error, and its cause if that was found.
     vague: Option<(String, Option<Error>)>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Follower<'a> {
     pub(super) fn new(client: &'a Fred, link: Link) -> Self {
         let errors = BroadcastStream::new(client.client.error_rx()).map(|error| match error {
             Ok((error, _)) => Change::Down(client.secrets.convert(&error)),
-            // Something was missed. A fresh start is right whatever it was.
+            // Some changes were missed. A fresh start is right in any case.
             Err(_) => Change::Up,
         });
         let connects = BroadcastStream::new(client.client.reconnect_rx()).map(|_| Change::Up);
@@ -117,7 +117,7 @@ impl<'a> Follower<'a> {
             changes: futures::stream::select(errors, connects).boxed(),
             link,
             is_checked,
-            // It may have gone before it was followed.
+            // The link may have broken before it was watched.
             is_down: !is_checked || !client.client.is_connected(),
             is_in_doubt: false,
             look: Box::pin(pending()),
@@ -172,7 +172,7 @@ impl<'a> Follower<'a> {
                         None => continue,
                     }
                 }
-                // Not every error that fred reports ends the connection; no news follows then.
+                // Not every error that fred reports ends the connection, and then nothing follows it.
                 () = Clock::Machine.sleep(check) => {
                     if !self.client.client.is_connected() {
                         continue;
@@ -188,7 +188,7 @@ impl<'a> Follower<'a> {
             let checked = self.link.0.check().await;
             if let Err(error) = self.client.explained(checked).await {
                 if error.kind() == ErrorKind::ReadOnly {
-                    // Its name may lead to another server soon.
+                    // The host name may lead to another server soon.
                     self.client.reconnect().await;
                 }
                 return Err(error);
@@ -200,14 +200,14 @@ impl<'a> Follower<'a> {
             let message = "the store cannot be reached: the sentinels name another primary";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        // What rang meanwhile was about the time before.
+        // A notification until now is about the former connection.
         let _rang = self.client.doubted.notified().now_or_never();
         self.look = Box::pin(pending());
         self.vague = None;
         Ok(())
     }
 
-    /// The same trouble is not looked at again and again.
+    /// Looks for the cause of a vague error, once per error.
     fn explained(&mut self, error: Error) -> Error {
         if self.client.endpoint.is_none() || !is_vague(&error) {
             return error;
@@ -229,7 +229,7 @@ fn in_doubt() -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// Whether there may be more to it than the client says.
+/// Returns true for errors that may have a cause that fred does not name.
 fn is_vague(error: &Error) -> bool {
     use ErrorKind as Kind;
     matches!(
@@ -238,14 +238,14 @@ fn is_vague(error: &Error) -> bool {
     )
 }
 
-/// The task of a client that this crate made, which drives its connection. Both end with this.
+/// The connection task of a client that this crate made. Dropping it ends the connection.
 pub(super) struct OwnTask(AbortHandle);
 
 impl OwnTask {
-    /// Connects. As fred's `init`, which leaves the task behind if its future is dropped.
+    /// Connects like fred's `init`, which leaves its task behind if the future is dropped.
     pub(super) async fn connect(client: &Client) -> Result<Self, FredError> {
         let mut connected = pin!(client.wait_for_connect());
-        // It listens from its first poll on, and so hears of whatever comes of the connection.
+        // The first poll subscribes to the outcome, before connecting begins.
         let early = futures::poll!(&mut connected);
         let task = Self::start(client);
         match early {
@@ -255,7 +255,7 @@ impl OwnTask {
         Ok(task)
     }
 
-    /// Connects some time.
+    /// Starts connecting, in the background.
     pub(super) fn start(client: &Client) -> Self {
         Self(client.connect().abort_handle())
     }

@@ -1,4 +1,4 @@
-//! How the nodes of a cluster are connected to, and asked who serves which slots.
+//! Connecting to the nodes of a cluster, and asking them for the slot map.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::LockKey;
 use crate::url::{Node, StoreUrl};
 
-/// A node that has not answered for so long has another one asked beside it.
+/// After this time without an answer, the next node is asked as well.
 const SLOW: Duration = Duration::from_millis(300);
 
-/// A cluster, and how to connect to it.
+/// The addresses and settings of a cluster.
 pub(crate) struct Nodes {
-    /// Some of its nodes.
+    /// The nodes to ask first.
     pub(crate) seeds: Vec<Node>,
-    /// For each node, but for its address.
+    /// The settings of each node, except its address.
     pub(super) config: Config,
     tls: Option<TlsClient>,
     timeout: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(url: StoreUrl, dial: Dial<'_>) -> Result<Self, Error> {
-        // Each node has a server of its own.
+        // Replaced for each node.
         let server = ServerConfig::new_clustered(Vec::<(String, u16)>::new());
         Ok(Self {
             config: config_of(&url, server),
@@ -45,10 +45,10 @@ impl Nodes {
         })
     }
 
-    /// Those of a client of the program's.
+    /// Takes the addresses and settings of a cluster client of the program's.
     pub(crate) fn of_program(client: &Client, timeout: Duration) -> Self {
         let mut config = client.client_config();
-        // By RESP3 changes of held keys could not be heard.
+        // With RESP3, changes of held keys could not be heard.
         config.version = RespVersion::RESP2;
         let seeds = config.server.hosts().into_iter().map(|server| Node {
             host: server.host.to_string(),
@@ -62,7 +62,7 @@ impl Nodes {
         }
     }
 
-    /// All of it by one client.
+    /// Returns the target of one client for the whole cluster.
     pub(crate) fn whole(self) -> Target {
         let mut config = self.config;
         let hosts = self.seeds.into_iter();
@@ -99,7 +99,7 @@ impl Nodes {
             port: node.port,
             tls: self.tls.clone(),
         };
-        // Whom a client of the program's trusts is not known here.
+        // The CAs that a client of the program's trusts are not known here.
         let looks = self.tls.is_some() || !self.config.uses_tls();
         Target {
             config,
@@ -109,7 +109,7 @@ impl Nodes {
         }
     }
 
-    /// Asks its nodes, one after the other, who serves what. Returns the first that says so.
+    /// Asks the nodes, one after the other, for the slot map. Returns the first that answers.
     pub(crate) async fn find(&self) -> Result<(Node, Fred, Map), Error> {
         let seeds = self.seeds.clone().into_iter();
         first_of(seeds.map(|seed| self.find_by(seed))).await
@@ -123,14 +123,14 @@ impl Nodes {
             map = client.ask_for_map(&seed).await?;
             Ok(())
         });
-        // It is large, and comes once for each locker.
+        // Boxed, because the future is large and exists once per locker.
         Box::pin(asking).await?;
         Ok((seed, client, map))
     }
 }
 
 impl Fred {
-    /// Has a node, which was reached by this address, say who serves what.
+    /// Asks the node at address `asked` for the slot map.
     pub(crate) async fn ask_for_map(&self, asked: &Node) -> Result<Map, Error> {
         let said: Result<Value, _> = self.client.custom(custom("CLUSTER"), vec!["SLOTS"]).await;
         let said = said.map_err(|error| no_map(&error, self.secrets.convert(&error)))?;
@@ -143,7 +143,7 @@ impl Fred {
     }
 }
 
-/// What cannot be read is left out.
+/// Reads a slot map. Leaves out what is invalid.
 fn read(said: &Value, asked: &Node) -> Map {
     let Value::Array(said) = said else {
         return Map::default();
@@ -153,7 +153,7 @@ fn read(said: &Value, asked: &Node) -> Map {
     Map::new(stretches.collect())
 }
 
-/// Of `[first, last, [host, port, …], replicas…]`.
+/// Reads `[first, last, [host, port, …], replicas…]`.
 fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
     let Value::Array(said) = said else {
         return None;
@@ -164,7 +164,7 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
         return None;
     };
     let host = match node.first()? {
-        // It does not say, and means the address that it was asked by.
+        // The node means the address at which it was asked.
         Value::Null => String::new(),
         host => host.as_string()?,
     };
@@ -172,7 +172,7 @@ fn read_stretch(said: &Value, asked: &Node) -> Option<Stretch> {
     Stretch::new((first, last), (&host, port), asked)
 }
 
-/// What a node that refused to say who serves which slots means by that.
+/// Explains why a node refused to report its slot map.
 fn no_map(error: &FredError, converted: Error) -> Error {
     if error.details().contains("cluster support disabled") {
         let message = "the server is no node of a cluster; connect to redis://";
@@ -181,8 +181,8 @@ fn no_map(error: &FredError, converted: Error) -> Error {
     converted
 }
 
-/// What the first of them comes to that does not fail. Each is begun once the one before it has failed, or
-/// is slow.
+/// Returns the result of the first attempt that succeeds. Starts each attempt once the one before it has failed or is
+/// slow.
 pub(crate) async fn first_of<T, F>(tries: impl IntoIterator<Item = F>) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -200,7 +200,7 @@ where
         };
         match ended {
             Some(Ok(value)) => return Ok(value),
-            // One that says what is to be mended says more than one that is away.
+            // A permanent error says more than one of a node that is down.
             Some(Err(error)) => match &failed {
                 Some(first) if !first.is_transient() || error.is_transient() => {}
                 _ => failed = Some(error),
@@ -227,14 +227,14 @@ mod tests {
         Value::Array(vec![first.into(), last.into(), node])
     }
 
-    /// Catches a slot that stays with whoever had it, because the node's address is said in another way.
+    /// Catches a slot that stays with its former node, because the address is written in another way.
     #[test]
     fn a_map_is_read_as_servers_write_it() {
         let said = Value::Array(vec![
             stretch(10_000, 16_383, "::1".into(), 7_002),
             stretch(0, 99, Value::Null, 7_000),
             stretch(100, 200, "".into(), 7_001),
-            // None of these can be.
+            // These are invalid.
             stretch(300, 400, "?".into(), 7_001),
             stretch(300, 16_384, "h".into(), 7_001),
             stretch(300, 299, "h".into(), 7_001),

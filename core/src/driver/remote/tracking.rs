@@ -1,5 +1,5 @@
-//! Has a server say when others change what was read: turned on for the connection of commands, and heard
-//! wherever the adapter says.
+//! Client-side tracking: the server reports changes of keys that this client has read. It is turned on for the command
+//! connection, and reports arrive on the connection that the adapter names.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,31 +18,32 @@ use crate::rt;
 use crate::time::Timestamp;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// A client with several connections would have it turned on again with each command.
+/// The least time between two attempts to turn it on after a read: a client with several connections would try with each
+/// command.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What `CLIENT GETREDIR` says where nothing is tracked, and where changes are said on the connection itself.
+/// Replies to `CLIENT GETREDIR`: tracking is off, or reports arrive on the command connection itself.
 const OFF: i64 = -1;
 const HERE: i64 = 0;
 
-/// What a server says where the connection that is to hear of changes has just broken.
+/// Part of the error for a listening connection that has just closed.
 const LISTENER_IS_GONE: &str = "redirect to does not exist";
 
 pub(super) struct Tracking {
     adapter: Arc<dyn Adapter>,
-    /// Whether the connection for commands is the lock's own, so that nobody else tracks keys on it.
+    /// True if this crate made the command connection, so that nobody else tracks keys on it.
     is_own: bool,
     on: AtomicBool,
-    /// One at a time turns it on.
+    /// Locked while tracking is being turned on.
     last: Mutex<Last>,
     found: OnceLock<Finding>,
 }
 
 struct Last {
-    /// Where the server was told to say it, and where it is heard: a connection's id.
+    /// The connection IDs that the server was told, and that the adapter listens on.
     to: i64,
     heard: i64,
-    /// When a read found it off.
+    /// The time at which a read last found tracking off.
     off: Option<Timestamp>,
 }
 
@@ -65,19 +66,19 @@ impl Tracking {
         self.found.get()
     }
 
-    /// Whether it is on, or never will be.
+    /// Returns true if tracking is on, or cannot be turned on.
     pub(super) fn is_settled(&self) -> bool {
         self.on.load(Ordering::Acquire) || self.found.get().is_some()
     }
 
-    /// They are not heard, and never will be.
+    /// Gives tracking up, with a finding.
     pub(super) fn is_impossible(&self, reason: String) {
         self.on.store(false, Ordering::Release);
         self.found.get_or_init(|| Finding::Untracked { reason });
     }
 
-    /// Changes are heard on the connection of this id, or on that for commands. Without a right to it everything goes
-    /// on as it would without tracking.
+    /// Turns tracking on for reports to the connection of this ID, or to the command connection. A user without the right
+    /// to it goes on without tracking.
     pub(super) async fn is_heard(&self, id: Option<i64>, sink: &ServerSink) {
         if self.found.get().is_none() {
             let mut last = self.last.lock().await;
@@ -99,7 +100,7 @@ impl Tracking {
         }
     }
 
-    /// Returns whether it was off, or is to be heard elsewhere.
+    /// Returns true if tracking was off, or its reports move to another connection.
     async fn try_turn_on(&self, last: &mut Last) -> Result<bool, Error> {
         if !self.is_own {
             let to = self.call(Command::client(["GETREDIR"])).await?;
@@ -117,7 +118,7 @@ impl Tracking {
             _ => Command::client(["TRACKING", "ON", "REDIRECT", &id, "OPTIN", "NOLOOP"]),
         };
         if let Err(error) = call(&*self.adapter, command, TIMEOUT).await {
-            // The adapter says so again once that connection is there again.
+            // The adapter calls again once it has reconnected.
             if error.said().contains(LISTENER_IS_GONE) {
                 return Err(Error::unreachable(error.said()));
             }
@@ -127,7 +128,7 @@ impl Tracking {
         Ok(true)
     }
 
-    /// Reads these locks' keys. If one is not there, the engine hears of it as of a change.
+    /// Reads the keys of locks. A missing key counts as a change.
     pub(super) async fn read(&self, keys: Vec<LockKey>, sink: &ServerSink) {
         if !self.on.load(Ordering::Acquire) {
             return;
@@ -148,10 +149,10 @@ impl Tracking {
         };
         let are_there = match (may.map_err(Error::from), there) {
             (Err(error), _) if error.kind() == ErrorKind::Auth => return self.failed(&error),
-            // Its slot of the cluster has moved, or moves.
+            // The slot has moved, or is being migrated.
             (_, Err(error)) if is_about_slots(error.said()) => false,
             (_, Err(error)) => return self.failed(&error.into()),
-            // It is a new connection.
+            // The command connection is a new one, without tracking.
             (Err(_), Ok(_)) => return self.is_off(sink).await,
             (Ok(_), Ok(there)) => {
                 let there = there.first().and_then(|text| number::<usize>(text));
@@ -180,7 +181,7 @@ impl Tracking {
         number.ok_or_else(|| Error::unreadable("it is no number"))
     }
 
-    /// What may be well later is tried again when the adapter says the next time that changes are heard.
+    /// Gives up after a permanent error. Otherwise the adapter's next report tries again.
     fn failed(&self, error: &Error) {
         tracing::debug!(target: "leasehold", %error, "changes by others are not heard at once");
         if !error.is_transient() {
