@@ -317,19 +317,19 @@ impl Link {
     /// It is there, for the first time or again, perhaps to another server: what was sent before and has no
     /// reply yet gets none.
     pub fn up(&self) {
-        self.0.take(News::Up);
+        self.0.take(Report::Up);
     }
 
     /// It broke, or could not be made, for this reason, which people are shown; the client tries again by
     /// itself. May be said several times.
     pub fn down(&self, reason: &str) {
-        self.0.take(News::Down(Error::unreachable(reason)));
+        self.0.take(Report::Down(Error::unreachable(reason)));
     }
 }
 
 /// Takes in what an adapter says of its server.
 pub(crate) trait Sink: Send + Sync {
-    fn take(&self, news: News<'_>);
+    fn take(&self, report: Report<'_>);
 
     /// Whether the locker is still there.
     fn is_open(&self) -> bool;
@@ -342,7 +342,7 @@ pub(crate) trait Sink: Send + Sync {
 }
 
 /// What an adapter says of its server.
-pub(crate) enum News<'a> {
+pub(crate) enum Report<'a> {
     Up,
     Down(Error),
     Subscribed,
@@ -383,17 +383,17 @@ pub struct Hearing(pub(crate) Arc<dyn Sink>);
 impl Hearing {
     /// From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
     pub fn subscribed(&self) {
-        self.0.take(News::Subscribed);
+        self.0.take(Report::Subscribed);
     }
 
     /// The channel cannot be heard for now.
     pub fn unsubscribed(&self) {
-        self.0.take(News::Unsubscribed);
+        self.0.take(Report::Unsubscribed);
     }
 
     /// A message on the channel.
     pub fn message(&self, message: &[u8]) {
-        self.0.take(News::Message(message));
+        self.0.take(Report::Message(message));
     }
 
     /// This connection also hears when others change what was read, by `CLIENT TRACKING`, which the lock turns
@@ -404,18 +404,18 @@ impl Hearing {
     /// The adapter has to send [pairs](Adapter::pair). Without this a holder learns at its next renewal that
     /// its lock was deleted or overwritten.
     pub fn hears_changes(&self, id: Option<i64>) {
-        self.0.take(News::HearsChanges(id));
+        self.0.take(Report::HearsChanges(id));
     }
 
     /// Such changes cannot be heard, for this reason, which is among the locker's
     /// [findings](crate::Locker::findings).
     pub fn hears_no_changes(&self, reason: &str) {
-        self.0.take(News::HearsNoChanges(reason));
+        self.0.take(Report::HearsNoChanges(reason));
     }
 
     /// Somebody else may have changed this key; of all keys if there is none.
     pub fn changed(&self, key: Option<&[u8]>) {
-        self.0.take(News::Changed(key));
+        self.0.take(Report::Changed(key));
     }
 }
 

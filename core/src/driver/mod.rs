@@ -9,10 +9,10 @@ mod cluster;
 mod memory;
 mod remote;
 mod send_order;
+mod shared_tenure;
 mod sink;
 mod store;
 mod stores;
-mod tenure;
 mod timer_task;
 mod trace;
 
@@ -28,9 +28,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 pub(crate) use self::memory::MemoryStore;
+pub(crate) use shared_tenure::{Share, SharedTenure};
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;
-pub(crate) use tenure::{Share, Tenure};
 
 use crate::clock::Clock;
 use crate::engine::{
@@ -45,7 +45,7 @@ use crate::rt::RandomSource;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use send_order::{SendOrder, Sending};
-use tenure::Tenures;
+use shared_tenure::SharedTenures;
 use timer_task::TimerTask;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
@@ -76,7 +76,7 @@ pub(crate) struct Driver {
 struct State {
     engine: Engine,
     calls: Calls,
-    tenures: Tenures,
+    tenures: SharedTenures,
     hub: Hub<Waker>,
     /// Whether what waits is sent by a task that lets others run first.
     gathers: bool,
@@ -125,7 +125,7 @@ struct Effects {
     deliveries: Deliveries,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
-    over: Vec<Arc<Tenure>>,
+    over: Vec<Arc<SharedTenure>>,
     suspicions: Vec<(ServerId, Suspicion)>,
     watches: Vec<(ServerId, Vec<LockKey>)>,
     subscribes: Vec<ServerId>,
@@ -162,7 +162,7 @@ impl Driver {
             state: Mutex::new(State {
                 engine,
                 calls: Calls::default(),
-                tenures: Tenures::default(),
+                tenures: SharedTenures::default(),
                 hub: Hub::default(),
                 gathers: false,
                 order: SendOrder::default(),
@@ -415,7 +415,7 @@ impl Driver {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                let over = Tenure::follow(&mut state.tenures, lease, &event, deadline);
+                let over = SharedTenure::follow(&mut state.tenures, lease, &event, deadline);
                 effects.over.extend(over);
                 effects
                     .wakers

@@ -16,7 +16,7 @@ use super::Driver;
 use super::sink::ServerSink;
 use crate::adapter::fred::{Fred, Target};
 use crate::adapter::{
-    Adapter, CallError, Command, Hearing, Link, News, Sink, Suspicion, Way, unanswered,
+    Adapter, CallError, Command, Hearing, Link, Report, Sink, Suspicion, Way, unanswered,
 };
 use crate::engine::Input;
 use crate::error::{Error, ErrorKind};
@@ -329,31 +329,31 @@ impl RemoteSink {
 }
 
 impl Sink for RemoteSink {
-    fn take(&self, news: News<'_>) {
-        match news {
-            News::Up => self.sink.connected(),
-            News::Down(error) => self.sink.disconnected(error),
-            News::Subscribed => self.sink.subscribed(),
-            News::Unsubscribed => self.sink.unsubscribed(),
-            News::Message(message) => self.sink.hear(message),
-            News::Changed(key) => {
+    fn take(&self, report: Report<'_>) {
+        match report {
+            Report::Up => self.sink.connected(),
+            Report::Down(error) => self.sink.disconnected(error),
+            Report::Subscribed => self.sink.subscribed(),
+            Report::Unsubscribed => self.sink.unsubscribed(),
+            Report::Message(message) => self.sink.hear(message),
+            Report::Changed(key) => {
                 let key = key.map(|key| str::from_utf8(key).ok().and_then(LockKey::of_lock));
                 if key != Some(None) {
                     let key = key.flatten();
                     self.sink.feed(Input::Changed { key });
                 }
             }
-            News::HearsChanges(id) if self.tracks => {
+            Report::HearsChanges(id) if self.tracks => {
                 let (remote, sink) = (self.remote.clone(), self.sink.clone());
                 if let Some(runtime) = self.sink.runtime() {
                     runtime.spawn(async move { remote.tracking.is_heard(id, &sink).await });
                 }
             }
-            News::HearsNoChanges(reason) if self.tracks => {
+            Report::HearsNoChanges(reason) if self.tracks => {
                 let reason = protocol::printable(reason);
                 self.remote.tracking.is_impossible(reason);
             }
-            News::HearsChanges(_) | News::HearsNoChanges(_) => {}
+            Report::HearsChanges(_) | Report::HearsNoChanges(_) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Fred, sentinels};
-use crate::adapter::{Link, News};
+use crate::adapter::{Link, Report};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 
@@ -80,7 +80,7 @@ impl Fred {
     }
 }
 
-enum Change {
+enum LinkChange {
     Up,
     /// A primary that sentinels named does not answer.
     InDoubt,
@@ -92,7 +92,7 @@ enum Change {
 /// Reports changes of a link, and finds out why it is down.
 pub(super) struct Follower<'a> {
     client: &'a Fred,
-    changes: BoxStream<'a, Change>,
+    changes: BoxStream<'a, LinkChange>,
     link: Link,
     /// False for a server that has never been reached. It is checked once it is.
     is_checked: bool,
@@ -106,11 +106,11 @@ pub(super) struct Follower<'a> {
 impl<'a> Follower<'a> {
     pub(super) fn new(client: &'a Fred, link: Link) -> Self {
         let errors = BroadcastStream::new(client.client.error_rx()).map(|error| match error {
-            Ok((error, _)) => Change::Down(client.secrets.convert(&error)),
+            Ok((error, _)) => LinkChange::Down(client.secrets.convert(&error)),
             // Some changes were missed. A fresh start is right in any case.
-            Err(_) => Change::Up,
+            Err(_) => LinkChange::Up,
         });
-        let connects = BroadcastStream::new(client.client.reconnect_rx()).map(|_| Change::Up);
+        let connects = BroadcastStream::new(client.client.reconnect_rx()).map(|_| LinkChange::Up);
         let is_checked = client.is_open();
         Self {
             client,
@@ -130,12 +130,12 @@ impl<'a> Follower<'a> {
             let Some(change) = self.next().await else {
                 break;
             };
-            self.is_in_doubt = matches!(change, Change::InDoubt);
+            self.is_in_doubt = matches!(change, LinkChange::InDoubt);
             let trouble = match change {
-                Change::Up => self.up().await.err(),
-                Change::InDoubt => Some(in_doubt()),
-                Change::Down(error) => Some(self.explained(error)),
-                Change::Because(error) => {
+                LinkChange::Up => self.up().await.err(),
+                LinkChange::InDoubt => Some(in_doubt()),
+                LinkChange::Down(error) => Some(self.explained(error)),
+                LinkChange::Because(error) => {
                     self.vague
                         .iter_mut()
                         .for_each(|(_, known)| *known = Some(error.clone()));
@@ -144,17 +144,17 @@ impl<'a> Follower<'a> {
             };
             tracing::debug!(target: "leasehold", ?trouble, "the link changed");
             self.is_down = trouble.is_some();
-            self.link.0.take(trouble.map_or(News::Up, News::Down));
+            self.link.0.take(trouble.map_or(Report::Up, Report::Down));
         }
     }
 
-    async fn next(&mut self) -> Option<Change> {
+    async fn next(&mut self) -> Option<LinkChange> {
         loop {
             if !self.is_down {
                 return tokio::select! {
                     biased;
                     change = self.changes.next() => change,
-                    () = self.client.doubted.notified() => Some(Change::InDoubt),
+                    () = self.client.doubted.notified() => Some(LinkChange::InDoubt),
                 };
             }
             let check = if self.is_in_doubt {
@@ -168,7 +168,7 @@ impl<'a> Follower<'a> {
                 because = &mut self.look => {
                     self.look = Box::pin(pending());
                     match because {
-                        Some(error) => Some(Change::Because(error)),
+                        Some(error) => Some(LinkChange::Because(error)),
                         None => continue,
                     }
                 }
@@ -177,7 +177,7 @@ impl<'a> Follower<'a> {
                     if !self.client.client.is_connected() {
                         continue;
                     }
-                    Some(Change::Up)
+                    Some(LinkChange::Up)
                 }
             };
         }
