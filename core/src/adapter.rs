@@ -1,24 +1,26 @@
-//! Redis clients other than fred: what the lock needs of one.
+//! Redis clients: what the lock needs of one.
 //!
 //! A program that has a Redis client gives it to the lock by an [`Adapter`], which knows nothing of locks:
-//! it sends a command, hears a channel, and says when its connection comes and goes. With the feature
-//! `redis-rs` there is one for the client of that name, `RedisRs`.
+//! it sends a command, hears a channel, and says when its connection comes and goes. The lock's own client,
+//! fred, is behind one, too. With the feature `redis-rs` there is one for the client of that name, `RedisRs`.
 //!
 //! The suite in `tests/adapters` of the repository says of any adapter whether the lock can rely on it; the
 //! smallest of which it can is in `examples/adapter`.
 
+pub(crate) mod fred;
 #[cfg(feature = "redis-rs")]
 mod redis_rs;
+pub(crate) mod slots;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use crate::driver::{Seat, Tracking};
-use crate::engine::Input;
-use crate::error::Error;
-use crate::protocol::{self, Durability, LockKey, Op, ScriptCall};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{self, Durability, Op, ScriptCall};
 
+pub use crate::engine::Suspicion;
 #[cfg(feature = "redis-rs")]
 pub(crate) use redis_rs::failure;
 #[cfg(feature = "redis-rs")]
@@ -97,6 +99,14 @@ pub trait Adapter: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// The connection for commands may be of no use: replies do not come in time, or it leads to a server that
+    /// is a replica now. An adapter that made the connection replaces it. Nothing else is sent meanwhile than before;
+    /// called again if it does not get better.
+    fn suspect(&self, why: Suspicion) -> Task<'_> {
+        let _ = why;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Closes what the adapter itself has opened, when the locker ends.
     fn close(&self) -> Task<'_> {
         Box::pin(std::future::ready(()))
@@ -104,7 +114,7 @@ pub trait Adapter: Send + Sync + 'static {
 }
 
 /// Why a call has no reply.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The server refused it, in these words, which begin with a code such as `NOSCRIPT` or `ERR`.
@@ -120,6 +130,32 @@ pub enum CallError {
     /// There was a reply that is none to this command.
     #[error("{0}")]
     Unreadable(String),
+    /// What fred's adapter knows: the server's words, if it said any, and what is wrong.
+    #[doc(hidden)]
+    #[error("{1}")]
+    Known(String, Error),
+}
+
+impl CallError {
+    /// The server's words; empty if it said nothing.
+    pub(crate) fn said(&self) -> &str {
+        match self {
+            Self::Refused(said) | Self::Known(said, _) => said,
+            Self::Unreachable(_) | Self::TimedOut | Self::Unreadable(_) => "",
+        }
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(said) => protocol::server_error(&said, None),
+            CallError::TimedOut => Self::no_answer(),
+            CallError::Unreachable(why) => Self::unreachable(&why),
+            CallError::Unreadable(why) => Self::unreadable(&protocol::printable(&why)),
+            CallError::Known(_, error) => error,
+        }
+    }
 }
 
 /// A command to a server.
@@ -142,14 +178,28 @@ pub struct Command {
     name: &'static str,
     script: Option<Script>,
     plain: Vec<String>,
+    way: Way,
+    /// How long its caller waits for the reply.
+    left: Duration,
 }
 
 #[derive(Debug)]
 struct Script {
     /// Or its hash.
     text: &'static str,
-    keys: String,
     call: ScriptCall,
+    /// How many keys there are, as text: fred takes numbers.
+    count: OnceLock<String>,
+}
+
+/// To whom the call of a script goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Plain,
+    /// To a node of a cluster that only takes the batch's slot over.
+    Asking,
+    /// To a node of a cluster that serves all slots of the batch.
+    OfNode,
 }
 
 impl Command {
@@ -180,28 +230,34 @@ impl Command {
             name,
             script: None,
             plain,
+            way: Way::Plain,
+            left: Duration::MAX,
         }
     }
 
-    /// A call of the script, which has it already.
-    pub(crate) fn evalsha(batch: &[Op]) -> Self {
-        Self::script("EVALSHA", protocol::SCRIPT_SHA, batch)
-    }
-
-    /// The same with its text.
-    pub(crate) fn eval(batch: &[Op]) -> Self {
-        Self::script("EVAL", protocol::SCRIPT, batch)
-    }
-
-    fn script(name: &'static str, text: &'static str, batch: &[Op]) -> Self {
-        let call = protocol::encode(batch);
-        let keys = call.keys().len().to_string();
-        let script = Some(Script { text, keys, call });
+    /// A call of the script, which the server has already, or else its text, too.
+    pub(crate) fn script(batch: &[Op], way: Way, has_it: bool) -> Self {
+        let (name, text) = match (has_it, way) {
+            (true, Way::OfNode) => ("EVALSHA", protocol::NODE_SCRIPT_SHA),
+            (true, _) => ("EVALSHA", protocol::SCRIPT_SHA),
+            (false, Way::OfNode) => ("EVAL", protocol::NODE_SCRIPT),
+            (false, _) => ("EVAL", protocol::SCRIPT),
+        };
+        let script = Some(Script {
+            text,
+            call: protocol::encode(batch),
+            count: OnceLock::new(),
+        });
         Self {
-            name,
             script,
-            plain: Vec::new(),
+            way,
+            ..Self::plain(name, Vec::new())
         }
+    }
+
+    /// Its caller gives up after this time.
+    pub(crate) fn within(self, left: Duration) -> Self {
+        Self { left, ..self }
     }
 
     /// Its name, such as `EVALSHA`.
@@ -212,8 +268,9 @@ impl Command {
     /// What follows the name.
     pub fn args(&self) -> impl Iterator<Item = &[u8]> {
         let script = self.script.iter();
-        let script = script.flat_map(|Script { text, keys, call }| {
-            let head = [text.as_bytes(), keys.as_bytes()].into_iter();
+        let script = script.flat_map(|Script { text, call, count }| {
+            let count = count.get_or_init(|| call.keys().len().to_string());
+            let head = [text.as_bytes(), count.as_bytes()].into_iter();
             head.chain(call.parts())
         });
         script.chain(self.plain.iter().map(String::as_bytes))
@@ -254,20 +311,48 @@ impl Command {
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Link(pub(crate) Seat);
+pub struct Link(pub(crate) Arc<dyn Sink>);
 
 impl Link {
     /// It is there, for the first time or again, perhaps to another server: what was sent before and has no
     /// reply yet gets none.
     pub fn up(&self) {
-        self.0.connected();
+        self.0.take(Report::Up);
     }
 
     /// It broke, or could not be made, for this reason, which people are shown; the client tries again by
     /// itself. May be said several times.
     pub fn down(&self, reason: &str) {
-        self.0.disconnected(Error::unreachable(reason));
+        self.0.take(Report::Down(Error::unreachable(reason)));
     }
+}
+
+/// Takes in what an adapter says of its server.
+pub(crate) trait Sink: Send + Sync {
+    fn take(&self, report: Report<'_>);
+
+    /// Whether the locker is still there.
+    fn is_open(&self) -> bool;
+
+    /// Whether the server can keep locks, and lets this user; for one that was away at first.
+    fn check(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>>;
+
+    /// Whether changes are heard, or never will be.
+    fn is_tracking_settled(&self) -> bool;
+}
+
+/// What an adapter says of its server.
+pub(crate) enum Report<'a> {
+    Up,
+    Down(Error),
+    Subscribed,
+    Unsubscribed,
+    Message(&'a [u8]),
+    /// Of this key, or of all.
+    Changed(Option<&'a [u8]>),
+    /// On the connection of this id, or on that for commands.
+    HearsChanges(Option<i64>),
+    HearsNoChanges(&'a str),
 }
 
 /// What hears a channel.
@@ -293,26 +378,22 @@ impl Link {
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Hearing {
-    pub(crate) seat: Seat,
-    /// Unless the locker is not to hear of changes.
-    pub(crate) tracking: Option<Arc<Tracking>>,
-}
+pub struct Hearing(pub(crate) Arc<dyn Sink>);
 
 impl Hearing {
     /// From now on nothing is missed: the server has confirmed the subscription, for the first time or again.
     pub fn subscribed(&self) {
-        self.seat.subscribed();
+        self.0.take(Report::Subscribed);
     }
 
     /// The channel cannot be heard for now.
     pub fn unsubscribed(&self) {
-        self.seat.unsubscribed();
+        self.0.take(Report::Unsubscribed);
     }
 
     /// A message on the channel.
     pub fn message(&self, message: &[u8]) {
-        self.seat.hear(message);
+        self.0.take(Report::Message(message));
     }
 
     /// This connection also hears when others change what was read, by `CLIENT TRACKING`, which the lock turns
@@ -323,25 +404,18 @@ impl Hearing {
     /// The adapter has to send [pairs](Adapter::pair). Without this a holder learns at its next renewal that
     /// its lock was deleted or overwritten.
     pub fn hears_changes(&self, id: Option<i64>) {
-        if let Some(tracking) = &self.tracking {
-            tracking.is_heard(id, &self.seat);
-        }
+        self.0.take(Report::HearsChanges(id));
     }
 
     /// Such changes cannot be heard, for this reason, which is among the locker's
     /// [findings](crate::Locker::findings).
     pub fn hears_no_changes(&self, reason: &str) {
-        if let Some(tracking) = &self.tracking {
-            tracking.is_impossible(protocol::printable(reason));
-        }
+        self.0.take(Report::HearsNoChanges(reason));
     }
 
     /// Somebody else may have changed this key; of all keys if there is none.
     pub fn changed(&self, key: Option<&[u8]>) {
-        let key = key.map(|key| str::from_utf8(key).ok().and_then(LockKey::of_lock));
-        if key != Some(None) {
-            self.seat.feed(Input::Changed { key: key.flatten() });
-        }
+        self.0.take(Report::Changed(key));
     }
 }
 
@@ -367,7 +441,24 @@ impl<T: Adapter + ?Sized> Adapter for Arc<T> {
         (**self).listen(channel, hearing)
     }
 
+    fn suspect(&self, why: Suspicion) -> Task<'_> {
+        (**self).suspect(why)
+    }
+
     fn close(&self) -> Task<'_> {
         (**self).close()
     }
+}
+
+/// What became of a question that asks for nothing to be done.
+pub(crate) fn unanswered(error: Error) -> Error {
+    if error.is_timeout() {
+        return Error::new(error.kind(), "the server did not answer in time");
+    }
+    error
+}
+
+/// Whether it may be there later; anything else is to be mended first.
+pub(crate) fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

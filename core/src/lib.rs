@@ -74,6 +74,8 @@ pub mod adapter;
 mod advice;
 #[cfg(feature = "native")]
 mod client;
+#[cfg(feature = "native")]
+mod clock;
 mod digits;
 #[cfg(feature = "native")]
 mod driver;
@@ -91,16 +93,22 @@ mod rows;
 #[cfg(feature = "native")]
 mod rt;
 pub mod time;
+#[cfg(feature = "native")]
+mod tls;
 mod token;
+#[cfg(feature = "native")]
+mod url;
 
 #[cfg(feature = "native")]
-pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures, Tls};
+pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures};
 pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
 pub use error::{Error, ErrorKind};
 pub use event::{LeaseEvent, LossReason};
 pub use finding::Finding;
 pub use memory::{MemoryServer, StoredTenure};
 pub use name::{Name, Owner};
+#[cfg(feature = "native")]
+pub use tls::Tls;
 pub use token::FencingToken;
 
 /// The programs in the README are compiled and run as tests.

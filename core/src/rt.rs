@@ -44,38 +44,38 @@ pub(crate) fn wall_clock() -> ServerTime {
 
 /// Random bits from the operating system.
 pub(crate) fn random_bits() -> Result<u128, Error> {
-    Dice::default().roll()
+    RandomSource::default().bits()
 }
 
 /// Random bits from the operating system, which is asked for many at once: each time costs as much as all
 /// else that an acquisition does before it is sent. It belongs to one locker, and so to one process.
 #[derive(Default)]
-pub(crate) struct Dice {
-    rolled: Vec<u128>,
+pub(crate) struct RandomSource {
+    left: Vec<u128>,
     /// How many at once.
     next: usize,
 }
 
 /// Up to 256 bytes are never given in part (`getrandom(2)`).
-const MOST_ROLLED: usize = 16;
+const MOST_AT_ONCE: usize = 16;
 
-impl Dice {
-    pub(crate) fn roll(&mut self) -> Result<u128, Error> {
-        if let Some(bits) = self.rolled.pop() {
+impl RandomSource {
+    pub(crate) fn bits(&mut self) -> Result<u128, Error> {
+        if let Some(bits) = self.left.pop() {
             return Ok(bits);
         }
         // A locker that takes one lock asks for no more than it needs.
-        self.next = (2 * self.next).clamp(1, MOST_ROLLED);
-        let mut bytes = [0; 16 * MOST_ROLLED];
+        self.next = (2 * self.next).clamp(1, MOST_AT_ONCE);
+        let mut bytes = [0; 16 * MOST_AT_ONCE];
         let bytes = &mut bytes[..16 * self.next];
         getrandom::fill(bytes).map_err(|error| {
             let message = "the operating system gave no random bits for a lease id";
             Error::with_source(ErrorKind::Unavailable, message, error.to_string())
         })?;
         let (chunks, _) = bytes.as_chunks();
-        self.rolled
+        self.left
             .extend(chunks.iter().copied().map(u128::from_ne_bytes));
-        let bits = self.rolled.pop();
+        let bits = self.left.pop();
         Ok(bits.expect("one at least was asked for"))
     }
 }

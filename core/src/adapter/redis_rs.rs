@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::{Adapter, CallError, Calling, Command, Hearing, Pairing, Task};
 
-mod ear;
+mod listener;
 
 /// A connection of the client [redis-rs](https://docs.rs/redis) that the program has: a
 /// `MultiplexedConnection`, a `ConnectionManager`, a `ClusterConnection`, or whatever else can be cloned and
@@ -173,7 +173,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Adapter for RedisRs<C> {
     }
 
     fn listen(&self, channel: String, hearing: Hearing) -> Task<'_> {
-        Box::pin(ear::listen(self, channel, hearing))
+        Box::pin(listener::listen(self, channel, hearing))
     }
 }
 

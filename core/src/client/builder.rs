@@ -2,14 +2,14 @@ mod connect;
 
 use std::time::Duration;
 
-use super::Tls;
-use crate::driver::Dial;
+use crate::adapter::fred::Dial;
 use crate::engine::Settings;
 use crate::error::Error;
 use crate::limits;
 use crate::name::{Name, Owner};
 use crate::protocol::{ClientId, Counter, LockKey};
 use crate::rt;
+use crate::tls::Tls;
 
 /// Settings of a [`Locker`](super::Locker), all with defaults that suit most. One that is out of bounds is an error
 /// of the call that makes the locker, of the kind [`Config`](crate::ErrorKind::Config).

@@ -9,7 +9,6 @@ mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod tenures;
-mod tls;
 
 pub use builder::Builder;
 pub use events::LeaseEvents;
@@ -18,9 +17,6 @@ pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryStore;
 pub use tenures::Tenures;
-#[cfg(feature = "tls-rustls")]
-pub(crate) use tls::Pem;
-pub use tls::Tls;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::tenure::Share;
+use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
 use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
 use crate::error::{Error, ErrorKind};

@@ -1,92 +1,91 @@
-//! A Redis Cluster: a connection to each of its masters, with a clock of its own in the engine, and which
-//! of them serves which slots.
+//! A Redis Cluster: one store for each master, with a clock of its own in the engine, and the slot map.
 
 mod keep;
-mod map;
 mod mixed;
-mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
-use ::fred::clients::Client;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-pub(super) use self::target::ClusterTarget;
-
-use self::map::{MOST_NODES, Map, Redirection};
-use super::fred::FredStore;
-use super::link::Way;
-use super::seat::{Alarm, Seat};
-use super::url::Node;
+use super::remote::Remote;
+use super::sink::{NodeLink, ServerSink};
 use super::{Driver, Input};
+use crate::adapter::fred::{Fred, Nodes};
+use crate::adapter::slots::{MOST_NODES, Map, Redirection, is_about_slots};
+use crate::adapter::{Adapter, Way, is_away};
 use crate::engine::{ServerId, Suspicion};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, Durability, LockKey, Op, Reply};
+use crate::protocol::{BatchReply, Durability, LockKey, Op, Reply};
 use crate::time::Timestamp;
+use crate::url::Node;
 
-/// How often an operation is sent on in one attempt.
+/// The most redirections that one attempt follows.
 const MOST_REDIRECTIONS: usize = 3;
 
 pub(crate) struct Cluster {
-    target: ClusterTarget,
+    nodes: Nodes,
     state: Mutex<State>,
-    /// Rings when the map may be out of date.
-    bell: Arc<Notify>,
+    /// Notified when the slot map may be out of date.
+    doubt: Arc<Notify>,
     driver: OnceLock<Weak<Driver>>,
     keeper: OnceLock<AbortHandle>,
-    /// Whom to ask first.
+    /// Rotates the node that is asked first.
     turn: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// As the engine knows them, from 1 on. The number of one that has left is free for another.
+    /// The engine's numbers of the nodes, from 1 on. The number of a node that left is reused.
     numbers: BTreeMap<Node, ServerId>,
     members: BTreeMap<ServerId, Arc<Member>>,
     map: Map,
-    /// Whether a redirection said something else since than the map.
+    /// True if a redirection has contradicted the map since it was read.
     is_amended: bool,
-    /// Whose pushes the engine wants to hear.
+    /// The nodes whose pushes the engine wants to hear.
     wanted: BTreeSet<ServerId>,
 }
 
-/// A node that serves slots, or did.
+/// A node that serves slots, or did so.
 struct Member {
     server: ServerId,
     node: Node,
-    store: FredStore,
-    alarm: Arc<Alarm>,
-    /// Until when it is asked for each slot by itself.
+    client: Arc<Fred>,
+    remote: Arc<Remote>,
+    link: Arc<NodeLink>,
+    /// Until then, batches of several slots are split at this node.
     apart: Mutex<Timestamp>,
 }
 
+/// A node's client, and its store.
+type Connected = (Arc<Fred>, Remote);
+
 /// Connecting.
 impl Cluster {
-    pub(super) async fn connect(target: ClusterTarget) -> Result<Self, Error> {
-        let (seed, store, map) = target.find().await?;
-        let cluster = Self::new(target);
-        let mut seed = Some(store).map(|store| (seed, store));
+    pub(super) async fn connect(nodes: Nodes) -> Result<Self, Error> {
+        let (seed, client, map) = nodes.find().await?;
+        let cluster = Self::new(nodes);
+        let client = Arc::new(client);
+        let mut seed = Some(client).map(|client| (seed, client));
         if seed.as_ref().is_some_and(|(node, _)| !map.has(node)) {
-            // It is a replica, or known by another address.
+            // The seed is a replica, or known by another address.
             let unused = seed.take();
             tokio::spawn(async move {
-                if let Some((_, store)) = unused {
-                    store.close().await;
+                if let Some((_, client)) = unused {
+                    client.close().await;
                 }
             });
         }
         let connecting = map.nodes().into_iter().map(|node| {
             let seed = seed.take_if(|(seed, _)| seed == node);
-            cluster.connect_node(node, seed.map(|(_, store)| store))
+            cluster.connect_node(node, seed.map(|(_, client)| client))
         });
         let connected = futures::future::join_all(connecting.collect::<Vec<_>>()).await;
-        let away = connected.iter().filter_map(|store| store.as_ref().err());
+        let away = connected.iter().filter_map(|node| node.as_ref().err());
         let away: Vec<Error> = away.cloned().collect();
         if let Some(error) = away.iter().find(|error| !is_away(error)) {
             return Err(error.clone());
@@ -96,60 +95,68 @@ impl Cluster {
         }
         {
             let state = &mut *cluster.state();
-            for (node, store) in map.nodes().into_iter().zip(connected) {
-                let is_up = store.is_ok();
-                let store = match store {
-                    Ok(store) => store,
-                    // It may come later.
-                    Err(_) => FredStore::connect_lazily(cluster.target.node(node))?,
+            for (node, connected) in map.nodes().into_iter().zip(connected) {
+                let is_up = connected.is_ok();
+                let connected = match connected {
+                    Ok(connected) => connected,
+                    // The node may come up later.
+                    Err(_) => cluster.connect_node_lazily(node)?,
                 };
-                cluster.add(state, node, store, is_up)?;
+                cluster.add(state, node, connected, is_up)?;
             }
             state.map = map;
         }
         Ok(cluster)
     }
 
-    /// Looks for its nodes once it is [followed](Self::watch_links), again and again until one is there.
-    pub(super) fn connect_lazily(target: ClusterTarget) -> Result<Self, Error> {
-        // What is wrong with the settings is an error now.
-        for seed in &target.seeds {
-            FredStore::connect_lazily(target.node(seed))?;
+    /// Creates a store that looks for its nodes once its links are [watched](Self::watch_links), with retries.
+    pub(super) fn connect_lazily(nodes: Nodes) -> Result<Self, Error> {
+        let cluster = Self::new(nodes);
+        // Invalid settings are an error now.
+        for seed in &cluster.nodes.seeds {
+            cluster.connect_node_lazily(seed)?;
         }
-        Ok(Self::new(target))
+        Ok(cluster)
     }
 
-    /// With the configuration of a client of the program's.
-    pub(super) async fn with_client(client: &Client, timeout: Duration) -> Result<Self, Error> {
-        Self::connect(ClusterTarget::of(client, timeout)).await
-    }
-
-    fn new(target: ClusterTarget) -> Self {
+    fn new(nodes: Nodes) -> Self {
         Self {
-            target,
+            nodes,
             state: Mutex::default(),
-            bell: Arc::default(),
+            doubt: Arc::default(),
             driver: OnceLock::new(),
             keeper: OnceLock::new(),
             turn: AtomicUsize::new(0),
         }
     }
 
-    async fn connect_node(&self, node: &Node, seed: Option<FredStore>) -> Result<FredStore, Error> {
-        let target = self.target.node(node);
-        let Some(store) = seed else {
-            return FredStore::connect(target).await;
+    async fn connect_node(&self, node: &Node, seed: Option<Arc<Fred>>) -> Result<Connected, Error> {
+        let target = self.nodes.node(node);
+        let (shown, timeout) = (target.shown.clone(), target.timeout);
+        let Some(client) = seed else {
+            let client = Arc::new(Fred::make(target, true)?);
+            let remote = Remote::of_fred(client.clone(), true, timeout);
+            remote.open(&client, &shown).await?;
+            return Ok((client, remote));
         };
-        let checked = store.link().check().await;
-        checked.map_err(|error| error.of(&target.shown))?;
-        Ok(store)
+        let remote = Remote::of_fred(client.clone(), true, timeout);
+        let checked = remote.check().await;
+        checked.map_err(|error| error.of(&shown))?;
+        Ok((client, remote))
     }
 
-    /// What the engine has to hear first.
+    fn connect_node_lazily(&self, node: &Node) -> Result<Connected, Error> {
+        let target = self.nodes.node(node);
+        let timeout = target.timeout;
+        let client = Arc::new(Fred::make(target, false)?);
+        Ok((client.clone(), Remote::of_fred(client, true, timeout)))
+    }
+
+    /// Returns the inputs that the engine starts with.
     pub(super) fn opening(&self) -> Vec<Input> {
         let state = self.state();
         let members = state.members.values();
-        let connected = members.filter(|member| member.alarm.is_up());
+        let connected = members.filter(|member| member.link.is_up());
         let connected = connected.map(|member| Input::Connected {
             server: member.server,
         });
@@ -158,20 +165,20 @@ impl Cluster {
         inputs
     }
 
-    /// Follows its links, and who serves what.
+    /// Reports changes of the links and of the slot map, in the background.
     pub(super) fn watch_links(self: &Arc<Self>, driver: &Arc<Driver>) {
-        // Those that come from now on are followed as they come.
+        // Nodes that are added from now on are watched when they are added.
         let members = self.members();
         let _ = self.driver.set(Arc::downgrade(driver));
         for member in members {
-            member.store.watch_link(driver, member.seat(driver));
+            member.remote.watch_link(driver, member.sink(driver));
         }
         let keeper = driver.runtime.spawn(keep::keep(self.clone()));
         let _ = self.keeper.set(keeper.abort_handle());
     }
 }
 
-/// Its members.
+/// The nodes.
 impl Cluster {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,7 +200,7 @@ impl Cluster {
         &self,
         state: &mut State,
         node: &Node,
-        store: FredStore,
+        (client, remote): Connected,
         is_up: bool,
     ) -> Result<Arc<Member>, Error> {
         if state.members.len() >= MOST_NODES {
@@ -207,15 +214,16 @@ impl Cluster {
         let member = Arc::new(Member {
             server,
             node: node.clone(),
-            store,
-            alarm: Arc::new(Alarm::new(is_up, self.bell.clone())),
+            client,
+            remote: Arc::new(remote),
+            link: Arc::new(NodeLink::new(is_up, self.doubt.clone())),
             apart: Mutex::new(Timestamp::from_nanos(0)),
         });
         state.members.insert(server, member.clone());
         Ok(member)
     }
 
-    /// The number of a node; one that is new is connected to in the background.
+    /// Returns the number of a node. Connects to a new node in the background.
     fn server_at(&self, node: &Node) -> Option<ServerId> {
         let driver = self.driver()?;
         let (added, is_wanted) = {
@@ -225,8 +233,8 @@ impl Cluster {
             if let Some(member) = member {
                 return Some(member.server);
             }
-            let store = FredStore::connect_lazily(self.target.node(node));
-            let added = store.and_then(|store| self.add(state, node, store, false));
+            let connected = self.connect_node_lazily(node);
+            let added = connected.and_then(|connected| self.add(state, node, connected, false));
             let added = added
                 .inspect_err(|error| {
                     tracing::warn!(target: "leasehold", %error, "a node cannot be connected to");
@@ -235,16 +243,16 @@ impl Cluster {
             let is_wanted = state.wanted.contains(&added.server);
             (added, is_wanted)
         };
-        added.store.watch_link(&driver, added.seat(&driver));
+        added.remote.watch_link(&driver, added.sink(&driver));
         if is_wanted {
-            added.store.subscribe(&driver, added.seat(&driver));
+            added.remote.subscribe(&driver, added.sink(&driver));
         }
         Some(added.server)
     }
 }
 
 impl State {
-    /// Who serves which slots, as the engine takes it.
+    /// Returns the slot map as inputs for the engine.
     fn routes(&self) -> Vec<Input> {
         let mut routes: Vec<_> = self
             .map
@@ -272,34 +280,33 @@ impl State {
     }
 }
 
-/// Whoever waits for slots that nobody serves waits for this.
+/// The input that says why slots without a master cannot be reached.
 fn nobody(error: Error) -> Input {
     let server = ServerId::ONLY;
     Input::Disconnected { server, error }
 }
 
 impl Member {
-    fn seat(&self, driver: &Arc<Driver>) -> Seat {
-        Seat::of_node(driver, self.server, self.alarm.clone())
+    fn sink(&self, driver: &Arc<Driver>) -> ServerSink {
+        ServerSink::of_node(driver, self.server, self.link.clone())
     }
 
-    /// Listens at the shard of each lock that has a place in line now.
+    /// Subscribes to the channel of each lock that now has a waiter of this locker.
     fn listen_where_waiting(&self, batch: &[Op], reply: &Result<BatchReply, Error>) {
         let replies = reply.as_ref().map(|reply| &*reply.replies);
         for (op, reply) in batch.iter().zip(replies.unwrap_or_default()) {
             if let Ok(Reply::Busy { place: Some(_), .. }) = reply
                 && let Some(key) = op.command.key()
             {
-                self.store.listen_at_shard(key);
+                self.client.listen_at_shard(key);
             }
         }
     }
 }
 
-/// What a store does.
+/// Executing batches, and background tasks.
 impl Cluster {
-    /// Executes a batch of operations of one slot, which may count only with these copies. Returns who answered,
-    /// too.
+    /// Executes a batch of operations of one slot, and follows redirections. Returns the server that answered, too.
     pub(super) async fn execute_in_slot(
         &self,
         asked: ServerId,
@@ -313,13 +320,11 @@ impl Cluster {
                 let message = "the store cannot be reached: the node has left the cluster";
                 return (server, Err(Error::new(ErrorKind::Unavailable, message)));
             };
-            let link = member.store.link();
-            let batch = restated.as_deref().unwrap_or(batch);
+            let (remote, batch) = (&member.remote, restated.as_deref().unwrap_or(batch));
             let answer = if let Some(durability) = durability {
-                Box::pin(link.ask_durably(batch, durability, give_up, way)).await
+                Box::pin(remote.ask_durably((batch, durability), give_up, way)).await
             } else {
-                let answer = link.ask(batch, give_up, way).await;
-                answer.map(|answer| protocol::decode(batch, &answer))
+                remote.ask(batch, give_up, way).await
             };
             let error = match answer {
                 Ok(reply) => {
@@ -328,11 +333,11 @@ impl Cluster {
                 }
                 Err(error) => error,
             };
-            let Some(redirection) = Redirection::read(error.details(), &member.node) else {
-                if error.is_cluster() {
-                    self.bell.notify_one();
+            let Some(redirection) = Redirection::read(error.said(), &member.node) else {
+                if is_about_slots(error.said()) {
+                    self.doubt.notify_one();
                 }
-                return (server, Err(link.secrets.convert(&error)));
+                return (server, Err(error.into()));
             };
             let Some(next) = self.follow(&redirection) else {
                 break;
@@ -352,19 +357,19 @@ impl Cluster {
         (asked, Err(Error::new(ErrorKind::Unavailable, message)))
     }
 
-    /// Takes in where a node says that a slot is.
+    /// Applies a redirection to the slot map.
     fn follow(&self, redirection: &Redirection) -> Option<ServerId> {
         let server = self.server_at(&redirection.to)?;
         if !redirection.once {
             self.state().is_amended = true;
             let slots = redirection.slot..=redirection.slot;
             self.driver()?.feed(Input::Slots { slots, server });
-            self.bell.notify_one();
+            self.doubt.notify_one();
         }
         Some(server)
     }
 
-    /// The same operations with the end of their time by another server's clock; nothing if that is not known.
+    /// Translates the `not_after` of operations to another server's clock. Returns `None` if its clock is not known.
     fn restated(&self, batch: &[Op], from: ServerId, to: ServerId) -> Option<Vec<Op>> {
         let driver = self.driver()?;
         let state = driver.state();
@@ -378,20 +383,20 @@ impl Cluster {
         ops.collect()
     }
 
-    /// What connecting found, and what was found later.
+    /// Returns the findings so far, each once.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         for member in self.members() {
-            for finding in member.store.findings() {
-                if !findings.contains(finding) {
-                    findings.push(finding.clone());
+            for finding in member.remote.findings() {
+                if !findings.contains(&finding) {
+                    findings.push(finding);
                 }
             }
         }
         findings
     }
 
-    /// Those that have locks.
+    /// Returns the nodes that have locks.
     pub(super) fn walked(&self) -> Vec<ServerId> {
         let state = self.state();
         let nodes = state.map.nodes();
@@ -406,32 +411,27 @@ impl Cluster {
             state.members.get(&server).cloned()
         };
         if let Some(member) = member {
-            member.store.subscribe(driver, member.seat(driver));
+            member.remote.subscribe(driver, member.sink(driver));
         }
     }
 
     pub(super) fn watch(&self, keys: Vec<LockKey>, driver: &Arc<Driver>, server: ServerId) {
         if let Some(member) = self.member(server) {
-            member.store.watch(keys, driver, member.seat(driver));
+            member.remote.watch(keys, driver, member.sink(driver));
         }
     }
 
     pub(super) fn suspect(&self, server: ServerId, why: Suspicion, runtime: &Handle) {
-        self.bell.notify_one();
+        self.doubt.notify_one();
         if let Some(member) = self.member(server) {
-            member.store.suspect(why, runtime);
+            member.remote.suspect(why, runtime);
         }
     }
 
     pub(super) async fn close(&self) {
         self.keeper.get().inspect(|keeper| keeper.abort());
         let members = self.members();
-        let closing = members.iter().map(|member| member.store.close());
+        let closing = members.iter().map(|member| member.remote.close());
         futures::future::join_all(closing).await;
     }
-}
-
-/// Whether it may be there later; anything else is to be mended first.
-pub(super) fn is_away(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

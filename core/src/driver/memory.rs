@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Input;
-use super::clock::Clock;
-use super::seat::Seat;
+use super::sink::ServerSink;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::memory::MemoryServer;
 use crate::protocol::{BatchReply, ClientId, Op, Push};
@@ -27,12 +27,12 @@ pub(crate) struct MemoryStore {
 struct Links {
     /// Whether they are to find it as a server that cannot be reached.
     cut: bool,
-    seats: BTreeMap<ClientId, Seat>,
+    sinks: BTreeMap<ClientId, ServerSink>,
 }
 
 #[derive(Default)]
 struct Pushes {
-    subscribers: BTreeMap<ClientId, Seat>,
+    subscribers: BTreeMap<ClientId, ServerSink>,
     queue: VecDeque<(ClientId, Push)>,
     /// Whether a push is being delivered: one may cause the next, and they are delivered in order.
     delivering: bool,
@@ -87,43 +87,43 @@ impl MemoryStore {
     }
 
     /// From now on the engine hears when it is cut off and when it is back.
-    pub(super) fn watch_link(&self, client: ClientId, seat: &Seat) {
-        self.links().seats.insert(client, seat.clone());
+    pub(super) fn watch_link(&self, client: ClientId, sink: &ServerSink) {
+        self.links().sinks.insert(client, sink.clone());
         if let Err(error) = self.check_link() {
-            seat.disconnected(error);
+            sink.disconnected(error);
         }
     }
 
-    pub(super) fn subscribe(&self, client: ClientId, seat: &Seat) {
-        self.pushes().subscribers.insert(client, seat.clone());
+    pub(super) fn subscribe(&self, client: ClientId, sink: &ServerSink) {
+        self.pushes().subscribers.insert(client, sink.clone());
         self.server().subscribe(client);
         if self.check_link().is_ok() {
-            seat.subscribed();
+            sink.subscribed();
         }
     }
 
     pub(super) fn unsubscribe(&self, client: ClientId) {
-        self.links().seats.remove(&client);
+        self.links().sinks.remove(&client);
         self.pushes().subscribers.remove(&client);
         self.server().unsubscribe(client);
     }
 
     /// Delivers the pushes that executed batches have caused, with nothing locked.
     pub(super) fn deliver_pushes(&self) {
-        while let Some((seat, push)) = self.next_push() {
+        while let Some((sink, push)) = self.next_push() {
             let _delivered = Delivered(self);
-            let server = Some(seat.server);
-            seat.feed(Input::Push { server, push });
+            let server = Some(sink.server);
+            sink.feed(Input::Push { server, push });
         }
     }
 
-    fn next_push(&self) -> Option<(Seat, Push)> {
+    fn next_push(&self) -> Option<(ServerSink, Push)> {
         let pushes = &mut *self.pushes();
         while !pushes.delivering {
             let (client, push) = pushes.queue.pop_front()?;
-            if let Some(seat) = pushes.subscribers.get(&client) {
+            if let Some(sink) = pushes.subscribers.get(&client) {
                 pushes.delivering = true;
-                return Some((seat.clone(), push));
+                return Some((sink.clone(), push));
             }
         }
         None
@@ -146,21 +146,21 @@ impl MemoryStore {
 impl MemoryStore {
     /// Nobody reaches it any more, and what it has to say is lost.
     pub(crate) fn cut_off(&self) {
-        let seats = self.set_cut(true);
+        let sinks = self.set_cut(true);
         self.pushes().queue.clear();
-        for seat in seats {
-            seat.unsubscribed();
-            seat.disconnected(cut_off());
+        for sink in sinks {
+            sink.unsubscribed();
+            sink.disconnected(cut_off());
         }
     }
 
     /// It can be reached again.
     pub(crate) fn reconnect(&self) {
-        for seat in self.set_cut(false) {
-            seat.connected();
+        for sink in self.set_cut(false) {
+            sink.connected();
         }
         let hearing: Vec<_> = self.pushes().subscribers.values().cloned().collect();
-        hearing.iter().for_each(Seat::subscribed);
+        hearing.iter().for_each(ServerSink::subscribed);
     }
 
     /// Forgets all that is stored.
@@ -169,12 +169,12 @@ impl MemoryStore {
     }
 
     /// Those who are to be told; none if nothing changes.
-    fn set_cut(&self, cut: bool) -> Vec<Seat> {
+    fn set_cut(&self, cut: bool) -> Vec<ServerSink> {
         let links = &mut *self.links();
         if std::mem::replace(&mut links.cut, cut) == cut {
             return Vec::new();
         }
-        links.seats.values().cloned().collect()
+        links.sinks.values().cloned().collect()
     }
 }
 

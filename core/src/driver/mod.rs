@@ -4,33 +4,17 @@
 //! feeds it back, so an uncontended acquire hops through no other task. One background task per
 //! locker owns the timers.
 
-mod adapted;
 mod calls;
-mod clock;
 mod cluster;
-mod durable;
-mod endpoint;
-mod errors;
-mod fred;
-mod info;
-mod life;
-mod link;
-mod listener;
 mod memory;
-mod seat;
-mod sentinels;
+mod remote;
+mod send_order;
+mod shared_tenure;
+mod sink;
 mod store;
 mod stores;
-mod tenure;
-#[cfg(feature = "tls-rustls")]
-mod tls;
-#[cfg(not(feature = "tls-rustls"))]
-#[path = "no_tls.rs"]
-mod tls;
+mod timer_task;
 mod trace;
-mod tracking;
-mod turns;
-mod url;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -43,16 +27,12 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-pub(crate) use self::adapted::Tracking;
-pub(crate) use self::errors::Secrets;
-pub(crate) use self::fred::send_script;
 pub(crate) use self::memory::MemoryStore;
-pub(crate) use seat::Seat;
+pub(crate) use shared_tenure::{Share, SharedTenure};
 pub(crate) use store::Store;
 pub(crate) use stores::Stores;
-pub(crate) use tenure::{Share, Tenure};
-pub(crate) use url::Dial;
 
+use crate::clock::Clock;
 use crate::engine::{
     Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
     Stats, Suspicion,
@@ -61,13 +41,12 @@ use crate::error::Error;
 use crate::event::LeaseEvent;
 use crate::finding::Finding;
 use crate::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op, channel};
-use crate::rt::Dice;
+use crate::rt::RandomSource;
 use crate::time::Timestamp;
 use calls::{Calls, Delivery};
-use clock::Clock;
-use life::Life;
-use tenure::Tenures;
-use turns::{Turn, Turns};
+use send_order::{SendOrder, Sending};
+use shared_tenure::SharedTenures;
+use timer_task::TimerTask;
 
 /// The longest nap of the background task while it has something to wake for: timers of the
 /// runtime stand still while the machine is suspended, and `Lost` should not wait for them.
@@ -89,7 +68,7 @@ pub(crate) struct Driver {
     last_id: AtomicU64,
     /// How many read events.
     readers: AtomicUsize,
-    dice: Mutex<Dice>,
+    random: Mutex<RandomSource>,
     /// How long what is under way may take once the program is done.
     patience: Duration,
 }
@@ -97,11 +76,11 @@ pub(crate) struct Driver {
 struct State {
     engine: Engine,
     calls: Calls,
-    tenures: Tenures,
+    tenures: SharedTenures,
     hub: Hub<Waker>,
     /// Whether what waits is sent by a task that lets others run first.
     gathers: bool,
-    turns: Turns,
+    order: SendOrder,
     /// When the engine is to be fed the time, and when the background task wakes.
     wake: Timestamp,
     armed: Timestamp,
@@ -119,7 +98,7 @@ struct Batch {
     durability: Option<Durability>,
     give_up: Timestamp,
     /// Of the last that was taken out together.
-    turn: Option<Turn>,
+    sending: Option<Sending>,
 }
 
 impl Batch {
@@ -146,7 +125,7 @@ struct Effects {
     deliveries: Deliveries,
     wakers: Vec<Waker>,
     traces: Vec<LeaseEvent>,
-    over: Vec<Arc<Tenure>>,
+    over: Vec<Arc<SharedTenure>>,
     suspicions: Vec<(ServerId, Suspicion)>,
     watches: Vec<(ServerId, Vec<LockKey>)>,
     subscribes: Vec<ServerId>,
@@ -183,10 +162,10 @@ impl Driver {
             state: Mutex::new(State {
                 engine,
                 calls: Calls::default(),
-                tenures: Tenures::default(),
+                tenures: SharedTenures::default(),
                 hub: Hub::default(),
                 gathers: false,
-                turns: Turns::default(),
+                order: SendOrder::default(),
                 wake: Timestamp::NEVER,
                 armed: Timestamp::NEVER,
                 closing: None,
@@ -198,13 +177,13 @@ impl Driver {
             rearm: Notify::new(),
             last_id: AtomicU64::new(0),
             readers: AtomicUsize::new(0),
-            dice: Mutex::default(),
+            random: Mutex::default(),
         });
         let mut sends = Batches::new();
         for input in driver.stores.opening() {
             sends.extend(driver.step(input));
         }
-        driver.runtime.spawn(keep_time(Life::of(&driver)));
+        driver.runtime.spawn(keep_time(TimerTask::of(&driver)));
         driver.stores.watch_links(&driver);
         let started = driver.clone();
         let ask_for_clock = async move {
@@ -221,8 +200,8 @@ impl Driver {
 
     /// An id that nobody else has, and that nobody can guess.
     pub(crate) fn new_lease(&self) -> Result<LeaseId, Error> {
-        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        dice.roll().map(LeaseId)
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        random.bits().map(LeaseId)
     }
 
     /// The time that this locker lives by.
@@ -330,12 +309,12 @@ impl Driver {
                 effects.deliveries.reserve(batch.replies.len());
             }
             let gathers = self.stores.are_remote() && !matches!(input, Input::Tick);
-            state.turns.hear(&input);
+            state.order.hear(&input);
             state.engine.handle(self.now(), input);
             let gathers = gathers && state.engine.expects_more();
             effects.gathers = gathers && !state.gathers;
             state.gathers |= gathers;
-            let stays = gathers || state.turns.hold_back();
+            let stays = gathers || state.order.hold_back();
             state.wake = loop {
                 let output = if stays {
                     state.engine.poll_unsent()
@@ -349,11 +328,11 @@ impl Driver {
             };
             let releases = || effects.sends.iter().any(Batch::releases);
             if effects.refuses && (releases() || state.engine.has_unsent()) {
-                state.turns.hear_refusal();
+                state.order.hear_refusal();
             }
             state.refuse_if_dead(&mut effects);
             if let Some(last) = effects.sends.last_mut() {
-                last.turn = state.turns.take(self);
+                last.sending = state.order.begin(self);
             }
             let closes = state.closing.is_some() && state.engine.is_idle();
             state.wake < state.armed || closes
@@ -367,11 +346,11 @@ impl Driver {
         effects.deliveries.into_iter().for_each(Delivery::deliver);
         for server in effects.subscribes {
             let store = self.stores.of(server);
-            store.subscribe(self, Seat::new(self, server));
+            store.subscribe(self, sink::ServerSink::new(self, server));
         }
         for (server, keys) in effects.watches {
             let store = self.stores.of(server);
-            store.watch(keys, self, Seat::new(self, server));
+            store.watch(keys, self, sink::ServerSink::new(self, server));
         }
         for (server, why) in effects.suspicions {
             self.stores.of(server).suspect(server, why, &self.runtime);
@@ -409,7 +388,7 @@ impl Driver {
                     ops: batch,
                     durability,
                     give_up,
-                    turn: None,
+                    sending: None,
                 });
             }
             Output::Answer { call, answer } => {
@@ -436,7 +415,7 @@ impl Driver {
                 deadline,
             } => {
                 effects.traces.extend(trace::wanted(&event));
-                let over = Tenure::follow(&mut state.tenures, lease, &event, deadline);
+                let over = SharedTenure::follow(&mut state.tenures, lease, &event, deadline);
                 effects.over.extend(over);
                 effects
                     .wakers
@@ -490,7 +469,7 @@ impl Driver {
             let mut next = Some(batch);
             while let Some(mut batch) = next {
                 let store = driver.stores.of(batch.server);
-                let mut turn = batch.turn.take();
+                let mut sending = batch.sending.take();
                 let mut executed = pin!(store.execute(
                     (batch.server, batch.request),
                     (&batch.ops, batch.durability.as_ref()),
@@ -499,7 +478,7 @@ impl Driver {
                 let (server, result) = poll_fn(|context| {
                     let polled = executed.as_mut().poll(context);
                     // By now it is on its way.
-                    drop(turn.take());
+                    drop(sending.take());
                     polled
                 })
                 .await;
@@ -530,8 +509,8 @@ impl State {
 }
 
 /// The background task.
-async fn keep_time(mut life: Life) {
-    let driver = life.driver.clone();
+async fn keep_time(mut task: TimerTask) {
+    let driver = task.driver.clone();
     loop {
         let now = driver.now();
         let wake = {
@@ -557,6 +536,6 @@ async fn keep_time(mut life: Life) {
     }
     let wakers = driver.state().hub.end_all();
     wakers.into_iter().for_each(Waker::wake);
-    life.end();
+    task.end();
     driver.stores.close(driver.client).await;
 }

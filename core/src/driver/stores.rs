@@ -3,30 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::clock::Clock;
-use super::cluster::is_away;
-use super::seat::Seat;
+use super::sink::ServerSink;
 use super::store::Store;
-use super::url::Dial;
 use super::{Driver, Input};
+use crate::adapter::fred::Dial;
+use crate::adapter::is_away;
+use crate::clock::Clock;
 use crate::engine::{ServerId, check_members, majority, too_few};
 use crate::error::{Error, ErrorKind};
 use crate::finding::Finding;
 use crate::protocol::ClientId;
+use crate::url::Kind;
 
 pub(crate) struct Stores(Vec<Store>);
 
 impl Stores {
-    /// One that is alone.
+    /// A single store.
     pub(crate) fn one(store: Store) -> Self {
         Self(vec![store])
     }
 
-    /// Independent servers, of which a majority decides and has to be there.
+    /// Connects to the members of a quorum, of which a majority must be up.
     pub(crate) async fn quorum(urls: &[String], dial: Dial<'_>) -> Result<Self, Error> {
         check_members(urls.len())?;
         for (at, url) in urls.iter().enumerate() {
-            if super::url::is_of_cluster(url) {
+            if dial.url(url).is_ok_and(|url| url.kind == Kind::Cluster) {
                 let message =
                     "a cluster cannot be a member of a quorum; give servers that stand alone";
                 return Err(Error::new(ErrorKind::Unsupported, message).of(place(at)));
@@ -40,7 +41,7 @@ impl Stores {
             let store = match connected {
                 Err(error) if is_away(&error) => {
                     missing.push((at, error));
-                    // It may come later.
+                    // The server may come up later.
                     Store::connect_lazily(url, dial)
                 }
                 connected => connected,
@@ -56,7 +57,7 @@ impl Stores {
         Ok(quorum)
     }
 
-    /// Whether each decides for itself.
+    /// Checks that the members are independent.
     fn check(&self) -> Result<(), Error> {
         let remote = self.0.iter().filter(|store| store.is_remote()).count();
         if remote > 0 && remote < self.0.len() {
@@ -75,12 +76,12 @@ impl Stores {
         Ok(())
     }
 
-    /// How many are members of a quorum; nothing if it is one store.
+    /// Returns the number of members, or `None` for a single store.
     pub(super) fn members(&self) -> Option<usize> {
         Some(self.0.len()).filter(|len| *len > 1)
     }
 
-    /// One that is alone serves all servers that it knows.
+    /// Returns the store of a server. A single store has all servers that it knows.
     pub(super) fn of(&self, server: ServerId) -> &Store {
         let at = usize::try_from(server.0).unwrap_or(usize::MAX);
         self.0.get(at).unwrap_or(&self.0[0])
@@ -94,33 +95,33 @@ impl Stores {
         self.0[0].clock()
     }
 
-    /// What connecting found.
+    /// Returns the findings so far.
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.0.iter().flat_map(Store::findings).collect()
     }
 
-    /// Whether a call to them takes time, so that making one of several is worth a pause.
+    /// Returns true if a call takes time, so that waiting to merge calls pays.
     pub(super) fn are_remote(&self) -> bool {
         self.0[0].is_remote()
     }
 
-    /// Whether it is a cluster, whose servers have some of the locks each.
+    /// Returns true for a cluster, each of whose servers has some of the locks.
     pub(super) fn is_clustered(&self) -> bool {
         self.0[0].is_cluster()
     }
 
-    /// Whether its servers can be sent what has no key in it.
+    /// Returns true if requests without a key can be sent to a given server.
     pub(crate) fn are_addressed(&self) -> bool {
         self.0[0].is_addressed()
     }
 
-    /// What the engine has to hear first.
+    /// Returns the inputs that the engine starts with.
     pub(super) fn opening(&self) -> Vec<Input> {
         let inputs = self.each().map(|(server, store)| store.opening(server));
         inputs.flatten().collect()
     }
 
-    /// Where a walk over all locks has to begin.
+    /// Returns the cursors at which a walk over all locks begins.
     pub(super) fn walks(&self) -> Result<Vec<u64>, Error> {
         let servers = self.0[0].walked()?;
         Ok(servers.into_iter().map(ServerId::walk).collect())
@@ -128,7 +129,7 @@ impl Stores {
 
     pub(super) fn watch_links(&self, driver: &Arc<Driver>) {
         for (server, store) in self.each() {
-            store.watch_link(driver, Seat::new(driver, server));
+            store.watch_link(driver, ServerSink::new(driver, server));
         }
     }
 

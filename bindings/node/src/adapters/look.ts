@@ -10,7 +10,7 @@ const LIMIT = 1_000;
 /** A server of another protocol than is expected often looks like one that is slow. */
 const SLOW = 500;
 
-/** A first message of TLS 1.2 or 1.3, which each server of it answers; as in `core/src/driver/endpoint.rs`. */
+/** A first message of TLS 1.2 or 1.3, which each server of it answers; as in `core/src/adapter/fred/endpoint.rs`. */
 const HELLO =
   "\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03leasehold looks who answers here\x00\x00\x0a" +
   "\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\x00\x2f\x01\x00";

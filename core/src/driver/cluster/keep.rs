@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::map::Map;
-use super::target::{ask, first_of};
 use super::{Cluster, Member, nobody};
+use crate::adapter::Adapter;
+use crate::adapter::fred::first_of;
+use crate::adapter::slots::Map;
+use crate::clock::Clock;
 use crate::driver::Input;
-use crate::driver::clock::Clock;
 use crate::error::{Error, ErrorKind};
 
 /// While something is wrong the nodes are asked again and again: first after this time, then after twice that,
@@ -21,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 pub(super) async fn keep(cluster: Arc<Cluster>) {
     let mut pause = FIRST_PAUSE;
     if cluster.is_settled() {
-        cluster.bell.notified().await;
+        cluster.doubt.notified().await;
     }
     loop {
         let found = cluster.look().await;
@@ -43,10 +44,10 @@ pub(super) async fn keep(cluster: Arc<Cluster>) {
         Clock::Machine.sleep(FIRST_PAUSE).await;
         if cluster.is_settled() {
             pause = FIRST_PAUSE;
-            cluster.bell.notified().await;
+            cluster.doubt.notified().await;
         } else {
             tokio::select! {
-                () = cluster.bell.notified() => {}
+                () = cluster.doubt.notified() => {}
                 () = Clock::Machine.sleep(pause) => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -61,7 +62,7 @@ impl Cluster {
         let is_up = |node| {
             let server = state.numbers.get(node);
             let member = server.and_then(|server| state.members.get(server));
-            member.is_some_and(|member| member.alarm.is_up())
+            member.is_some_and(|member| member.link.is_up())
         };
         state.map.gaps().is_empty() && state.map.nodes().into_iter().all(is_up)
     }
@@ -69,10 +70,10 @@ impl Cluster {
     /// Asks the members that can be reached; if there are none, the nodes that were named at first.
     async fn look(&self) -> Result<Map, Error> {
         let mut up = self.members();
-        up.retain(|member| member.alarm.is_up());
+        up.retain(|member| member.link.is_up());
         if up.is_empty() {
-            let (_, store, map) = self.target.find().await?;
-            store.close().await;
+            let (_, client, map) = self.nodes.find().await?;
+            client.close().await;
             return Ok(map);
         }
         // Not always the same one first.
@@ -80,7 +81,7 @@ impl Cluster {
         let first = turn % up.len();
         up.rotate_left(first);
         let map = first_of(up.into_iter().map(|member| async move {
-            let asked = tokio::time::timeout(LIMIT, ask(&member.store, &member.node));
+            let asked = tokio::time::timeout(LIMIT, member.client.ask_for_map(&member.node));
             let late = |_| Error::new(ErrorKind::Timeout, "a node of the cluster did not answer");
             asked.await.map_err(late)?
         }));
@@ -106,7 +107,7 @@ impl Cluster {
             let is_new = state.map != map || std::mem::take(&mut state.is_amended);
             state.map = map;
             // One that is a replica by now is kept: a slot may be on its way to it.
-            let is_gone = |member: &Member| !member.alarm.is_up() && !state.map.has(&member.node);
+            let is_gone = |member: &Member| !member.link.is_up() && !state.map.has(&member.node);
             let gone: Vec<_> = state
                 .members
                 .values()
@@ -130,7 +131,7 @@ impl Cluster {
             let server = member.server;
             driver.feed(Input::Disconnected { server, error });
             driver.runtime.spawn(async move {
-                member.store.close().await;
+                member.remote.close().await;
             });
         }
     }

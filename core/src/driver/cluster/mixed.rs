@@ -8,9 +8,8 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::{Cluster, Member};
+use crate::adapter::Way;
 use crate::driver::Input;
-use crate::driver::errors::is_answer;
-use crate::driver::link::Way;
 use crate::engine::{RequestId, ServerId};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{self, BatchReply, LockKey, Op};
@@ -134,15 +133,13 @@ impl Member {
         batch: &[Op],
         give_up: Timestamp,
     ) -> Option<Result<BatchReply, Error>> {
-        let link = self.store.link();
-        match link.ask(batch, give_up, Way::OfNode).await {
-            Ok(answer) => {
-                let reply = protocol::decode(batch, &answer);
+        match self.remote.ask(batch, give_up, Way::OfNode).await {
+            Ok(reply) => {
                 self.listen_where_waiting(batch, &reply);
                 Some(reply)
             }
-            Err(error) if is_answer(&error) => None,
-            Err(error) => Some(Err(link.secrets.convert(&error))),
+            Err(error) if !error.said().is_empty() => None,
+            Err(error) => Some(Err(error.into())),
         }
     }
 

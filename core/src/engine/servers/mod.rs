@@ -1,7 +1,7 @@
 //! The servers of the store: which one an operation goes to, and what each is known to answer, to
 //! hear, and to say of its clock. The only place that knows how many there are.
 
-mod crowd;
+mod concurrency;
 mod outbox;
 mod rates;
 mod server;

@@ -4,7 +4,7 @@ mod sending;
 
 use std::time::Duration;
 
-use super::crowd::Crowd;
+use super::concurrency::Concurrency;
 use super::outbox::{Outbox, Queued};
 use super::rates::{Mark, Rates};
 use crate::engine::clock::{Anchor, Margin};
@@ -45,7 +45,7 @@ pub(crate) struct Server {
     pub(super) outbox: Outbox,
     /// In the order in which they left.
     requests: Vec<Request>,
-    crowd: Crowd,
+    concurrency: Concurrency,
     /// The shortest round trip on this link.
     round_trip: Duration,
     /// How many requests in a row had no answer in time, and when the first of them left.
@@ -108,7 +108,7 @@ impl Server {
             wake: Timestamp::NEVER,
             outbox: Outbox::default(),
             requests: Vec::new(),
-            crowd: Crowd::default(),
+            concurrency: Concurrency::default(),
             round_trip: Duration::MAX,
             timeouts: 0,
             silent_since: Timestamp::NEVER,
@@ -146,7 +146,7 @@ impl Server {
     /// Takes in what is to leave.
     pub(super) fn queue(&mut self, out: Queued) {
         if out.durability.is_none() {
-            self.crowd.asked();
+            self.concurrency.asked();
         }
         self.outbox.push(out);
     }
@@ -342,7 +342,7 @@ impl Server {
             };
         };
         if !waits {
-            self.crowd.answered(origins.len());
+            self.concurrency.answered(origins.len());
         }
         if result.is_ok() {
             cx.counts.replied(cx.now, sent);

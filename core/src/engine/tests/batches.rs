@@ -50,9 +50,9 @@ fn while_batches_are_under_way_operations_leave_when_they_are_half_of_all() {
     assert_eq!(sizes(&host), [1, 1, 1, 2, MAX_BATCH]);
 }
 
-/// Catches a crowd of which each half leaves so late that the store waits for it.
+/// Catches halves that leave so late that the store waits for them.
 #[test]
-fn of_a_large_crowd_many_are_enough_to_leave() {
+fn of_many_callers_a_few_are_enough_to_leave() {
     let mut host = at(NEAR / 2);
     ask(&mut host, 5 + 2 * MAX_BATCH);
     while host.pending.len() > 1 {
@@ -180,7 +180,7 @@ fn more_is_expected_after_several_left_together() {
 
 /// Catches a store and a host that wait for one another: what leaves at once is answered at once.
 #[test]
-fn of_a_large_crowd_that_asks_at_once_each_half_leaves_while_the_other_is_answered() {
+fn of_many_callers_that_ask_at_once_each_half_leaves_while_the_other_is_answered() {
     let half = MANY;
     let mut host = at(NEAR / 2);
     let all_ask = |host: &mut Host, locks: Range<u64>| {
@@ -202,7 +202,7 @@ fn of_a_large_crowd_that_asks_at_once_each_half_leaves_while_the_other_is_answer
 
 /// Catches calls that are paid for and gain nothing: where the way is long, and where few take turns.
 #[test]
-fn a_crowd_leaves_together_where_halves_gain_nothing() {
+fn callers_leave_together_where_halves_gain_nothing() {
     for (way, callers) in [(NEAR * 3, 4 * MANY), (NEAR / 2, 2 * LEAST_HALF - 2)] {
         let mut host = at(way);
         for lock in 1..=callers {

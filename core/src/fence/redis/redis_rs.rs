@@ -58,6 +58,7 @@ impl Connection {
             CallError::Refused(said) => FredError::new(FredErrorKind::Unknown, said),
             CallError::TimedOut => FredError::new(FredErrorKind::Timeout, "no reply"),
             CallError::Unreachable(why) => FredError::new(FredErrorKind::IO, why),
+            CallError::Known(_, error) => FredError::new(FredErrorKind::IO, error.to_string()),
             CallError::Unreadable(why) => FredError::new(FredErrorKind::Protocol, why),
         })
     }

@@ -8,7 +8,7 @@ use fred::interfaces::ClientLike;
 use fred::types::Value;
 use futures::future::{BoxFuture, Either};
 
-use crate::driver::{Secrets, send_script};
+use crate::adapter::fred::{Secrets, send_script};
 
 /// A client of the program's. Cheap to clone.
 #[derive(Clone)]

@@ -20,11 +20,11 @@ pub(crate) const MAX_BATCH: usize = 128;
 pub(crate) const MAX_BATCH_BYTES: usize = 65_536;
 
 /// So many operations leave at the latest although batches are under way, so that the store works on one
-/// while the host takes in the other. Of a small crowd the half leaves. Fewer wait for a reply, because
+/// while the host takes in the other. With few concurrent callers, half of them leave. Fewer wait for a reply, because
 /// every script call costs the client a write and the server a call. With none under way nothing waits.
 pub(crate) const MANY: usize = 32;
 
-/// Half of a crowd is worth a call of its own from so many on.
+/// The least half of concurrent callers that is worth a call of its own.
 pub(crate) const LEAST_HALF: usize = 16;
 
 /// A store takes so long to begin with a batch.
@@ -68,7 +68,7 @@ impl Server {
         while self.outbox.len() > 0 && self.outbox.len() >= self.least_to_leave(cx) {
             let under_way = self.under_way().map(|request| request.origins.len());
             let under_way = under_way.sum::<usize>();
-            self.crowd.leaves(under_way + self.outbox.len());
+            self.concurrency.leaves(under_way + self.outbox.len());
             let most = self.most_to_leave(cx);
             self.send_batch(cx, anchor, None, most);
         }
@@ -81,7 +81,7 @@ impl Server {
             self.time_late_reply(cx);
         }
         if self.requests.is_empty() {
-            self.crowd.idles();
+            self.concurrency.idles();
         }
         None
     }
@@ -106,22 +106,25 @@ impl Server {
         match under_way {
             _ if under_way >= most => usize::MAX,
             _ if under_way < any_size => 1,
-            _ if under_way < FEW_IN_FLIGHT && !self.would_join(cx.now) => self.crowd.half(MANY),
+            _ if under_way < FEW_IN_FLIGHT && !self.would_join(cx.now) => {
+                self.concurrency.half(MANY)
+            }
             _ => MAX_BATCH,
         }
     }
 
     /// Whether what leaves now comes to the store together with the last batch, and is answered with it:
-    /// then half of a large crowd gains nothing by a call of its own, and better leaves at the reply.
+    /// then half of many callers gain nothing by a call of their own, and better leaves at the reply.
     fn would_join(&self, now: Timestamp) -> bool {
         let last = self.under_way().last();
-        self.crowd.half(MANY) >= LEAST_HALF && last.is_some_and(|last| now < last.sent + APART)
+        self.concurrency.half(MANY) >= LEAST_HALF
+            && last.is_some_and(|last| now < last.sent + APART)
     }
 
-    /// How many operations leave together. If all of a crowd ask at once half of them leave first, so
+    /// How many operations leave together. If all callers ask at once, half of them leave first, so
     /// that the store and the host both have work. Where the way is long that is not worth a further call.
     fn most_to_leave(&self, cx: &Ctx) -> usize {
-        let half = self.crowd.half(MAX_BATCH);
+        let half = self.concurrency.half(MAX_BATCH);
         let is_near = self.any_size_in_flight(cx.now) == 1;
         if half >= LEAST_HALF && is_near && self.under_way().next().is_none() {
             half
@@ -157,7 +160,7 @@ impl Server {
     pub(in crate::engine::servers) fn expects_more(&self, settings: &Settings) -> bool {
         !settings.by_slots()
             && self.requests.is_empty()
-            && self.crowd.is_more_than(self.outbox.len(), MANY)
+            && self.concurrency.is_more_than(self.outbox.len(), MANY)
     }
 
     fn flush_unanchored(&mut self, cx: &mut Ctx) -> Option<Error> {

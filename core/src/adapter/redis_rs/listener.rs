@@ -40,12 +40,12 @@ where
                 hear_apart(client, commands.clone(), &channel, &hearing).await
             }
             RedisPushes::Sender(sender) => {
-                let ear = Ear {
+                let listener = Listener {
                     connection: commands.clone(),
                     pushes: sender.subscribe(),
                     is_apart: false,
                 };
-                ear.hear(&channel, &hearing).await
+                listener.hear(&channel, &hearing).await
             }
         };
         hearing.unsubscribed();
@@ -67,7 +67,7 @@ where
 }
 
 /// A connection that speaks RESP3, and what it pushes.
-struct Ear<C> {
+struct Listener<C> {
     connection: C,
     pushes: Receiver<PushInfo>,
     /// Whether it is another one than that for commands.
@@ -80,13 +80,13 @@ async fn hear_apart<C: ConnectionLike>(
     channel: &str,
     hearing: &Hearing,
 ) -> RedisResult<()> {
-    let ear = match Ear::open(client, None).await {
-        Ok(ear) => ear,
+    let listener = match Listener::open(client, None).await {
+        Ok(listener) => listener,
         // What is published at one server of a cluster is heard at all of them.
         Err(error) => {
             let mut opened = Err(error);
             for node in nodes(commands).await {
-                opened = Ear::open(client, Some(node)).await;
+                opened = Listener::open(client, Some(node)).await;
                 if opened.is_ok() {
                     break;
                 }
@@ -94,10 +94,10 @@ async fn hear_apart<C: ConnectionLike>(
             opened?
         }
     };
-    ear.hear(channel, hearing).await
+    listener.hear(channel, hearing).await
 }
 
-impl Ear<MultiplexedConnection> {
+impl Listener<MultiplexedConnection> {
     /// A connection as the client would make it, or to another server.
     async fn open(client: &Client, to: Option<(String, u16)>) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
@@ -124,7 +124,7 @@ impl Ear<MultiplexedConnection> {
     }
 }
 
-impl<C: ConnectionLike> Ear<C> {
+impl<C: ConnectionLike> Listener<C> {
     /// Returns once the connection is gone, or with why it cannot hear.
     async fn hear(mut self, channel: &str, hearing: &Hearing) -> RedisResult<()> {
         // On a connection of RESP2 nothing else could be asked after a subscription.

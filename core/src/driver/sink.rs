@@ -1,8 +1,9 @@
-//! One server's place at a locker.
+//! Reports what happens at one server to the engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Driver;
@@ -10,28 +11,28 @@ use crate::engine::{Input, ServerId};
 use crate::error::Error;
 use crate::protocol::{self, LockKey};
 
-/// Through this a store tells the engine what happens at it. It does not keep the locker alive.
+/// A handle by which a store reports what happens at one of its servers. It does not keep the locker alive.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct ServerSink {
     pub(super) server: ServerId,
     driver: Weak<Driver>,
-    /// Of a node of a cluster.
-    alarm: Option<Arc<Alarm>>,
-    /// Whether it stands for all nodes of a cluster.
+    /// Set for a cluster node.
+    node: Option<Arc<NodeLink>>,
+    /// True if the handle stands for all nodes of a cluster.
     is_shared: bool,
 }
 
-/// Tells a cluster of its nodes' links.
-pub(super) struct Alarm {
+/// The link state of a cluster node.
+pub(super) struct NodeLink {
     is_up: AtomicBool,
-    /// Rings when one goes.
-    bell: Arc<Notify>,
+    /// Notified when the link breaks.
+    changed: Arc<Notify>,
 }
 
-impl Alarm {
-    pub(super) fn new(is_up: bool, bell: Arc<Notify>) -> Self {
+impl NodeLink {
+    pub(super) fn new(is_up: bool, changed: Arc<Notify>) -> Self {
         let is_up = AtomicBool::new(is_up);
-        Self { is_up, bell }
+        Self { is_up, changed }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -43,24 +44,24 @@ impl Alarm {
             Input::Connected { .. } => self.is_up.store(true, Ordering::Release),
             Input::Disconnected { .. } => {
                 self.is_up.store(false, Ordering::Release);
-                self.bell.notify_one();
+                self.changed.notify_one();
             }
             _ => {}
         }
     }
 }
 
-impl Seat {
+impl ServerSink {
     pub(super) fn new(driver: &Arc<Driver>, server: ServerId) -> Self {
         Self {
             server,
             driver: Arc::downgrade(driver),
-            alarm: None,
+            node: None,
             is_shared: false,
         }
     }
 
-    /// Of all nodes of a cluster, which its client does not tell apart.
+    /// Makes the handle stand for all nodes of a cluster, for a client that does not tell them apart.
     pub(super) fn shared(self) -> Self {
         Self {
             is_shared: true,
@@ -68,23 +69,23 @@ impl Seat {
         }
     }
 
-    /// Of a node of a cluster, which hears of the link, too.
-    pub(super) fn of_node(driver: &Arc<Driver>, server: ServerId, alarm: Arc<Alarm>) -> Self {
+    /// Creates the handle of a cluster node, which also updates the node's link state.
+    pub(super) fn of_node(driver: &Arc<Driver>, server: ServerId, node: Arc<NodeLink>) -> Self {
         Self {
-            alarm: Some(alarm),
+            node: Some(node),
             ..Self::new(driver, server)
         }
     }
 
-    /// Who it was that a push came from: the nodes of a cluster pass them on to one another.
+    /// Returns the server that published a push, if known: cluster nodes forward pushes to one another.
     pub(super) fn source(&self) -> Option<ServerId> {
-        let is_one = self.alarm.is_none() && !self.is_shared;
+        let is_one = self.node.is_none() && !self.is_shared;
         is_one.then_some(self.server)
     }
 
-    /// These keys by what one command may name: of a cluster those of one slot.
+    /// Groups keys by what one command may name: at a cluster, the keys of one slot.
     pub(super) fn at_once(&self, mut keys: Vec<LockKey>) -> Vec<Vec<LockKey>> {
-        if self.alarm.is_none() {
+        if self.node.is_none() {
             return vec![keys];
         }
         keys.sort_by_key(LockKey::slot);
@@ -92,32 +93,38 @@ impl Seat {
         groups.map(<[LockKey]>::to_vec).collect()
     }
 
-    /// Whether the locker is still there.
-    pub(super) fn is_taken(&self) -> bool {
+    /// Returns true while the locker exists.
+    pub(super) fn is_open(&self) -> bool {
         self.driver.strong_count() > 0
     }
 
-    pub(crate) fn feed(&self, input: Input) {
-        if let Some(alarm) = &self.alarm {
-            alarm.hear(&input);
+    /// Returns the locker's runtime, while the locker exists.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        let driver = self.driver.upgrade()?;
+        Some(driver.runtime.clone())
+    }
+
+    pub(super) fn feed(&self, input: Input) {
+        if let Some(node) = &self.node {
+            node.hear(&input);
         }
         if let Some(driver) = self.driver.upgrade() {
             driver.feed(input);
         }
     }
 
-    pub(crate) fn connected(&self) {
+    pub(super) fn connected(&self) {
         let server = self.server;
         self.feed(Input::Connected { server });
     }
 
-    pub(crate) fn disconnected(&self, error: Error) {
+    pub(super) fn disconnected(&self, error: Error) {
         let server = self.server;
         self.feed(Input::Disconnected { server, error });
     }
 
-    /// What the store told this client.
-    pub(crate) fn hear(&self, message: &[u8]) {
+    /// Reports a push.
+    pub(super) fn hear(&self, message: &[u8]) {
         match protocol::decode_push(message) {
             Ok(push) => self.feed(Input::Push {
                 server: self.source(),
@@ -127,12 +134,12 @@ impl Seat {
         }
     }
 
-    pub(crate) fn subscribed(&self) {
+    pub(super) fn subscribed(&self) {
         let server = self.server;
         self.feed(Input::Subscribed { server });
     }
 
-    pub(crate) fn unsubscribed(&self) {
+    pub(super) fn unsubscribed(&self) {
         let server = self.server;
         self.feed(Input::Unsubscribed { server });
     }

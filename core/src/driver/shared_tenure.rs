@@ -1,4 +1,4 @@
-//! Tenures, and the leases that share them.
+//! SharedTenures, and the leases that share them.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::calls::Pending;
-use super::clock::Clock;
 use super::{Driver, Input, LockId};
+use crate::clock::Clock;
 use crate::engine::{Acquired, Table};
 use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{HalfId, LeaseId};
@@ -18,7 +18,7 @@ use crate::token::FencingToken;
 
 /// One lease's share in a tenure. Dropping it gives it up in the background.
 pub(crate) struct Share {
-    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) tenure: Arc<SharedTenure>,
     /// When the tenure began.
     began: Timestamp,
     /// How many nanoseconds the call waited for it.
@@ -29,7 +29,7 @@ pub(crate) struct Share {
 }
 
 /// What a tenure's leases know of it without asking the engine.
-pub(crate) struct Tenure {
+pub(crate) struct SharedTenure {
     lease: LeaseId,
     pub(crate) token: FencingToken,
     deadline: AtomicU64,
@@ -44,12 +44,16 @@ pub(crate) struct Tenure {
 const HELD: u8 = u8::MAX;
 
 /// What is held, by the engine's lease ids, of which no two begin alike.
-pub(super) type Tenures = Table<HalfId, Arc<Tenure>>;
+pub(super) type SharedTenures = Table<HalfId, Arc<SharedTenure>>;
 
 impl Share {
     /// What a call got: one more share in the tenure, or the first.
-    pub(super) fn of(acquired: Acquired, tenures: &mut Tenures, driver: &Arc<Driver>) -> Self {
-        let new = || Tenure::of(acquired);
+    pub(super) fn of(
+        acquired: Acquired,
+        tenures: &mut SharedTenures,
+        driver: &Arc<Driver>,
+    ) -> Self {
+        let new = || SharedTenure::of(acquired);
         let tenure = tenures.get_or_insert_with(acquired.lease.half(), new);
         tenure.leases.fetch_add(1, Ordering::AcqRel);
         Self {
@@ -92,7 +96,7 @@ impl Share {
     /// Waits until the lease is lost, or all that share the tenure were given up.
     pub(crate) fn until_over(&self) -> impl Future<Output = ()> + Send + 'static {
         let (tenure, clock) = (self.tenure.clone(), self.driver.clock.clone());
-        let over = move |tenure: &Tenure| {
+        let over = move |tenure: &SharedTenure| {
             let given_up = tenure.leases() == 0;
             (given_up || tenure.lost(&clock).is_some()).then_some(())
         };
@@ -122,7 +126,7 @@ impl Drop for Share {
     }
 }
 
-impl Tenure {
+impl SharedTenure {
     fn of(acquired: Acquired) -> Arc<Self> {
         Arc::new(Self {
             lease: acquired.lease,
@@ -168,7 +172,7 @@ impl Tenure {
     /// Keeps the tenures up to date with what the engine says happened. Returns one that was
     /// lost: who waits for that is to be woken with nothing locked.
     pub(super) fn follow(
-        tenures: &mut Tenures,
+        tenures: &mut SharedTenures,
         lease: LeaseId,
         event: &LeaseEvent,
         deadline: Option<Timestamp>,
@@ -222,6 +226,10 @@ mod tests {
     /// A hundred thousand leases may be held: with its counters this has to fit into 72 bytes.
     #[test]
     fn a_tenure_is_small() {
-        assert!(size_of::<Tenure>() <= 56, "{}", size_of::<Tenure>());
+        assert!(
+            size_of::<SharedTenure>() <= 56,
+            "{}",
+            size_of::<SharedTenure>()
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 mod shards;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -19,10 +18,10 @@ use tokio::sync::broadcast::error::RecvError;
 pub(super) use self::shards::Shards;
 
 use self::shards::Changes;
-use super::clock::Clock;
+use super::Fred;
 use super::link::OwnTask;
-use super::seat::Seat;
-use super::tracking::{self, Tracking};
+use crate::adapter::Hearing;
+use crate::clock::Clock;
 use crate::protocol::{LockKey, shard_channel};
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
@@ -40,50 +39,6 @@ const PAUSES: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
 /// What this client says to itself on its channel, to learn whether it still hears.
 const ECHO: &str = "echo";
-
-/// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
-/// more often.
-pub(super) async fn listen(
-    commands: Client,
-    tracking: Option<Arc<Tracking>>,
-    (channel, shards): (String, Arc<Shards>),
-    seat: Seat,
-) {
-    let mut pause = FIRST_RETRY;
-    while seat.is_taken() {
-        let heard = match connect(&commands) {
-            Ok(client) => {
-                let listener = Listener {
-                    client,
-                    commands: &commands,
-                    tracking: tracking.as_ref(),
-                    channel: &channel,
-                    shards: &shards,
-                    seat: &seat,
-                };
-                listener.hear().await.err()
-            }
-            Err(error) => Some((false, error)),
-        };
-        let Some((subscribed, error)) = heard else {
-            return;
-        };
-        // fred's own words may hold what the server echoed.
-        let kind = error.kind();
-        tracing::warn!(
-            target: "leasehold",
-            ?kind,
-            "pushes cannot be heard; waiters ask every second instead"
-        );
-        seat.unsubscribed();
-        pause = if subscribed {
-            FIRST_RETRY
-        } else {
-            (pause * 2).min(SLOWEST_RETRY)
-        };
-        Clock::Machine.sleep(pause).await;
-    }
-}
 
 /// A connection like the one that commands use.
 fn connect(client: &Client) -> Result<Client, FredError> {
@@ -133,7 +88,7 @@ impl Heard {
             messages: listener.client.message_rx(),
             changes: listener.client.invalidation_rx(),
             errors: listener.client.error_rx(),
-            links: listener.commands.reconnect_rx(),
+            links: listener.commands.client.reconnect_rx(),
         }
     }
 
@@ -149,12 +104,12 @@ impl Heard {
                     return Change::Echo;
                 }
                 if let Some(text) = message.value.as_bytes() {
-                    listener.seat.hear(text);
+                    listener.hearing.message(text);
                 }
                 Change::News
             }),
             change = self.changes.recv() => change.map_or_else(missed, |change| {
-                tracking::changed(listener.seat, &change);
+                listener.changed(&change);
                 Change::News
             }),
             link = self.links.recv() => match link {
@@ -169,17 +124,52 @@ impl Heard {
     }
 }
 
-struct Listener<'a> {
+pub(super) struct Listener<'a> {
     client: Client,
     /// The connection for commands: this one takes none while it is subscribed.
-    commands: &'a Client,
-    tracking: Option<&'a Arc<Tracking>>,
+    commands: &'a Fred,
     channel: &'a str,
-    shards: &'a Shards,
-    seat: &'a Seat,
+    hearing: &'a Hearing,
 }
 
-impl Listener<'_> {
+impl<'a> Listener<'a> {
+    /// Listens until the locker is gone. It never ends the locker: without pushes waiters only ask
+    /// more often.
+    pub(super) async fn listen(commands: &'a Fred, channel: &'a str, hearing: &'a Hearing) {
+        let mut pause = FIRST_RETRY;
+        while hearing.0.is_open() {
+            let heard = match connect(&commands.client) {
+                Ok(client) => {
+                    let listener = Listener {
+                        client,
+                        commands,
+                        channel,
+                        hearing,
+                    };
+                    listener.hear().await.err()
+                }
+                Err(error) => Some((false, error)),
+            };
+            let Some((subscribed, error)) = heard else {
+                return;
+            };
+            // fred's own words may hold what the server echoed.
+            let kind = error.kind();
+            tracing::warn!(
+                target: "leasehold",
+                ?kind,
+                "pushes cannot be heard; waiters ask every second instead"
+            );
+            hearing.unsubscribed();
+            pause = if subscribed {
+                FIRST_RETRY
+            } else {
+                (pause * 2).min(SLOWEST_RETRY)
+            };
+            Clock::Machine.sleep(pause).await;
+        }
+    }
+
     /// Returns when the locker is gone, or with whether it ever heard, and what went wrong.
     async fn hear(&self) -> Result<(), (bool, FredError)> {
         let mut news = Heard::of(self);
@@ -191,11 +181,11 @@ impl Listener<'_> {
         self.subscribe().await.map_err(|error| (false, error))?;
         let (mut hears, mut asked) = (true, false);
         let mut check = Box::pin(Clock::Machine.sleep(CHECK));
-        while self.seat.is_taken() {
+        while self.hearing.0.is_open() {
             let change = tokio::select! {
                 biased;
                 change = news.next(self) => change,
-                changes = self.shards.changes() => {
+                changes = self.commands.shards.changes() => {
                     self.follow(changes);
                     Change::News
                 }
@@ -213,14 +203,14 @@ impl Listener<'_> {
                 Change::Over => break,
                 Change::None if asked => return Err((true, unheard())),
                 Change::None => asked = self.check().await.map_err(|error| (true, error))?,
-                Change::Missed => self.seat.subscribed(),
+                Change::Missed => self.hearing.subscribed(),
                 Change::Up => {
                     self.subscribe().await.map_err(|error| (true, error))?;
                     (hears, asked) = (true, false);
                 }
                 Change::Down => {
                     if std::mem::take(&mut hears) {
-                        self.seat.unsubscribed();
+                        self.hearing.unsubscribed();
                     }
                 }
             }
@@ -235,7 +225,7 @@ impl Listener<'_> {
     }
 
     async fn subscribe(&self) -> Result<(), FredError> {
-        self.shards.clear();
+        self.commands.shards.clear();
         self.client.subscribe(self.channel).await?;
         // `subscribe` returns before the server has it, and even if it refuses.
         let mut pauses = PAUSES.into_iter();
@@ -246,7 +236,7 @@ impl Listener<'_> {
                 break;
             }
         }
-        self.seat.subscribed();
+        self.hearing.subscribed();
         self.track();
         Ok(())
     }
@@ -280,30 +270,48 @@ impl Listener<'_> {
     /// Returns whether it should hear an echo soon. Who may not publish gets none; a connection that is
     /// silent stays then.
     async fn check(&self) -> Result<bool, FredError> {
-        if self.tracking.is_some_and(|tracking| !tracking.is_settled()) {
+        if !self.hearing.0.is_tracking_settled() {
             self.track();
         }
         if let Ok(false) = self.is_heard().await {
             return Err(refused());
         }
-        let echo = self.commands.publish::<u64, _, _>(self.channel, ECHO);
+        let echo = self
+            .commands
+            .client
+            .publish::<u64, _, _>(self.channel, ECHO);
         Ok(in_time(echo).await.is_ok())
     }
 
     async fn is_heard(&self) -> Result<bool, FredError> {
-        let counted = self.commands.pubsub_numsub(self.channel);
+        let counted = self.commands.client.pubsub_numsub(self.channel);
         let (_, heard): (String, u64) = in_time(counted).await?;
         Ok(heard > 0)
     }
 
-    /// Has the server say what others change, in the background.
+    /// Has the server say what others change.
     fn track(&self) {
-        let Some(tracking) = self.tracking.cloned() else {
-            return;
-        };
-        let listener = self.client.connection_ids().into_values().next();
-        let seat = self.seat.clone();
-        tokio::spawn(async move { tracking.turn_on(listener, &seat).await });
+        // fred takes a push that it does not know for the reply to some command.
+        if self.commands.client.protocol_version() == RespVersion::RESP3 {
+            let reason = "the connection for commands speaks RESP3";
+            return self.hearing.hears_no_changes(reason);
+        }
+        let id = self.client.connection_ids().into_values().next();
+        if id.is_none() {
+            let reason = "the user may not run CLIENT ID (+client|id)";
+            return self.hearing.hears_no_changes(reason);
+        }
+        self.hearing.hears_changes(id);
+    }
+
+    fn changed(&self, invalidation: &Invalidation) {
+        // As fred says it that everything may have changed.
+        if invalidation.keys.is_empty() {
+            self.hearing.changed(None);
+        }
+        for key in &invalidation.keys {
+            self.hearing.changed(Some(key.as_bytes()));
+        }
     }
 }
 

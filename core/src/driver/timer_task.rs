@@ -10,12 +10,12 @@ use crate::error::{Error, ErrorKind};
 
 /// Owned by the background task. Without that task nothing times out any more: so if it is dropped before
 /// its end, this fails every call under way.
-pub(super) struct Life {
+pub(super) struct TimerTask {
     pub(super) driver: Arc<Driver>,
     ended: bool,
 }
 
-impl Life {
+impl TimerTask {
     pub(super) fn of(driver: &Arc<Driver>) -> Self {
         Self {
             driver: driver.clone(),
@@ -29,7 +29,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for TimerTask {
     fn drop(&mut self) {
         if self.ended {
             return;

@@ -7,29 +7,31 @@ use std::net::Ipv6Addr;
 
 use percent_encoding::percent_decode_str;
 
+use crate::error::{Error, ErrorKind};
+
 /// What a URL says, taken apart and decoded.
 #[derive(Debug, Default)]
-pub(super) struct StoreUrl {
-    pub(super) kind: Kind,
+pub(crate) struct StoreUrl {
+    pub(crate) kind: Kind,
     /// The server, the nodes or the sentinels; none of a socket or of memory.
-    pub(super) nodes: Vec<Node>,
-    pub(super) tls: bool,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: Option<u8>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) tls: bool,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: Option<u8>,
     /// The socket's path, the service of the sentinels, or the name of a store in memory.
-    pub(super) name: String,
-    pub(super) sentinel_username: Option<String>,
-    pub(super) sentinel_password: Option<String>,
+    pub(crate) name: String,
+    pub(crate) sentinel_username: Option<String>,
+    pub(crate) sentinel_password: Option<String>,
     /// Files in PEM, and whom the server's certificate has to be of.
-    pub(super) ca: Option<String>,
-    pub(super) cert: Option<String>,
-    pub(super) key: Option<String>,
-    pub(super) server_name: Option<String>,
+    pub(crate) ca: Option<String>,
+    pub(crate) cert: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) server_name: Option<String>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     #[default]
     Memory,
     Socket,
@@ -39,9 +41,9 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::driver) struct Node {
-    pub(in crate::driver) host: String,
-    pub(in crate::driver) port: u16,
+pub(crate) struct Node {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 const SCHEMES: [(&str, Kind, bool); 8] = [
@@ -64,8 +66,24 @@ const FRAGMENT: &str = "the store's URL has a fragment (#…); percent-encode sp
 /// What is wrong with a URL.
 type Wrong = String;
 
+/// What is supported.
+const FORMS: &str = "redis://[user:password@]host[:port][/database] (rediss:// for TLS), \
+                     unix:///path/to/socket[?db=database], \
+                     redis-cluster://host[:port],host[:port],…, \
+                     redis-sentinel://host[:port],host[:port],…/service[/database] or memory://[name]";
+
 /// Takes a URL apart.
-pub(super) fn parse(text: &str) -> Result<StoreUrl, Wrong> {
+pub(crate) fn parse(text: &str) -> Result<StoreUrl, Error> {
+    read(text).map_err(|wrong| bad(&wrong))
+}
+
+/// The error of a URL, or of a setting that does not go with it.
+pub(crate) fn bad(what: &str) -> Error {
+    let message = format!("{what}; it is of the form {FORMS}");
+    Error::new(ErrorKind::Config, message)
+}
+
+fn read(text: &str) -> Result<StoreUrl, Wrong> {
     let text = text.trim();
     if let Some((scheme, name)) = text.split_once(':')
         && known(scheme) == Some((Kind::Memory, false))
@@ -392,3 +410,6 @@ fn decoded(text: &str, what: &str) -> Result<String, Wrong> {
     let text = bytes.map_err(|_| format!("the {what} in the store's URL is not UTF-8"))?;
     Ok(text.into_owned())
 }
+
+#[cfg(test)]
+mod tests;

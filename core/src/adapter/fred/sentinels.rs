@@ -10,8 +10,8 @@ use ::fred::types::{ClusterHash, CustomCommand};
 use tokio::time::timeout;
 
 use super::errors::Secrets;
-use super::fred::FredStore;
 use super::link::OwnTask;
+use super::plain_client;
 use crate::error::{Error, ErrorKind};
 use crate::protocol;
 
@@ -126,7 +126,7 @@ async fn ask(config: Config, service: &str) -> Result<Option<(String, u16)>, Fre
 }
 
 async fn connected(config: Config) -> Result<(Client, OwnTask), FredError> {
-    let client = FredStore::plain(config, LIMIT, true)?;
+    let client = plain_client(config, LIMIT, true)?;
     let task = OwnTask::connect(&client).await?;
     Ok((client, task))
 }

@@ -14,7 +14,7 @@ const MOST: usize = 1_024;
 
 /// The locks of a node that this client waits for, or did not long ago.
 #[derive(Default)]
-pub(in crate::driver) struct Shards {
+pub(in crate::adapter::fred) struct Shards {
     state: Mutex<State>,
     news: Notify,
 }
@@ -40,7 +40,7 @@ impl Shards {
     }
 
     /// Hears of this lock from soon on.
-    pub(in crate::driver) fn add(&self, key: &LockKey) {
+    pub(in crate::adapter::fred) fn add(&self, key: &LockKey) {
         let state = &mut *self.state();
         if !state.known.insert(key.clone()) {
             return;

@@ -21,8 +21,8 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-use crate::client::{Pem, Tls};
 use crate::error::{Error, ErrorKind};
+use crate::tls::{Pem, Tls};
 
 /// How long a server may take to refuse a client's certificate once it has sent its own.
 const REFUSAL: Duration = Duration::from_millis(500);

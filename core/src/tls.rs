@@ -1,9 +1,11 @@
+//! How a locker checks the server of a `rediss://` URL.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How a locker checks the server of a `rediss://` URL, and shows itself to it: to be given to
-/// [`Builder::tls`](super::Builder::tls). What the URL says by a parameter goes before it.
+/// [`Builder::tls`](crate::Builder::tls). What the URL says by a parameter goes before it.
 ///
 /// Without a CA of its own a locker trusts those that the system trusts. Certificates and keys are in
 /// PEM. Files are read once, by the call that makes the locker: it fails with

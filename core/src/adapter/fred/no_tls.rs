@@ -5,8 +5,8 @@ use std::future::Ready;
 use ::fred::types::config::{Config, Server};
 use tokio::net::TcpStream;
 
-use crate::client::Tls;
 use crate::error::{Error, ErrorKind};
+use crate::tls::Tls;
 
 pub(super) fn name_node(_: &Config, _: &mut Server, _: &str) {}
 
