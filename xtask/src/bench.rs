@@ -1,120 +1,109 @@
-//! `cargo xtask bench`: what the lock costs. The measuring is done by a program of the tests,
-//! which has options of its own.
+//! `cargo xtask bench` and `cargo xtask costs`: both run programs of the workspace that measures.
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
 
 use crate::npm;
 use crate::package;
-use crate::peers;
-use crate::report;
-use crate::run::{Cmd, in_release};
+use crate::run::Cmd;
 use crate::setup::Need;
 
-#[derive(Args)]
-pub(crate) struct Options {
-    /// What to measure.
-    benchmark: Benchmark,
-    /// `report`: less of everything, in under ten minutes once the peers are built.
-    #[arg(long)]
-    quick: bool,
-    /// `report`: put the main table and one plot into README.md.
-    #[arg(long)]
-    readme: bool,
-    /// Options of the benchmark: `--rounds N`, `--leases N`, `--ttl SECONDS`, … (`-- --help` lists
-    /// them all).
-    #[arg(last = true, value_name = "OPTIONS")]
-    rest: Vec<String>,
-}
+/// The workspace that measures, seen from the root of the repository.
+pub(crate) const FOLDER: &str = "tests/bench";
+const NODE: &str = "tests/bench/node";
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Benchmark {
-    /// A sequential acquire and release, as a ratio to two bare round trips.
-    Roundtrip,
-    /// From a release to the next waiter's lease, as a ratio to one PING; 2 and 16 contenders.
-    Handoff,
-    /// 100,000 leases held for 30 s: script calls, CPU and bytes of memory for each.
-    Many,
-    /// Acquire and release on distinct names by 1 to 256 callers, as a ratio to bare script
-    /// calls, to `SET NX PX` with a compare-and-delete, and to redis-benchmark with those.
-    Pairs,
-    /// Acquire and release at 3 and 5 servers, as a ratio to one of them, and beside redlock in Node and
-    /// redsync in Go.
-    Quorum,
-    /// Pairs and handoffs by TLS and on a cluster, as ratios to a plain server; the first lease in round trips.
-    Topologies,
-    /// What the nodes of a cluster of 3, 6 and 12 masters do for one handoff: bytes, processor time, and the
-    /// messages from node to node.
-    ClusterHandoff,
-    /// A write under each guard, as a ratio to the same write without.
-    Guards,
-    /// The npm package beside redlock, redis-semaphore and bare commands on ioredis: pairs of
-    /// acquire and release, handoff, CPU, sizes.
-    Node,
-    /// All of it beside its peers in Rust, Node, Java, Go and Python, whose toolchains are there: Markdown,
-    /// JSON and plots in target/bench. What the peers need is fetched from the package registries.
-    Report,
-}
-
-pub(crate) fn main(options: &Options) -> Result<()> {
-    Need::Redis.ensure()?;
-    let (package, program, name) = match options.benchmark {
-        Benchmark::Roundtrip => ("leasehold-tests", "bench", Some("roundtrip")),
-        Benchmark::Handoff => ("leasehold-tests", "bench", Some("handoff")),
-        Benchmark::Many => ("leasehold-tests", "bench", Some("many")),
-        Benchmark::Pairs => ("leasehold-tests", "bench", Some("pairs")),
-        Benchmark::Quorum => ("leasehold-tests", "bench", Some("quorum")),
-        Benchmark::Topologies => ("leasehold-tests", "bench", Some("topologies")),
-        Benchmark::ClusterHandoff => ("leasehold-tests", "bench", Some("cluster-handoff")),
-        Benchmark::Guards => ("leasehold-guard-tests", "overhead", None),
-        Benchmark::Node => return node(&options.rest),
-        Benchmark::Report => {
-            let (quick, readme) = (options.quick, options.readme);
-            return report::main(report::Options { quick, readme });
-        }
+/// Runs a benchmark with its options.
+pub(crate) fn main(args: &[String]) -> Result<()> {
+    let args: Vec<_> = args
+        .iter()
+        .map(String::as_str)
+        .filter(|arg| *arg != "--")
+        .collect();
+    let asks = args.is_empty() || args.contains(&"--help") || args.contains(&"-h");
+    let needs: &[Need] = match args.first() {
+        _ if asks => &[],
+        Some(&"guards") => &[Need::Redis, Need::Postgres, Need::MariaDb, Need::Venv],
+        _ => &[Need::Redis],
     };
-    if matches!(options.benchmark, Benchmark::Guards) {
-        ensure_stores()?;
-    }
-    let peers = if matches!(options.benchmark, Benchmark::Quorum) {
-        peers::of_several_servers()
-    } else {
-        Vec::new()
-    };
-    let options = options.rest.iter().chain(&peers).map(String::as_str);
-    let options: Vec<_> = name.into_iter().chain(options).collect();
-    Cmd::cargo(&program_of(package, program, &options)).run()
-}
-
-/// What the benchmark of guards prints.
-pub(crate) fn guards(options: &[&str]) -> Result<String> {
-    ensure_stores()?;
-    Cmd::cargo(&program_of("leasehold-guard-tests", "overhead", options)).output()
-}
-
-fn ensure_stores() -> Result<()> {
-    for need in [Need::Postgres, Need::MariaDb, Need::Venv] {
+    for need in needs {
         need.ensure()?;
     }
-    Ok(())
+    match args.split_first() {
+        Some((&"node", options)) => node(options, asks),
+        Some((&"guards", _)) => release(
+            &[
+                "--bin",
+                "bench",
+                "-p",
+                "leasehold-bench",
+                "--features",
+                "guards",
+            ],
+            &args,
+        ),
+        _ => release(
+            &["--bin", "bench"],
+            if args.is_empty() { &["--help"] } else { &args },
+        ),
+    }
 }
 
-/// The arguments of cargo that run a program in release mode.
-fn program_of<'a>(package: &'a str, program: &'a str, options: &[&'a str]) -> Vec<&'a str> {
-    in_release(
-        "run",
-        package,
-        &[&["--bin", program, "--"], options].concat(),
-    )
+/// Counts what an operation costs, and compares that with what was written down, or writes it down.
+pub(crate) fn costs(write: bool) -> Result<()> {
+    Need::Redis.ensure()?;
+    Need::Valgrind.ensure()?;
+    release(&["--bin", "costs"], if write { &["--write"] } else { &[] })
+}
+
+/// Runs a program in release mode.
+fn release(which: &[&str], options: &[&str]) -> Result<()> {
+    let run = ["run", "--release", "--locked", "--quiet"];
+    Cmd::cargo(&[&run[..], which, &["--"], options].concat())
+        .at(FOLDER)
+        .run()
 }
 
 /// Makes the package as it is shipped, and measures that.
-fn node(options: &[String]) -> Result<()> {
-    if !options.iter().any(|option| option == "--help") {
+fn node(options: &[&str], asks: bool) -> Result<()> {
+    if !asks {
         package::main()?;
-        npm::install(peers::NODE)?;
+        npm::install(NODE)?;
     }
-    let mut args = vec!["main.mjs"];
-    args.extend(options.iter().map(String::as_str));
-    Cmd::new("node", &args).at(peers::NODE).run()
+    Cmd::new("node", &[&["main.mjs"][..], options].concat())
+        .at(NODE)
+        .run()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::FOLDER;
+    use crate::run::root;
+
+    /// All packages that a lock file names, each with its version.
+    fn locked(folder: &str) -> BTreeSet<(String, String)> {
+        let lock = fs::read_to_string(root().join(folder).join("Cargo.lock"));
+        let lock = lock.expect("each workspace has a lock file");
+        let value =
+            |line: &str, key: &str| Some(line.strip_prefix(key)?.trim_matches('"').to_owned());
+        let lines: Vec<_> = lock.lines().collect();
+        let packages = lines.windows(2);
+        let packages = packages
+            .filter_map(|pair| Some((value(pair[0], "name = ")?, value(pair[1], "version = ")?)));
+        packages.collect()
+    }
+
+    /// Catches figures of other versions than those that the repository's tests run with.
+    #[test]
+    fn what_both_workspaces_need_has_the_same_versions() {
+        let (here, there) = (locked(""), locked(FOLDER));
+        let is_here = |name: &str| here.iter().any(|(other, _)| other == name);
+        let others: Vec<_> = there
+            .difference(&here)
+            .filter(|(name, _)| is_here(name))
+            .collect();
+        assert!(here.len() > 100 && there.len() > 100);
+        assert!(others.is_empty(), "other versions in {FOLDER}: {others:?}");
+    }
 }

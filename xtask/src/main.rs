@@ -2,14 +2,11 @@
 
 mod audit;
 mod bench;
-mod costs;
 mod counts;
 mod glue;
 mod man;
 mod npm;
 mod package;
-mod peers;
-mod report;
 mod run;
 mod servers;
 mod setup;
@@ -53,17 +50,26 @@ enum Task {
     /// Write the manual pages of the command `leasehold`, into target/man.
     Man,
     /// Count what an operation costs: instructions of the server, the engine and the codec, commands,
-    /// allocations. Fails if a figure is more than 10 % above tests/costs/baseline.json.
+    /// allocations. Fails if a figure is more than 10 % above tests/bench/costs/baseline.json.
     ///
     /// Needs valgrind and redis-server.
-    Costs(costs::Options),
+    Costs {
+        /// Write the figures down, for later runs to be compared with.
+        #[arg(long)]
+        write: bool,
+    },
     /// Run the native tests on other servers that speak Redis, and print a table of what failed.
     ///
     /// Not a part of `test`: nothing is installed or fetched. Build or install the servers yourself,
     /// and name their programs, which have to take the arguments of redis-server.
     Servers(servers::Options),
-    /// Measure what the lock costs, on a server of its own, in release mode.
-    Bench(bench::Options),
+    /// Measure what the lock costs, on servers of its own, in release mode: `--help` lists the benchmarks.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// The benchmark and its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,9 +78,9 @@ fn main() -> ExitCode {
         Task::Audit(options) => audit::main(&options),
         Task::Package => package::main(),
         Task::Man => man::main(),
-        Task::Costs(options) => costs::main(&options),
+        Task::Costs { write } => bench::costs(write),
         Task::Servers(options) => servers::main(&options),
-        Task::Bench(options) => bench::main(&options),
+        Task::Bench { args } => bench::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -67,18 +67,6 @@ impl<'a> Cmd<'a> {
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it with its errors on this terminal, and returns its standard output.
-    pub(crate) fn output(self) -> Result<String> {
-        let output = self
-            .command()
-            .stderr(Stdio::inherit())
-            .output()
-            .with_context(|| self.not_started())?;
-        let status = output.status;
-        ensure!(status.success(), "`{self}` failed ({status})");
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
     /// Runs it on this terminal and shows each line of its standard output to `on_line` too.
     pub(crate) fn run_and_read(self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let mut child = self
@@ -207,12 +195,6 @@ fn copy_lines(
             bail!("ended but left a process behind that holds its standard output open");
         }
     }
-}
-
-/// The arguments of cargo for a package in release mode.
-pub(crate) fn in_release<'a>(verb: &'a str, package: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let first = [verb, "--release", "--locked", "--quiet", "-p", package];
-    [&first, more].concat()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The steps of `cargo xtask test`.
 
+use crate::bench;
 use crate::npm;
 use crate::run::Cmd;
 use crate::setup::Need;
@@ -59,6 +60,13 @@ pub(crate) const STEPS: &[Step] = &[
         tests: false,
     },
     Step {
+        name: "fmt-bench",
+        what: "the code that measures is formatted",
+        cmd: Cmd::cargo(&["fmt", "--all", "--check"]).at(bench::FOLDER),
+        needs: &[Need::Rustfmt],
+        tests: false,
+    },
+    Step {
         name: "clippy",
         what: "no warnings, in any target",
         cmd: Cmd::cargo(&[
@@ -70,6 +78,23 @@ pub(crate) const STEPS: &[Step] = &[
             "-D",
             "warnings",
         ]),
+        needs: &[Need::Clippy],
+        tests: false,
+    },
+    Step {
+        name: "clippy-bench",
+        what: "no warnings in the code that measures",
+        cmd: Cmd::cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])
+        .at(bench::FOLDER),
         needs: &[Need::Clippy],
         tests: false,
     },
@@ -164,6 +189,14 @@ pub(crate) const STEPS: &[Step] = &[
             .with_env(&[("RUSTDOCFLAGS", "-D warnings")]),
         needs: &[],
         tests: false,
+    },
+    Step {
+        name: "test-bench",
+        what: "unit tests of the code that measures",
+        // In release mode, so that the next step has what it needs.
+        cmd: Cmd::cargo(&["test", "--release", "--locked", "--no-fail-fast"]).at(bench::FOLDER),
+        needs: &[],
+        tests: true,
     },
     Step {
         name: "costs",

@@ -143,12 +143,6 @@ Not behind a pipe: a report that fails halfway would replace FILE by its first h
     /// Ends with 0 if there is nothing worse than a note, with 1 after a warning, and with 2 if locks cannot
     /// be kept or may be lost; with another code if it cannot connect.
     Doctor(DoctorArgs),
-    /// Measure how fast locks are on a store
-    ///
-    /// Three measurements share the time: acquiring a free lock, one after the other; acquiring and releasing
-    /// by many callers at once; and handing a lock over from one connection to another. It works the store as
-    /// hard as it can: think before you run it on one that others use.
-    Bench(BenchArgs),
     /// Print completions for a shell
     ///
     /// For example: leasehold completions bash > /etc/bash_completion.d/leasehold
@@ -382,25 +376,6 @@ pub(crate) struct FenceArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    #[command(flatten)]
-    pub(crate) store: StoreArgs,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct BenchArgs {
-    /// How long all of it takes, up to 10m
-    #[arg(long, value_name = "TIME", value_parser = times::parse, default_value = "6s")]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) time: Duration,
-
-    /// How many callers there are at once
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
-    pub(crate) callers: usize,
-
-    /// Print one JSON object a line; times are in microseconds
     #[arg(long)]
     pub(crate) json: bool,
 

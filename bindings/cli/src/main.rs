@@ -2,7 +2,6 @@
 //! What it promises to scripts stands in README.md beside it.
 
 mod args;
-mod bench;
 mod child;
 mod connect;
 #[cfg(test)]
@@ -86,7 +85,6 @@ impl Task {
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
             Self::Serve(args) => args.json,
-            Self::Bench(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
             Self::Completions { .. } | Self::Man { .. } => false,
@@ -102,7 +100,6 @@ impl Task {
             Self::Release(args) => look::release(args, voice),
             Self::Watch(args) => watch::main(args, voice),
             Self::Serve(args) => serve::main(args, voice),
-            Self::Bench(args) => bench::main(args),
             Self::Doctor(args) => doctor::main(args),
             Self::Fence(FenceTask::Check(args)) => fence::check(args),
             Self::Fence(FenceTask::Write(args)) => fence::write(args),

@@ -17,7 +17,6 @@ use crate::args::DoctorArgs;
 use crate::connect::connect;
 use crate::exit::Failure;
 use crate::out::{self, plain, styled};
-use crate::times::show;
 use probe::Probe;
 pub(crate) use quorum::missing;
 
@@ -257,7 +256,7 @@ async fn works(locker: &Locker) -> Found {
     };
     match tried.await {
         Ok(()) => {
-            let took = show(start.elapsed().max(Duration::from_millis(1)));
+            let took = server::exactly(start.elapsed());
             Found::good(
                 "usable",
                 format!("a lock was taken and given back within {took}"),

@@ -67,7 +67,7 @@ fn round_trip(sorted: &[Duration]) -> Found {
         .todo("put the store nearer to those who lock, or give longer times to live")
 }
 
-fn exactly(time: Duration) -> String {
+pub(super) fn exactly(time: Duration) -> String {
     match time.as_micros() {
         micros @ 0..10_000 => format!("{micros} µs"),
         micros => format!("{} ms", micros / 1_000),

@@ -1,6 +1,5 @@
 //! The command `leasehold` as a program, on real servers.
 
-mod bench;
 mod browser;
 mod codes;
 mod docs;

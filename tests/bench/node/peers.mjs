@@ -1,0 +1,104 @@
+/**
+ * The sides that are compared: each makes `pair`s of an acquisition and a release, and contends for
+ * one name by `acquire`, which resolves to the release. One that `renews` keeps what it has by itself; one
+ * that can `watch` calls back when it learns that it lost a name.
+ */
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { Mutex } from "redis-semaphore";
+import redlock from "redlock";
+import { Locker } from "../../../bindings/node/dist/index.js";
+
+/** Milliseconds; the same for all. */
+const TTL = 30_000;
+const COMPARE_AND_DELETE =
+  'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0';
+
+// A module of CommonJS in some of its builds.
+const Redlock = redlock.default ?? redlock;
+
+/** The sides by name, each to be made with the server's port. */
+export const SIDES = {
+  leasehold: (port) => leasehold(new Redis(port)),
+  "leasehold, node-redis": async (port) => {
+    const client = createClient({ socket: { port } });
+    await client.connect();
+    return leasehold(client);
+  },
+  "redlock 5 beta": (port) => redlockOf([port]),
+  "redis-semaphore": async (port) => {
+    const client = new Redis(port);
+    const lock = async (name, onLockLost) => {
+      const mutex = new Mutex(client, name, { lockTimeout: TTL, acquireTimeout: 60_000, onLockLost });
+      await mutex.acquire();
+      return () => mutex.release();
+    };
+    return { ...side(client, (name) => lock(name)), renews: true, watch: lock };
+  },
+  /** What people write themselves. It cannot wait. */
+  "bare SET NX": async (port) => {
+    const client = new Redis(port);
+    const sha = await client.script("LOAD", COMPARE_AND_DELETE);
+    let last = 0;
+    return side(client, async (name) => {
+      const value = `${process.pid}/${(last += 1)}`;
+      if ((await client.set(name, value, "PX", TTL, "NX")) !== "OK") {
+        throw new Error(`${name} is taken`);
+      }
+      return () => client.evalsha(sha, 1, name, value);
+    });
+  },
+};
+
+/** Those that know several independent servers, each to be made with the ports of all. */
+export const QUORUMS = {
+  leasehold: async (ports) => {
+    const clients = ports.map((port) => new Redis(port));
+    return leasehold(together(clients), await Locker.quorum(clients));
+  },
+  "redlock 5 beta": redlockOf,
+};
+
+function redlockOf(ports) {
+  const clients = ports.map((port) => new Redis(port));
+  // It gives up after ten tries by default, which is not what is compared.
+  const settings = new Redlock(clients, { retryCount: -1 });
+  return side(together(clients), async (name) => {
+    const lock = await settings.acquire([name], TTL);
+    return () => lock.release();
+  });
+}
+
+/** What is done to one client, done to all. */
+function together(clients) {
+  return {
+    disconnect: () => clients.forEach((client) => client.disconnect()),
+  };
+}
+
+async function leasehold(client, locker = Locker.from(client)) {
+  const lock = (name) => locker.lock(name, { ttl: TTL }).acquire();
+  const acquire = async (name) => {
+    const lease = await lock(name);
+    return () => lease.release();
+  };
+  const watch = async (name, onLost) => {
+    const { signal } = await lock(name);
+    signal.addEventListener("abort", onLost);
+  };
+  return { ...side(client, acquire, () => locker.shutdown()), renews: true, watch };
+}
+
+function side(client, acquire, shutdown = async () => {}) {
+  return {
+    acquire,
+    async pair(name) {
+      const release = await acquire(name);
+      await release();
+    },
+    async end() {
+      await shutdown();
+      await (client.destroy ?? client.disconnect).call(client);
+    },
+  };
+}

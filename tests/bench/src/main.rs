@@ -1,0 +1,138 @@
+//! Measures Leasehold, alone and beside its peers: `cargo xtask bench --help`.
+
+#![allow(clippy::cast_precision_loss)]
+
+mod cluster_handoff;
+#[cfg(feature = "guards")]
+mod guards;
+mod handoff;
+mod languages;
+mod many;
+mod pairs;
+mod peer;
+mod quorum;
+mod report;
+mod sides;
+mod stats;
+mod topologies;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use fred::clients::Client;
+use fred::interfaces::ClientLike;
+use fred::types::{Builder, config::Config};
+use leasehold_tests::RedisServer;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Measures Leasehold on servers of its own.
+///
+/// Figures are medians of rounds, in which the sides that are compared take turns. Ratios are those of rounds, so
+/// that what else the machine does cancels out.
+#[derive(Parser)]
+#[command(
+    bin_name = "cargo xtask bench",
+    after_help = "`cargo xtask bench node` measures the npm package: `cargo xtask bench node --help`."
+)]
+// Flags of a command line.
+#[allow(clippy::struct_excessive_bools)]
+struct Options {
+    benchmark: Benchmark,
+    /// Rounds after one that warms up; not of `many` and `report`.
+    #[arg(long, value_name = "N", default_value_t = 11)]
+    rounds: usize,
+    /// `pairs`, `quorum`: only so many callers.
+    #[arg(long, value_name = "N")]
+    callers: Option<usize>,
+    /// `pairs`, `quorum`: nothing but the lock, for a profiler.
+    #[arg(long)]
+    alone: bool,
+    /// `many`: how many leases.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    leases: usize,
+    /// `guards`: how long a round takes.
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    millis: u64,
+    /// `guards`: compare each plain write with itself, which must give ratios near 1.
+    #[arg(long)]
+    control: bool,
+    /// `report`: only sides in this language; `guards`: only this store. May be given several times.
+    #[arg(long)]
+    only: Vec<String>,
+    /// `report`: less of everything, in under ten minutes once the peers are built.
+    #[arg(long)]
+    quick: bool,
+    /// `report`: put the main table and one plot into README.md.
+    #[arg(long)]
+    readme: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Benchmark {
+    /// Acquire and release on distinct names by 1 to 256 callers, beside bare round trips, bare script calls, `SET NX
+    /// PX` with a compare-and-delete, the least script that could lock, and redis-benchmark.
+    Pairs,
+    /// From a release to the next waiter's lease, beside one PING and one message; 2 and 16 contenders.
+    Handoff,
+    /// 100,000 leases held for 30 s: script calls, CPU and bytes of memory for each.
+    Many,
+    /// Pairs at 3 and 5 servers, beside one of them, and beside redlock in Node and redsync in Go.
+    Quorum,
+    /// Pairs and handoffs by TLS and on a cluster, beside a plain server; the first lease in round trips.
+    Topologies,
+    /// What the nodes of a cluster of 3, 6 and 12 masters do for one handoff: bytes, processor time, and the
+    /// messages from node to node.
+    ClusterHandoff,
+    /// A write under each guard, beside the same write without.
+    Guards,
+    /// All of it beside peers in Rust, Node, Java, Go and Python, whose toolchains are there: Markdown, JSON and
+    /// plots in target/bench. What the peers need is fetched from the package registries.
+    Report,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let mut runtime = match options.benchmark {
+        // One thread, because to wake another one can take longer than a guarded write, and takes a different time
+        // each time. So these ratios are about the greatest that are possible.
+        Benchmark::Guards => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("the machine has memory and threads for a runtime");
+    match runtime.block_on(run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: &Options) -> Result<()> {
+    match options.benchmark {
+        Benchmark::Pairs => pairs::run(options).await,
+        Benchmark::Handoff => handoff::run(options.rounds).await,
+        Benchmark::Many => many::run(options.leases).await,
+        Benchmark::Quorum => quorum::run(options).await,
+        Benchmark::Topologies => topologies::run(options.rounds).await,
+        Benchmark::ClusterHandoff => cluster_handoff::run(options.rounds).await,
+        #[cfg(feature = "guards")]
+        Benchmark::Guards => guards::run(options).await,
+        #[cfg(not(feature = "guards"))]
+        Benchmark::Guards => {
+            Err("guards need --features guards, as `cargo xtask bench` gives".into())
+        }
+        Benchmark::Report => report::run(options).await,
+    }
+}
+
+/// Connects a client that knows nothing of locks.
+async fn bare_client(server: &RedisServer) -> Result<Client> {
+    let config = Config::from_url(&server.url())?;
+    let client = Builder::from_config(config).build()?;
+    client.init().await?;
+    Ok(client)
+}

@@ -1,0 +1,198 @@
+//! Leasehold beside its peers: pairs, handoffs, held leases, losses, in one report as Markdown, JSON and plots.
+//!
+//! Each side is a program that is told what to do line by line, on a redis-server of its own. Sides take turns in each
+//! round, so that a ratio is of neighbors in time.
+
+mod measure;
+mod peer;
+mod plot;
+mod results;
+mod text;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::languages::{self, output, root};
+use crate::{Options, Result};
+use peer::Peer;
+use results::Results;
+
+/// Between these README has what the report writes.
+const BEGIN: &str = "<!-- bench report: begin -->";
+const END: &str = "<!-- bench report: end -->";
+/// Where README's plot is.
+const DOCS: &str = "docs/bench";
+
+/// What is measured, how much of it, and where.
+struct Plan {
+    /// What was typed.
+    command: String,
+    date: String,
+    /// Of the machine and its server.
+    versions: String,
+    rounds: usize,
+    warm_up_millis: u64,
+    pairs_millis: u64,
+    handoff_rounds: usize,
+    handoff_millis: u64,
+    leases: usize,
+    held: Duration,
+    /// What `bench guards` printed.
+    guards: Option<String>,
+    /// Bytes of what a bundle gets, gzipped.
+    sizes: Vec<(String, u64)>,
+    /// What is not measured, and why.
+    skipped: Vec<String>,
+}
+
+pub(crate) async fn run(options: &Options) -> Result<()> {
+    let (programs, skipped) = languages::make(&languages::chosen(&options.only)?);
+    let mut plan = Plan::new(options, skipped);
+    plan.add_sizes();
+    plan.add_guards(options);
+    let mut peers = Vec::new();
+    for program in &programs {
+        match Peer::start(program).await {
+            Ok(peer) => peers.push(peer),
+            Err(error) => {
+                eprintln!("!! NOT MEASURED: {}: {error}", program.name);
+                plan.skipped
+                    .push(format!("{}, because {error}", program.name));
+            }
+        }
+    }
+    let mut results = Results::new(&peers);
+    measure::pairs(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
+    measure::handoff(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
+    measure::held(&plan, &mut peers, &mut results).await?;
+    revive(&mut peers).await?;
+    measure::loss(&mut peers, &mut results).await?;
+    for (peer, measured) in peers.iter().zip(&mut results.sides) {
+        measured.failed = !peer.failures.is_empty();
+        plan.skipped.extend(peer.failures.iter().cloned());
+    }
+
+    let folder = root().join("target/bench");
+    fs::create_dir_all(&folder)?;
+    let json = serde_json::to_string_pretty(&results)?;
+    fs::write(folder.join("report.json"), json)?;
+    plot::all(&results, &folder)?;
+    let report = text::report(&plan, &results);
+    fs::write(folder.join("report.md"), &report)?;
+    println!(
+        "{report}\n== report: {}: report.md, report.json, *.svg",
+        folder.display()
+    );
+    if options.readme {
+        write_readme(&text::readme(&plan, &results), &folder.join(plot::MAIN))?;
+    }
+    Ok(())
+}
+
+async fn revive(peers: &mut [Peer]) -> Result<()> {
+    for peer in peers {
+        peer.revive().await?;
+    }
+    Ok(())
+}
+
+impl Plan {
+    fn new(options: &Options, skipped: Vec<String>) -> Self {
+        let pick = |quickly: u64, fully: u64| if options.quick { quickly } else { fully };
+        let rounds = |quickly: usize, fully: usize| if options.quick { quickly } else { fully };
+        let printed = |program: &str, arg: &str| {
+            let printed = output(Command::new(program).arg(arg), "").unwrap_or_default();
+            printed.lines().next().unwrap_or_default().trim().to_owned()
+        };
+        let server = printed("redis-server", "--version");
+        let server = server
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("v="));
+        let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+        let args: Vec<_> = std::env::args().skip(1).collect();
+        Self {
+            command: format!("cargo xtask bench {}", args.join(" ")),
+            date: printed("date", "+%Y-%m-%d"),
+            versions: format!(
+                "Redis {}, {}, Node {}, {cores} cores",
+                server.unwrap_or("of unknown version"),
+                printed("rustc", "--version"),
+                printed("node", "--version"),
+            ),
+            rounds: rounds(3, 9),
+            warm_up_millis: pick(300, 1_000),
+            pairs_millis: pick(150, 300),
+            handoff_rounds: rounds(1, 3),
+            handoff_millis: pick(300, 700),
+            leases: rounds(2_000, 10_000),
+            held: Duration::from_secs(30),
+            guards: None,
+            sizes: Vec::new(),
+            skipped,
+        }
+    }
+
+    /// Adds what the npm packages bring into a bundle.
+    fn add_sizes(&mut self) {
+        let printed = output(Command::new("node").arg("sizes.mjs"), "tests/bench/node");
+        match printed.and_then(|text| Ok(serde_json::from_str(&text)?)) {
+            Ok(sizes) => self.sizes = sizes,
+            Err(error) => self.skipped.push(format!("sizes, because {error}")),
+        }
+    }
+
+    /// Adds what the benchmark of guards prints; it is not among the sides, because peers have none.
+    fn add_guards(&mut self, options: &Options) {
+        if options.quick || !options.only.is_empty() {
+            let why = "guards, because of the options: `cargo xtask bench guards`";
+            self.skipped.push(why.to_owned());
+            return;
+        }
+        let args = [
+            "xtask", "bench", "guards", "--rounds", "5", "--millis", "300",
+        ];
+        match output(Command::new("cargo").args(args), "") {
+            Ok(printed) => self.guards = Some(printed),
+            Err(error) => self.skipped.push(format!("guards, because {error}")),
+        }
+    }
+}
+
+fn write_readme(section: &str, plot: &Path) -> Result<()> {
+    let path = root().join("README.md");
+    let text = with_section(&fs::read_to_string(&path)?, section)?;
+    let docs = root().join(DOCS);
+    fs::create_dir_all(&docs)?;
+    fs::copy(plot, docs.join(plot::MAIN))?;
+    fs::write(&path, text)?;
+    println!(
+        "== report: written into README.md, with {DOCS}/{}",
+        plot::MAIN
+    );
+    Ok(())
+}
+
+/// The text with another section between the marks.
+fn with_section(text: &str, section: &str) -> Result<String> {
+    let missing = || format!("README.md has no lines `{BEGIN}` and `{END}`");
+    let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", section.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BEGIN, END, with_section};
+
+    #[test]
+    fn replaces_what_is_between_the_marks_and_nothing_else() {
+        let readme = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
+        let new = with_section(&readme, "new\n").expect("it has the marks");
+        assert_eq!(new, format!("one\n{BEGIN}\nnew\n{END}\ntwo\n"));
+        assert!(with_section("no marks", "new").is_err());
+    }
+}
