@@ -8,10 +8,10 @@ use fred::interfaces::{
     HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface, TransactionInterface,
 };
 use leasehold::{Lease, Locker};
-use leasehold_examples::cli::Outcome;
+use leasehold_demos::Outcome;
 use tokio::time::{sleep, timeout};
 
-use crate::marketplace::{Market, Tally};
+use super::marketplace::{Market, Tally};
 
 const HIGHEST_PRICE: u64 = 100;
 /// How many items a seller gets at a time, before it lists them one by one.
@@ -21,7 +21,7 @@ const EMPTY: Duration = Duration::from_millis(1);
 
 /// How sellers and buyers keep out of each other's way.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Way {
+pub(crate) enum Way {
     /// Nobody is kept out: what was read is watched, and if it changes, the transaction is tried again.
     Watch,
     /// One lock for the whole market.
@@ -44,24 +44,24 @@ enum Attempt {
 
 /// A seller or a buyer, with connections of its own as if it were a program of its own.
 #[derive(Debug)]
-pub struct Trader {
+pub(crate) struct Trader {
     /// Who it is.
-    pub name: String,
+    pub(crate) name: String,
     /// Where it trades.
-    pub market: Market,
+    pub(crate) market: Market,
     /// How it keeps out of the way of others.
-    pub way: Way,
+    pub(crate) way: Way,
     /// Its own, because what is watched belongs to the connection.
-    pub client: Client,
+    pub(crate) client: Client,
     /// Its own, so that the others wait for it.
-    pub locker: Locker,
+    pub(crate) locker: Locker,
     /// When it stops.
-    pub end: Instant,
+    pub(crate) end: Instant,
 }
 
 impl Trader {
     /// Lists one item after the other.
-    pub async fn sell(self) -> Outcome<Tally> {
+    pub(crate) async fn sell(self) -> Outcome<Tally> {
         let mut tally = Tally::default();
         let inventory = self.market.inventory(&self.name);
         while self.remaining() > Duration::ZERO {
@@ -83,7 +83,7 @@ impl Trader {
     }
 
     /// Buys one item after the other.
-    pub async fn buy(self) -> Outcome<Tally> {
+    pub(crate) async fn buy(self) -> Outcome<Tally> {
         let mut tally = Tally::default();
         while self.remaining() > Duration::ZERO {
             let offers = self.market.offers();

@@ -6,31 +6,31 @@
 use std::time::Duration;
 
 use fred::clients::Client;
-use fred::interfaces::{HashesInterface, KeysInterface, SetsInterface, SortedSetsInterface};
-use leasehold_examples::cli::{Outcome, promise};
+use fred::interfaces::{HashesInterface, SetsInterface, SortedSetsInterface};
+use leasehold_demos::{Outcome, promise};
 
 /// What every user begins with: enough to buy for as long as any run lasts.
 const MONEY: i64 = 1_000_000_000;
 
 /// What one worker did, or all of them together.
 #[derive(Copy, Clone, Default, Debug)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Items that were put on the market.
-    pub listed: u64,
+    pub(crate) listed: u64,
     /// Items that were sold.
-    pub bought: u64,
+    pub(crate) bought: u64,
     /// Transactions of buyers that were undone and tried again.
-    pub retries: u64,
+    pub(crate) retries: u64,
     /// Items that somebody else had bought by the time a buyer came to it.
-    pub gone: u64,
+    pub(crate) gone: u64,
     /// How long all purchases together took, each from the choice of the item on.
-    pub waited: Duration,
+    pub(crate) waited: Duration,
 }
 
 impl Tally {
     /// The sum of both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             listed: self.listed + other.listed,
             bought: self.bought + other.bought,
@@ -43,19 +43,18 @@ impl Tally {
 
 /// The keys of one market, apart from those of any other.
 #[derive(Clone, Debug)]
-pub struct Market {
+pub(crate) struct Market {
     prefix: String,
 }
 
 impl Market {
     /// An empty market; nothing is written yet.
-    pub fn new(prefix: impl Into<String>) -> Self {
-        let prefix = prefix.into();
+    pub(crate) fn new(prefix: String) -> Self {
         Self { prefix }
     }
 
     /// Gives money to these users.
-    pub async fn open(&self, client: &Client, users: &[String]) -> Outcome {
+    pub(crate) async fn open(&self, client: &Client, users: &[String]) -> Outcome {
         for user in users {
             let () = client.hset(self.user(user), ("money", MONEY)).await?;
         }
@@ -63,7 +62,7 @@ impl Market {
     }
 
     /// Whether all money and every item is where it must be after that many sales.
-    pub async fn audit(&self, client: &Client, users: &[String], tally: &Tally) -> Outcome {
+    pub(crate) async fn audit(&self, client: &Client, users: &[String], tally: &Tally) -> Outcome {
         let offered: u64 = client.zcard(self.offers()).await?;
         let mut money = 0;
         let mut owned = 0;
@@ -76,25 +75,19 @@ impl Market {
             }
         }
         let Tally { listed, bought, .. } = *tally;
-        promise(owned == bought, || {
-            format!("{bought} items were bought, and the buyers own {owned}")
-        })?;
-        promise(offered + bought == listed, || {
-            format!("{listed} were listed and {bought} bought, but {offered} are on the market")
-        })?;
+        promise(listed > 0, "nothing was listed")?;
+        promise(
+            owned == bought,
+            format_args!("{bought} were bought, and the buyers own {owned}"),
+        )?;
+        let came =
+            format_args!("{listed} were listed and {bought} bought, but {offered} are offered");
+        promise(offered + bought == listed, came)?;
         let total = MONEY * i64::try_from(users.len())?;
-        promise(money == total, || {
-            format!("there was {total} of money, and there is {money}")
-        })
-    }
-
-    /// Removes all of it.
-    pub async fn close(&self, client: &Client, users: &[String]) -> Outcome {
-        let of_users = users
-            .iter()
-            .flat_map(|user| [self.user(user), self.inventory(user)]);
-        let keys: Vec<_> = of_users.chain([self.offers()]).collect();
-        Ok(client.unlink(keys).await?)
+        promise(
+            money == total,
+            format_args!("there was {total} of money, and there is {money}"),
+        )
     }
 
     pub(crate) fn offers(&self) -> String {
