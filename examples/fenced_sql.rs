@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .execute(&pool)
         .await?;
 
-    // The token of a holder that is paused for longer than its lease lives, say.
+    // The token of a holder that is paused for too long, say: others get the lock meanwhile.
     let stale = lock.acquire().await?.token();
     let lease = lock.acquire().await?;
     println!("balance: {}", withdraw(&pool, lease.token()).await?);

@@ -1,7 +1,7 @@
 //! Three processes of which one leads. The leader is killed: the next in line leads when the lease has
 //! ended. Then a leader steps down, and hands the lock to the next at once.
 //!
-//! It exits with 1 if it came otherwise.
+//! It exits with 1 if the story ends otherwise.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 const NAME: &str = "leader";
 const TTL: Duration = Duration::from_secs(5);
-/// How long anything may take that is waited for.
+/// The limit of each wait.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::main(flavor = "current_thread")]
@@ -28,8 +28,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What each of the processes does, until its standard input ends. A real one would do a leader's work by
-/// `lease.run`, and send the token with all that it writes.
+/// Leads in turn, as one of the processes, until standard input ends. A real leader would work within
+/// `lease.run`, and send the token with each write.
 async fn lead_in_turn(member: &str) -> Outcome {
     // An inspection shows the owner. A process that restarts with the same owner while its lease still
     // lives leads again at once.
@@ -150,7 +150,7 @@ impl Group {
             .await
     }
 
-    /// Looks at who leads and who waits until the wanted is found.
+    /// Polls who leads and who waits, until `found` returns something.
     async fn until<T>(
         &self,
         found: impl Fn(Option<&String>, &[String]) -> Option<T>,
@@ -177,9 +177,9 @@ impl Group {
     }
 }
 
-/// Makes a process end, and waits until it has.
+/// Makes a process end, and waits for its end.
 async fn end(mut child: Child) -> Outcome {
-    // It waits for the end of its standard input. That of the parent closes it, too.
+    // The process ends when its standard input does, which also closes when the parent dies.
     drop(child.stdin.take());
     let ended = timeout(LIMIT, child.wait()).await;
     let status = ended.map_err(|_| "a process does not end")??;

@@ -1,7 +1,7 @@
 //! Five callers ask for one lock at once, work for 2.1 s when they have it, and wait in line for 6 s at
 //! most: exactly three get it, one after the other, in the order in which they asked.
 //!
-//! It exits with 1 if it came otherwise. With `LEASEHOLD_URL=redis://…` the lock is on a server.
+//! It exits with 1 if the story ends otherwise. With `LEASEHOLD_URL=redis://…` the lock is on a server.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// patience, however fast the lock goes from one to the next.
 const WORK: Duration = Duration::from_millis(2_100);
 
-/// What one caller saw.
+/// The times of one caller.
 struct Seen {
     number: usize,
     asked: Instant,
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
 }
 
 async fn play() -> Outcome {
-    // Before it connects, which may take long.
+    // The line comes before the connection, which may take long.
     println!(
         "{CALLERS} callers ask at once, work for {WORK:?} each, and wait for {PATIENCE:?} at most."
     );
@@ -103,7 +103,7 @@ fn show(caller: &Seen) {
     println!("  caller {number}  {bar}");
 }
 
-/// Checks what the callers saw, who are in the order in which they asked.
+/// Checks the callers, which are sorted by when they asked.
 fn check(seen: &[Seen]) -> Outcome {
     let (served, others) = seen.split_at(SERVED);
     let tenures: Vec<_> = served

@@ -1,7 +1,7 @@
 //! The events of a lock while its server is killed and comes back with no data: renewed, at risk, lost
 //! before the deadline, and acquired again with a greater token.
 //!
-//! It exits with 1 if it came otherwise.
+//! It exits with 1 if the story ends otherwise.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

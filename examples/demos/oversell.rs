@@ -1,7 +1,7 @@
 //! Ten buyers at once want an article of which there are five: without a lock (too many are sold), with
 //! leases whose tokens the shop checks (exactly five), and with a buyer that is paused past its lease.
 //!
-//! It exits with 1 if it came otherwise. With `LEASEHOLD_URL=redis://…` the locks are on a server.
+//! It exits with 1 if the story ends otherwise. With `LEASEHOLD_URL=redis://…` the locks are on a server.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
 }
 
 async fn acts() -> Outcome {
-    // Before it connects, which may take long.
+    // The line comes before the connection, which may take long.
     println!("{BUYERS} buyers, {STOCK} in stock.");
     let locker = connect().await?;
     let lock = locker.lock("oversell")?;
@@ -80,7 +80,7 @@ async fn acts() -> Outcome {
     Ok(())
 }
 
-/// Nobody writes before all have read: that could happen by chance, and so it certainly does.
+/// Sells without a lock. Nobody writes before all have read: that may happen by chance, and here it certainly does.
 async fn without_a_lock() -> Outcome {
     println!("\nAct 1: without a lock. Each buyer reads the stock, thinks, and writes one less.");
     let (shop, all_have_read) = (Arc::new(Shop::default()), Arc::new(Barrier::new(BUYERS)));
@@ -104,7 +104,7 @@ async fn without_a_lock() -> Outcome {
     promise(sold > STOCK, "act 1 was to sell too many")
 }
 
-/// Returns the tokens.
+/// Sells under leases, and returns their tokens.
 async fn with_leases(lock: &Lock) -> Outcome<BTreeSet<FencingToken>> {
     println!(
         "\nAct 2: with leases, and a shop that checks tokens. Who releases hands the lock to the next."
@@ -128,7 +128,7 @@ async fn with_leases(lock: &Lock) -> Outcome<BTreeSet<FencingToken>> {
     Ok(tokens)
 }
 
-/// Buys one at each shop, if there is one, under a lease; returns its token.
+/// Buys an article at each shop that has one, under a lease, and returns its token.
 async fn buy(lock: &Lock, shops: &[&Shop], number: usize) -> Outcome<FencingToken> {
     let lease = lock.acquire().await?;
     let token = lease.token();
@@ -136,7 +136,7 @@ async fn buy(lock: &Lock, shops: &[&Shop], number: usize) -> Outcome<FencingToke
         let seen = shop.books().stock;
         sleep(THINKING).await;
         if seen > 0 {
-            // A gate takes no token that is smaller than one before: so tokens grow.
+            // The gate refuses a token that is smaller than an earlier one, so this checks that tokens grow.
             shop.sell_guarded(token, seen - 1)?;
         }
         log(format_args!(
@@ -147,7 +147,7 @@ async fn buy(lock: &Lock, shops: &[&Shop], number: usize) -> Outcome<FencingToke
     Ok(token)
 }
 
-/// Returns the tokens.
+/// Pauses a buyer past its lease, and returns the tokens of all three leases.
 async fn paused(lock: &Lock) -> Outcome<[FencingToken; 3]> {
     println!(
         "\nAct 3: buyer 1 reads the stock and is paused past its lease; buyers 2 and 3 buy meanwhile."

@@ -12,7 +12,7 @@ await createFenceTable(database); // Where the guard keeps tokens. Once, such as
 
 const locker = await Locker.connect(process.env.LEASEHOLD_URL ?? "memory://fenced_sql");
 const lock = locker.lock("account/7");
-// That of a holder that is paused for longer than its lease lives, say.
+// The lease of a holder that is paused for too long, say: others get the lock meanwhile.
 const stale = await lock.acquire();
 await stale.release();
 const lease = await lock.acquire();

@@ -1,4 +1,4 @@
-//! Each demonstration says at once what it does, and comes to the end that it plays: it checks that itself.
+//! Each demonstration says at once what it does, and ends well, which it checks itself.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::{LIMIT, program, signal};
 
-/// With the first line of each.
+/// The demonstrations, each with the beginning of its first line.
 const DEMOS: [(&str, &str); 8] = [
     ("failover", "One of three processes leads"),
     ("five_callers", "5 callers ask at once"),
@@ -23,7 +23,7 @@ const DEMOS: [(&str, &str); 8] = [
     ("reward", "5 of one family want a reward."),
 ];
 
-/// Catches: one that waits for its server before it says what it does, or that a signal does not end.
+/// Catches: a demonstration that waits for its server before its first line, or that a signal does not end.
 #[tokio::test]
 async fn each_says_what_it_does_before_it_waits() {
     // The store, and the program that would be started as one, never answer.
@@ -44,7 +44,7 @@ async fn each_says_what_it_does_before_it_waits() {
     }
 }
 
-/// Some stories are about time: on a machine that stands still meanwhile they come otherwise, but not three times.
+/// Runs a demonstration, up to three times: some stories are about time, and fail on a machine that stands still.
 fn ends_well(demo: &str, args: &[&str]) {
     for tries in 1.. {
         let ran = Command::new(program(demo)).args(args).output();

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The file of an example. They are built here, with the features that the tests are built with.
+/// Returns the file of an example. It builds all of them first, with the features of the workspace's tests.
 fn program(example: &str) -> PathBuf {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         // This test is target/<profile>/deps/<name>.

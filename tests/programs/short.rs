@@ -95,7 +95,7 @@ async fn leader_leads_one_at_a_time() {
     let first = token_behind(&mut one, "leading with token ").await;
     let mut other = start("leader", &server.url());
     until_waiting(&operator, "leader").await;
-    // The one that loses the lock goes to the end of the line.
+    // The former leader goes to the end of the line.
     operator.force_release("leader").await.expect("it answers");
     one.wait_line("no longer leading", LIMIT).await;
     let second = token_behind(&mut other, "leading with token ").await;
@@ -155,7 +155,7 @@ async fn quorum_outlives_one_server_of_three() {
     outlives(&mut child, "1 of 3 servers", || servers[0].kill()).await;
 }
 
-/// The lease is at risk, renewed nevertheless, and not lost.
+/// Checks that the lease is at risk, renewed nevertheless, and not lost.
 async fn outlives(child: &mut Child, missing: &str, fail: impl FnOnce()) {
     token_behind(child, "lock \"orders/42\": the lease with token ").await;
     fail();
@@ -187,7 +187,7 @@ async fn adapter_hands_the_lock_over() {
     assert!(child.wait_exit(LIMIT).await);
 }
 
-/// Catches: an error that names no server, one that shows the password, or one that ends with 0.
+/// Catches: an error that names no server or shows the password, or an exit code of 0.
 #[test]
 fn a_server_that_is_not_there_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -224,7 +224,7 @@ fn a_server_that_is_not_there_is_named() {
     );
 }
 
-/// Catches: one that grows, that needs a helper, or that is in one language alone.
+/// Catches: an example that is too long, needs a helper, or is in one language alone.
 #[test]
 fn they_are_short_and_the_same_in_both_languages() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");

@@ -1,4 +1,4 @@
-//! What the demonstrations share.
+//! Helpers that the demonstrations share: output, promises, and a `redis-server`.
 
 mod server;
 
@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use server::Server;
 
-/// What a demonstration ends with. Its error is shown to the user as it is.
+/// The result of a demonstration. [`run`] shows its error as it is.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -2,7 +2,7 @@
 //! was taken, and takes it: five times if nothing keeps them apart; once with a lock, and a guard in the
 //! database in case a lease was lost.
 //!
-//! It exits with 1 if it came otherwise. With `LEASEHOLD_URL=redis://…` the lock is on a server.
+//! It exits with 1 if the story ends otherwise. With `LEASEHOLD_URL=redis://…` the lock is on a server.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
 }
 
 async fn acts() -> Outcome {
-    // Before it connects, which may take long.
+    // The line comes before the connection, which may take long.
     println!("{} of one family want a reward.", FAMILY.len());
     let locker = connect().await?;
     // Each connection to memory would be a database of its own.
@@ -73,7 +73,7 @@ where
     Ok(records)
 }
 
-/// Nobody takes it before all have looked. Without the barrier that would happen by chance.
+/// Takes the reward after all have looked, which would happen by chance without the barrier.
 async fn without_lock(pool: SqlitePool, all_have_looked: Arc<Barrier>, name: &str) -> Outcome {
     let taken: i64 = sqlx::query_scalar(COUNT).fetch_one(&pool).await?;
     all_have_looked.wait().await;

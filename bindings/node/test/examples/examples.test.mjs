@@ -77,7 +77,7 @@ test("leader: one leads at a time", async (t) => {
   const first = await tokenOf(one, "leading with token ");
   const other = start("leader.mjs", url);
   await waiting("leader");
-  // The one that loses the lock goes to the end of the line.
+  // The former leader goes to the end of the line.
   await operator.forceRelease("leader");
   await one.says("no longer leading", LIMIT);
   const second = await tokenOf(other, "leading with token ");

@@ -64,7 +64,7 @@ async fn measure() -> Outcome {
     Ok(())
 }
 
-/// One run, on a market of its own.
+/// Runs one crowd on a market of its own.
 async fn trade(url: &str, way: Way, crowd: (u16, u16), length: Duration) -> Outcome<Tally> {
     let names = |who: &str, count| (1..=count).map(|n| format!("{who}{n}")).collect::<Vec<_>>();
     let users = [names("seller", crowd.0), names("buyer", crowd.1)].concat();

@@ -9,10 +9,10 @@ use fred::clients::Client;
 use fred::interfaces::{HashesInterface, SetsInterface, SortedSetsInterface};
 use leasehold_demos::{Outcome, promise};
 
-/// What every user begins with: enough to buy for as long as any run lasts.
+/// The money that every user begins with: enough to buy for as long as any run lasts.
 const MONEY: i64 = 1_000_000_000;
 
-/// What one worker did, or all of them together.
+/// The work of one trader, or of all together.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Tally {
     /// Items that were put on the market.
@@ -61,7 +61,7 @@ impl Market {
         Ok(())
     }
 
-    /// Whether all money and every item is where it must be after that many sales.
+    /// Checks that all money and every item is where it must be after that many sales.
     pub(crate) async fn audit(&self, client: &Client, users: &[String], tally: &Tally) -> Outcome {
         let offered: u64 = client.zcard(self.offers()).await?;
         let mut money = 0;

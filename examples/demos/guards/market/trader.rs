@@ -30,7 +30,7 @@ pub(crate) enum Way {
     ItemLock,
 }
 
-/// What came of one try to sell or buy.
+/// The outcome of one attempt to sell or buy.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Attempt {
     Bought,
@@ -45,9 +45,9 @@ enum Attempt {
 /// A seller or a buyer, with connections of its own as if it were a program of its own.
 #[derive(Debug)]
 pub(crate) struct Trader {
-    /// Who it is.
+    /// Its name.
     pub(crate) name: String,
-    /// Where it trades.
+    /// The market that it trades on.
     pub(crate) market: Market,
     /// How it keeps out of the way of others.
     pub(crate) way: Way,
@@ -55,7 +55,7 @@ pub(crate) struct Trader {
     pub(crate) client: Client,
     /// Its own, so that the others wait for it.
     pub(crate) locker: Locker,
-    /// When it stops.
+    /// The time at which it stops.
     pub(crate) end: Instant,
 }
 

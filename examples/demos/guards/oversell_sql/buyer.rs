@@ -14,7 +14,7 @@ use crate::{Act, TTL, database};
 /// The guard's name for the stock. The tokens of one resource must come from one lock.
 const ARTICLE: &str = "article";
 
-/// Reads the stock, says so, thinks until it gets a line, and writes one less. Its last line is what came of it.
+/// Reads the stock, prints it, waits for a line of input, and writes one less. The last line says how that ended.
 pub(crate) async fn buy(act: Act) -> Outcome {
     let (locker, database) = (connect().await?, database(env::var("STOCK")?).await?);
     let lease = match act {
@@ -51,7 +51,7 @@ pub(crate) async fn buy(act: Act) -> Outcome {
     Ok(())
 }
 
-/// Begins a transaction; with a token only if the guard lets that pass, which from then on refuses older ones.
+/// Begins a transaction. With a token the guard checks that, and refuses older ones from then on.
 async fn begin(
     database: &SqlitePool,
     guard: Option<FencingToken>,
@@ -71,7 +71,7 @@ async fn sell(database: &SqlitePool, guard: Option<FencingToken>, left: i64) -> 
     Ok(write.commit().await?)
 }
 
-/// What the guard said, if it was that.
+/// Returns the guard's refusal; any other error stays one.
 fn refusal(error: Box<dyn std::error::Error + Send + Sync>) -> Outcome<Box<leasehold::Error>> {
     let refused = error.downcast::<leasehold::Error>()?;
     match refused.stale_token() {

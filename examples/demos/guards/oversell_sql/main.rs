@@ -2,7 +2,7 @@
 //! sold); with a lock and a buyer that is stopped past its lease, which still writes what it had read
 //! before; and the same with a guard in the database, which refuses that buyer.
 //!
-//! It exits with 1 if it came otherwise.
+//! It exits with 1 if the story ends otherwise.
 
 mod buyer;
 
@@ -25,10 +25,10 @@ const STOCK: i64 = 5;
 const TTL: Duration = Duration::from_secs(1);
 /// How long a buyer may take to say anything.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Beside other writers.
+/// How long a connection waits for other writers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What keeps the buyers apart.
+/// The protection of the stock.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Act {
     NoLock,
@@ -106,7 +106,7 @@ async fn play() -> Outcome {
             Act::Lock => sold > STOCK && left > 0 && paused.starts_with("bought"),
             Act::Guard => sold == STOCK && left == 0 && paused.starts_with("is refused"),
         };
-        promise(right, format_args!("{title}: it came otherwise"))?;
+        promise(right, format_args!("{title}: the story ended otherwise"))?;
         let paused = paused.split([',', ':']).next().unwrap_or_default();
         let (sold, left) = (format!("{sold} of {STOCK}"), left.to_string());
         table.push([title.to_owned(), sold, left, paused.to_owned()]);
@@ -116,7 +116,7 @@ async fn play() -> Outcome {
     Ok(())
 }
 
-/// Nobody writes before all have read. Without that order it would happen by chance.
+/// Lets all read before any writes, which would happen by chance without that order.
 async fn all_at_once(buyers: impl Iterator<Item = Outcome<Buyer>>) -> Outcome<String> {
     let mut buyers = buyers.collect::<Outcome<Vec<_>>>()?;
     for buyer in &mut buyers {
@@ -131,7 +131,7 @@ async fn all_at_once(buyers: impl Iterator<Item = Outcome<Buyer>>) -> Outcome<St
     Ok("-".to_owned())
 }
 
-/// Returns the last line of the one that is paused.
+/// Pauses the first buyer while the others buy, and returns its last line.
 async fn one_is_paused(mut buyers: impl Iterator<Item = Outcome<Buyer>>) -> Outcome<String> {
     let mut paused = buyers.next().expect("there are eight")?;
     paused.says().await?;
@@ -197,7 +197,7 @@ impl Buyer {
         Ok(line)
     }
 
-    /// Lets it write what it has read, or will have.
+    /// Lets it write as soon as it has read.
     async fn go_on(&mut self) -> Outcome {
         Ok(self.orders.write_all(b"\n").await?)
     }

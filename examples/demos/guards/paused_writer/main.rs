@@ -2,7 +2,7 @@
 //! then client 1 goes on and writes. Once without a guard, which undoes what client 2 wrote, and once with
 //! each guard, which refuses.
 //!
-//! It exits with 1 if it came otherwise.
+//! It exits with 1 if the story ends otherwise.
 
 mod page;
 
@@ -13,7 +13,7 @@ use leasehold::Locker;
 use leasehold_demos::{Outcome, Server, log, print_table, promise, run};
 use page::Page;
 
-/// Of the first client's lease; the second client waits for its end.
+/// The life of the first client's lease, whose end the second client waits for.
 const TTL: Duration = Duration::from_millis(500);
 
 #[tokio::main(flavor = "current_thread")]
@@ -25,7 +25,7 @@ async fn main() -> ExitCode {
 async fn play() -> Outcome {
     println!("Client 1 has a lease of {TTL:?}, and is paused for longer.");
     let server = Server::start().await?;
-    // Really they would be two programs.
+    // In reality they are two programs.
     let first = Locker::connect(server.url()).await?;
     let second = Locker::connect(server.url()).await?;
     let headings = ["", "client 1, when it goes on", "what is written"];
@@ -46,7 +46,7 @@ async fn play() -> Outcome {
     Ok(())
 }
 
-/// The whole story on one page. Returns whether client 1 was refused.
+/// Plays the story on one page, and returns whether client 1 was refused.
 async fn write(page: &Page, first: &Locker, second: &Locker) -> Outcome<bool> {
     let stale = first.lock(page.title())?.ttl(TTL).fixed().acquire().await?;
     log(format_args!(

@@ -19,15 +19,15 @@ use object_store::path::Path;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// What the guards keep the tokens of.
+/// The resource whose tokens the guards keep.
 const RESOURCE: &str = "page";
 
-/// Who wrote last.
+/// The client that wrote last.
 type Writer = Arc<AtomicU8>;
 
-/// The page, and what checks the tokens of those who write it.
+/// The page in one storage, with the guard that checks its writers' tokens.
 pub(crate) enum Page {
-    /// Nothing does.
+    /// No guard.
     Unguarded(Writer),
     /// A service that owns its state.
     Gate(Gate, Writer),
@@ -42,7 +42,7 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// One in each storage, with nothing written.
+    /// Makes a page in each storage, with nothing written.
     pub(crate) async fn all(redis: &str) -> Outcome<[Self; 6]> {
         // Each connection to memory would be a database of its own.
         let pool = SqlitePoolOptions::new()
@@ -68,7 +68,7 @@ impl Page {
         ])
     }
 
-    /// The storage and its guard, for people.
+    /// Names the storage and its guard, for people.
     pub(crate) fn title(&self) -> &'static str {
         match self {
             Self::Unguarded(_) => "memory, unguarded",
@@ -80,7 +80,7 @@ impl Page {
         }
     }
 
-    /// Whether there is a guard at all.
+    /// Returns whether there is a guard.
     pub(crate) fn is_guarded(&self) -> bool {
         !matches!(self, Self::Unguarded(_))
     }
@@ -132,7 +132,7 @@ impl Page {
     }
 }
 
-/// A request of a client to a service in this program; between them could as well be a network.
+/// Sends a client's request to a service in this program. A real one would be behind a network.
 async fn put(gate: &Arc<Gate>, writer: &Writer, token: FencingToken, client: u8) -> Outcome {
     let handler = service_fn(async |request: Request<u8>| {
         writer.store(request.into_body(), SeqCst);
