@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use leasehold_serve::{Error, Options};
-use serde::Serialize;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::ServeArgs;
@@ -14,12 +14,6 @@ use crate::out;
 use crate::say::Voice;
 
 const TOKEN: &str = "LEASEHOLD_SERVE_TOKEN";
-
-#[derive(Serialize)]
-struct Serving<'a> {
-    r#type: &'static str,
-    url: &'a str,
-}
 
 pub(crate) fn main(args: &ServeArgs, voice: &Voice) -> Result<u8, Failure> {
     crate::block_on(async {
@@ -93,8 +87,7 @@ fn failure(error: Error) -> Failure {
 
 fn say(args: &ServeArgs, voice: &Voice, url: &str) -> Result<(), Failure> {
     if args.json {
-        let r#type = "serving";
-        out::json(&Serving { r#type, url })?;
+        out::json(&json!({ "type": "serving", "url": url }))?;
     } else {
         out::text(&format!("serving {url}\n"))?;
     }

@@ -16,18 +16,18 @@ const QUERY: &str = "token=";
 
 /// The rules by which requests are allowed.
 pub(crate) struct Access {
-    token: Option<String>,
-    session: Session,
+    pub(crate) token: Option<String>,
+    pub(crate) session: Session,
     /// Host names of this page, except localhost.
-    hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
 }
 
 /// What a browser uses instead of the token. Browsers send a cookie to every port of its host, so a program at another
 /// port would get it. But they also compare the path, and nobody else knows this one.
 pub(crate) struct Session {
     secret: String,
-    /// Begins and ends with a slash.
-    path: String,
+    /// The path for which the cookie counts. It begins and ends with a slash.
+    pub(crate) path: String,
 }
 
 impl Session {
@@ -56,19 +56,6 @@ const FOREIGN: Decision = Decision::Refuse(
 );
 
 impl Access {
-    pub(crate) fn new(token: Option<String>, session: Session, hosts: Vec<String>) -> Self {
-        Self {
-            token,
-            session,
-            hosts,
-        }
-    }
-
-    /// Returns the path for which the session's cookie counts.
-    pub(crate) fn path(&self) -> &str {
-        &self.session.path
-    }
-
     pub(crate) fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Decision {
         let host = headers.get(HOST).and_then(text);
         let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else {
@@ -220,12 +207,16 @@ mod tests {
         }
     }
 
-    fn session() -> Session {
-        Session::new("session".to_owned(), "folder")
+    fn with(token: Option<String>, hosts: Vec<String>) -> Access {
+        Access {
+            token,
+            session: Session::new("session".to_owned(), "folder"),
+            hosts,
+        }
     }
 
     fn open() -> Access {
-        Access::new(None, session(), vec!["locks.example".to_owned()])
+        with(None, vec!["locks.example".to_owned()])
     }
 
     #[test]
@@ -297,7 +288,7 @@ mod tests {
 
     #[test]
     fn each_request_needs_the_token() {
-        let access = Access::new(Some(TOKEN.to_owned()), session(), Vec::new());
+        let access = with(Some(TOKEN.to_owned()), Vec::new());
         let host = ("host", "10.0.0.1");
         let good = format!("Bearer {TOKEN}");
         for (request, header, code) in [

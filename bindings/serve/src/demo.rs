@@ -8,43 +8,23 @@ use tokio::time::sleep;
 
 use crate::options::Options;
 
+type Range = (u64, u64);
+
 const TTL: Duration = Duration::from_secs(6);
 const SITES: [&str; 3] = ["berlin", "lisbon", "oslo"];
 
-/// How the contenders for one lock behave.
-struct Scene {
-    name: &'static str,
-    contenders: usize,
-    /// How long each holds it, in milliseconds: at least, and at most.
-    holds: (u64, u64),
-    /// The same of the pause after that.
-    pauses: (u64, u64),
-}
-
-const fn scene(
-    name: &'static str,
-    contenders: usize,
-    holds: (u64, u64),
-    pauses: (u64, u64),
-) -> Scene {
-    Scene {
-        name,
-        contenders,
-        holds,
-        pauses,
-    }
-}
-
-const SCENES: [Scene; 9] = [
-    scene("billing/invoice-run", 6, (1_500, 6_000), (500, 4_000)),
-    scene("cache/warm-up", 3, (300, 1_200), (600, 2_500)),
-    scene("catalog/import/shop-17", 2, (4_000, 9_000), (1_000, 7_000)),
-    scene("media/transcode-queue", 12, (700, 2_800), (200, 3_000)),
-    scene("migrations/schema", 1, (30_000, 90_000), (2_000, 4_000)),
-    scene("orders/42", 2, (500, 2_000), (900, 4_000)),
-    scene("orders/nightly-export", 4, (5_000, 15_000), (1_000, 9_000)),
-    scene("reports/weekly", 3, (2_000, 5_500), (1_500, 4_000)),
-    scene("search/reindex", 3, (9_000, 20_000), (2_000, 9_000)),
+/// The locks, each with the number of its contenders, and the least and the most milliseconds for which one of them
+/// holds it, and pauses after that.
+const SCENES: [(&str, usize, Range, Range); 9] = [
+    ("billing/invoice-run", 6, (1_500, 6_000), (500, 4_000)),
+    ("cache/warm-up", 3, (300, 1_200), (600, 2_500)),
+    ("catalog/import/shop-17", 2, (4_000, 9_000), (1_000, 7_000)),
+    ("media/transcode-queue", 12, (700, 2_800), (200, 3_000)),
+    ("migrations/schema", 1, (30_000, 90_000), (2_000, 4_000)),
+    ("orders/42", 2, (500, 2_000), (900, 4_000)),
+    ("orders/nightly-export", 4, (5_000, 15_000), (1_000, 9_000)),
+    ("reports/weekly", 3, (2_000, 5_500), (1_500, 4_000)),
+    ("search/reindex", 3, (9_000, 20_000), (2_000, 9_000)),
 ];
 /// A lock of two processes with one identity, which take it over from one another.
 const LEADER: &str = "leader/scheduler";
@@ -53,15 +33,15 @@ const LEADER: &str = "leader/scheduler";
 pub(crate) async fn play(options: &Options, tasks: &mut JoinSet<()>) -> Result<(), Error> {
     let url = &options.urls[0];
     let mut seed = 0x9e37_79b9_7f4a_7c15;
-    for scene in &SCENES {
-        for at in 0..scene.contenders {
-            let service = scene.name.split('/').next().unwrap_or_default();
+    for (name, contenders, holds, pauses) in SCENES {
+        for at in 0..contenders {
+            let service = name.split('/').next().unwrap_or_default();
             let owner = format!("{service}-{}@{}", at + 1, SITES[at % SITES.len()]);
             let locker = options.builder().owner(owner).connect(url).await?;
             seed = u64::wrapping_add(seed, 0x632b_e59b_d9b4_e019);
             let rng = Rng(seed);
             tasks.spawn(async move {
-                let _ = contend(locker, scene, rng).await;
+                let _ = contend(locker, name, (holds, pauses), rng).await;
             });
         }
     }
@@ -78,15 +58,20 @@ pub(crate) async fn play(options: &Options, tasks: &mut JoinSet<()>) -> Result<(
     Ok(())
 }
 
-async fn contend(locker: Locker, scene: &Scene, mut rng: Rng) -> Result<(), Error> {
-    let lock = locker.lock(scene.name)?.ttl(TTL);
+async fn contend(
+    locker: Locker,
+    name: &str,
+    (holds, pauses): (Range, Range),
+    mut rng: Rng,
+) -> Result<(), Error> {
+    let lock = locker.lock(name)?.ttl(TTL);
     sleep(rng.millis((0, 2_000))).await;
     loop {
         let lease = lock.acquire().await?;
-        sleep(rng.millis(scene.holds)).await;
+        sleep(rng.millis(holds)).await;
         // It fails if the lock was released by force on the page.
         let _ = lease.release().await;
-        sleep(rng.millis(scene.pauses)).await;
+        sleep(rng.millis(pauses)).await;
     }
 }
 
@@ -105,7 +90,7 @@ async fn lead(locker: Locker, turn: u64) -> Result<(), Error> {
 struct Rng(u64);
 
 impl Rng {
-    fn millis(&mut self, (least, most): (u64, u64)) -> Duration {
+    fn millis(&mut self, (least, most): Range) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

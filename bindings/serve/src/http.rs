@@ -1,5 +1,6 @@
 //! The routes, and the response to each request.
 
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,8 @@ struct Release {
     token: FencingToken,
 }
 
-type Answer = Result<Response, (StatusCode, String)>;
+type Refusal = (StatusCode, String);
+type Answer = Result<Response, Refusal>;
 
 pub(crate) fn router(site: Arc<Site>) -> Router {
     let routes = Router::new()
@@ -93,7 +95,7 @@ pub(crate) fn router(site: Arc<Site>) -> Router {
         .route("/api/release", post(release));
     routes
         .clone()
-        .nest(site.access.path(), routes)
+        .nest(&site.access.session.path, routes)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(from_fn_with_state(site.clone(), authorize))
         .with_state(site)
@@ -150,7 +152,7 @@ async fn history(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Answer {
     let name = query.find_map(|(key, name)| (key == "name").then_some(name));
     let name = Name::new(name.unwrap_or_default()).map_err(bad)?;
     let table = site.state.table();
-    let text = serde_json::to_string(&table.history(&name, Instant::now())).map_err(failed)?;
+    let text = serde_json::to_string(&table.history.of(&name, Instant::now())).map_err(failed)?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
@@ -158,10 +160,7 @@ async fn view(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer {
     let body = body(request).await?;
     let Shown { view, names, open } = serde_json::from_slice(&body).map_err(bad)?;
     if names.len() > MOST_SHOWN {
-        return Err((
-            StatusCode::BAD_REQUEST,
-            "these are too many names\n".to_owned(),
-        ));
+        return Err(bad("these are too many names"));
     }
     if site.state.set_view(&view, Some(View { names, open })) {
         Ok(StatusCode::NO_CONTENT.into_response())
@@ -175,24 +174,26 @@ async fn release(Extract(site): Extract<Arc<Site>>, request: Request) -> Answer 
     let body = body(request).await?;
     let Release { view, name, token } = serde_json::from_slice(&body).map_err(bad)?;
     if !site.about.release {
-        let what = "it was started without --allow-release\n".to_owned();
-        return Err((StatusCode::FORBIDDEN, what));
+        let what = "it was started without --allow-release";
+        return Err(refuse(StatusCode::FORBIDDEN, what));
     }
     if !site.state.has_view(&view) {
         return Err(gone());
     }
     let Some(locker) = site.locker.get() else {
-        let what = "there is no connection to the store yet\n".to_owned();
-        return Err((StatusCode::BAD_GATEWAY, what));
+        let what = "there is no connection to the store yet";
+        return Err(refuse(StatusCode::BAD_GATEWAY, what));
     };
     // An inspection may see the end before the reply comes.
     site.state.table().revoke(&name, token);
     let released = locker.force_release_token(name.as_str(), token).await;
     site.state.changed(std::iter::once(name.clone()));
-    if released.map_err(|error| store(&error))?.is_none() {
+    let away =
+        |error: leasehold::Error| refuse(StatusCode::BAD_GATEWAY, escaped(&error.to_string()));
+    if released.map_err(away)?.is_none() {
         site.state.table().spare(&name);
-        let what = "somebody else has the lock by now, or nobody: look again\n".to_owned();
-        return Err((StatusCode::CONFLICT, what));
+        let what = "somebody else has the lock by now, or nobody: look again";
+        return Err(refuse(StatusCode::CONFLICT, what));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -203,8 +204,8 @@ async fn events(
 ) -> Answer {
     let view = random_id().map_err(failed)?;
     if !site.state.add_view(&view) {
-        let what = "too many pages are open\n".to_owned();
-        return Err((StatusCode::SERVICE_UNAVAILABLE, what));
+        let what = "too many pages are open";
+        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, what));
     }
     connection.keep();
     let open = Open { view, site };
@@ -253,7 +254,7 @@ impl Open {
         let now = Instant::now();
         let mut all = vec![
             event("hello", &Hello { view, about }),
-            event("recent", &table.recent(now)),
+            event("recent", &table.history.recent(now)),
             event("sum", &table.sum(now)),
             Event::default()
                 .event("findings")
@@ -272,31 +273,30 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 }
 
 /// Reads the body of a request, unless the client stops in the middle.
-async fn body(request: Request) -> Result<Bytes, (StatusCode, String)> {
+async fn body(request: Request) -> Result<Bytes, Refusal> {
     match timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(refused)) => Err((refused.status(), refused.body_text() + "\n")),
+        Ok(Err(refused)) => Err(refuse(refused.status(), refused.body_text())),
         Err(_) => {
             let seconds = BODY_TIMEOUT.as_secs();
-            let what = format!("the body of the request did not arrive within {seconds} s\n");
-            Err((StatusCode::REQUEST_TIMEOUT, what))
+            let what = format!("the body of the request did not arrive within {seconds} s");
+            Err(refuse(StatusCode::REQUEST_TIMEOUT, what))
         }
     }
 }
 
-fn gone() -> (StatusCode, String) {
-    (StatusCode::GONE, "that page is not open\n".to_owned())
+fn refuse(status: StatusCode, what: impl Display) -> Refusal {
+    (status, format!("{what}\n"))
 }
 
-fn bad(error: impl std::fmt::Display) -> (StatusCode, String) {
-    (StatusCode::BAD_REQUEST, format!("{error}\n"))
+fn gone() -> Refusal {
+    refuse(StatusCode::GONE, "that page is not open")
 }
 
-fn failed(error: impl std::fmt::Display) -> (StatusCode, String) {
-    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+fn bad(error: impl Display) -> Refusal {
+    refuse(StatusCode::BAD_REQUEST, error)
 }
 
-fn store(error: &leasehold::Error) -> (StatusCode, String) {
-    let what = escaped(&error.to_string());
-    (StatusCode::BAD_GATEWAY, what + "\n")
+fn failed(error: impl Display) -> Refusal {
+    refuse(StatusCode::INTERNAL_SERVER_ERROR, error)
 }

@@ -8,7 +8,7 @@ use leasehold_observe::{Change, ChangeKind, Observation, escaped};
 use serde::Serialize;
 
 use crate::counts::{Counts, Histogram};
-use crate::history::{History, LockHistory, Recent};
+use crate::history::History;
 use crate::json::{LockEvent, Row, Store, Sum, millis};
 
 /// The most locks that are observed. The page says if there are more.
@@ -47,7 +47,7 @@ pub(crate) struct LockTable {
     first_scan: FirstScan,
     /// Locks that were not there before, and have not been inspected yet.
     new: HashSet<Name>,
-    history: History,
+    pub(crate) history: History,
     counts: Counts,
     store: Store,
     /// Why the locks cannot be listed, if the store works otherwise.
@@ -247,14 +247,6 @@ impl LockTable {
     /// Keeps what was counted until now, for pages that load later.
     pub(crate) fn sample(&mut self, now: Instant) {
         self.history.sample(now, &self.counts);
-    }
-
-    pub(crate) fn recent(&self, now: Instant) -> Recent<'_> {
-        self.history.recent(now)
-    }
-
-    pub(crate) fn history(&self, name: &Name, now: Instant) -> LockHistory<'_> {
-        self.history.of(name, now)
     }
 
     pub(crate) fn sum(&self, now: Instant) -> Sum<'_> {

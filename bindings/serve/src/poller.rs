@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use leasehold::{Error, ErrorKind, Inspection, Locker, Name};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::schedule::{Rank, Schedule};
@@ -28,13 +28,6 @@ const TROUBLED: Duration = Duration::from_secs(30);
 /// A lock is inspected once more before its time to live ends, to see whether it was renewed.
 const NEAR_THE_END: Duration = Duration::from_millis(300);
 
-/// Where the poller learns which locks there are, and which are shown.
-pub(crate) struct Inputs {
-    pub(crate) scanned: mpsc::Receiver<Scanned>,
-    /// The locks that the pages show.
-    pub(crate) shown: watch::Receiver<Arc<HashSet<Name>>>,
-}
-
 /// Progress of a scan.
 #[derive(Debug)]
 pub(crate) enum Scanned {
@@ -44,22 +37,16 @@ pub(crate) enum Scanned {
     End,
 }
 
-/// How often locks are inspected.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// The most inspections a second.
-    pub(crate) looks: u32,
-    /// Whether inspections cost nothing, because the store is in this process.
-    pub(crate) free: bool,
-}
-
 type Inspecting = BoxFuture<'static, (Name, Result<Inspection, Error>)>;
 
 /// Inspects locks by a schedule, and enters what it finds into the table.
 pub(crate) struct Poller {
     locker: Locker,
     state: Arc<State>,
-    pace: Pace,
+    /// The most inspections a second.
+    looks: u32,
+    /// Whether inspections cost nothing, because the store is in this process.
+    free: bool,
     schedule: Schedule,
     under_way: FuturesUnordered<Inspecting>,
     shown: Arc<HashSet<Name>>,
@@ -75,11 +62,12 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    pub(crate) fn new(locker: Locker, state: Arc<State>, pace: Pace) -> Self {
+    pub(crate) fn new(locker: Locker, state: Arc<State>, looks: u32, free: bool) -> Self {
         Self {
             locker,
             state,
-            pace,
+            looks,
+            free,
             schedule: Schedule::default(),
             under_way: FuturesUnordered::new(),
             shown: Arc::default(),
@@ -91,8 +79,11 @@ impl Poller {
         }
     }
 
-    /// Inspects for ever.
-    pub(crate) async fn run(mut self, mut inputs: Inputs) {
+    /// Inspects for ever what a scan finds, and what the pages show.
+    pub(crate) async fn run(mut self, mut scanned: mpsc::Receiver<Scanned>) {
+        let mut shown = self.state.shown();
+        // Pages may have opened before the store was there.
+        shown.mark_changed();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -101,9 +92,9 @@ impl Poller {
                 Some((name, result)) = self.under_way.next(), if !self.under_way.is_empty() => {
                     self.done(&name, result, Instant::now());
                 }
-                Some(scanned) = inputs.scanned.recv() => self.scanned(scanned, Instant::now()),
-                Ok(()) = inputs.shown.changed() => {
-                    let shown = inputs.shown.borrow_and_update().clone();
+                Some(scanned) = scanned.recv() => self.scanned(scanned, Instant::now()),
+                Ok(()) = shown.changed() => {
+                    let shown = shown.borrow_and_update().clone();
                     self.show(&shown, Instant::now());
                 }
             }
@@ -113,7 +104,7 @@ impl Poller {
     fn tick(&mut self, now: Instant) {
         let took = now.saturating_duration_since(self.ticked).min(TICK * 2);
         self.ticked = now;
-        let rate = f64::from(self.pace.looks);
+        let rate = f64::from(self.looks);
         let most = (rate * (TICK * 2).as_secs_f64()).max(1.0);
         self.allowance = (self.allowance + rate * took.as_secs_f64()).min(most);
         for name in self.state.take_changed() {
@@ -146,7 +137,7 @@ impl Poller {
         let mut table = self.state.table();
         let next = match result {
             Ok(found) => {
-                let next = self.next(&found, name);
+                let next = self.next(&found, name, table.tracks);
                 self.retry = None;
                 if !table.observe(name, found, now) {
                     self.schedule.forget(name);
@@ -169,9 +160,9 @@ impl Poller {
     }
 
     /// Returns how long to wait until the next inspection. Most leases are renewed when two thirds are left.
-    fn next(&self, found: &Inspection, name: &Name) -> Duration {
-        let millis = match (self.shown.contains(name), self.state.tracks()) {
-            _ if self.pace.free => 100,
+    fn next(&self, found: &Inspection, name: &Name, tracks: bool) -> Duration {
+        let millis = match (self.shown.contains(name), tracks) {
+            _ if self.free => 100,
             (true, false) => 500,
             (false, true) => 60_000,
             (false, false) if found.waiting > 0 => 1_000,

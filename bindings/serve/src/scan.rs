@@ -70,7 +70,7 @@ async fn scan_once(
 /// Waits until the next scan is due. After a gap in the reports of the server, only a scan finds what is new.
 async fn pause(began: Instant, gaps: u64, state: &State) {
     loop {
-        let pause = if state.tracks() && state.gaps() == gaps {
+        let pause = if state.table().tracks && state.gaps() == gaps {
             SCAN_IF_TRACKED
         } else {
             SCAN

@@ -17,7 +17,7 @@ use crate::demo;
 use crate::http::{self, About, Site};
 use crate::listen;
 use crate::options::{Error, Findings, Options};
-use crate::poller::{Inputs, Pace, Poller};
+use crate::poller::Poller;
 use crate::scan;
 use crate::state::State;
 use crate::tracking;
@@ -85,11 +85,14 @@ pub async fn serve(mut options: Options) -> Result<Serving, Error> {
         .iter()
         .map(|url| without_secrets(url))
         .collect();
-    let session = Session::new(random_id()?, &random_id()?);
     let site = Site {
         state: state.clone(),
         locker: locker.clone(),
-        access: Access::new(options.token.take(), session, options.hosts.clone()),
+        access: Access {
+            token: options.token.take(),
+            session: Session::new(random_id()?, &random_id()?),
+            hosts: options.hosts.clone(),
+        },
         about: About {
             store: urls.join(", "),
             namespace: options.namespace.clone(),
@@ -171,19 +174,12 @@ async fn watch(options: Options, connection: Arc<OnceLock<Locker>>, state: Arc<S
     state.table().back();
     let mut tasks = JoinSet::new();
     let (steps, scanned) = mpsc::channel(STEPS_BEHIND);
-    let pace = Pace {
-        looks: options.looks,
-        free: options.is_in_memory(),
-    };
-    let inputs = Inputs {
-        scanned,
-        shown: state.shown(),
-    };
-    let poller = Poller::new(locker.clone(), state.clone(), pace);
-    tasks.spawn(poller.run(inputs));
+    let free = options.is_in_memory();
+    let poller = Poller::new(locker.clone(), state.clone(), options.looks, free);
+    tasks.spawn(poller.run(scanned));
     tasks.spawn(scan::scan(locker.clone(), state.clone(), steps));
     // Each server of a quorum reports other changes, so a quorum is only polled.
-    if let ([url], false, false) = (&options.urls[..], pace.free, options.poll_only) {
+    if let ([url], false, false) = (&options.urls[..], free, options.poll_only) {
         tasks.spawn(tracking::track(
             url.clone(),
             options.namespace,

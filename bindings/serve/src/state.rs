@@ -1,7 +1,7 @@
 //! What the tasks of the page share.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -27,8 +27,6 @@ pub(crate) struct State {
     table: Mutex<LockTable>,
     /// Locks that the server reports as changed.
     changed: Mutex<HashSet<Name>>,
-    /// Whether the server reports changes.
-    tracks: AtomicBool,
     /// How often the server may have left changes unreported.
     gaps: AtomicU64,
     views: Mutex<HashMap<String, View>>,
@@ -50,7 +48,6 @@ impl State {
         Self {
             table: Mutex::new(LockTable::new()),
             changed: Mutex::default(),
-            tracks: AtomicBool::new(false),
             gaps: AtomicU64::new(0),
             views: Mutex::default(),
             shown: watch::Sender::default(),
@@ -72,10 +69,6 @@ impl State {
         self.messages.subscribe()
     }
 
-    pub(crate) fn tracks(&self) -> bool {
-        self.tracks.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn gaps(&self) -> u64 {
         self.gaps.load(Ordering::Acquire)
     }
@@ -83,11 +76,6 @@ impl State {
     /// Notes that changes until now may not have been reported, so that a scan is needed.
     pub(crate) fn gap(&self) {
         self.gaps.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn set_tracks(&self, tracks: bool) {
-        self.tracks.store(tracks, Ordering::Relaxed);
-        self.table().tracks = tracks;
     }
 
     /// Notes that these locks may have changed.

@@ -30,7 +30,7 @@ pub(crate) async fn track(url: String, namespace: String, state: Arc<State>) {
     };
     loop {
         let end = track_once(&url, &pattern, &prefix, &state).await;
-        state.set_tracks(false);
+        state.table().tracks = false;
         sleep(if end == Some(Busy) { WHILE_BUSY } else { AGAIN }).await;
     }
 }
@@ -68,7 +68,7 @@ async fn track_once(url: &str, pattern: &Pattern, prefix: &str, state: &State) -
                     .await
             };
             timeout(TO_CONNECT, on).await.ok()?.ok()?;
-            state.set_tracks(true);
+            state.table().tracks = true;
             state.gap();
             loop {
                 tokio::select! {
