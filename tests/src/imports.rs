@@ -145,7 +145,7 @@ fn modules_import_one_another_one_way() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (src, room) in ROOMS {
         let mut imports = imports(&root.join(src), room);
-        assert!(imports.len() > 5, "{src} {room}");
+        assert!(imports.len() > 1, "{src} {room}");
         assert_eq!(cycle(&imports), None, "{src} {room}");
         // The control: the import back is found.
         let import = imports
