@@ -20,6 +20,8 @@
 mod certificates;
 mod child;
 mod fake_server;
+#[cfg(test)]
+mod imports;
 mod ports;
 mod process;
 mod proxy;

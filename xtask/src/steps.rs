@@ -125,6 +125,19 @@ pub(crate) const STEPS: &[Step] = &[
     feature!("feature-http", "http"),
     feature!("feature-metrics", "metrics"),
     Step {
+        name: "cli-without-page",
+        what: "the command compiles without its page",
+        cmd: Cmd::cargo(&[
+            "check",
+            "-p",
+            "leasehold-cli",
+            "--no-default-features",
+            "--locked",
+        ]),
+        needs: &[],
+        tests: false,
+    },
+    Step {
         name: "clients",
         what: "a program with the default features of every client compiles",
         cmd: Cmd::cargo(&[

@@ -5,7 +5,6 @@
 )]
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -91,6 +90,7 @@ Examples:
     /// who wait have changed. It looks again and again, so what begins and ends between two looks is only
     /// seen by its token. It goes on while the store cannot be reached, and ends by Ctrl-C.
     Watch(WatchArgs),
+    #[cfg(feature = "serve")]
     /// Show the locks on a live page, for a browser
     ///
     /// Who has which lock, for how long still, and who waits; what happens, as it happens; and how often. It
@@ -304,12 +304,13 @@ pub(crate) struct WatchArgs {
     pub(crate) store: StoreArgs,
 }
 
+#[cfg(feature = "serve")]
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct ServeArgs {
     /// Where the page is: an address of this machine and a port; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: std::net::SocketAddr,
 
     /// A file whose first line is the token that one needs; or set LEASEHOLD_SERVE_TOKEN
     #[arg(long, value_name = "FILE")]

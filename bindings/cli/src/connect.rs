@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::FutureExt;
-use futures::future::try_join;
+use futures::future::{join_all, try_join};
 use leasehold::{Builder, Locker};
+use leasehold_observe::without_secrets;
 use tokio::time::timeout;
 
-use crate::doctor;
 use crate::exit::{FILE, Failure, STORE_AWAY};
-use crate::out;
+use crate::probe::Probe;
 use crate::say::Voice;
 use crate::times;
 
@@ -72,6 +72,11 @@ impl StoreArgs {
         &self.namespace
     }
 
+    #[cfg(feature = "serve")]
+    pub(crate) fn longest_ttl(&self) -> Option<Duration> {
+        self.longest_ttl
+    }
+
     /// Connects, in this time at the most if one is given. Notes which servers of a quorum are missing.
     pub(crate) async fn connect(
         &self,
@@ -79,7 +84,7 @@ impl StoreArgs {
         voice: &Voice,
     ) -> Result<Locker, Failure> {
         let urls = self.urls()?;
-        let missing = doctor::missing(&urls, to_join(within)).map(Ok);
+        let missing = missing(&urls, to_join(within)).map(Ok);
         let (locker, missing) = try_join(connect(&urls, self.builder(), within), missing).await?;
         for server in missing {
             voice.note(&format!("{server}: the quorum goes on without it"));
@@ -167,6 +172,32 @@ fn to_join(within: Option<Duration>) -> Duration {
     within.map_or(TO_JOIN, |within| TO_JOIN.min(within / 4))
 }
 
+/// Returns the servers of a quorum that cannot be connected to in this time, each with its place in the list.
+async fn missing(urls: &[String], within: Duration) -> Vec<String> {
+    if urls.len() < 2 || urls[0].starts_with("memory:") {
+        return Vec::new();
+    }
+    let connecting = urls.iter().map(|url| timeout(within, Probe::connect(url)));
+    let mut missing = Vec::new();
+    for (at, connected) in join_all(connecting).await.into_iter().enumerate() {
+        match connected {
+            Ok(Ok(probe)) => probe.quit().await,
+            _ => missing.push(format!("{} cannot be reached", place(urls, at))),
+        }
+    }
+    missing
+}
+
+/// Names a server of a quorum by its place in the list and its URL.
+pub(crate) fn place(urls: &[String], at: usize) -> String {
+    format!(
+        "server {} of {} ({})",
+        at + 1,
+        urls.len(),
+        without_secrets(&urls[at])
+    )
+}
+
 /// Splits a list of URLs. A comma may also stand inside a URL, between the hosts of a cluster, so a scheme has to
 /// follow the one that ends a URL.
 fn split(urls: &str) -> impl Iterator<Item = &str> {
@@ -191,14 +222,6 @@ fn split(urls: &str) -> impl Iterator<Item = &str> {
         rest = next;
         Some(url)
     })
-}
-
-/// Where the locks are kept, without user, password and settings.
-pub(crate) fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
-    out::plain(&format!("{scheme}://{rest}"))
 }
 
 /// The URL with this password. One that cannot be read is the library's to refuse.
@@ -276,24 +299,5 @@ mod tests {
             !shown.contains("first") && !shown.contains("second"),
             "{shown}"
         );
-    }
-
-    #[test]
-    fn nothing_secret_is_shown() {
-        for (url, says) in [
-            ("redis://me:secret@host:1/5", "redis://host:1/5"),
-            ("redis://:s%40@host?timeout=1", "redis://host"),
-            (
-                "unix://:secret@/run/redis.sock?db=1",
-                "unix:///run/redis.sock",
-            ),
-            (
-                "redis-sentinel://u:p@a,b:1/service?sentinelPassword=x",
-                "redis-sentinel://a,b:1/service",
-            ),
-            ("rediss://host", "rediss://host"),
-        ] {
-            assert_eq!(shown(url), says);
-        }
     }
 }

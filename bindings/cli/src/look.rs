@@ -5,13 +5,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use futures::{StreamExt, TryStreamExt};
 use leasehold::{FencingToken, HolderInfo, Inspection, Locker, Name};
+use leasehold_observe::{ChangeKind, escaped};
 use serde::Serialize;
 
 use crate::args::{InspectArgs, ListArgs, ReleaseArgs};
 use crate::exit::{DECLINED, Failure};
-use crate::out::{self, plain};
+use crate::out;
 use crate::say::Voice;
-use crate::serve::look::Kind;
 use crate::times::show;
 
 /// How many locks are looked at together: they share round trips.
@@ -30,7 +30,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) time: Option<u64>,
     /// How the last tenure ended, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<Kind>,
+    pub(crate) reason: Option<ChangeKind>,
 }
 
 impl<'a> Seen<'a> {
@@ -68,11 +68,11 @@ pub(crate) fn list(args: &ListArgs, voice: &Voice) -> Result<u8, Failure> {
                 continue;
             }
             rows.push([
-                plain(name.as_str()),
+                escaped(name.as_str()),
                 holder.token.to_string(),
                 show(holder.remaining),
                 found.waiting.to_string(),
-                plain(holder.owner.label()),
+                escaped(holder.owner.label()),
             ]);
         }
         if !args.json {
@@ -107,7 +107,7 @@ pub(crate) fn inspect(args: &InspectArgs, voice: &Voice) -> Result<u8, Failure> 
 }
 
 fn told(name: &Name, found: &Inspection) -> String {
-    let name = plain(name.as_str());
+    let name = escaped(name.as_str());
     let mut lines = Vec::new();
     if let Some(holder) = &found.holder {
         lines.push(format!("{name} is held"));
@@ -127,7 +127,7 @@ fn told(name: &Name, found: &Inspection) -> String {
         lines.push(format!("  waiting  {}", found.waiting));
     }
     for (place, waiter) in found.line.iter().enumerate() {
-        let label = plain(waiter.owner.label());
+        let label = escaped(waiter.owner.label());
         lines.push(format!(
             "  {:>5}. {label}, for {}",
             place + 1,
@@ -141,7 +141,7 @@ fn told(name: &Name, found: &Inspection) -> String {
 }
 
 fn owner(holder: &HolderInfo) -> String {
-    let label = plain(holder.owner.label());
+    let label = escaped(holder.owner.label());
     if holder.owner.is_reclaimable() {
         format!("{label} (an owner, who may take it over)")
     } else {
@@ -167,7 +167,7 @@ pub(crate) fn release(args: &ReleaseArgs, voice: &Voice) -> Result<u8, Failure> 
             let (name, released) = (args.name.as_str(), &released);
             return out::json(&Released { name, released });
         }
-        let name = plain(&args.name);
+        let name = escaped(&args.name);
         out::text(&match released {
             Some(holder) => {
                 format!(
@@ -201,7 +201,7 @@ async fn meant(locker: &Locker, args: &ReleaseArgs) -> Result<Option<FencingToke
     let question = format!(
         "{} is held by {} with token {}, for {left} or longer.\n\
          Its holder goes on until it notices. Release it? [y/N] ",
-        plain(name),
+        escaped(name),
         owner(&holder),
         holder.token,
     );

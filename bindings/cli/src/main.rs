@@ -12,8 +12,10 @@ mod fence;
 mod hold;
 mod look;
 mod out;
+mod probe;
 mod run;
 mod say;
+#[cfg(feature = "serve")]
 mod serve;
 mod times;
 mod watch;
@@ -53,22 +55,27 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Adds a tip for what many write: the command right after the name, and a store where none is used.
+/// Adds a tip for common mistakes: the command right after the name, a store where none is used, and the page in a build
+/// without it.
 fn advised(mut error: clap::Error) -> clap::Error {
-    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
+    use clap::error::ErrorKind::{InvalidSubcommand, UnknownArgument};
     let task = std::env::args_os().nth(1).unwrap_or_default();
-    let tip = match task.to_str().unwrap_or_default() {
-        "run" | "hold" if !arg.starts_with('-') => {
+    let tip = match (
+        task.to_str().unwrap_or_default(),
+        error.get(ContextKind::InvalidArg),
+    ) {
+        ("run" | "hold", Some(ContextValue::String(arg))) if !arg.starts_with('-') => {
             "one NAME, then --, then the command and its arguments"
         }
-        "fence" if arg == "--url" => {
+        ("fence", Some(ContextValue::String(arg))) if arg == "--url" => {
             "fence uses no store: FILE.fence has the greatest token that was seen"
+        }
+        ("serve", None) if cfg!(not(feature = "serve")) => {
+            "this build has no page: it was made without the feature `serve`"
         }
         _ => return error,
     };
-    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+    if matches!(error.kind(), UnknownArgument | InvalidSubcommand) {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }
@@ -84,6 +91,7 @@ impl Task {
             Self::Inspect(args) => args.json,
             Self::Release(args) => args.json,
             Self::Watch(args) => args.json,
+            #[cfg(feature = "serve")]
             Self::Serve(args) => args.json,
             Self::Doctor(args) => args.json,
             Self::Fence(FenceTask::Check(args) | FenceTask::Write(args)) => args.json,
@@ -99,6 +107,7 @@ impl Task {
             Self::Inspect(args) => look::inspect(args, voice),
             Self::Release(args) => look::release(args, voice),
             Self::Watch(args) => watch::main(args, voice),
+            #[cfg(feature = "serve")]
             Self::Serve(args) => serve::main(args, voice),
             Self::Doctor(args) => doctor::main(args),
             Self::Fence(FenceTask::Check(args)) => fence::check(args),

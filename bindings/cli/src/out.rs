@@ -63,28 +63,3 @@ pub(crate) fn styled(text: &str, style: Style) -> String {
     }
     format!("{style}{text}{style:#}")
 }
-
-/// What others have written, without what moves a cursor or turns the text around.
-pub(crate) fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    for c in text.chars() {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}') {
-            plain.extend(c.escape_default());
-        } else {
-            plain.push(c);
-        }
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_of_others_reaches_the_terminal_as_a_command() {
-        assert_eq!(plain("orders/42 – größer"), "orders/42 – größer");
-        assert_eq!(plain("a\u{1b}[2Jb\n\u{202e}c"), r"a\u{1b}[2Jb\n\u{202e}c");
-    }
-}

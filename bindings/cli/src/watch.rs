@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 use anstyle::{AnsiColor, Style};
 use futures::TryStreamExt;
 use leasehold::{Error, Inspection, Locker, Name};
+use leasehold_observe::{ChangeKind, Observation, escaped};
 use tokio::time::sleep;
 
 use crate::args::WatchArgs;
 use crate::exit::Failure;
 use crate::look::{Seen, found};
-use crate::out::{self, plain, styled};
+use crate::out::{self, styled};
 use crate::say::Voice;
-use crate::serve::look::{Kind, Look};
 use crate::times::show;
 
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ impl Wanted {
     }
 }
 
-type Known = BTreeMap<Name, Look>;
+type Known = BTreeMap<Name, Observation>;
 
 async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     let wanted = Wanted::new(&args.names)?;
@@ -84,12 +84,12 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
                 }
                 for (name, found) in seen {
                     let before = known.get(&name);
-                    let now = Look::new(found, Instant::now(), before);
+                    let now = Observation::new(found, Instant::now(), before);
                     if let Some(change) = change(before, &now) {
-                        tell(&change, &name, &now.found, args.json)?;
+                        tell(change, &name, &now.inspection, args.json)?;
                     }
                     // A name that nobody wants any more is forgotten, unless it was asked for.
-                    let idle = now.found.holder.is_none() && now.found.waiting == 0;
+                    let idle = now.inspection.holder.is_none() && now.inspection.waiting == 0;
                     if idle && !wanted.names.contains(&name) {
                         known.remove(&name);
                     } else {
@@ -108,16 +108,12 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     }
 }
 
-/// Something that happened to a lock.
-struct Change {
-    what: &'static str,
-    /// How the tenure that was seen before ended, if it did.
-    reason: Option<Kind>,
-}
+/// What happened to a lock, in a word, and how the tenure before ended, if it did.
+type Happened = (&'static str, Option<ChangeKind>);
 
 /// Returns what is different, for people who look; renewals are not.
-fn change(before: Option<&Look>, now: &Look) -> Option<Change> {
-    let happened = |what, reason| Some(Change { what, reason });
+fn change(before: Option<&Observation>, now: &Observation) -> Option<Happened> {
+    let happened = |what, reason| Some((what, reason));
     let Some(before) = before else {
         let what = if now.token().is_some() {
             "held"
@@ -126,21 +122,23 @@ fn change(before: Option<&Look>, now: &Look) -> Option<Change> {
         };
         return happened(what, None);
     };
-    let owners = |look: &Look| -> Vec<String> {
-        let line = look.found.line.iter();
+    let owners = |now: &Observation| -> Vec<String> {
+        let line = now.inspection.line.iter();
         line.map(|waiter| waiter.owner.label().to_owned()).collect()
     };
     let changes = now.changes(before, None);
     let mut kinds = changes.iter().map(|change| change.kind);
-    let reason = kinds.find(|kind| *kind != Kind::Acquired);
+    let reason = kinds.find(|kind| *kind != ChangeKind::Acquired);
     match (before.token(), now.token()) {
         (before, Some(token)) if before != Some(token) => happened("held", reason),
         (Some(_), None) => happened("free", reason),
         // Somebody had it between two looks.
-        (None, None) if before.found.last_token != now.found.last_token => {
-            happened("free", Some(Kind::Ended))
+        (None, None) if before.inspection.last_token != now.inspection.last_token => {
+            happened("free", Some(ChangeKind::Ended))
         }
-        _ if before.found.waiting != now.found.waiting || owners(before) != owners(now) => {
+        _ if before.inspection.waiting != now.inspection.waiting
+            || owners(before) != owners(now) =>
+        {
             happened("line", None)
         }
         _ => None,
@@ -148,18 +146,22 @@ fn change(before: Option<&Look>, now: &Look) -> Option<Change> {
 }
 
 /// Returns the reason in words.
-fn words(reason: Kind) -> &'static str {
+fn words(reason: ChangeKind) -> &'static str {
     match reason {
-        Kind::Released => "released",
-        Kind::Expired => "expired",
-        Kind::Superseded => "taken over by its owner",
-        Kind::Revoked => "released by force",
-        Kind::Ended | Kind::Acquired => "ended",
+        ChangeKind::Released => "released",
+        ChangeKind::Expired => "expired",
+        ChangeKind::Superseded => "taken over by its owner",
+        ChangeKind::Revoked => "released by force",
+        ChangeKind::Ended | ChangeKind::Acquired => "ended",
     }
 }
 
-fn tell(change: &Change, name: &Name, found: &Inspection, json: bool) -> Result<u8, Failure> {
-    let Change { what, reason } = *change;
+fn tell(
+    (what, reason): Happened,
+    name: &Name,
+    found: &Inspection,
+    json: bool,
+) -> Result<u8, Failure> {
     let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     if json {
         return out::json(&Seen {
@@ -179,9 +181,9 @@ fn tell(change: &Change, name: &Name, found: &Inspection, json: bool) -> Result<
         &format!("{what:<4}"),
         Style::new().fg_color(Some(color.into())),
     );
-    let mut line = vec![time_of_day(time), word, plain(name.as_str())];
+    let mut line = vec![time_of_day(time), word, escaped(name.as_str())];
     if let Some(holder) = &found.holder {
-        let owner = plain(holder.owner.label());
+        let owner = escaped(holder.owner.label());
         line.push(format!(
             " by {owner}, token {}, {} left",
             holder.token,

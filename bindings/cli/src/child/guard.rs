@@ -12,9 +12,10 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, setsid};
 
-use super::helper::GUARD;
 use super::{now, this_program};
 
+/// The name of the process that ends the command if the first one cannot.
+pub(super) const GUARD: &str = "leasehold: guard";
 /// How often it looks at a clock that goes on while the machine sleeps.
 const LOOK: Duration = Duration::from_millis(250);
 /// Orders that were not read yet.

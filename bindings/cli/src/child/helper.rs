@@ -7,13 +7,12 @@ use std::process::{Command, ExitCode};
 
 use nix::unistd::{Pid, getpgrp, getppid};
 
-use super::{guard, terminal};
+use super::guard::{self, GUARD};
+use super::terminal;
 use crate::exit::{NOT_FOUND, NOT_RUN};
 
 /// The name of the process that becomes the command.
 pub(super) const EXEC: &str = "leasehold: exec";
-/// The name of the process that ends the command if this one cannot.
-pub(super) const GUARD: &str = "leasehold: guard";
 /// The terminal is to be the command's from the beginning.
 pub(super) const WITH_TERMINAL: &str = "terminal";
 pub(super) const WITHOUT_TERMINAL: &str = "none";

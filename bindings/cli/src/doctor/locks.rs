@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use leasehold::{Error, ErrorKind, Inspection, Locker, Name};
+use leasehold_observe::escaped;
 
-use super::probe::Probe;
 use super::{Found, Level};
 use crate::look::found;
-use crate::out::plain;
+use crate::probe::Probe;
 use crate::times::show;
 
 /// More are counted no further.
@@ -72,7 +72,7 @@ fn oldest(all: &[(Name, Inspection)], now: Duration) -> Option<Found> {
     });
     let (age, name, holder) = since.max_by_key(|(age, ..)| *age)?;
     let age = show(Duration::from_micros(age));
-    let owner = plain(holder.owner.label());
+    let owner = escaped(holder.owner.label());
     Some(Found::good(
         "holder",
         format!("the oldest is {owner}, who has had {name} for {age}"),

@@ -1,7 +1,6 @@
 //! `leasehold doctor`: looks at a store as one who uses locks would want it looked at.
 
 mod locks;
-pub(crate) mod probe;
 mod quorum;
 mod rights;
 mod server;
@@ -9,16 +8,15 @@ mod server;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Color, Style};
-use fred::interfaces::ClientLike;
 use leasehold::{Finding, Locker, Name};
+use leasehold_observe::escaped;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::connect::connect;
 use crate::exit::Failure;
-use crate::out::{self, plain, styled};
-use probe::Probe;
-pub(crate) use quorum::missing;
+use crate::out::{self, styled};
+use crate::probe::Probe;
 
 /// For all that is needed to connect.
 const TO_CONNECT: Duration = Duration::from_secs(10);
@@ -58,7 +56,7 @@ impl Found {
         Self {
             check,
             level,
-            what: plain(what.as_ref()),
+            what: escaped(what.as_ref()),
             so: None,
             todo: None,
             server: None,
@@ -194,7 +192,8 @@ async fn look_at(
     }
 }
 
-/// The checks that cost a server little and leave nothing there, for the page of `leasehold serve`.
+/// Returns what the checks find that cost a server little and leave nothing there, for the page of `leasehold serve`.
+#[cfg(feature = "serve")]
 pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     if urls[0].starts_with("memory:") {
         return vec![in_memory()];
@@ -202,7 +201,7 @@ pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     let mut all = Vec::new();
     for (at, url) in urls.iter().enumerate() {
         let mut found = match Probe::connect(url).await {
-            Ok(probe) => glance_at(&probe).await,
+            Ok(probe) => glance_at(probe).await,
             Err(failure) if urls.len() > 1 => vec![quorum::away(&failure)],
             Err(failure) => vec![Found::new("reachable", Level::Bad, failure.to_string())],
         };
@@ -218,10 +217,11 @@ pub(crate) async fn glance(urls: &[String], locker: &Locker) -> Vec<Found> {
     all
 }
 
-async fn glance_at(probe: &Probe) -> Vec<Found> {
-    let mut all = server::pace(probe).await;
-    all.extend(server::look(probe).await);
-    let _ = probe.client.quit().await;
+#[cfg(feature = "serve")]
+async fn glance_at(probe: Probe) -> Vec<Found> {
+    let mut all = server::pace(&probe).await;
+    all.extend(server::look(&probe).await);
+    probe.quit().await;
     all
 }
 

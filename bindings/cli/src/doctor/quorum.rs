@@ -4,40 +4,17 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::time::Duration;
 
-use fred::interfaces::ClientLike;
-use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use leasehold::protocol::LockKey;
 use leasehold::{LeaseEvent, LeaseEvents, Locker};
-use tokio::time::timeout;
 
-use super::probe::Probe;
 use super::{Found, Level, Report, locks, look_at, probe_name, settings, works};
 use crate::args::DoctorArgs;
-use crate::connect::{connect, shown};
+use crate::connect::{connect, place};
 use crate::exit::{Failure, STORE_AWAY, USAGE};
 use crate::out;
+use crate::probe::Probe;
 use crate::times::show;
-
-/// Returns the servers of a quorum that cannot be connected to in this time, each with its place in the list.
-pub(crate) async fn missing(urls: &[String], within: Duration) -> Vec<String> {
-    if urls.len() < 2 || urls[0].starts_with("memory:") {
-        return Vec::new();
-    }
-    let connecting = urls.iter().map(|url| timeout(within, Probe::connect(url)));
-    let mut missing = Vec::new();
-    for (at, connected) in join_all(connecting).await.into_iter().enumerate() {
-        match connected {
-            Ok(Ok(probe)) => _ = probe.client.quit().await,
-            _ => missing.push(format!("{} cannot be reached", place(urls, at))),
-        }
-    }
-    missing
-}
-
-fn place(urls: &[String], at: usize) -> String {
-    format!("server {} of {} ({})", at + 1, urls.len(), shown(&urls[at]))
-}
 
 /// Looks at each server of a quorum, and then at all of them together.
 pub(super) async fn look(

@@ -7,9 +7,9 @@ use fred::prelude::PubsubInterface;
 use leasehold::protocol::{ClientId, LockKey, Rights, channel};
 use tokio::time::timeout;
 
-use super::probe::{Probe, Want, client};
 use super::{Found, Level, probe_name};
 use crate::exit::Failure;
+use crate::probe::{Probe, Want, client};
 
 const TO_HEAR: Duration = Duration::from_secs(2);
 

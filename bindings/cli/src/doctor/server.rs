@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::probe::Probe;
 use super::{Found, Level};
+use crate::probe::Probe;
 use crate::times::show;
 
 const ROUND_TRIPS: usize = 25;

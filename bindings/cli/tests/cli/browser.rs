@@ -100,9 +100,7 @@ impl Page {
 
     /// What an expression is.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
-        let question =
-            json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let answer = self.call("Runtime.evaluate", &question);
+        let answer = self.call("Runtime.evaluate", &question(expression));
         assert!(
             answer.get("exceptionDetails").is_none(),
             "{expression}: {answer}"
@@ -125,9 +123,12 @@ impl Page {
     #[track_caller]
     pub(crate) fn wait(&mut self, expression: &str) -> Duration {
         // What it asks of may not be there yet.
-        let question = format!("(() => {{ try {{ return !!({expression}); }} catch {{}} }})()");
+        let is_so = format!("(() => {{ try {{ return !!({expression}); }} catch {{}} }})()");
+        let is_so = question(&is_so);
         let start = Instant::now();
-        while self.eval(&question) != json!(true) {
+        // A page that reloads meanwhile has no answer.
+        let is_true = |answer: Value| answer["result"]["value"] == true;
+        while !self.try_call("Runtime.evaluate", &is_so).is_ok_and(is_true) {
             if start.elapsed() > LIMIT {
                 let shown = self.eval("document.body.innerText");
                 panic!(
@@ -194,6 +195,12 @@ impl Page {
     }
 
     fn call(&mut self, method: &str, params: &Value) -> Value {
+        let result = self.try_call(method, params);
+        result.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Returns the result, or what the browser said instead.
+    fn try_call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.last += 1;
         let id = self.last;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -206,8 +213,8 @@ impl Page {
         loop {
             let message = self.from.recv_timeout(LIMIT).expect("the browser replies");
             if message["id"] == json!(id) {
-                assert!(message.get("error").is_none(), "{method}: {message}");
-                return message["result"].clone();
+                let result = message.get("result");
+                return result.cloned().ok_or_else(|| message.clone());
             }
             self.hear(&message);
         }
@@ -230,6 +237,10 @@ impl Page {
             self.errors.push(params.to_string());
         }
     }
+}
+
+fn question(expression: &str) -> Value {
+    json!({"expression": expression, "awaitPromise": true, "returnByValue": true})
 }
 
 impl Drop for Page {

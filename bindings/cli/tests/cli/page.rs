@@ -1,5 +1,6 @@
 //! The page of `leasehold serve`, in Chromium.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use leasehold::Locker;
@@ -13,22 +14,25 @@ const WIDE: (u32, u32) = (1280, 900);
 const NARROW: (u32, u32) = (400, 860);
 const LIVE: &str = "document.querySelector('#state').dataset.state === 'live'";
 
-/// A page for this server's locks, with these options more.
-pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
-    let args = ["serve", "--listen", "127.0.0.1:0"];
-    let serving = Program::spawn(on(server, args.iter().chain(more)));
-    let url = serving.line("serving ");
-    (serving, url)
-}
-
-/// What browsers and programs show where a token is needed.
+/// The token of the tests that need one.
 pub(crate) const TOKEN: &str = "a-token-of-the-tests";
+/// The arguments of a page at any free port.
+pub(crate) const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
+/// Serves a page for the locks of this server, with more options.
+pub(crate) fn serve(server: &RedisServer, more: &[&str]) -> (Program, String) {
+    started(on(server, SERVE.iter().chain(more)))
+}
 
 /// The same with a token.
 pub(crate) fn serve_with_token(server: &RedisServer, more: &[&str]) -> (Program, String) {
-    let args = ["serve", "--listen", "127.0.0.1:0"];
-    let mut command = on(server, args.iter().chain(more));
+    let mut command = on(server, SERVE.iter().chain(more));
     command.env("LEASEHOLD_SERVE_TOKEN", TOKEN);
+    started(command)
+}
+
+/// Starts a command that serves a page, and returns the URL of that.
+pub(crate) fn started(command: Command) -> (Program, String) {
     let serving = Program::spawn(command);
     let url = serving.line("serving ");
     (serving, url)
@@ -223,9 +227,7 @@ async fn it_works_without_a_mouse() {
 #[tokio::test]
 async fn the_demo_fits_every_screen() {
     let _turn = turn().await;
-    let args = ["serve", "--demo", "--listen", "127.0.0.1:0"];
-    let demo = Program::spawn(leasehold(args));
-    let url = demo.line("serving ");
+    let (_demo, url) = started(leasehold(SERVE.iter().chain(&["--demo"])));
     for (size, scheme, name) in [
         (WIDE, "light", "light"),
         (WIDE, "dark", "dark"),

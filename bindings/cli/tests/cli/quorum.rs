@@ -7,8 +7,9 @@ use leasehold_tests::{Admin, RedisServer, RedisService, eventually};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::page::{SERVE, started};
 use crate::program::{LIMIT, Output, Program, leasehold, output};
-use crate::serve::{ask, first_event};
+use crate::serve::{first_event, metric, until_metric};
 
 /// Three servers that know nothing of one another.
 struct Servers([RedisServer; 3]);
@@ -337,18 +338,14 @@ async fn the_page_begins_without_the_store_and_goes_on_with_a_majority() {
     let [one, two, _] = &mut servers.0;
     one.kill();
     two.kill();
-    let args = ["serve", "--listen", "127.0.0.1:0"];
-    let serving = Program::spawn(servers.on(&args));
-    let url = serving.line("serving ");
-    let shows = |line: &str| ask(&url, "GET /metrics", &[], "").body.contains(line);
-    let up = |is: u8| {
-        shows(&format!(
-            "leasehold_store_up{{namespace=\"leasehold\"}} {is}\n"
-        ))
-    };
-    assert!(up(0), "it says that the store is away");
+    let (_serving, url) = started(servers.on(&SERVE));
+    assert_eq!(
+        metric(&url, "store_up"),
+        0,
+        "it says that the store is away"
+    );
     servers.0[0].restart().await;
-    eventually(LIMIT, "the store to be found", async || up(1)).await;
+    until_metric(&url, "store_up", 1).await;
     let missing = |found: &&Value| found["check"] == "reachable";
     let found = eventually(LIMIT, "the missing server", async || {
         let (_page, all) = first_event(&url, "findings");
@@ -367,6 +364,5 @@ async fn the_page_begins_without_the_store_and_goes_on_with_a_majority() {
     let locker = Locker::quorum(&urls).await.expect("a majority is there");
     let lease = locker.lock("a").expect("valid").acquire().await;
     let _lease = lease.expect("it is free");
-    let held = "leasehold_locks_held{namespace=\"leasehold\"} 1\n";
-    eventually(LIMIT, "the lock to be seen", async || shows(held)).await;
+    until_metric(&url, "locks_held", 1).await;
 }

@@ -10,13 +10,13 @@ use leasehold_tests::{Authority, RedisServer, eventually};
 use nix::sys::signal::Signal;
 
 use crate::look::hold;
-use crate::page::{TOKEN, serve, serve_with_token};
-use crate::program::{LIMIT, Program, leasehold, on, output};
+use crate::page::{SERVE, TOKEN, serve, serve_with_token, started};
+use crate::program::{LIMIT, Program, is_held, leasehold, on, output};
 
 /// What came back: the status line and the head, and the body.
-pub(crate) struct Answer {
+struct Answer {
     head: String,
-    pub(crate) body: String,
+    body: String,
 }
 
 impl Answer {
@@ -33,7 +33,7 @@ fn address(url: &str) -> &str {
 }
 
 /// Asks once; the first header that is given is more important than what is sent anyway.
-pub(crate) fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+fn ask(url: &str, request: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let address = address(url).replace("0.0.0.0", "127.0.0.1");
     let mut stream = TcpStream::connect(&address).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a time-out");
@@ -80,6 +80,26 @@ pub(crate) fn first_event(url: &str, kind: &str) -> (TcpStream, serde_json::Valu
     }
 }
 
+/// Asks without headers and body.
+fn get(url: &str, path: &str) -> Answer {
+    ask(url, &format!("GET {path}"), &[], "")
+}
+
+/// Returns a number of /metrics, such as of `locks_held` or of `ended_total,how="released"`.
+pub(crate) fn metric(url: &str, name: &str) -> u64 {
+    let (name, labels) = name.split_at(name.find(',').unwrap_or(name.len()));
+    let begin = format!("leasehold_{name}{{namespace=\"leasehold\"{labels}}} ");
+    let metrics = get(url, "/metrics").body;
+    let number = metrics.lines().find_map(|line| line.strip_prefix(&begin));
+    let number = number.and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("no {begin}in {metrics}"))
+}
+
+/// Waits until a number of /metrics is this.
+pub(crate) async fn until_metric(url: &str, name: &str, number: u64) {
+    eventually(LIMIT, name, async || metric(url, name) == number).await;
+}
+
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 #[tokio::test]
@@ -88,7 +108,7 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
     let (mut serving, url) = serve(&server, &["--poll-only"]);
     let (mut holder, token) = hold(&server, "a \"quoted\"");
     let held = eventually(LIMIT, "the lock to be seen", async || {
-        let locks = ask(&url, "GET /api/locks", &[], "");
+        let locks = get(&url, "/api/locks");
         let rows: serde_json::Value = serde_json::from_str(&locks.body).expect("JSON");
         Some(rows[0].clone()).filter(|row| row["holder"]["token"] == token)
     });
@@ -101,24 +121,21 @@ async fn the_table_and_the_numbers_can_be_read_by_programs() {
             .is_some_and(|left| left <= 40_000),
         "{held}"
     );
-    let metric = |line: &str| {
-        let metrics = ask(&url, "GET /metrics", &[], "").body;
-        metrics.lines().any(|one| one == line)
-    };
-    for line in [
-        "# TYPE leasehold_locks_held gauge",
-        "leasehold_locks_held{namespace=\"leasehold\"} 1",
-        "leasehold_waiting{namespace=\"leasehold\"} 0",
-        "leasehold_store_up{namespace=\"leasehold\"} 1",
-        "leasehold_waited_seconds_bucket{namespace=\"leasehold\",le=\"+Inf\"} 0",
+    let metrics = get(&url, "/metrics").body;
+    let gauge = "# TYPE leasehold_locks_held gauge";
+    assert!(metrics.lines().any(|line| line == gauge), "{metrics}");
+    for (name, number) in [
+        ("locks_held", 1),
+        ("waiting", 0),
+        ("store_up", 1),
+        ("waited_seconds_bucket,le=\"+Inf\"", 0),
     ] {
-        assert!(metric(line), "{line}");
+        assert_eq!(metric(&url, name), number, "{name}");
     }
     holder.close_stdin();
-    let ended = "leasehold_ended_total{namespace=\"leasehold\",how=\"released\"} 1";
-    eventually(LIMIT, "the release to be seen", async || metric(ended)).await;
-    assert!(!ask(&url, "GET /metrics", &[], "").body.contains("quoted"));
-    assert_eq!(ask(&url, "GET /nothing", &[], "").status(), 404);
+    until_metric(&url, "ended_total,how=\"released\"", 1).await;
+    assert!(!get(&url, "/metrics").body.contains("quoted"));
+    assert_eq!(get(&url, "/nothing").status(), 404);
     serving.signal(Signal::SIGINT);
     assert_eq!(serving.code().await, Some(0));
 }
@@ -129,35 +146,23 @@ async fn what_begins_and_ends_is_counted_and_kept() {
     let server = RedisServer::start().await;
     let (mut old, _) = hold(&server, "old");
     let (_serving, url) = serve(&server, &["--poll-only"]);
-    let metric = |line: &str| {
-        let line = format!("leasehold_{line}");
-        let metrics = ask(&url, "GET /metrics", &[], "").body;
-        metrics.lines().any(|one| one == line)
-    };
-    let held = |count: u8| metric(&format!("locks_held{{namespace=\"leasehold\"}} {count}"));
-    let acquired = |count: u8| {
-        metric(&format!(
-            "acquired_total{{namespace=\"leasehold\"}} {count}"
-        ))
-    };
-    eventually(LIMIT, "the old lock", async || held(1)).await;
-    assert!(acquired(0), "it began before the watch");
+    until_metric(&url, "locks_held", 1).await;
+    let acquired = || metric(&url, "acquired_total");
+    assert_eq!(acquired(), 0, "it began before the page");
     let (mut new, token) = hold(&server, "new");
-    eventually(LIMIT, "the new lock", async || acquired(1)).await;
+    until_metric(&url, "acquired_total", 1).await;
     old.close_stdin();
     new.close_stdin();
-    let ended = "ended_total{namespace=\"leasehold\",how=\"released\"} 2";
-    eventually(LIMIT, "both ends", async || metric(ended)).await;
-    assert!(acquired(1));
+    until_metric(&url, "ended_total,how=\"released\"", 2).await;
+    assert_eq!(acquired(), 1);
     // A page that is opened now still gets all of it.
-    let history = ask(&url, "GET /api/history?name=new", &[], "");
+    let history = get(&url, "/api/history?name=new");
     let history: serde_json::Value = serde_json::from_str(&history.body).expect("JSON");
     let events = history["events"].as_array().expect("events");
     let kinds: Vec<_> = events.iter().map(|event| &event["kind"]).collect();
     assert_eq!(kinds, ["acquired", "released"], "{history}");
     assert_eq!(events[0]["token"], token);
-    let none = ask(&url, "GET /api/history", &[], "");
-    assert_eq!(none.status(), 400);
+    assert_eq!(get(&url, "/api/history").status(), 400);
 }
 
 #[tokio::test]
@@ -166,18 +171,16 @@ async fn a_lease_that_nobody_renews_is_seen_to_expire() {
     let (_serving, url) = serve(&server, &["--poll-only"]);
     let locker = Locker::connect(server.url()).await.expect("it is there");
     let lock = locker.lock("a").expect("a valid name").fixed();
-    let lock = lock.ttl(std::time::Duration::from_secs(3));
+    let lock = lock.ttl(Duration::from_secs(3));
     let _lease = lock.acquire().await.expect("it is free");
-    let ended = "leasehold_ended_total{namespace=\"leasehold\",how=\"expired\"} 1";
-    let seen = async || ask(&url, "GET /metrics", &[], "").body.contains(ended);
-    eventually(LIMIT, "the end to be seen", seen).await;
+    until_metric(&url, "ended_total,how=\"expired\"", 1).await;
 }
 
 #[tokio::test]
 async fn the_page_says_what_a_browser_may_do_with_it() {
     let server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
-    let page = ask(&url, "GET /", &[], "");
+    let page = get(&url, "/");
     assert_eq!(page.status(), 200);
     for header in [
         "content-security-policy: default-src 'none'; script-src 'nonce-",
@@ -190,10 +193,10 @@ async fn the_page_says_what_a_browser_may_do_with_it() {
     ] {
         assert!(page.head.contains(header), "{header}: {}", page.head);
     }
-    let again = ask(&url, "GET /", &[], "");
+    let again = get(&url, "/");
     assert_ne!(page.body, again.body, "each has a nonce of its own");
     for path in ["/nothing", "/metrics", "/api/locks"] {
-        let answer = ask(&url, &format!("GET {path}"), &[], "");
+        let answer = get(&url, path);
         assert!(answer.head.contains("default-src 'none'"), "{path}");
     }
 }
@@ -246,9 +249,9 @@ async fn nothing_is_released_without_leave() {
     assert_eq!(release(&url, "0000", token, &[JSON]).status(), 410);
     let stale = release(&url, view, token - 1, &[JSON]);
     assert_eq!(stale.status(), 409, "{}", stale.body);
-    assert!(crate::program::is_held(&server, "a").await);
+    assert!(is_held(&server, "a").await);
     assert_eq!(release(&url, view, token, &[JSON]).status(), 204);
-    assert!(!crate::program::is_held(&server, "a").await);
+    assert!(!is_held(&server, "a").await);
     drop(open);
     eventually(LIMIT, "the page to be closed", async || {
         release(&url, view, token, &[JSON]).status() == 410
@@ -274,12 +277,12 @@ async fn other_machines_need_a_token() {
     serving.error_line("leasehold: what is sent is not encrypted");
     let token = url.split_once("?token=").expect("a token was made").1;
     assert_eq!(token.len(), 32);
-    assert_eq!(ask(&url, "GET /", &[], "").status(), 401);
+    assert_eq!(get(&url, "/").status(), 401);
     let bearer = format!("Bearer {token}");
     let page = ask(&url, "GET /", &[("Authorization", &bearer)], "");
     assert_eq!(page.status(), 200);
     assert!(!page.body.contains(token) && !page.head.contains(token));
-    let admitted = ask(&url, &format!("GET /?token={token}"), &[], "");
+    let admitted = get(&url, &format!("/?token={token}"));
     assert_eq!(admitted.status(), 303);
     assert!(!admitted.head.contains(token), "{}", admitted.head);
     let cookie = admitted
@@ -316,7 +319,7 @@ async fn requests_that_never_end_keep_nobody_out() {
     };
     let mut stalled: Vec<_> = (0..256).map(|_| stall()).collect();
     let start = Instant::now();
-    assert_eq!(ask(&url, "GET /api/locks", &[], "").status(), 200);
+    assert_eq!(get(&url, "/api/locks").status(), 200);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
     // A page that was open stays so.
@@ -330,8 +333,7 @@ async fn requests_that_never_end_keep_nobody_out() {
     assert!(answer.contains("did not arrive within 5 s"), "{answer}");
 }
 
-/// Catches: messages of every change, of a server that has much to do as it is.
-/// Catches a connection for what the server says that does not know of the CA.
+/// Catches a connection for tracking that does not know the CA.
 #[tokio::test]
 async fn a_server_with_a_ca_of_its_own_is_followed() {
     let ca = Authority::new("a CA of our own");
@@ -341,30 +343,21 @@ async fn a_server_with_a_ca_of_its_own_is_followed() {
         server.tls_port(),
         ca.file.display()
     );
-    let args = ["serve", "--listen", "127.0.0.1:0", "--url", &trusting];
-    let serving = Program::spawn(leasehold(args));
-    let url = serving.line("serving ");
-    eventually(LIMIT, "it to be followed", async || {
-        let metrics = ask(&url, "GET /metrics", &[], "").body;
-        metrics.contains("leasehold_follows{namespace=\"leasehold\"} 1\n")
-    })
-    .await;
-    // The control: who does not know the CA is refused.
+    let (_serving, url) = started(leasehold(SERVE.iter().chain(&["--url", &trusting])));
+    until_metric(&url, "follows", 1).await;
+    // The control: a client that does not know the CA is refused.
     let url = format!("rediss://127.0.0.1:{}", server.tls_port());
     let ran = output(leasehold(["list", "--url", &url]));
     assert_eq!(ran.code, Some(77), "{ran:?}");
     assert!(ran.stderr.contains("certificate"), "{ran:?}");
 }
 
+/// Catches reports of every change by a server that is busy anyway.
 #[tokio::test]
 async fn a_busy_server_is_not_followed() {
     let server = RedisServer::start().await;
     let (_serving, url) = serve(&server, &[]);
-    let follows = |count: u8| {
-        let line = format!("leasehold_follows{{namespace=\"leasehold\"}} {count}\n");
-        ask(&url, "GET /metrics", &[], "").body.contains(&line)
-    };
-    eventually(LIMIT, "it to be followed", async || follows(1)).await;
+    until_metric(&url, "follows", 1).await;
     let locker = Locker::connect(server.url()).await.expect("it is there");
     let lock = locker.lock("a").expect("a valid name");
     let work = async {
@@ -373,23 +366,20 @@ async fn a_busy_server_is_not_followed() {
             lease.release().await.expect("it is held");
         }
     };
-    let left_alone = eventually(LIMIT, "it to be left alone", async || follows(0));
     tokio::select! {
         () = work => {}
-        () = left_alone => {}
+        () = until_metric(&url, "follows", 0) => {}
     }
 }
 
 #[tokio::test]
 async fn where_it_is_can_be_read_by_programs() {
-    let args = ["serve", "--demo", "--listen", "127.0.0.1:0", "--json"];
+    let args = SERVE.iter().chain(&["--demo", "--json"]);
     let mut demo = Program::spawn(leasehold(args));
     let line = demo.line(r#"{"type":"serving","url":""#);
     let url = line.trim_end_matches("\"}");
-    let acquired = "leasehold_acquired_total{namespace=\"leasehold\"} 0";
     eventually(LIMIT, "something to happen", async || {
-        let metrics = ask(url, "GET /metrics", &[], "").body;
-        metrics.contains("leasehold_acquired_total") && !metrics.contains(acquired)
+        metric(url, "acquired_total") > 0
     })
     .await;
     let (_open, hello) = open_page(url);
@@ -412,7 +402,7 @@ async fn no_password_is_shown() {
         format!("redis://127.0.0.1:{}", server.port())
     );
     for path in ["/", "/api/locks", "/metrics"] {
-        let answer = ask(&url, &format!("GET {path}"), &[], "");
+        let answer = get(&url, path);
         assert!(!answer.body.contains("s3cret"), "{path}");
     }
     assert!(!hello.to_string().contains("s3cret"));
@@ -462,17 +452,14 @@ async fn a_store_that_is_away_at_first_is_found_when_it_comes() {
     let mut server = RedisServer::start().await;
     server.kill();
     let (_serving, url) = serve(&server, &[]);
-    let shows = |line: &str| ask(&url, "GET /metrics", &[], "").body.contains(line);
-    assert!(shows("leasehold_store_up{namespace=\"leasehold\"} 0\n"));
-    assert_eq!(ask(&url, "GET /", &[], "").status(), 200);
+    assert_eq!(metric(&url, "store_up"), 0);
+    assert_eq!(get(&url, "/").status(), 200);
     let (_page, sum) = first_event(&url, "sum");
     assert_eq!(sum["store"]["state"], "away", "{sum}");
     let address = format!("127.0.0.1:{}", server.port());
     assert!(sum.to_string().contains(&address), "{sum}");
     server.restart().await;
-    let up = "leasehold_store_up{namespace=\"leasehold\"} 1\n";
-    eventually(LIMIT, "the store to be found", async || shows(up)).await;
+    until_metric(&url, "store_up", 1).await;
     let _holder = hold(&server, "a");
-    let held = "leasehold_locks_held{namespace=\"leasehold\"} 1\n";
-    eventually(LIMIT, "the lock to be seen", async || shows(held)).await;
+    until_metric(&url, "locks_held", 1).await;
 }

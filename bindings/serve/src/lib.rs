@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+mod access;
+mod counts;
+mod demo;
+mod history;
+mod http;
+mod json;
+mod listen;
+mod lock_table;
+mod metrics;
+mod options;
+mod page;
+mod poller;
+mod scan;
+mod schedule;
+mod serve;
+mod state;
+mod tracking;
+
+pub use options::{Error, Findings, Options};
+pub use serve::{Serving, serve};

@@ -1,0 +1,113 @@
+//! What was observed of the locks, in the text format of Prometheus. It has no names of locks: there may be many, and
+//! they belong to others.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use leasehold_observe::ChangeKind;
+
+use crate::counts::UP_TO;
+use crate::json::Store;
+use crate::lock_table::LockTable;
+
+/// Returns the body of /metrics.
+pub(crate) fn text(table: &LockTable, namespace: &str, now: Instant) -> String {
+    let sum = table.sum(now);
+    let counts = sum.counts;
+    let namespace = label_value(namespace);
+    let mut out = Out {
+        text: String::new(),
+        label: format!("namespace=\"{namespace}\""),
+    };
+    let up = u64::from(*sum.store == Store::Up);
+    out.gauge("store_up", "Whether the store replies.", up);
+    let help = "Whether the store says what changes.";
+    out.gauge("follows", help, u64::from(sum.follows));
+    out.gauge("locks_held", "Locks that are held.", sum.held);
+    out.gauge("waiting", "Contenders that wait in line.", sum.waiting);
+    let longest = sum.longest.map_or(0, |(_, waiting)| u64::from(waiting));
+    out.gauge("line_longest", "Length of the longest line.", longest);
+    let oldest = sum.oldest.map_or(0, |(_, held)| held);
+    let help = "How long the oldest holder has had its lock, by its token.";
+    out.head("holder_oldest_seconds", help, "gauge");
+    out.put("holder_oldest_seconds", "", seconds(oldest));
+    let help = "Acquisitions that were seen; between two looks at a lock there may be more.";
+    out.counter("acquired_total", help, counts.acquired);
+    let help = "Those of them by a contender that was seen in line.";
+    out.counter("handoffs_total", help, counts.handoffs);
+    out.head(
+        "ended_total",
+        "Tenures whose end was seen, by how they ended.",
+        "counter",
+    );
+    for (kind, count) in ChangeKind::ENDS.into_iter().zip(counts.ends) {
+        out.put("ended_total", &format!(",how=\"{}\"", how(kind)), count);
+    }
+    let help = "How long those waited in line who then got the lock.";
+    out.head("waited_seconds", help, "histogram");
+    let mut below = 0;
+    for (up_to, count) in UP_TO.iter().zip(counts.waits.buckets) {
+        below += count;
+        let le = format!(",le=\"{}\"", up_to.as_secs_f64());
+        out.put("waited_seconds_bucket", &le, below);
+    }
+    let count: u64 = counts.waits.buckets.iter().sum();
+    out.put("waited_seconds_bucket", ",le=\"+Inf\"", count);
+    out.put("waited_seconds_sum", "", counts.waits.sum.as_secs_f64());
+    out.put("waited_seconds_count", "", count);
+    out.counter("looks_total", "Looks at a lock.", sum.looks);
+    let help = "Steps of the walk over the database.";
+    out.counter("walk_steps_total", help, sum.steps);
+    out.text
+}
+
+struct Out {
+    text: String,
+    label: String,
+}
+
+impl Out {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        self.put(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        self.put(name, "", value);
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = write!(
+            self.text,
+            "# HELP leasehold_{name} {help}\n# TYPE leasehold_{name} {kind}\n"
+        );
+    }
+
+    fn put(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let label = &self.label;
+        let _ = writeln!(self.text, "leasehold_{name}{{{label}{labels}}} {value}");
+    }
+}
+
+fn how(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Released => "released",
+        ChangeKind::Expired => "expired",
+        ChangeKind::Superseded => "superseded",
+        ChangeKind::Revoked => "revoked",
+        ChangeKind::Acquired | ChangeKind::Ended => "unseen",
+    }
+}
+
+/// Converts milliseconds.
+fn seconds(millis: u64) -> f64 {
+    std::time::Duration::from_millis(millis).as_secs_f64()
+}
+
+fn label_value(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
