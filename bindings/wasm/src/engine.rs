@@ -20,7 +20,6 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::convert::{duration, error, number, span, timestamp};
 use crate::server::{Thrown, json, thrown};
 use crate::text;
-use crate::wire::Wire;
 use batches::Batches;
 use output::Outputs;
 
@@ -42,8 +41,8 @@ pub struct Engine {
     now: Timestamp,
     /// Whether there may be several servers.
     clustered: bool,
-    /// What the host wants to have of a batch.
-    wire: Wire,
+    /// Whether the host wants batches as commands, and not as texts.
+    command: bool,
 }
 
 fn lease_id(words: [i32; 4]) -> LeaseId {
@@ -89,8 +88,8 @@ fn settings(
 #[wasm_bindgen]
 impl Engine {
     /// An engine that is not connected yet. The client is 64 random bits; the times are in
-    /// milliseconds, the drift margin is in parts per million. Of a batch the host wants to have: 0
-    /// nothing, 1 its keys and arguments as texts, 2 the command as a client sends it.
+    /// milliseconds, the drift margin is in parts per million. The host gets of a batch the command as a
+    /// client sends it, or otherwise its keys and arguments as texts.
     // An object would cost more across the border.
     #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(constructor)]
@@ -103,7 +102,7 @@ impl Engine {
         drift_margin: f64,
         token_retention: f64,
         clustered: bool,
-        wire: u32,
+        command: bool,
     ) -> Result<Self, Thrown> {
         let made = settings(
             (client_high, client_low),
@@ -121,7 +120,7 @@ impl Engine {
             inner,
             (client, namespace, counter),
             clustered,
-            wire,
+            command,
         ))
     }
 
@@ -468,7 +467,7 @@ impl Engine {
         inner: leasehold::engine::Engine,
         (client, namespace, counter): (ClientId, String, Counter),
         clustered: bool,
-        wire: u32,
+        command: bool,
     ) -> Self {
         Self {
             client,
@@ -483,7 +482,7 @@ impl Engine {
             outputs: Outputs::default(),
             now: Timestamp::from_nanos(0),
             clustered,
-            wire: Wire::new(wire),
+            command,
         }
     }
 

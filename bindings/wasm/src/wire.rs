@@ -4,25 +4,7 @@ use leasehold::protocol::{SCRIPT_SHA, ScriptCall};
 
 use crate::text::units;
 
-/// What the host wants to have of a batch.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Wire {
-    /// The texts of keys and arguments, joined, and where each ends, in UTF-16 units.
-    Texts,
-    /// The whole `EVALSHA` as a Redis client sends it.
-    Resp,
-}
-
-impl Wire {
-    pub(crate) fn new(number: u32) -> Self {
-        match number {
-            0 => Self::Texts,
-            _ => Self::Resp,
-        }
-    }
-}
-
-/// Appends the joined texts, and where each ends.
+/// Appends the texts of keys and arguments, joined, and where each ends, in UTF-16 units.
 pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>) {
     let mut end = 0;
     for part in call.keys().chain(call.args()) {
@@ -32,8 +14,8 @@ pub(crate) fn texts(call: &ScriptCall, bytes: &mut Vec<u8>, ends: &mut Vec<f64>)
     }
 }
 
-/// Appends the command.
-pub(crate) fn resp(call: &ScriptCall, bytes: &mut Vec<u8>) {
+/// Appends the whole `EVALSHA` as a Redis client sends it.
+pub(crate) fn command(call: &ScriptCall, bytes: &mut Vec<u8>) {
     bytes.push(b'*');
     line(3 + call.parts().len(), bytes);
     string(b"EVALSHA", bytes);
@@ -75,7 +57,7 @@ mod tests {
     #[test]
     fn a_command_is_as_redis_reads_it() {
         let (call, mut bytes) = (encode(&[]), Vec::new());
-        resp(&call, &mut bytes);
+        command(&call, &mut bytes);
         let args = call
             .args()
             .map(|arg| format!("${}\r\n{arg}\r\n", arg.len()));

@@ -10,6 +10,8 @@ mod errors;
 mod mariadb;
 #[path = "sql/postgres.rs"]
 mod postgres;
+#[path = "sql/shapes.rs"]
+mod shapes;
 #[path = "sql/sqlite.rs"]
 mod sqlite;
 #[path = "sql/stores.rs"]

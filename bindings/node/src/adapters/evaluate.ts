@@ -1,6 +1,6 @@
 import { LeaseholdError } from "../common/errors.js";
 import type { Adapter } from "./adapter.js";
-import { type Ear, Listeners } from "./hear.js";
+import { type Subscriber, Subscriptions } from "./subscriptions.js";
 import { nothing, textOf, texts } from "./shared.js";
 
 /**
@@ -52,7 +52,7 @@ export function evaluate(client: Evaluator): Adapter {
       throw new LeaseholdError("config", `the store's ${method} is not a function`);
     }
   }
-  const listeners = new Listeners((channel, onMessage) => openEar(client, channel, onMessage));
+  const subscriptions = new Subscriptions((channel, onMessage) => openSubscriber(client, channel, onMessage));
   return {
     client: "the given object with eval",
     clustered: false,
@@ -66,13 +66,13 @@ export function evaluate(client: Evaluator): Adapter {
       return nothing;
     },
     ...(client.subscribe && {
-      listen: (channel, hearing) => listeners.listen(channel, hearing),
+      listen: (channel, hearing) => subscriptions.listen(channel, hearing),
     }),
-    close: async () => listeners.close(),
+    close: async () => subscriptions.close(),
   };
 }
 
-function openEar(client: Evaluator, channel: string, onMessage: (text: string) => void): Ear {
+function openSubscriber(client: Evaluator, channel: string, onMessage: (text: string) => void): Subscriber {
   const subscribe = async () => {
     const unsubscribe = await client.subscribe?.(channel, (message) => onMessage(textOf(message)));
     if (typeof unsubscribe !== "function") {

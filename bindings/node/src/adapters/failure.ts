@@ -26,7 +26,7 @@ function judged(error: unknown): Failure {
     return judged(inner);
   }
   const any = (of: ReadonlySet<string>) => names.some((name) => of.has(name));
-  if (code !== undefined && DISTRUST.test(code)) {
+  if (code !== undefined && TLS_ERROR.test(code)) {
     return { code: "tls", message };
   }
   if (error instanceof Late || names.includes("TimeoutError") || TIMED_OUT.test(message)) {
@@ -74,7 +74,7 @@ const REPLIES = new Set(["ReplyError", "ErrorReply", "SimpleError", "BlobError",
 const LIKE_A_REPLY = /^[A-Z][A-Z0-9_]+ \S/;
 
 /** Codes of Node's and of OpenSSL's: one side of TLS does not trust the other. */
-const DISTRUST = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|ERR_SSL_.*ALERT)/;
+const TLS_ERROR = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF|SELF_SIGNED|UNABLE_TO_(VERIFY|GET)|ERR_SSL_.*ALERT)/;
 
 /** ioredis. */
 const TIMED_OUT = /^Command timed out/;

@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
 import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
-import { type Ear, Listeners } from "./hear.js";
+import { type Subscriber, Subscriptions } from "./subscriptions.js";
 import { address, closed, errorOf, later, nothing, secretsOf, startSoon, texts } from "./shared.js";
 import { CHANGES, countOf, idBy, trackingOf } from "./tracking.js";
 
@@ -15,7 +15,7 @@ export interface IoredisClient extends Emitter {
 
 /** A connection to one server. */
 export interface IoredisConnection extends IoredisClient {
-  readonly options?: Options;
+  readonly options?: IoredisOptions;
   readonly stream?: { ref?(): unknown; unref?(): unknown; destroy?(): unknown };
   duplicate(options?: object): IoredisConnection;
   subscribe(channel: string): Promise<unknown>;
@@ -32,12 +32,12 @@ interface IoredisCluster extends IoredisClient {
   readonly slots?: readonly (readonly unknown[] | undefined)[];
 }
 
-interface Options {
+interface IoredisOptions {
   readonly keyPrefix?: unknown;
   readonly password?: unknown;
   readonly sentinelPassword?: unknown;
   readonly sentinels?: unknown;
-  readonly redisOptions?: Options;
+  readonly redisOptions?: IoredisOptions;
 }
 
 /** Whether it is a client of ioredis, of whatever copy or subclass. */
@@ -51,7 +51,7 @@ export function isIoredis(client: object): client is IoredisClient {
 
 /** Makes an adapter of a client that the program gave, whose settings stay and which is never closed. */
 export function ioredis(client: IoredisClient, own = false): Adapter {
-  const options = ((client as { options?: Options }).options ?? {}) as Options;
+  const options = ((client as { options?: IoredisOptions }).options ?? {}) as IoredisOptions;
   const clustered = isCluster(client);
   if (hasPrefix(options)) {
     throw new LeaseholdError(
@@ -61,8 +61,8 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
         "and set leasehold's own namespace option instead",
     );
   }
-  const listeners = new Listeners((channel, onMessage, onEnd, onChange) =>
-    openEar(() => anyServer(client), channel, onMessage, onEnd, onChange),
+  const subscriptions = new Subscriptions((channel, onMessage, onEnd, onChange) =>
+    openSubscriber(() => anyServer(client), channel, onMessage, onEnd, onChange),
   );
   return {
     client: clustered ? "ioredis (Cluster)" : "ioredis",
@@ -76,13 +76,13 @@ export function ioredis(client: IoredisClient, own = false): Adapter {
     eval: async (script, keys, args) => texts(await client.eval(script, keys.length, ...keys, ...args)),
     info: async (section) => String(await anyServer(client).info(section)),
     watch: (link) => watch(client, link),
-    listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    listen: (channel: string, hearing: Hearing) => subscriptions.listen(channel, hearing),
     ...(!clustered && {
       tracking: tracking(client as IoredisConnection, own),
       runThen: runThen(client as IoredisConnection),
     }),
-    keepAlive: (alive) => listeners.keepAlive(alive),
-    close: async () => listeners.close(),
+    keepAlive: (alive) => subscriptions.keepAlive(alive),
+    close: async () => subscriptions.close(),
   };
 }
 
@@ -172,7 +172,7 @@ function isCluster(client: IoredisClient): client is IoredisCluster {
   return (client as { isCluster?: unknown }).isCluster === true;
 }
 
-function hasPrefix(options: Options): boolean {
+function hasPrefix(options: IoredisOptions): boolean {
   const prefixes = [options.keyPrefix, options.redisOptions?.keyPrefix];
   return prefixes.some((prefix) => (prefix as { length?: number } | undefined)?.length);
 }
@@ -225,7 +225,7 @@ function watch(client: IoredisClient, link: Link): () => void {
 }
 
 /** Settings of a connection that only listens, and that is replaced when it breaks. */
-const FOR_AN_EAR = {
+const FOR_A_SUBSCRIBER = {
   lazyConnect: true,
   retryStrategy: null,
   sentinelRetryStrategy: null,
@@ -250,16 +250,16 @@ const FOR_AN_EAR = {
 function duplicateOf(server: IoredisConnection): IoredisConnection {
   // The check runs INFO, and prints a warning if that is refused; only a server behind a sentinel needs it.
   const checked = server.options?.sentinels ? {} : { enableReadyCheck: false };
-  return server.duplicate({ ...FOR_AN_EAR, ...checked });
+  return server.duplicate({ ...FOR_A_SUBSCRIBER, ...checked });
 }
 
-function openEar(
+function openSubscriber(
   server: () => IoredisConnection,
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
   onChange: ((key: string) => void) | undefined,
-): Ear {
+): Subscriber {
   let own: IoredisConnection;
   try {
     own = duplicateOf(server());

@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
-import { distrust } from "./distrust.js";
 import { later, stopTimer } from "./shared.js";
 import { builtin, type TlsOptions } from "./tls.js";
+import { tlsErrorMeaning } from "./tls-errors.js";
 import type { Address, Target } from "./url.js";
 
 /** Milliseconds that a look may take. */
@@ -22,7 +22,7 @@ const HELLO =
  */
 export async function look(target: Target, options: TlsOptions, error?: unknown): Promise<LeaseholdError | undefined> {
   const { kind, nodes, tls } = target;
-  const known = distrusted(error);
+  const known = tlsError(error);
   if (known !== undefined) {
     return known;
   }
@@ -69,14 +69,14 @@ async function refusal(address: Address, options: TlsOptions): Promise<Leasehold
       resolve(error);
     };
     const timer = later(LIMIT, end, true);
-    socket.on("error", (error) => end(distrusted(error)));
+    socket.on("error", (error) => end(tlsError(error)));
     socket.on("close", () => end());
   });
 }
 
-function distrusted(error: unknown): LeaseholdError | undefined {
+function tlsError(error: unknown): LeaseholdError | undefined {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
-  const why = distrust(String(code), String(message));
+  const why = tlsErrorMeaning(String(code), String(message));
   return why === undefined ? undefined : new LeaseholdError("tls", why);
 }
 

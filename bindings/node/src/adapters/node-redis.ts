@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
 import type { Adapter, Hearing, Link, Tracking } from "./adapter.js";
 import { type Emitter, hearEvents } from "./emitter.js";
-import { type Ear, Listeners } from "./hear.js";
+import { type Subscriber, Subscriptions } from "./subscriptions.js";
 import {
   address,
   closed,
@@ -30,7 +30,7 @@ export interface NodeRedisClient extends Emitter {
 /** A connection to one server. */
 export interface NodeRedisConnection extends NodeRedisClient {
   readonly isReady: boolean;
-  readonly options?: Options;
+  readonly options?: NodeRedisOptions;
   duplicate(options?: object): NodeRedisConnection;
   info(section: string): Promise<unknown>;
   sendCommand(args: string[], options?: object): Promise<unknown>;
@@ -43,7 +43,7 @@ export interface NodeRedisConnection extends NodeRedisClient {
   destroy?(): void;
 }
 
-interface Options {
+interface NodeRedisOptions {
   readonly keyPrefix?: unknown;
   readonly password?: unknown;
   readonly legacyMode?: unknown;
@@ -67,7 +67,7 @@ interface Many extends NodeRedisClient {
 /** Milliseconds between two looks at a cluster or pool that is not up. */
 const LOOK_AGAIN = 50;
 
-type Kind = "client" | "pool" | "cluster" | "sentinel";
+type ClientKind = "client" | "pool" | "cluster" | "sentinel";
 
 /** Whether it is a client of node-redis, of whatever copy or subclass. */
 export function isNodeRedis(client: object): client is NodeRedisClient {
@@ -83,8 +83,8 @@ export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
   const kind = kindOf(client);
   const options = (client as NodeRedisConnection).options;
   checkOptions(client, options);
-  const listeners = new Listeners((channel, onMessage, onEnd, onChange) =>
-    openEar(() => duplicateOf(client, kind), channel, onMessage, onEnd, onChange),
+  const subscriptions = new Subscriptions((channel, onMessage, onEnd, onChange) =>
+    openSubscriber(() => duplicateOf(client, kind), channel, onMessage, onEnd, onChange),
   );
   return {
     client: kind === "client" ? "node-redis" : `node-redis (${kind})`,
@@ -98,13 +98,13 @@ export function nodeRedis(client: NodeRedisClient, own = false): Adapter {
     info: (section) => withServer(client, kind, async (server) => String(await server.info(section))),
     watch: (link) =>
       kind === "client" ? watchOne(client, link) : watchMany(client, kind, link),
-    listen: (channel: string, hearing: Hearing) => listeners.listen(channel, hearing),
+    listen: (channel: string, hearing: Hearing) => subscriptions.listen(channel, hearing),
     ...(kind === "client" && {
       tracking: tracking(client as NodeRedisConnection, own),
       runThen: runThen(client as NodeRedisConnection),
     }),
-    keepAlive: (alive) => listeners.keepAlive(alive),
-    close: async () => listeners.close(),
+    keepAlive: (alive) => subscriptions.keepAlive(alive),
+    close: async () => subscriptions.close(),
   };
 }
 
@@ -130,7 +130,7 @@ function runThen(client: NodeRedisConnection): NonNullable<Adapter["runThen"]> {
   };
 }
 
-async function run(kind: Kind, script: () => Promise<unknown>): Promise<unknown> {
+async function run(kind: ClientKind, script: () => Promise<unknown>): Promise<unknown> {
   try {
     return texts(await script());
   } catch (error) {
@@ -140,7 +140,7 @@ async function run(kind: Kind, script: () => Promise<unknown>): Promise<unknown>
   }
 }
 
-function kindOf(client: NodeRedisClient): Kind {
+function kindOf(client: NodeRedisClient): ClientKind {
   const { masters, nodeClient, getMasterNode, execute, idleClients } = client as Many;
   if (Array.isArray(masters) && typeof nodeClient === "function") {
     return "cluster";
@@ -151,7 +151,7 @@ function kindOf(client: NodeRedisClient): Kind {
   return typeof idleClients === "number" && typeof execute === "function" ? "pool" : "client";
 }
 
-function checkOptions(client: NodeRedisClient, options: Options | undefined): void {
+function checkOptions(client: NodeRedisClient, options: NodeRedisOptions | undefined): void {
   const prefix = (client as { _keyPrefix?: unknown })._keyPrefix ?? options?.keyPrefix;
   if ((prefix as { length?: number } | undefined)?.length) {
     throw new LeaseholdError(
@@ -172,7 +172,7 @@ function checkOptions(client: NodeRedisClient, options: Options | undefined): vo
 /** Uses a connection to any server that takes writes. */
 async function withServer<T>(
   client: NodeRedisClient,
-  kind: Kind,
+  kind: ClientKind,
   use: (server: NodeRedisConnection) => Promise<T>,
 ): Promise<T> {
   const many = client as Many;
@@ -193,7 +193,7 @@ async function withServer<T>(
     : use(client as NodeRedisConnection);
 }
 
-function duplicateOf(client: NodeRedisClient, kind: Kind): Promise<NodeRedisConnection> {
+function duplicateOf(client: NodeRedisClient, kind: ClientKind): Promise<NodeRedisConnection> {
   return withServer(client, kind, async (server) =>
     server.duplicate({
       socket: { ...server.options?.socket, reconnectStrategy: false },
@@ -236,7 +236,7 @@ function watchOne(client: NodeRedisClient, link: Link): () => void {
 }
 
 /** The others emit few events: at first and after each error they are looked at until they are up. */
-function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void {
+function watchMany(client: NodeRedisClient, kind: ClientKind, link: Link): () => void {
   let looking: Timer | undefined;
   let up = false;
   const look = () => {
@@ -274,7 +274,7 @@ function watchMany(client: NodeRedisClient, kind: Kind, link: Link): () => void 
   };
 }
 
-function connected(client: NodeRedisClient, kind: Kind): boolean {
+function connected(client: NodeRedisClient, kind: ClientKind): boolean {
   const { isOpen, isReady, masters = [], idleClients = 0, totalClients } = client as Many;
   switch (kind) {
     case "cluster":
@@ -287,13 +287,13 @@ function connected(client: NodeRedisClient, kind: Kind): boolean {
   }
 }
 
-function openEar(
+function openSubscriber(
   duplicate: () => Promise<NodeRedisConnection>,
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
   onChange: ((key: string) => void) | undefined,
-): Ear {
+): Subscriber {
   let own: NodeRedisConnection | undefined;
   let alive = false;
   let shut = false;

@@ -10,7 +10,7 @@ const LATE_CLUSTER =
   "the cluster was not up, or did not let this user ask it (+cluster|slots +cluster|info),";
 
 /** What is used of the package. */
-interface Module {
+interface IoredisModule {
   readonly Redis: new (options: object) => Own;
   readonly Cluster: new (nodes: readonly object[], options: object) => Own;
 }
@@ -27,7 +27,7 @@ interface Own extends IoredisConnection {
  */
 export async function openIoredis(module: object, target: Target, tls: TlsOptions, how: Opening): Promise<Adapter> {
   const { lazily, timeout } = how;
-  const client = make(module as Module, target, tls, timeout);
+  const client = make(module as IoredisModule, target, tls, timeout);
   const limit = timeout * OPEN_LIMITS;
   let first: unknown;
   // Never removed, because an error without a listener would be printed. The first error says what is
@@ -67,7 +67,7 @@ function exact(error: unknown, { kind, nodes }: Target): unknown {
   return new Error(`no node of the cluster could be connected to (${tried})`);
 }
 
-function make({ Redis, Cluster }: Module, target: Target, tls: TlsOptions, connectTimeout: number): Own {
+function make({ Redis, Cluster }: IoredisModule, target: Target, tls: TlsOptions, connectTimeout: number): Own {
   const { nodes, path, service, username, password, database, kind } = target;
   const common = {
     username,

@@ -15,7 +15,7 @@ import {
 import type { TlsOptions } from "./tls.js";
 import type { Opening, Target } from "./url.js";
 
-interface Module {
+interface NodeRedisModule {
   createClient(options: object): NodeRedisConnection;
 }
 
@@ -28,7 +28,7 @@ export async function openNodeRedis(module: object, target: Target, tls: TlsOpti
   const limit = timeout * OPEN_LIMITS;
   const { nodes, path, username, password, database } = target;
   const address = path === undefined ? { ...nodes[0], ...(target.tls && { ...tls, tls: true }) } : { path };
-  const client = (module as Module).createClient({
+  const client = (module as NodeRedisModule).createClient({
     ...(username !== undefined && { username }),
     ...(password !== undefined && { password }),
     database,

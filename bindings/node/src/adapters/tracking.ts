@@ -9,25 +9,25 @@ export const CHANGES = "__redis__:invalidate";
 /** What `CLIENT GETREDIR` says where nothing is tracked. */
 const OFF = -1;
 
-type Call = (...command: string[]) => Promise<unknown>;
+type SendCommand = (...command: string[]) => Promise<unknown>;
 
 /** The tracking of each client: a connection has one, and any number of lockers may share the client. */
 const ALL = new WeakMap<object, SharedTracking>();
 
 /** The tracking of a client, which sends one command by `call`. Of a client that is `own` nobody else can turn it on. */
-export function trackingOf(client: object, call: Call, own: boolean): Pick<Tracking, "join"> {
+export function trackingOf(client: object, call: SendCommand, own: boolean): Pick<Tracking, "join"> {
   const shared = ALL.get(client) ?? new SharedTracking(call, own);
   ALL.set(client, shared);
   return shared;
 }
 
 /** One locker that hears of changes. */
-class Member {
+class TrackingLocker {
   readonly tracked: Tracked;
   /** True while the connection for commands is there. */
   up: boolean;
   /** The id of the connection on which this locker listens, while it does. */
-  ear: number | undefined;
+  subscriber: number | undefined;
   /** For which turning on it was told that it hears of changes. */
   told = 0;
 
@@ -42,23 +42,23 @@ class Member {
  * and when it stops to listen another takes its place.
  */
 class SharedTracking {
-  readonly #call: Call;
+  readonly #call: SendCommand;
   readonly #own: boolean;
-  readonly #members = new Set<Member>();
+  readonly #members = new Set<TrackingLocker>();
   /** Where the server may have been told to say it: the ids of connections that listen. */
   #ours = new Set<number>();
   /** How often it was turned on. */
-  #turns = 0;
+  #generation = 0;
   /** One at a time sends commands. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor(call: Call, own: boolean) {
+  constructor(call: SendCommand, own: boolean) {
     this.#call = call;
     this.#own = own;
   }
 
   join(tracked: Tracked, up: boolean): ReturnType<Tracking["join"]> {
-    const member = new Member(tracked, up);
+    const member = new TrackingLocker(tracked, up);
     this.#members.add(member);
     return {
       linked: (up) => {
@@ -67,8 +67,8 @@ class SharedTracking {
         member.told = 0;
         void this.#update();
       },
-      hears: (ear) => {
-        member.ear = ear;
+      hears: (subscriber) => {
+        member.subscriber = subscriber;
         void this.#update();
       },
       said: (key) => this.#members.forEach(({ tracked }) => tracked.changed(key)),
@@ -81,15 +81,15 @@ class SharedTracking {
   }
 
   #update(): Promise<void> {
-    this.#last = this.#last.then(() => this.#turn()).catch((error) => this.#refused(error));
+    this.#last = this.#last.then(() => this.#redirectAnew()).catch((error) => this.#refused(error));
     return this.#last;
   }
 
   /** Turns it on, off, or over to another connection, as is needed by now. */
-  async #turn(): Promise<void> {
-    const ears = [...this.#members].flatMap(({ up, ear }) => (up && ear !== undefined ? [ear] : []));
-    const ear = ears.find((ear) => this.#ours.has(ear)) ?? ears[0];
-    if (ear === undefined) {
+  async #redirectAnew(): Promise<void> {
+    const subscribers = [...this.#members].flatMap(({ up, subscriber }) => (up && subscriber !== undefined ? [subscriber] : []));
+    const subscriber = subscribers.find((subscriber) => this.#ours.has(subscriber)) ?? subscribers[0];
+    if (subscriber === undefined) {
       await (this.#members.size === 0 ? this.#turnOff() : undefined);
       return;
     }
@@ -97,16 +97,16 @@ class SharedTracking {
     if (is !== OFF && !this.#ours.has(is)) {
       throw new LeaseholdError("config", "the program's client tracks keys itself, or for another copy of this package");
     }
-    if (is !== ear) {
-      this.#ours.add(ear);
+    if (is !== subscriber) {
+      this.#ours.add(subscriber);
       // OPTIN, so that nothing else that is read on this connection is tracked.
-      await this.#call("CLIENT", "TRACKING", "ON", "REDIRECT", String(ear), "OPTIN", "NOLOOP");
-      this.#ours = new Set([ear]);
-      this.#turns += 1;
+      await this.#call("CLIENT", "TRACKING", "ON", "REDIRECT", String(subscriber), "OPTIN", "NOLOOP");
+      this.#ours = new Set([subscriber]);
+      this.#generation += 1;
     }
     for (const member of this.#members) {
-      if (member.up && member.told !== this.#turns) {
-        member.told = this.#turns;
+      if (member.up && member.told !== this.#generation) {
+        member.told = this.#generation;
         member.tracked.watching();
       }
     }
@@ -130,7 +130,7 @@ class SharedTracking {
 }
 
 /** A connection's id, or why this user may not have it. */
-export async function idBy(call: Call): Promise<number | Unheard> {
+export async function idBy(call: SendCommand): Promise<number | Unheard> {
   try {
     const id = Number(await call("CLIENT", "ID"));
     return Number.isSafeInteger(id) ? id : { error: new LeaseholdError("store", "the reply to CLIENT ID is no number") };

@@ -6,7 +6,7 @@ import { LeaseholdError } from "../common/errors.js";
  * and where something may be a piece of a password not even that.
  */
 export interface Target extends TlsFiles {
-  readonly kind: Kind;
+  readonly kind: StoreKind;
   /** The servers, sentinels or nodes; none for a socket. */
   readonly nodes: readonly Address[];
   readonly path: string | undefined;
@@ -43,7 +43,7 @@ export interface Address {
   readonly port: number;
 }
 
-type Kind = "server" | "socket" | "cluster" | "sentinel";
+type StoreKind = "server" | "socket" | "cluster" | "sentinel";
 
 const FORMS =
   "redis://[user:password@]host[:port][/database] (rediss:// for TLS), " +
@@ -52,7 +52,7 @@ const FORMS =
 
 const ENCODE = "percent-encode / ? # and @ in a password";
 
-const KINDS: Readonly<Record<string, readonly [Kind, boolean]>> = {
+const KINDS: Readonly<Record<string, readonly [StoreKind, boolean]>> = {
   unix: ["socket", false],
   redis: ["server", false],
   rediss: ["server", true],
@@ -62,7 +62,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, boolean]>> = {
   "rediss-sentinel": ["sentinel", true],
 };
 
-const PARAMETERS: Readonly<Record<Kind, readonly string[]>> = {
+const PARAMETERS: Readonly<Record<StoreKind, readonly string[]>> = {
   server: [],
   socket: ["db"],
   cluster: ["node"],
@@ -104,12 +104,12 @@ export function parseUrl(given: string): Target {
 
 class Parser {
   readonly #scheme: string;
-  readonly #kind: Kind;
+  readonly #kind: StoreKind;
   readonly #tls: boolean;
   /** Without any credentials what follows cannot be the rest of a password. */
   readonly #mayName: boolean;
 
-  constructor(scheme: string, kind: Kind, tls: boolean, mayName: boolean) {
+  constructor(scheme: string, kind: StoreKind, tls: boolean, mayName: boolean) {
     this.#scheme = scheme;
     this.#kind = kind;
     this.#tls = tls;
@@ -232,7 +232,7 @@ class Parser {
   }
 }
 
-function kindOf(scheme: string): readonly [Kind, boolean] | undefined {
+function kindOf(scheme: string): readonly [StoreKind, boolean] | undefined {
   const name = scheme.toLowerCase();
   return Object.hasOwn(KINDS, name) ? KINDS[name] : undefined;
 }

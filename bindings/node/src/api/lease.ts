@@ -1,10 +1,9 @@
-import { checkFunction, readOptions } from "../common/check.js";
+import { checkAttached, checkFunction, MADE, readOptions } from "../common/check.js";
 import { LeaseholdError, reasonText } from "../common/errors.js";
 import { now } from "../common/platform.js";
 import { onAbort } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
 import type { Tenure } from "../host/tenure.js";
-import { checkAttached, MADE } from "./attached.js";
 import { RENEW_OPTIONS, type RenewOptions } from "./options.js";
 import { type Asked, INSPECT, printed } from "./show.js";
 

@@ -1,9 +1,8 @@
-import { checkFunction, readOptions, SIGNAL_OPTION } from "../common/check.js";
+import { checkAttached, checkFunction, MADE, readOptions, SIGNAL_OPTION } from "../common/check.js";
 import { LeaseholdError } from "../common/errors.js";
 import { isAborted, reasonOf } from "../common/signals.js";
 import type { Call, Host } from "../host/host.js";
 import type { LockState } from "../host/tenure.js";
-import { checkAttached, MADE } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lease } from "./lease.js";
 import { ACQUIRE_OPTIONS, type AcquireOptions, type LockOptions } from "./options.js";

@@ -1,5 +1,5 @@
 import { adapt, type RedisClient } from "../adapters/index.js";
-import { attempt, checkText, config, readOptions, shown } from "../common/check.js";
+import { attempt, checkAttached, checkText, config, MADE, readOptions, shown } from "../common/check.js";
 import { defaultLabel } from "../common/platform.js";
 import type { Finding, HolderInfo, Inspection } from "../common/types.js";
 import { Host } from "../host/host.js";
@@ -13,7 +13,6 @@ import { Memory } from "../store/memory.js";
 import { QuorumStore } from "../store/quorum.js";
 import { RedisStore } from "../store/redis.js";
 import type { Store } from "../store/store.js";
-import { checkAttached, MADE } from "./attached.js";
 import { LeaseEvents } from "./events.js";
 import { Lock } from "./lock.js";
 import {

@@ -1,5 +1,5 @@
 import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
-import type { Kind } from "../common/check.js";
+import type { OptionKind } from "../common/check.js";
 
 /**
  * Settings of a locker. Each is read once, during the call. Inherited ones and getters count, so an
@@ -169,7 +169,7 @@ export const LOCKER_DEFAULTS = {
 
 export const DEFAULT_TTL = timeToLive;
 
-export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
+export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, OptionKind>> = {
   namespace: "string",
   owner: "string",
   connectTimeout: "number",
@@ -181,7 +181,7 @@ export const LOCKER_OPTIONS: Readonly<Record<keyof LockerOptions, Kind>> = {
   tracking: "boolean",
 };
 
-export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
+export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, OptionKind>> = {
   ttl: "number",
   fixed: "boolean",
   reentrant: "boolean",
@@ -192,11 +192,11 @@ export const LOCK_OPTIONS: Readonly<Record<keyof LockOptions, Kind>> = {
   fsynced: "boolean",
 };
 
-export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, Kind>> = {
+export const ACQUIRE_OPTIONS: Readonly<Record<keyof AcquireOptions, OptionKind>> = {
   signal: "signal",
   timeout: "limit",
 };
 
-export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, Kind>> = {
+export const RENEW_OPTIONS: Readonly<Record<keyof RenewOptions, OptionKind>> = {
   ttl: "number",
 };

@@ -12,7 +12,7 @@ import { messageOf } from "./printable.js";
 export function readOptions<Options extends object>(
   what: string,
   options: Options | undefined,
-  types: Readonly<Record<keyof Options & string, Kind>>,
+  types: Readonly<Record<keyof Options & string, OptionKind>>,
 ): Options {
   const values: Record<string, unknown> = Object.create(null);
   if (options === undefined) {
@@ -65,9 +65,9 @@ function declares(object: object, key: string): boolean {
 const DEEPEST = 100;
 
 /** What a value may be. */
-export type Kind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
+export type OptionKind = "string" | "number" | "count" | "parts" | "limit" | "boolean" | "signal" | "function" | "any";
 
-export const SIGNAL_OPTION: Readonly<Record<"signal", Kind>> = { signal: "signal" };
+export const SIGNAL_OPTION: Readonly<Record<"signal", OptionKind>> = { signal: "signal" };
 
 /** The longest text that is looked at: far more than any name, pattern or URL has. */
 const LONGEST_TEXT = 65_536;
@@ -113,7 +113,7 @@ export function config(message: string, cause?: unknown): LeaseholdError {
 // Not by its property, which is looked up among all characters.
 const LONE_SURROGATE = /[\ud800-\udfff]/u;
 
-const CHECKS: Readonly<Record<Kind, (what: string, value: unknown) => void>> = {
+const CHECKS: Readonly<Record<OptionKind, (what: string, value: unknown) => void>> = {
   string: checkText,
   number(what, value) {
     if (!isTime(value) || value === Infinity) {
@@ -177,5 +177,43 @@ export function shown(value: unknown): string {
       return value === null ? "null" : isArray(value) ? "an array" : "an object";
     default:
       return `a ${typeof value}`;
+  }
+}
+
+/** Has a class say which objects it made. @internal */
+export const MADE: unique symbol = Symbol("made");
+
+/** A class whose methods check what they are called on. */
+interface CheckedClass {
+  readonly prototype: object;
+  /** True for an object that this class made: it has a private name, which proxies and objects of the same prototype lack. */
+  [MADE](self: object): boolean;
+}
+
+/**
+ * Refuses the call of a method that was taken off its object, such as by `const { acquire } = lock`,
+ * with a clearer message than JavaScript's own.
+ *
+ * @param call the method as a program would write it: `lock.acquire`
+ */
+export function checkAttached(self: unknown, made: CheckedClass, call: string): void {
+  const isObject = typeof self === "object" && self !== null;
+  if (isObject && made[MADE](self)) {
+    return;
+  }
+  const [object] = call.split(".");
+  const message =
+    isObject && looksLike(self, made)
+      ? `${call} was called on a proxy or a copy of its ${object}: call it on the ${object} itself`
+      : `${call} was called without its ${object}: call it as ${call}(…), or pass (…) => ${call}(…) on`;
+  throw config(message);
+}
+
+/** True for an object with the methods of the class, and for one that cannot be asked, such as a revoked proxy. */
+function looksLike(self: object, { prototype }: CheckedClass): boolean {
+  try {
+    return Object.prototype.isPrototypeOf.call(prototype, self);
+  } catch {
+    return true;
   }
 }

@@ -31,8 +31,7 @@ let drawn = 0;
 
 /** In Node not by the Web's API, which takes a millisecond to load at its first use. */
 function draw(words: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
-  const { process } = globalThis as { process?: NodeProcess };
-  const fill = process?.getBuiltinModule?.("node:crypto")?.randomFillSync;
+  const fill = nodeProcess()?.getBuiltinModule?.("node:crypto")?.randomFillSync;
   return fill?.(words) ?? crypto.getRandomValues(words);
 }
 
@@ -99,7 +98,7 @@ export function defaultLabel(): string {
 let label: string | undefined;
 
 function machineAndProcess(): string {
-  const process = (globalThis as { process?: NodeProcess }).process;
+  const process = nodeProcess();
   if (process?.pid === undefined) {
     return "javascript";
   }
@@ -112,7 +111,25 @@ function machineAndProcess(): string {
   return machine === "" ? String(process.pid) : `${machine.slice(0, 64)}/${process.pid}`;
 }
 
+/** Warns where the runtime can, because whoever starts the program has to see it, too. */
+export function warn(message: string): void {
+  nodeProcess()?.emitWarning?.(message, "LeaseholdWarning");
+}
+
+/** The process, in Node and its like. */
+export function nodeProcess(): NodeProcess | undefined {
+  return (globalThis as { process?: NodeProcess }).process;
+}
+
 interface NodeProcess {
   readonly pid?: number;
+  readonly stdout?: Output | undefined;
+  readonly stderr?: Output | undefined;
+  emitWarning?(message: string, type: string): void;
+  getActiveResourcesInfo?(): string[];
   getBuiltinModule?(name: string): { hostname?(): string; randomFillSync?: typeof crypto.getRandomValues } | undefined;
+}
+
+interface Output {
+  readonly _handle?: { hasRef?(): boolean } | null | undefined;
 }

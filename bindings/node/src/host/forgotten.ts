@@ -1,5 +1,4 @@
-import { keepAlive, now, startTimer } from "../common/platform.js";
-import { warn } from "../common/warn.js";
+import { keepAlive, nodeProcess, now, startTimer, warn } from "../common/platform.js";
 import type { Tenure } from "./tenure.js";
 
 /** Milliseconds for which a forgotten lease has been held at least. */
@@ -64,7 +63,7 @@ export class Forgotten {
 
   /** True if the process would end without what is held, as far as the runtime tells. */
   #isAlone(): boolean {
-    const { process } = globalThis as { process?: NodeProcess };
+    const process = nodeProcess();
     // A runtime that names nothing now, when there is a timer at least, cannot tell.
     if (!process?.getActiveResourcesInfo?.().length) {
       return false;
@@ -76,14 +75,4 @@ export class Forgotten {
     this.#keep(true);
     return others === 0;
   }
-}
-
-interface NodeProcess {
-  getActiveResourcesInfo?(): string[];
-  readonly stdout?: Output | undefined;
-  readonly stderr?: Output | undefined;
-}
-
-interface Output {
-  readonly _handle?: { hasRef?(): boolean } | null | undefined;
 }

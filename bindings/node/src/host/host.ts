@@ -2,8 +2,20 @@ import { LeaseholdError, type LossReason } from "../common/errors.js";
 import { now, random, soon, startPulse, type Words } from "../common/platform.js";
 import { onAbort, reasonOf } from "../common/signals.js";
 import type { Finding } from "../common/types.js";
-import { newEngine, parsed, thrown, type Engine, type Settings } from "../module/wasm.js";
-import type { Batch, Reply, Store, StoreHost, Wire } from "../store/store.js";
+import {
+  acquire,
+  cancel,
+  defineLock,
+  type Engine,
+  type LockSpec,
+  newEngine,
+  parsed,
+  release,
+  renew,
+  type Settings,
+  thrown,
+} from "../module/wasm.js";
+import type { Batch, Reply, Store, StoreHost } from "../store/store.js";
 import { Alarm } from "./alarm.js";
 import { Alive } from "./alive.js";
 import { type Call, type CallKind, Calls, NOBODY } from "./calls.js";
@@ -13,16 +25,14 @@ import { Locks } from "./locks.js";
 import { Outputs } from "./outputs.js";
 import { Reader } from "./reader.js";
 import { Servers } from "./servers.js";
+import { Task } from "./task.js";
 import type { LockState, Tenure } from "./tenure.js";
-import { Tenures } from "./tenures.js";
+import { HeldTenures } from "./tenures.js";
 
 export type { Call } from "./calls.js";
 
 type Input = (engine: Engine, at: number) => void;
 type CallInput = (engine: Engine, at: number, id: number) => void;
-
-/** What a store wants to have of a batch, by the engine's numbers. */
-const WIRES: Readonly<Record<Wire, number>> = { texts: 0, command: 1 };
 
 /** How often at most the outputs wait because more inputs have come. */
 const MOST_DELAYS = 16;
@@ -37,7 +47,7 @@ export class Host implements StoreHost {
   readonly #calls = new Calls(() => this.tick());
   readonly #readers = new Map<number, Reader>();
   readonly #locks = new Locks();
-  readonly #tenures = new Tenures(this.#locks);
+  readonly #tenures = new HeldTenures(this.#locks);
   readonly #servers: Servers;
   readonly #counts = new Counts();
   readonly #alarm = new Alarm(() => this.tick());
@@ -68,8 +78,8 @@ export class Host implements StoreHost {
   }
 
   /** A new lock; throws what is wrong with it. */
-  newLock(options: Omit<LockState, "id" | "uses" | "tenures">): LockState {
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = options;
+  newLock(spec: LockSpec): LockState {
+    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
     // Not by a spread, which takes as long as all the rest.
     const lock = { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies, id: 0, uses: 0, tenures: [] };
     this.#define(lock);
@@ -114,7 +124,7 @@ export class Host implements StoreHost {
       "acquire",
       lock,
       (engine, at, id) => {
-        if (!engine.acquire(at, id, lock.id, wait, lease[0], lease[1], lease[2], lease[3])) {
+        if (!acquire(engine, at, id, lock.id, wait, lease)) {
           throw new LeaseholdError("config", "a lock was acquired that was not defined");
         }
       },
@@ -136,7 +146,7 @@ export class Host implements StoreHost {
     const call = this.#call(
       "done",
       lock,
-      (engine, at, id) => engine.release(at, id, lease[0], lease[1], lease[2], lease[3]),
+      (engine, at, id) => release(engine, at, id, lease),
       finish,
     );
     return call.promise as Promise<void>;
@@ -144,7 +154,7 @@ export class Host implements StoreHost {
 
   /** Extends a tenure; a `ttl` replaces its time to live. */
   renew({ lock, lease }: Tenure, ttl: number | undefined): Promise<void> {
-    return this.#call("done", lock, (engine, at, id) => engine.renew(at, id, ...lease, ttl)).promise as Promise<void>;
+    return this.#call("done", lock, (engine, at, id) => renew(engine, at, id, lease, ttl)).promise as Promise<void>;
   }
 
   /** Adds a reader of the events of one lock, or of all. */
@@ -403,7 +413,7 @@ export class Host implements StoreHost {
   #newEngine(): [Engine, Outputs] {
     const { clustered, members, wire } = this.#store;
     const glue = this.#store.instance();
-    const shape = { clustered, members, wire: WIRES[wire] };
+    const shape = { clustered, members, command: wire === "command" };
     return [newEngine(glue, this.#settings, shape), new Outputs(glue.memory)];
   }
 
@@ -426,27 +436,13 @@ export class Host implements StoreHost {
     if (lock.id !== 0) {
       return;
     }
-    const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = lock;
-    const { replicas, timeout, fsynced } = copies ?? NO_COPIES;
     let id = 0;
     const define = (engine: Engine) => {
       id = this.#locks.newId();
       // Programs often make a new handle for each use of a name, and to define it from its texts costs most.
       const like = this.#locks.like(lock);
       if (like === 0 || !engine.defineLike(id, like)) {
-        engine.define(
-          id,
-          name,
-          ttl,
-          fixed,
-          reentrant,
-          owner,
-          reclaimable,
-          dense,
-          replicas,
-          timeout,
-          fsynced,
-        );
+        defineLock(engine, id, lock);
       }
     };
     // If the engine fails at this it is replaced, and the next one has to know the lock, too.
@@ -459,46 +455,46 @@ export class Host implements StoreHost {
 
   #drain(outputs: Outputs, effects: Effects): void {
     while (outputs.more) {
-      const task = outputs.number();
+      const task: Task = outputs.number();
       switch (task) {
-        case 1:
+        case Task.Send:
           effects.sends = and(effects.sends, outputs.batch(this.#store.wire));
           break;
-        case 2:
+        case Task.Acquired:
           this.#acquired(outputs, effects);
           break;
-        case 3:
+        case Task.Done:
           this.#answered(this.#calls.takeAs("done", outputs.number()), undefined, effects);
           break;
-        case 4:
+        case Task.Busy:
           this.#answered(this.#calls.takeAs("acquire", outputs.number()), undefined, effects);
           break;
-        case 5:
+        case Task.Answer:
           this.#answered(this.#calls.takeAs("question", outputs.number()), JSON.parse(outputs.text()), effects);
           break;
-        case 6:
+        case Task.Failed:
           this.#answered(this.#calls.takeFailed(outputs.number(), parsed(outputs.text())), undefined, effects);
           break;
-        case 7:
+        case Task.Deadline:
           this.#tenures.move(outputs);
           break;
-        case 8:
+        case Task.Lost:
           this.#lost(this.#tenures.take(outputs), outputs.text() as LossReason, effects);
           break;
-        case 9:
+        case Task.Released:
           this.#tenures.take(outputs);
           break;
-        case 10:
+        case Task.Subscribe:
           effects.subscribes = and(effects.subscribes, outputs.number());
           break;
-        case 11:
+        case Task.Wake:
           effects.wakes = and(effects.wakes, outputs.number());
           break;
-        case 12:
-        case 13:
-          effects.suspicions = and(effects.suspicions, [task === 13 ? "demoted" : "silent", outputs.number()]);
+        case Task.Silent:
+        case Task.Demoted:
+          effects.suspicions = and(effects.suspicions, [task === Task.Demoted ? "demoted" : "silent", outputs.number()]);
           break;
-        case 14:
+        case Task.Watch:
           effects.watches = and(effects.watches, [outputs.number(), outputs.texts()]);
           break;
       }
@@ -575,7 +571,7 @@ export class Host implements StoreHost {
       return;
     }
     // An input that was fed before may still bring its answer.
-    this.#feed((engine, at) => engine.cancel(at, id, lock.id, ...lease));
+    this.#feed((engine, at) => cancel(engine, at, id, lock.id, lease));
     this.#settle();
     this.#calls.take(id)?.fail(reasonOf(signal));
   }
@@ -594,5 +590,3 @@ export class Host implements StoreHost {
 
 /** Characters; those of the protocol are much shorter. */
 const LONGEST_PUSH = 1_024;
-
-const NO_COPIES = { replicas: 0, timeout: 0, fsynced: false };

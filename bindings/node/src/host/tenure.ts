@@ -1,24 +1,9 @@
 import { LeaseholdError, LeaseLostError, type LossReason } from "../common/errors.js";
 import { now, type Words } from "../common/platform.js";
-
-/** What has to have a lock, besides the server that gives it, before it counts. */
-export interface Copies {
-  readonly replicas: number;
-  readonly fsynced: boolean;
-  /** Milliseconds to wait for them. */
-  readonly timeout: number;
-}
+import type { LockSpec } from "../module/wasm.js";
 
 /** What a host knows of one lock; all acquisitions by one handle share it. */
-export interface LockState {
-  readonly name: string;
-  readonly ttl: number;
-  readonly fixed: boolean;
-  readonly reentrant: boolean;
-  readonly owner: string;
-  readonly reclaimable: boolean;
-  readonly dense: boolean;
-  readonly copies: Copies | undefined;
+export interface LockState extends LockSpec {
   /** The engine's number of it; 0 while the engine does not know it. */
   id: number;
   /** How many calls and readers there are for it. */

@@ -3,7 +3,7 @@ import type { Outputs } from "./outputs.js";
 import { type LockState, Tenure } from "./tenure.js";
 
 /** The tenures that are held, by what the engine says of them. */
-export class Tenures {
+export class HeldTenures {
   readonly #locks: Locks;
   #held = 0;
 

@@ -72,7 +72,6 @@ declare module "*/limits.jsonc" {
   export const raceLimit: number;
   export const firstRacePause: number;
   export const longestRacePause: number;
-  export const tableChanges: number;
 }
 
 /** Only what is used: the types of Node have no WebAssembly, and those of browsers bring too much else. */

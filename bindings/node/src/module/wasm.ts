@@ -1,5 +1,5 @@
 import { LeaseholdError, type ErrorCode } from "../common/errors.js";
-import { random } from "../common/platform.js";
+import { random, type Words } from "../common/platform.js";
 import { instantiate, type Glue } from "../generated/glue.js";
 import type { Glue as QuorumGlue } from "../generated/quorum-glue.js";
 import { wasmModule } from "./module.js";
@@ -34,23 +34,23 @@ export interface Settings {
 }
 
 /** What an engine is for. */
-export interface Shape {
+export interface EngineShape {
   readonly clustered: boolean;
   /** How many servers decide by majority, in an instance with quorums; nothing of a store that is alone. */
   readonly members: number | undefined;
-  /** What the host wants to have of a batch: a number of the engine's. */
-  readonly wire: number;
+  /** Whether the host gets of a batch the command as a client sends it, or its keys and arguments. */
+  readonly command: boolean;
 }
 
-export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: Shape): Engine {
+export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: EngineShape): Engine {
   const { namespace, commandTimeout, patience, driftMargin, tokenRetention, longestTtl } = settings;
-  const { clustered, members, wire } = shape;
+  const { clustered, members, command } = shape;
   const [high, low] = random();
   const read = [high, low, namespace, commandTimeout, patience, driftMargin, tokenRetention] as const;
   try {
     return members === undefined
-      ? new glue.Engine(...read, clustered, wire)
-      : (glue as QuorumGlue).Engine.quorum(...read, longestTtl, members, wire);
+      ? new glue.Engine(...read, clustered, command)
+      : (glue as QuorumGlue).Engine.quorum(...read, longestTtl, members, command);
   } catch (error) {
     throw thrown(error);
   }
@@ -58,17 +58,76 @@ export function newEngine(glue: Glue | QuorumGlue, settings: Settings, shape: Sh
 
 /** Throws what is wrong with the settings, or with the owner of a locker's locks. */
 export function checkSettings(settings: Settings, owner: string | undefined): void {
-  const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, wire: 0 });
+  const engine = newEngine(stateless(), settings, { clustered: false, members: undefined, command: false });
   try {
     if (owner !== undefined) {
-      // The lock's other options do not matter: only its owner is checked.
-      engine.define(1, "n", 1_000, false, false, owner, true, false, 0, 0, false);
+      defineLock(engine, 1, { ...ANY_LOCK, owner });
     }
   } catch (error) {
     throw thrown(error);
   } finally {
     engine.free();
   }
+}
+
+/** What has to have a lock, besides the server that gives it, before it counts. */
+export interface Copies {
+  readonly replicas: number;
+  readonly fsynced: boolean;
+  /** Milliseconds to wait for them. */
+  readonly timeout: number;
+}
+
+/** What an engine knows of a lock. */
+export interface LockSpec {
+  readonly name: string;
+  /** Milliseconds. */
+  readonly ttl: number;
+  readonly fixed: boolean;
+  readonly reentrant: boolean;
+  readonly owner: string;
+  readonly reclaimable: boolean;
+  readonly dense: boolean;
+  readonly copies: Copies | undefined;
+}
+
+/** The options of a lock of which only the owner is checked. */
+const ANY_LOCK = {
+  name: "n",
+  ttl: 1_000,
+  fixed: false,
+  reentrant: false,
+  reclaimable: true,
+  dense: false,
+  copies: undefined,
+} as const;
+
+// The engine's calls with many numbers. What they are stands here alone: an object for each call would cost more.
+
+export function defineLock(engine: Engine, lock: number, spec: LockSpec): void {
+  const { name, ttl, fixed, reentrant, owner, reclaimable, dense, copies } = spec;
+  const { replicas, timeout, fsynced } = copies ?? NO_COPIES;
+  engine.define(lock, name, ttl, fixed, reentrant, owner, reclaimable, dense, replicas, timeout, fsynced);
+}
+
+const NO_COPIES: Copies = { replicas: 0, timeout: 0, fsynced: false };
+
+/** Returns false if the lock is not defined. It waits so many milliseconds; the lease is new. */
+export function acquire(engine: Engine, at: number, call: number, lock: number, wait: number, lease: Words): boolean {
+  return engine.acquire(at, call, lock, wait, lease[0], lease[1], lease[2], lease[3]);
+}
+
+export function cancel(engine: Engine, at: number, call: number, lock: number, lease: Words): void {
+  engine.cancel(at, call, lock, lease[0], lease[1], lease[2], lease[3]);
+}
+
+/** A `ttl` replaces the tenure's time to live. */
+export function renew(engine: Engine, at: number, call: number, lease: Words, ttl: number | undefined): void {
+  engine.renew(at, call, lease[0], lease[1], lease[2], lease[3], ttl);
+}
+
+export function release(engine: Engine, at: number, call: number, lease: Words): void {
+  engine.release(at, call, lease[0], lease[1], lease[2], lease[3]);
 }
 
 /** What the engine's module threw: an error of ours comes as JSON, and anything else is a defect. */

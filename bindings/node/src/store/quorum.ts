@@ -13,7 +13,7 @@ export class QuorumStore implements Store {
   readonly wire: Wire;
   readonly #stores: readonly Store[];
   readonly #home: Home;
-  #seats: readonly Seat[] = [];
+  #handles: readonly ServerHandle[] = [];
 
   /** @param make makes an instance of the module with quorums */
   constructor(stores: readonly Store[], make: NewInstance) {
@@ -35,22 +35,22 @@ export class QuorumStore implements Store {
 
   open(host: StoreHost): void {
     this.#home.add(host);
-    if (this.#seats.length === 0) {
-      this.#seats = this.#stores.map((store, server) => new Seat(host, store, server));
+    if (this.#handles.length === 0) {
+      this.#handles = this.#stores.map((store, server) => new ServerHandle(host, store, server));
     }
-    this.#seats.forEach((seat) => seat.open());
+    this.#handles.forEach((handle) => handle.open());
   }
 
   execute(_host: StoreHost, engine: Engine, batch: Batch): void {
-    this.#seats[batch.place]?.execute(engine, batch);
+    this.#handles[batch.place]?.execute(engine, batch);
   }
 
   subscribe(_host: StoreHost, channel: string, tracks: boolean, server: number): void {
-    this.#seats[server]?.subscribe(channel, tracks);
+    this.#handles[server]?.subscribe(channel, tracks);
   }
 
   watch(_host: StoreHost, keys: readonly string[], server: number): void {
-    this.#seats[server]?.watch(keys);
+    this.#handles[server]?.watch(keys);
   }
 
   keepAlive(alive: boolean): void {
@@ -62,7 +62,7 @@ export class QuorumStore implements Store {
   }
 
   unsubscribe(): void {
-    this.#seats.forEach((seat) => seat.unsubscribe());
+    this.#handles.forEach((handle) => handle.unsubscribe());
   }
 
   abandon(host: StoreHost, cause: unknown): void {
@@ -71,12 +71,12 @@ export class QuorumStore implements Store {
 
   async close(host: StoreHost): Promise<void> {
     this.#home.remove(host);
-    await Promise.all(this.#seats.map((seat) => seat.close()));
+    await Promise.all(this.#handles.map((handle) => handle.close()));
   }
 }
 
-/** One server's place at a locker: to its store a host, which says of everything at which server it was. */
-class Seat implements StoreHost {
+/** One server of a quorum as the locker sees it. To the server's store it is a host, which adds the server's number. */
+class ServerHandle implements StoreHost {
   readonly #host: StoreHost;
   readonly #store: Store;
   readonly #server: number;

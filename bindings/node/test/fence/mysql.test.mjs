@@ -11,7 +11,7 @@ import { checkAll } from "./checks.mjs";
 import { fails, refused } from "./conformance.mjs";
 import { byHand, endsAreRefused, savepointsAreFine } from "./ended.mjs";
 import { mixed } from "./mixed.mjs";
-import { migrates, refuses, suspects } from "./shapes.mjs";
+import { checkShapes } from "./shapes.mjs";
 import { mysql as db } from "./sql.mjs";
 
 const { check, createFenceTable, fencedTransaction } = fence;
@@ -112,86 +112,7 @@ async function deadlock(tx) {
   }
 }
 
-test("older tables are migrated", async () => {
-  const insert = "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)";
-  for (const columns of [
-    "resource VARCHAR(100) CHARACTER SET utf8mb4 PRIMARY KEY, token INT NOT NULL",
-    "resource VARBINARY(100) PRIMARY KEY, token BIGINT UNSIGNED, note TEXT",
-    "resource VARBINARY(512) NOT NULL PRIMARY KEY, token INT NOT NULL",
-  ]) {
-    await pool.query("DROP TABLE leasehold_fence");
-    await pool.query(`CREATE TABLE leasehold_fence (${columns})`);
-    await pool.query(insert);
-    await migrates(pool, columns.includes("INT NOT NULL"));
-  }
-  await pool.query("DROP TABLE leasehold_fence");
-  const columns = "resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL";
-  await pool.query(`CREATE TABLE leasehold_fence (${columns}) ENGINE=MyISAM`);
-  await pool.query(insert);
-  await migrates(pool, false);
-  // Without transactions the token would be kept.
-  const failing = fencedTransaction(pool, "a", 99, () => Promise.reject(new Error("mine")));
-  await assert.rejects(failing, /mine/);
-  await fencedTransaction(pool, "a", 98, () => {});
-});
-
-test("other tables are refused", async () => {
-  const run = (sql) => pool.query(sql);
-  for (const [table, says] of [
-    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token DOUBLE NOT NULL)", "its column token is double, not BIGINT"],
-    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token VARCHAR(20) NOT NULL)", "its column token is varchar, not BIGINT"],
-    ["TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY)", "it has no column token BIGINT"],
-    ["TABLE leasehold_fence (id INT)", "it has no column resource VARBINARY(512)"],
-    ["TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)", "its column resource is bigint, not VARBINARY(512)"],
-    ["VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token", "it is not a table"],
-  ]) {
-    await refuses(pool, run, table, says);
-  }
-  // Rows that have the same key or none: a second writer shows it, and createFenceTable.
-  for (const table of [
-    "leasehold_fence (resource VARBINARY(512), token BIGINT NOT NULL)",
-    "leasehold_fence (resource VARBINARY(512), token BIGINT, PRIMARY KEY (resource, token))",
-  ]) {
-    await run(`CREATE TABLE ${table}`);
-    await fencedTransaction(pool, "a", 34, () => {});
-    await fails(fencedTransaction(pool, "a", 33, () => {}), "config", /createFenceTable/);
-    await fails(createFenceTable(pool), "config", /not a fence table/);
-    await run("DROP TABLE leasehold_fence");
-  }
-  await createFenceTable(pool);
-});
-
-// Catches a table that does what somebody else likes, with this user's rights.
-test("a table that somebody has added to is not trusted", async () => {
-  const run = (sql) => pool.query(sql);
-  await suspects(pool, run, [
-    {
-      add: ["CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence FOR EACH ROW SET NEW.token = 1"],
-      says: /has the trigger listens/,
-      remove: ["DROP TRIGGER listens"],
-    },
-    {
-      add: ["ALTER TABLE leasehold_fence ADD COLUMN twice BIGINT AS (token * 2)"],
-      says: /an expression for the column twice/,
-      remove: ["ALTER TABLE leasehold_fence DROP COLUMN twice"],
-    },
-    {
-      add: ["ALTER TABLE leasehold_fence ADD COLUMN who VARCHAR(99) DEFAULT (CURRENT_USER())"],
-      says: /a default .* the column who/,
-      remove: ["ALTER TABLE leasehold_fence DROP COLUMN who"],
-    },
-    {
-      add: ["ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)"],
-      says: /has the constraint small/,
-      remove: ["ALTER TABLE leasehold_fence DROP CONSTRAINT small"],
-    },
-    {
-      add: ["ALTER TABLE leasehold_fence ADD COLUMN note VARCHAR(9)", "CREATE TRIGGER t AFTER INSERT ON leasehold_fence FOR EACH ROW SET @a = 1"],
-      says: /has the trigger t/,
-      remove: ["DROP TRIGGER t"],
-    },
-  ]);
-});
+test("other tables are refused", () => checkShapes("mysql", pool, (sql) => pool.query(sql)));
 
 test("a connection that is lost inside of the work is an error and no more", async () => {
   const work = async (tx) => {

@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Engine, words};
 use crate::convert::{id, millis};
 use crate::server::json;
-use crate::wire::{self, Wire};
+use crate::wire;
 
 /// What to do.
 #[wasm_bindgen]
@@ -18,27 +18,27 @@ impl Engine {
     /// Takes all that there is to do, and returns the address of the numbers that say it. They and the
     /// bytes stay as they are until the engine is used again. The first three are: how many numbers
     /// there are, these among them; when to come back if nothing happens before, infinity for never;
-    /// and the address of the bytes. Then, one after another:
+    /// and the address of the bytes. Then, one after another, a task's number and what belongs to it:
     ///
-    /// |  | what | numbers after that |
+    /// | [`task`] | what | numbers after that |
     /// |---|---|---|
-    /// | 1 | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
-    /// | 2 | a call acquired the lock | call, lease (4), token, deadline, began, waited |
-    /// | 3 | a call ended | call |
-    /// | 4 | an acquisition did not get the lock | call |
-    /// | 5 | a call is answered by JSON | call, begin, end |
-    /// | 6 | a call failed with an error in JSON | call, begin, end |
-    /// | 7 | a tenure has another deadline, later or sooner | lock, lease (2), deadline |
-    /// | 8 | a tenure was lost for a reason | lock, lease (2), begin, end |
-    /// | 9 | a tenure was given up | lock, lease (2) |
-    /// | 10 | subscribe to the channel, so that a server is heard | server |
-    /// | 11 | there is something for a reader | reader |
-    /// | 12 | the connection may be half-open | server |
-    /// | 13 | the server is a replica by now | server |
-    /// | 14 | keys of which changes are to be heard | server, count, and of each begin, end |
+    /// | `SEND` | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
+    /// | `ACQUIRED` | a call acquired the lock | call, lease (4), token, deadline, began, waited |
+    /// | `DONE` | a call ended | call |
+    /// | `BUSY` | an acquisition did not get the lock | call |
+    /// | `ANSWER` | a call is answered by JSON | call, begin, end |
+    /// | `FAILED` | a call failed with an error in JSON | call, begin, end |
+    /// | `DEADLINE` | a tenure has another deadline, later or sooner | lock, lease (2), deadline |
+    /// | `LOST` | a tenure was lost for a reason | lock, lease (2), begin, end |
+    /// | `RELEASED` | a tenure was given up | lock, lease (2) |
+    /// | `SUBSCRIBE` | subscribe to the channel, so that a server is heard | server |
+    /// | `WAKE` | there is something for a reader | reader |
+    /// | `SILENT` | the connection may be half-open | server |
+    /// | `DEMOTED` | the server is a replica by now | server |
+    /// | `WATCH` | keys of which changes are to be heard | server, count, and of each begin, end |
     ///
     /// A lease is its id in signed words of 32 bits, or the first two of them, which no two tenures of
-    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch as `Wire` says;
+    /// an engine share. From `begin` to `end` are the bytes of a text, or of a batch its texts or its command;
     /// a place is that of a slot of a cluster, or else a server.
     pub fn drain(&mut self) -> *const f64 {
         self.outputs.clear();
@@ -125,7 +125,7 @@ fn size(bytes: usize) -> f64 {
     bytes as f64
 }
 
-/// What there is to do; the numbers are an interface.
+/// What there is to do; the numbers are an interface, which `bindings/node/src/host/task.ts` has, too.
 mod task {
     pub(super) const SEND: f64 = 1.0;
     pub(super) const ACQUIRED: f64 = 2.0;
@@ -234,9 +234,10 @@ impl Engine {
             *timeout = f64::from(durability.timeout);
             *fsynced = f64::from(u8::from(durability.fsynced));
         }
-        match self.wire {
-            Wire::Resp => wire::resp(&call, bytes),
-            Wire::Texts => wire::texts(&call, bytes, numbers),
+        if self.command {
+            wire::command(&call, bytes);
+        } else {
+            wire::texts(&call, bytes, numbers);
         }
         if let Some(end) = numbers.get_mut(end) {
             *end = size(bytes.len());
@@ -309,5 +310,30 @@ impl Engine {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    /// Reads names and numbers off the lines that begin so: `const SEND: f64 = 1.0;` or `Send = 1,`.
+    fn numbers(source: &str, begin: &str) -> BTreeMap<String, String> {
+        let lines = source.lines().filter_map(|line| {
+            let (name, number) = line.trim().strip_prefix(begin)?.split_once(" = ")?;
+            let name = name.trim_end_matches(": f64").to_lowercase();
+            let number = number.trim_end_matches([';', ',']).trim_end_matches(".0");
+            number.parse::<u8>().ok().map(|_| (name, number.to_owned()))
+        });
+        lines.collect()
+    }
+
+    /// Catches a task that the host takes for another one.
+    #[test]
+    fn the_host_has_the_same_number_for_each_task() {
+        let own = numbers(include_str!("output.rs"), "pub(super) const ");
+        let host = include_str!("../../../node/src/host/task.ts");
+        assert_eq!(own.len(), 14);
+        assert_eq!(numbers(host, ""), own);
     }
 }

@@ -20,7 +20,7 @@ impl Engine {
         token_retention: f64,
         longest_ttl: f64,
         servers: usize,
-        wire: u32,
+        command: bool,
     ) -> Result<Self, Thrown> {
         let made = settings(
             (client_high, client_low),
@@ -36,7 +36,12 @@ impl Engine {
             }
             .checked()?;
             let inner = leasehold::engine::Engine::quorum(settings, servers)?;
-            Ok(Self::of(inner, (client, namespace, counter), false, wire))
+            Ok(Self::of(
+                inner,
+                (client, namespace, counter),
+                false,
+                command,
+            ))
         });
         made.map_err(|error| thrown(&error))
     }

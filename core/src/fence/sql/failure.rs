@@ -66,7 +66,7 @@ impl From<Error> for Failure {
 }
 
 const WRONG_SHAPE: &str = "the table leasehold_fence is missing or not of the shape that this \
-     version needs (leasehold::fence::sql::create_table makes or migrates it)";
+     version needs (leasehold::fence::sql::create_table creates it, or says what is wrong with it)";
 
 fn class<DB: super::Database>(error: &sqlx::Error) -> Class {
     match error {

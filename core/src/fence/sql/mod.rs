@@ -106,8 +106,8 @@ pub use transaction::FencedTransaction;
 
 use sqlx::{Connection, Pool, SqlSafeStr, SqlStr};
 
-use self::failure::{Class, Failure};
-use self::retry::Retry;
+use self::failure::Failure;
+use self::retry::while_raced;
 use self::sealed::Taken;
 use super::statements::{self, check_resource};
 use crate::error::{Error, ErrorKind};
@@ -124,23 +124,22 @@ impl Database for sqlx::Postgres {}
 #[cfg(feature = "sqlite")]
 impl Database for sqlx::Sqlite {}
 
-/// Makes the fence table, or brings one of an older shape to the present one; if there is nothing
-/// to do it changes nothing. (On SQLite it takes the write lock to look.)
+/// Creates the fence table. If there is one it changes nothing. (On SQLite it takes the write lock to look.)
 ///
-/// It may be called by several programs at once, at each start of theirs. Only making or migrating
-/// needs the right to do so. On Postgres the table is made in the first schema of the
+/// It may be called by several programs at once, at each start of theirs. Only creating the table
+/// needs the right to do so. On Postgres the table is created in the first schema of the
 /// `search_path`.
 ///
-/// A table that is there is looked at, because another one than this program may have made it: nothing
-/// is done with one that has triggers, rules, row security, parents or children, defaults, generated
-/// columns, or other constraints than its key; nor, on Postgres, with one that belongs to somebody
-/// who is neither this user or a role of theirs, nor the owner of the schema or the database, nor a
-/// superuser. This is a look and no lock: whoever may change the table can do so later, and on MySQL
-/// triggers are seen only by those who have the right `TRIGGER`. So let nobody make tables there
-/// whom you would not trust with the data, and [`begin`] does not look again.
+/// A table that exists must be as [`statements`] creates it, in each column, constraint and index, and without
+/// triggers, rules, row security, parents or children. On Postgres its owner must be this user or a role of theirs,
+/// the owner of the schema or the database, or a superuser. Any other table is refused, because it may forget a
+/// token, take two resources for one, or run its maker's code with this user's rights. This is a look and no lock:
+/// whoever may change the table can do so later, and on MySQL triggers are seen only by those who have the right
+/// `TRIGGER`. So let nobody make tables there whom you would not trust with the data, and [`begin`] does not look
+/// again.
 ///
-/// Errors: [`ErrorKind::Config`] if there is a table or view of the name that is not a fence
-/// table, or is one of those; it is left as it is. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
+/// Errors: [`ErrorKind::Config`] if a table or view of the name is refused; it is left as it is, and the error says
+/// what it is and how to make the right one. [`ErrorKind::Auth`], [`ErrorKind::Unavailable`],
 /// [`ErrorKind::ReadOnly`] and [`ErrorKind::Store`] as the database says.
 ///
 /// Cancel safe: if the future is dropped, the table is made or not.
@@ -241,13 +240,7 @@ pub async fn begin_with<DB: Database>(
 ) -> Result<FencedTransaction<DB>, Error> {
     check_resource(resource)?;
     let statement = statement.into_sql_str();
-    let mut retry = Retry::new();
-    loop {
-        match attempt(pool, statement.clone(), resource, token).await {
-            Err(failure) if failure.class == Class::Race && retry.wait().await => {}
-            result => return result.map_err(|failure| failure.error),
-        }
-    }
+    while_raced(|| attempt(pool, statement.clone(), resource, token)).await
 }
 
 /// Checks the token inside a transaction that the program has opened itself, and holds the
@@ -396,8 +389,10 @@ async fn take_and_mark<DB: Database>(
     token: FencingToken,
 ) -> Result<i64, Failure> {
     let name = take::<DB>(connection, resource, token).await?;
-    let marked = DB::mark_fence(connection).await;
-    marked.map_err(Failure::new::<DB>)?;
+    if let Some(mark) = DB::MARK_FENCE {
+        let marked = DB::run_for_fence(connection, mark).await;
+        marked.map_err(Failure::new::<DB>)?;
+    }
     Ok(name)
 }
 

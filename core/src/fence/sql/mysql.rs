@@ -7,24 +7,13 @@ use sqlx::{Executor, MySql, MySqlConnection, Row};
 use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
-use super::shape::Shape;
 use crate::fence::statements::MYSQL;
 use crate::rows::count;
 use crate::token::FencingToken;
 
-/// Every end of the transaction takes its savepoints with it, whatever begins afterwards.
-const MARK: &str = include_str!("mysql/mark.sql");
-
-const MARKED: &str = include_str!("mysql/marked.sql");
-
-/// Bytes, because most collations here take different names for the same.
-const MIGRATE: &str = include_str!("mysql/migrate.sql");
-
-const INSPECT: &str = include_str!("mysql/inspect.sql");
+const SHAPE: &str = include_str!("mysql/shape.sql");
 
 const HOLD: &str = include_str!("mysql/hold.sql");
-
-const TOO_LONG: &str = include_str!("mysql/too_long.sql");
 
 const NO_TABLE: u16 = 1146;
 const NO_SAVEPOINT: u16 = 1305;
@@ -65,71 +54,26 @@ impl Sealed for MySql {
         }
     }
 
-    async fn mark_fence(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-        connection.execute(MARK).await?;
-        Ok(())
-    }
-
-    async fn fence_is_marked(connection: &mut MySqlConnection, _: i64) -> sqlx::Result<bool> {
-        match connection.execute(MARKED).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.as_database_error().map(number) == Some(NO_SAVEPOINT) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn open_for_rollback(_: &mut MySqlConnection) {
-        // It does nothing without one.
-    }
-
-    async fn lock_fence_shape(_: &mut MySqlConnection) -> sqlx::Result<()> {
-        Ok(()) // The look at it does.
-    }
-
-    async fn fence_shape(connection: &mut MySqlConnection) -> sqlx::Result<Shape> {
-        // Nobody changes a table that was read in an open transaction; while somebody does, what
-        // the server says about it is not of one moment.
-        if let Err(error) = sqlx::query(HOLD).execute(&mut *connection).await {
-            let number = error.as_database_error().map(number);
-            return if number == Some(NO_TABLE) {
-                Ok(Shape::Missing)
-            } else {
-                Err(error)
-            };
-        }
-        let row = sqlx::query(INSPECT)
-            .fetch_optional(&mut *connection)
-            .await?;
-        let Some(row) = row else {
-            return Ok(Shape::Missing);
-        };
-        let older: bool = row.try_get("older")?;
-        let migrate = older.then_some(MIGRATE);
-        let shape = Shape::found(row.try_get("wrong")?, row.try_get("strange")?, migrate);
-        if matches!(shape, Shape::Older(_)) {
-            // A server that is not strict would cut them.
-            if sqlx::query_scalar(TOO_LONG).fetch_one(connection).await? {
-                return Ok(Shape::Alien(
-                    "it has resources of more than 512 bytes".to_owned(),
-                ));
-            }
-        }
-        Ok(shape)
-    }
-
-    async fn change_fence_table(
+    async fn run_for_fence(
         connection: &mut MySqlConnection,
         statement: &'static str,
     ) -> sqlx::Result<()> {
-        sqlx::query(statement)
-            .persistent(false)
-            .execute(connection)
-            .await?;
+        connection.execute(statement).await?;
         Ok(())
     }
 
-    async fn forget_fence_statements(_: &mut MySqlConnection) {
-        // The server prepares them anew by itself.
+    fn fence_mark_is_gone(error: &sqlx::Error) -> bool {
+        error.as_database_error().map(number) == Some(NO_SAVEPOINT)
+    }
+
+    async fn fence_shape(connection: &mut MySqlConnection) -> sqlx::Result<Vec<Option<String>>> {
+        // Nobody changes a table that was read in an open transaction; while somebody does, what
+        // the server says about it is not of one moment.
+        match Self::run_for_fence(connection, HOLD).await {
+            Ok(()) => sqlx::query_scalar(SHAPE).fetch_all(connection).await,
+            Err(error) if error.as_database_error().map(number) == Some(NO_TABLE) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class {

@@ -1,26 +1,23 @@
 //! Postgres.
 
 use sqlx::error::DatabaseError;
-use sqlx::{Connection, PgConnection, Postgres, Row};
+use sqlx::{Connection, Executor, PgConnection, Postgres, Row};
 
 use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
-use super::shape::Shape;
 use crate::fence::statements::POSTGRES;
 use crate::rows::count;
 use crate::token::FencingToken;
 
-/// Keeps two programs that create or migrate the table at once apart: even `IF NOT EXISTS` fails
+/// Keeps two programs that create the table at once apart: even `IF NOT EXISTS` fails
 /// in such a race. The number is "leasehld" in ASCII.
 const CREATE_LOCK: &str = include_str!("postgres/lock.sql");
 
 /// The number of the transaction. The fence's row was written, so that it has one.
 const MARKED: &str = include_str!("postgres/marked.sql");
 
-const MIGRATE: &str = include_str!("postgres/migrate.sql");
-
-const INSPECT: &str = include_str!("postgres/inspect.sql");
+const SHAPE: &str = include_str!("postgres/shape.sql");
 
 const MEANINGS: &str = include_str!("postgres/codes.txt");
 
@@ -29,6 +26,8 @@ pub(super) static CODES: [Meaning; count(MEANINGS)] = meanings(MEANINGS);
 impl Sealed for Postgres {
     const BEGIN_FENCED: &'static str = "BEGIN";
     const CREATE_FENCE: &'static str = POSTGRES.create;
+    /// The number of the transaction names it.
+    const MARK_FENCE: Option<&'static str> = None;
 
     async fn take_fence(
         connection: &mut PgConnection,
@@ -50,8 +49,12 @@ impl Sealed for Postgres {
         })
     }
 
-    async fn mark_fence(_: &mut PgConnection) -> sqlx::Result<()> {
-        Ok(()) // It has a number.
+    async fn run_for_fence(
+        connection: &mut PgConnection,
+        statement: &'static str,
+    ) -> sqlx::Result<()> {
+        connection.execute(statement).await?;
+        Ok(())
     }
 
     async fn fence_is_marked(
@@ -62,40 +65,13 @@ impl Sealed for Postgres {
         Ok(now == transaction)
     }
 
-    async fn open_for_rollback(_: &mut PgConnection) {
-        // It does nothing without one.
-    }
-
-    async fn lock_fence_shape(connection: &mut PgConnection) -> sqlx::Result<()> {
-        sqlx::query(CREATE_LOCK).execute(connection).await?;
-        Ok(())
-    }
-
-    async fn fence_shape(connection: &mut PgConnection) -> sqlx::Result<Shape> {
-        let row = sqlx::query(INSPECT).fetch_optional(connection).await?;
-        let Some(row) = row else {
-            return Ok(Shape::Missing);
-        };
-        Ok(Shape::found(
-            row.try_get("wrong")?,
-            row.try_get("strange")?,
-            row.try_get::<bool, _>("older")?.then_some(MIGRATE),
-        ))
-    }
-
-    async fn change_fence_table(
-        connection: &mut PgConnection,
-        statement: &'static str,
-    ) -> sqlx::Result<()> {
-        sqlx::query(statement)
-            .persistent(false)
-            .execute(connection)
-            .await?;
-        Ok(())
+    async fn fence_shape(connection: &mut PgConnection) -> sqlx::Result<Vec<Option<String>>> {
+        Self::run_for_fence(connection, CREATE_LOCK).await?;
+        sqlx::query_scalar(SHAPE).fetch_all(connection).await
     }
 
     async fn forget_fence_statements(connection: &mut PgConnection) {
-        // After a migration the server refuses the statements that were prepared before it. If
+        // If the table was made anew the server refuses the statements that were prepared before. If
         // this fails, so does what comes next.
         connection.clear_cached_statements().await.ok();
     }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::failure::{Class, Failure};
+use crate::error::Error;
 use crate::fence::random::random;
 use crate::limits;
 
@@ -10,28 +12,22 @@ const LIMIT: Duration = limits::time("raceLimit");
 const FIRST_PAUSE: Duration = limits::time("firstRacePause");
 const LONGEST_PAUSE: Duration = limits::time("longestRacePause");
 
-pub(super) struct Retry {
-    began: Instant,
-    pause: Duration,
-}
-
-impl Retry {
-    pub(super) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            pause: FIRST_PAUSE,
-        }
-    }
-
-    /// Waits before the next try, a random part of a pause that doubles; false if it is too late
-    /// for one.
-    pub(super) async fn wait(&mut self) -> bool {
-        let part = self.pause * u32::from(random().to_le_bytes()[0]) / 256;
-        if self.began.elapsed() + part > LIMIT {
-            return false;
+/// Repeats what another transaction was in the way of, each time after a random part of a pause that doubles.
+pub(super) async fn while_raced<T, F>(attempt: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+    loop {
+        let failure = match attempt().await {
+            Ok(done) => return Ok(done),
+            Err(failure) => failure,
+        };
+        let part = pause * u32::from(random().to_le_bytes()[0]) / 256;
+        if failure.class != Class::Race || began.elapsed() + part > LIMIT {
+            return Err(failure.error);
         }
         tokio::time::sleep(part).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -5,7 +5,6 @@ use std::future::Future;
 use sqlx::error::DatabaseError;
 
 use super::failure::Class;
-use super::shape::Shape;
 use crate::token::FencingToken;
 
 /// What was found in a resource's row.
@@ -21,8 +20,13 @@ pub struct Taken {
 pub trait Sealed: sqlx::Database {
     /// Opens a transaction in the default isolation level.
     const BEGIN_FENCED: &'static str;
-    /// Makes the fence table.
+    /// Creates the fence table.
     const CREATE_FENCE: &'static str;
+    /// Marks the transaction, where it has no name to be known by: every end of it takes its savepoints with it,
+    /// whatever begins afterwards.
+    const MARK_FENCE: Option<&'static str> = Some(include_str!("mark.sql"));
+    /// Makes a rollback succeed after the transaction has ended, where it fails without one.
+    const OPEN_AFTER_FENCE: Option<&'static str> = None;
 
     /// Whether a statement may open a transaction.
     fn may_begin(_statement: &str) -> bool {
@@ -37,40 +41,43 @@ pub trait Sealed: sqlx::Database {
         token: FencingToken,
     ) -> impl Future<Output = sqlx::Result<Taken>> + Send;
 
-    /// Marks the transaction, where it has no name to be known by.
-    fn mark_fence(
+    /// Runs a statement without arguments.
+    fn run_for_fence(
         connection: &mut Self::Connection,
+        statement: &'static str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Whether the transaction is still the one that was marked, or has this name.
     fn fence_is_marked(
         connection: &mut Self::Connection,
-        transaction: i64,
-    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+        _transaction: i64,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send {
+        async {
+            match Self::run_for_fence(connection, include_str!("marked.sql")).await {
+                Ok(()) => Ok(true),
+                Err(error) if Self::fence_mark_is_gone(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+    }
 
-    /// Makes a rollback succeed after the transaction has ended, where it fails without one.
-    fn open_for_rollback(connection: &mut Self::Connection) -> impl Future<Output = ()> + Send;
+    /// Whether the error says that the mark is gone.
+    fn fence_mark_is_gone(_error: &sqlx::Error) -> bool {
+        false
+    }
 
-    /// Lets nobody else change the table's shape during the transaction, where that is possible.
-    fn lock_fence_shape(
-        connection: &mut Self::Connection,
-    ) -> impl Future<Output = sqlx::Result<()>> + Send;
-
-    /// Looks at the fence table.
+    /// Describes what has the fence table's name, one row if there is anything: `None` for a fence
+    /// table. Nobody else changes it during the transaction, where that can be prevented.
     fn fence_shape(
         connection: &mut Self::Connection,
-    ) -> impl Future<Output = sqlx::Result<Shape>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Vec<Option<String>>>> + Send;
 
-    /// Runs a statement without arguments.
-    fn change_fence_table(
-        connection: &mut Self::Connection,
-        statement: &'static str,
-    ) -> impl Future<Output = sqlx::Result<()>> + Send;
-
-    /// Forgets statements that were prepared for a table of another shape.
+    /// Forgets statements that were prepared for a table of another shape, where the server does not.
     fn forget_fence_statements(
-        connection: &mut Self::Connection,
-    ) -> impl Future<Output = ()> + Send;
+        _connection: &mut Self::Connection,
+    ) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 
     /// What an error of the database means.
     fn fence_error(error: &(dyn DatabaseError + 'static)) -> Class;

@@ -66,7 +66,10 @@ impl<DB: Database> FencedTransaction<DB> {
                     .map_err(failure::of_commit::<DB>);
             }
             Ok(false) => {
-                DB::open_for_rollback(&mut self.transaction).await;
+                if let Some(open) = DB::OPEN_AFTER_FENCE {
+                    // If it fails, the program has opened a transaction.
+                    DB::run_for_fence(&mut self.transaction, open).await.ok();
+                }
                 Error::new(ErrorKind::Config, ENDED)
             }
             Err(error) => failure::of_commit::<DB>(error),

@@ -10,7 +10,7 @@ use sqlx::mysql::{MySqlConnection, MySqlPool, MySqlPoolOptions};
 
 use crate::checks::{self, Base};
 use crate::ended::{self, End};
-use crate::errors;
+use crate::{errors, shapes};
 
 /// The default is `REPEATABLE READ`.
 const LEVELS: &[&str] = &[
@@ -31,8 +31,7 @@ async fn mariadb() {
     the_level_is_the_one_asked_for(&base.pool).await;
     statements_that_end_a_transaction(&base).await;
     a_deadlock_that_is_passed_over(&base).await;
-    older_tables_are_migrated(&base.pool).await;
-    alien_tables_are_refused(&base.pool).await;
+    shapes::check(&base.pool, "mysql").await;
     errors::secrets(
         |password| MySqlPoolOptions::new().connect_lazy_with(server.options().password(password)),
         MariaDbServer::PASSWORD,
@@ -125,100 +124,6 @@ async fn deadlock(tx: &mut MySqlConnection, other: &MySqlPool) {
     assert!(error.to_string().contains("1213"), "{error}");
     heavier.rollback().await.expect("it can be rolled back");
 }
-
-async fn older_tables_are_migrated(pool: &MySqlPool) {
-    for columns in [
-        "resource VARCHAR(100) CHARACTER SET utf8mb4 PRIMARY KEY, token INT NOT NULL",
-        "resource VARBINARY(100) PRIMARY KEY, token BIGINT UNSIGNED, note TEXT",
-        "resource VARBINARY(512) NOT NULL PRIMARY KEY, token INT NOT NULL",
-    ] {
-        run(pool, "DROP TABLE leasehold_fence").await;
-        run(pool, &format!("CREATE TABLE leasehold_fence ({columns})")).await;
-        run(
-            pool,
-            "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)",
-        )
-        .await;
-        errors::migrates(pool, true).await;
-    }
-    run(pool, "DROP TABLE leasehold_fence").await;
-    let columns = "resource VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT NOT NULL";
-    run(
-        pool,
-        &format!("CREATE TABLE leasehold_fence ({columns}) ENGINE=MyISAM"),
-    )
-    .await;
-    run(
-        pool,
-        "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)",
-    )
-    .await;
-    errors::migrates(pool, false).await;
-    // In an engine without transactions the token would be kept after a rollback.
-    let tx = fence::sql::begin(pool, "a", token(99))
-        .await
-        .expect("99 is greater");
-    tx.rollback().await.expect("it can be rolled back");
-    let tx = fence::sql::begin(pool, "a", token(98))
-        .await
-        .expect("99 was rolled back");
-    tx.rollback().await.expect("it can be rolled back");
-}
-
-async fn alien_tables_are_refused(pool: &MySqlPool) {
-    for table in [
-        "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token DOUBLE NOT NULL)",
-        "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY, token VARCHAR(20) NOT NULL)",
-        "TABLE leasehold_fence (resource VARBINARY(512) PRIMARY KEY)",
-        "TABLE leasehold_fence (id INT)",
-        "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
-        "VIEW leasehold_fence AS SELECT 'a' AS resource, 34 AS token",
-    ] {
-        errors::refuses(pool, table).await;
-    }
-    // Tables in which a resource can have several rows: a second writer notices it, and create_table.
-    for table in [
-        "leasehold_fence (resource VARBINARY(512), token BIGINT NOT NULL)",
-        "leasehold_fence (resource VARBINARY(512), token BIGINT, PRIMARY KEY (resource, token))",
-    ] {
-        run(pool, &format!("CREATE TABLE {table}")).await;
-        let first = fence::sql::begin(pool, "a", token(34)).await;
-        first
-            .expect("one row looks right")
-            .commit()
-            .await
-            .expect("it commits");
-        let error = fence::sql::begin(pool, "a", token(33))
-            .await
-            .expect_err("there are two");
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        let error = fence::sql::create_table(pool)
-            .await
-            .expect_err("it is not a fence table");
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        run(pool, "DROP TABLE leasehold_fence").await;
-    }
-    errors::suspects(pool, ADDITIONS).await;
-}
-
-/// Catches a table on which somebody else's code runs, with this user's rights.
-const ADDITIONS: &[(&str, &str, &str)] = &[
-    (
-        "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence FOR EACH ROW SET NEW.token = 1",
-        "has the trigger listens",
-        "DROP TRIGGER listens",
-    ),
-    (
-        "ALTER TABLE leasehold_fence ADD COLUMN twice BIGINT AS (token * 2)",
-        "an expression for the column twice",
-        "ALTER TABLE leasehold_fence DROP COLUMN twice",
-    ),
-    (
-        "ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)",
-        "has the constraint small",
-        "ALTER TABLE leasehold_fence DROP CONSTRAINT small",
-    ),
-];
 
 async fn read_only(pool: &MySqlPool) {
     let mut tx = pool

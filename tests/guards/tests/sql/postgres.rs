@@ -10,7 +10,7 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 
 use crate::checks::{self, Base};
 use crate::ended::{self, End};
-use crate::errors;
+use crate::{errors, shapes};
 
 const LEVELS: &[&str] = &[
     "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -30,8 +30,7 @@ async fn postgres() {
     checks::all(&base).await;
     a_paused_holder_loses_its_transaction(&base).await;
     statements_that_end_a_transaction(&base).await;
-    older_tables_are_migrated(&base.pool).await;
-    alien_tables_are_refused(&base.pool).await;
+    shapes::check(&base.pool, "postgres").await;
     errors::secrets(
         |password| PgPoolOptions::new().connect_lazy_with(server.options().password(password)),
         PostgresServer::PASSWORD,
@@ -94,102 +93,6 @@ async fn statements_that_end_a_transaction(base: &Base<sqlx::Postgres>) {
     made.execute(&mut *tx).await.expect("it is made");
     tx.commit().await.expect("it is still the same");
 }
-
-async fn older_tables_are_migrated(pool: &PgPool) {
-    for columns in [
-        "resource VARCHAR(100) PRIMARY KEY, token INTEGER NOT NULL",
-        "resource TEXT PRIMARY KEY, token INTEGER, note TEXT",
-        "resource VARCHAR UNIQUE, token BIGINT NOT NULL",
-    ] {
-        run(pool, "DROP TABLE leasehold_fence").await;
-        run(pool, &format!("CREATE TABLE leasehold_fence ({columns})")).await;
-        run(
-            pool,
-            "INSERT INTO leasehold_fence (resource, token) VALUES ('a', 34)",
-        )
-        .await;
-        errors::migrates(pool, columns.contains("INTEGER")).await;
-    }
-}
-
-async fn alien_tables_are_refused(pool: &PgPool) {
-    for table in [
-        "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token TEXT NOT NULL)",
-        "TABLE leasehold_fence (resource TEXT PRIMARY KEY, token REAL NOT NULL)",
-        "TABLE leasehold_fence (resource TEXT PRIMARY KEY)",
-        "TABLE leasehold_fence (id INTEGER)",
-        "TABLE leasehold_fence (resource BIGINT PRIMARY KEY, token BIGINT NOT NULL)",
-        "TABLE leasehold_fence (resource TEXT, token BIGINT NOT NULL)",
-        "TABLE leasehold_fence (resource TEXT, token BIGINT, PRIMARY KEY (resource, token))",
-        "VIEW leasehold_fence AS SELECT 'a'::text AS resource, 34::bigint AS token",
-    ] {
-        errors::refuses(pool, table).await;
-    }
-    // A crash empties an unlogged table; only create_table checks for that.
-    let columns = "(resource TEXT COLLATE \"C\" PRIMARY KEY, token BIGINT NOT NULL)";
-    run(
-        pool,
-        &format!("CREATE UNLOGGED TABLE leasehold_fence {columns}"),
-    )
-    .await;
-    let error = fence::sql::create_table(pool)
-        .await
-        .expect_err("it is not safe");
-    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    run(pool, "DROP TABLE leasehold_fence").await;
-    for made in [
-        "CREATE FUNCTION listen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-        "CREATE FUNCTION steal() RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''a''::text'",
-        "CREATE ROLE stranger",
-    ] {
-        run(pool, made).await;
-    }
-    errors::suspects(pool, ADDITIONS).await;
-}
-
-/// Catches a table on which somebody else's code runs, with this user's rights.
-const ADDITIONS: &[(&str, &str, &str)] = &[
-    (
-        "CREATE TRIGGER listens BEFORE UPDATE ON leasehold_fence EXECUTE FUNCTION listen()",
-        "has the trigger listens",
-        "DROP TRIGGER listens ON leasehold_fence",
-    ),
-    (
-        "CREATE RULE nothing AS ON UPDATE TO leasehold_fence DO INSTEAD NOTHING",
-        "has the rule nothing",
-        "DROP RULE nothing ON leasehold_fence",
-    ),
-    (
-        "ALTER TABLE leasehold_fence ENABLE ROW LEVEL SECURITY",
-        "has row security",
-        "ALTER TABLE leasehold_fence DISABLE ROW LEVEL SECURITY",
-    ),
-    (
-        "CREATE TABLE child () INHERITS (leasehold_fence)",
-        "inherited from",
-        "DROP TABLE child",
-    ),
-    (
-        "ALTER TABLE leasehold_fence ADD COLUMN a text DEFAULT steal()",
-        "a default or an expression for the column a",
-        "ALTER TABLE leasehold_fence DROP COLUMN a",
-    ),
-    (
-        "ALTER TABLE leasehold_fence ADD CONSTRAINT small CHECK (token < 9)",
-        "has the constraint small",
-        "ALTER TABLE leasehold_fence DROP CONSTRAINT small",
-    ),
-    (
-        "CREATE INDEX stolen ON leasehold_fence ((steal() || resource))",
-        "has expressions in the index stolen",
-        "DROP INDEX stolen",
-    ),
-    (
-        "ALTER TABLE leasehold_fence OWNER TO stranger",
-        "belongs to stranger, who is neither",
-        "ALTER TABLE leasehold_fence OWNER TO CURRENT_USER",
-    ),
-];
 
 /// A user who may write to the tables, but not make any.
 async fn read_only(pool: &PgPool) {

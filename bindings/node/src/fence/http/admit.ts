@@ -1,4 +1,4 @@
-import { type Kind, readOptions } from "../../common/check.js";
+import { type OptionKind, readOptions } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";
 import { type Entered, Gate } from "../gate.js";
 import { tokenOf } from "../token.js";
@@ -103,7 +103,7 @@ export function admitter<R>(
   };
 }
 
-const FENCE_OPTIONS: Readonly<Record<keyof FenceOptions<never>, Kind>> = {
+const FENCE_OPTIONS: Readonly<Record<keyof FenceOptions<never>, OptionKind>> = {
   gate: "any",
   resource: "function",
   optional: "boolean",

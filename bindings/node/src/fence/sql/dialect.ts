@@ -1,6 +1,5 @@
 import type { ErrorCode } from "../../common/errors.js";
-import { printable } from "../../common/printable.js";
-import { type Cell, isTrue, type Steps, text } from "./steps.js";
+import type { Answer, Cell, Steps } from "./steps.js";
 
 /** The isolation level of a transaction. */
 export type Isolation = "read committed" | "repeatable read" | "serializable";
@@ -20,14 +19,15 @@ export interface Dialect {
   isMarked(name: string): Steps<boolean>;
   /** Fails if no transaction is open. */
   mustBeOpen(): Steps<boolean>;
-  /** Lets nobody else change the table's shape during the transaction, where that takes a statement. */
-  readonly lockShape?: string;
-  /** Looks at the fence table. */
-  shape(): Steps<Shape>;
-  /** Makes the fence table. */
+  /**
+   * Describes what has the fence table's name, one row if there is anything: null for a fence table. Nobody
+   * else changes it during the transaction, where that can be prevented.
+   */
+  shape(): Steps<Answer["rows"]>;
+  /** Creates the fence table. */
   readonly create: string;
   /** What an error of the database means; undefined if it is none of the server's. */
-  classify(error: unknown): Class | undefined;
+  classify(error: unknown): ErrorClass | undefined;
 }
 
 /** What is in a resource's row. */
@@ -38,46 +38,9 @@ export interface Taken {
   readonly transaction: string;
 }
 
-/** What the database has under the name of the fence table. */
-export type Shape =
-  | { readonly is: "missing" | "current" }
-  /** Its columns hold too little; the statement that widens them. */
-  | { readonly is: "older"; readonly migrate: string }
-  /** Not a fence table, and why. */
-  | { readonly is: "alien"; readonly why: string };
-
 /**
  * What a database's own error means to a guard: `race` if another transaction was in the way, and this
  * one is over, so that the whole of it may be tried again; `shape` if the fence table is missing or of
- * another shape; else a code.
+ * another shape; otherwise a code.
  */
-export type Class = "race" | "shape" | ErrorCode;
-
-export const MISSING: Shape = { is: "missing" };
-
-/**
- * By what `inspect.sql` says of a table that is there: what is wrong with it, what it has that one of
- * ours has not, and whether its columns hold too little; `migrate` widens them.
- */
-export function shapeOf(row: readonly Cell[] | undefined, migrate = ""): Shape {
-  if (row === undefined) {
-    return MISSING;
-  }
-  const [wrong, strange] = row.map(text);
-  if (wrong) {
-    return alien(wrong);
-  }
-  if (strange) {
-    return alien(`it ${printable(strange)} (${ADVICE})`);
-  }
-  return isTrue(row[2]) ? { is: "older", migrate } : { is: "current" };
-}
-
-export function alien(why: string): Shape {
-  return { is: "alien", why };
-}
-
-/** Of a table that somebody else made, or changed: it may do more than it is asked for. */
-const ADVICE =
-  "such a table may do with the rights of its users what its maker likes: find out who made it, and take " +
-  "this away; or drop the table while nobody holds a lease, and have it made anew";
+export type ErrorClass = "race" | "shape" | ErrorCode;

@@ -47,17 +47,17 @@ function recognized(database: unknown): Driver {
     const message = "this client of mysql2 takes callbacks; give its promise(), or one of mysql2/promise";
     throw new LeaseholdError("config", message);
   }
-  if (can("connect", "query") && typeof (database as PgPool).totalCount === "number") {
-    return pgPool(database as PgPool);
+  if (can("connect", "query") && typeof (database as RawPgPool).totalCount === "number") {
+    return pgPool(database as RawPgPool);
   }
   if (can("query", "escapeLiteral")) {
-    return pgClient(database as PgClient);
+    return pgClient(database as RawPgClient);
   }
   if (can("getConnection", "query")) {
-    return mysqlPool(database as MysqlPool);
+    return mysqlPool(database as RawMysqlPool);
   }
   if (can("beginTransaction", "query")) {
-    return mysqlConnection(database as MysqlConnection);
+    return mysqlConnection(database as RawMysqlConnection);
   }
   if (can("prepare", "exec")) {
     return sqliteDatabase(database as Sqlite);
@@ -70,7 +70,7 @@ function recognized(database: unknown): Driver {
   );
 }
 
-interface PgClient {
+interface RawPgClient {
   query(config: { text: string; values?: unknown[]; rowMode: "array" }): Promise<PgResult | PgResult[]>;
   getTransactionStatus?(): string | null;
   on?(event: "error", listener: () => void): unknown;
@@ -86,12 +86,12 @@ interface PgResult {
 /** `int8`, `int2` and `int4`. */
 const PG_WHOLE: readonly unknown[] = [20, 21, 23];
 
-interface PgPool {
+interface RawPgPool {
   readonly totalCount: number;
-  connect(): Promise<PgClient>;
+  connect(): Promise<RawPgClient>;
 }
 
-function pgPool(pool: PgPool): AsyncDriver {
+function pgPool(pool: RawPgPool): AsyncDriver {
   return {
     sync: false,
     dialect: postgres,
@@ -104,7 +104,7 @@ function pgPool(pool: PgPool): AsyncDriver {
   };
 }
 
-function pgClient(client: PgClient): AsyncDriver {
+function pgClient(client: RawPgClient): AsyncDriver {
   return {
     sync: false,
     dialect: postgres,
@@ -114,7 +114,7 @@ function pgClient(client: PgClient): AsyncDriver {
   };
 }
 
-function pgSession(client: PgClient, release: (broken: boolean) => void): Session {
+function pgSession(client: RawPgClient, release: (broken: boolean) => void): Session {
   // Else a connection that breaks between two queries would end the process: a pool does not listen to
   // one that it has lent.
   const broke = () => {};
@@ -135,7 +135,7 @@ function pgSession(client: PgClient, release: (broken: boolean) => void): Sessio
   };
 }
 
-interface MysqlConnection {
+interface RawMysqlConnection {
   query(options: object, values?: unknown[]): Promise<MysqlResult>;
   release?(): void;
   destroy?(): void;
@@ -146,11 +146,11 @@ type MysqlResult = [
   fields?: readonly { readonly columnType?: number }[],
 ];
 
-interface MysqlPool {
-  getConnection(): Promise<MysqlConnection>;
+interface RawMysqlPool {
+  getConnection(): Promise<RawMysqlConnection>;
 }
 
-function mysqlPool(pool: MysqlPool): AsyncDriver {
+function mysqlPool(pool: RawMysqlPool): AsyncDriver {
   return {
     sync: false,
     dialect: mysql,
@@ -164,7 +164,7 @@ function mysqlPool(pool: MysqlPool): AsyncDriver {
   };
 }
 
-function mysqlConnection(connection: MysqlConnection): AsyncDriver {
+function mysqlConnection(connection: RawMysqlConnection): AsyncDriver {
   return {
     sync: false,
     dialect: mysql,
@@ -181,7 +181,7 @@ const MYSQL_WHOLE: readonly unknown[] = [1, 2, 3, 8, 9];
 const IN_TRANSACTION = 1;
 const AUTOCOMMIT = 2;
 
-function mysqlSession(connection: MysqlConnection, release: (broken: boolean) => void): Session {
+function mysqlSession(connection: RawMysqlConnection, release: (broken: boolean) => void): Session {
   return {
     connection,
     query: async ({ sql, args }) => {

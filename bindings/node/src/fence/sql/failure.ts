@@ -1,23 +1,23 @@
 import { type ErrorCode, LeaseholdError } from "../../common/errors.js";
 import { messageOf } from "../../common/printable.js";
-import type { Class, Dialect } from "./dialect.js";
+import type { ErrorClass, Dialect } from "./dialect.js";
 
 /** An error, and whether it is a race, after which a transaction is begun again. */
-export interface Failure {
+export interface SqlFailure {
   readonly race: boolean;
   readonly error: unknown;
 }
 
 const WRONG_SHAPE =
   "the table leasehold_fence is missing or not of the shape that this version needs " +
-  "(createFenceTable makes or migrates it)";
+  "(createFenceTable creates it, or says what is wrong with it)";
 
 /** What went wrong in a database. */
-export function failureOf(dialect: Dialect, error: unknown): Failure {
+export function failureOf(dialect: Dialect, error: unknown): SqlFailure {
   if (error instanceof LeaseholdError) {
     return { race: false, error };
   }
-  const meaning: Class = dialect.classify(error) ?? ownMeaning(error);
+  const meaning: ErrorClass = dialect.classify(error) ?? ownMeaning(error);
   const said = messageOf(error);
   const make = (code: ErrorCode, message: string) =>
     new LeaseholdError(code, message, { cause: error });

@@ -45,20 +45,20 @@ export interface FencedTransactionOptions {
 }
 
 /**
- * Makes the fence table, or migrates an older one to the present shape; if the table is right it changes
- * nothing. Programs may call it each time they start, and several at once. Only making or migrating
- * needs the right to do so. The table is the same that Rust uses.
+ * Creates the fence table; if there is one it changes nothing. Programs may call it each time they start, and
+ * several at once. Only creating the table needs the right to do so. The table is the same that Rust uses.
  *
- * If the table exists, it is checked, because somebody else may have made it. It is refused if it has
- * triggers, rules, row security, parents or children, defaults, generated columns, or other constraints
- * than its key; on Postgres also if its owner is neither this user or a role of theirs, nor the owner of
- * the schema or the database, nor a superuser. This is a check and no protection: whoever may change the
- * table can do so later, {@link fencedTransaction} does not check again, and MySQL shows triggers only to
- * users with the right `TRIGGER`. So let nobody make tables there whom you would not trust with the data.
+ * A table that exists must be as this function creates it, in each column, constraint and index, and without
+ * triggers, rules, row security, parents or children. On Postgres its owner must be this user or a role of
+ * theirs, the owner of the schema or the database, or a superuser. Any other table is refused, because it may
+ * forget a token, take two resources for one, or run its maker's code with this user's rights. This is a check
+ * and no protection: whoever may change the table can do so later, {@link fencedTransaction} does not check
+ * again, and MySQL shows triggers only to users with the right `TRIGGER`. So let nobody make tables there whom
+ * you would not trust with the data.
  *
- * Rejects with a {@link LeaseholdError} of code `config` if a table or view of the name `leasehold_fence`
- * is no fence table, or one that is refused, and leaves it as it is; `auth`, `unavailable`, `readOnly` and
- * `store` as the database says.
+ * Rejects with a {@link LeaseholdError} of code `config` if a table or view of the name `leasehold_fence` is
+ * refused; it is left as it is, and the error says what it is and how to make the right one. Also `auth`,
+ * `unavailable`, `readOnly` and `store` as the database says.
  *
  * ```ts
  * const pool = new pg.Pool();

@@ -1,17 +1,14 @@
+import mark from "../../../../../core/src/fence/sql/mark.sql";
 import codes from "../../../../../core/src/fence/sql/mysql/codes.txt";
 import create from "../../../../../core/src/fence/sql/mysql/create.sql";
 import highest from "../../../../../core/src/fence/sql/mysql/highest.sql";
 import hold from "../../../../../core/src/fence/sql/mysql/hold.sql";
-import inspect from "../../../../../core/src/fence/sql/mysql/inspect.sql";
-import mark from "../../../../../core/src/fence/sql/mysql/mark.sql";
-import marked from "../../../../../core/src/fence/sql/mysql/marked.sql";
-import migrate from "../../../../../core/src/fence/sql/mysql/migrate.sql";
+import shape from "../../../../../core/src/fence/sql/mysql/shape.sql";
 import take from "../../../../../core/src/fence/sql/mysql/take.sql";
-import tooLong from "../../../../../core/src/fence/sql/mysql/too_long.sql";
 import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { alien, type Class, type Dialect, MISSING, shapeOf } from "./dialect.js";
-import { isTrue } from "./steps.js";
+import type { Dialect, ErrorClass } from "./dialect.js";
+import { hasSavepoint } from "./savepoint.js";
 
 const NO_TABLE = 1146;
 const NO_SAVEPOINT = 1305;
@@ -31,41 +28,24 @@ export const mysql: Dialect = {
     return { highest: whole ? seen.rows[0]?.[0] : undefined, transaction: "" };
   },
   mark,
-  // Every end of the transaction takes its savepoints with it, whatever begins afterwards.
-  *isMarked() {
-    try {
-      yield { sql: marked };
-      return true;
-    } catch (error) {
-      if (number(error) === NO_SAVEPOINT) {
-        return false;
-      }
-      throw error;
-    }
-  },
+  isMarked: () => hasSavepoint((error) => number(error) === NO_SAVEPOINT),
   *mustBeOpen() {
     const answer = yield { sql: "DO 0" };
     // Without autocommit the next statement opens one.
     return answer.inTransaction === true || answer.autocommit === false;
   },
   *shape() {
-    // Nobody can change a table that an open transaction has read; else what `inspect` reads might be
+    // Nobody can change a table that an open transaction has read; otherwise what `shape` reads might be
     // partly from before a change and partly from after it.
     try {
       yield { sql: hold };
     } catch (error) {
       if (number(error) === NO_TABLE) {
-        return MISSING;
+        return [];
       }
       throw error;
     }
-    const [row] = (yield { sql: inspect }).rows;
-    const shape = shapeOf(row, migrate);
-    // In the migration a server that is not in strict mode would cut them.
-    if (shape.is === "older" && isTrue((yield { sql: tooLong }).rows[0]?.[0])) {
-      return alien("it has resources of more than 512 bytes");
-    }
-    return shape;
+    return (yield { sql: shape }).rows;
   },
   create,
   classify,
@@ -77,7 +57,7 @@ function number(error: unknown): number | undefined {
   return typeof errno === "number" && errno > 0 && sqlState !== undefined ? errno : undefined;
 }
 
-function classify(error: unknown): Class | undefined {
+function classify(error: unknown): ErrorClass | undefined {
   const errno = number(error);
   return errno === undefined ? undefined : meaningOf(codes, String(errno), messageOf(error));
 }

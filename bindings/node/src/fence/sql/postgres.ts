@@ -1,14 +1,13 @@
 import codes from "../../../../../core/src/fence/sql/postgres/codes.txt";
 import create from "../../../../../core/src/fence/sql/postgres/create.sql";
 import highest from "../../../../../core/src/fence/sql/postgres/highest.sql";
-import inspect from "../../../../../core/src/fence/sql/postgres/inspect.sql";
+import shape from "../../../../../core/src/fence/sql/postgres/shape.sql";
 import lock from "../../../../../core/src/fence/sql/postgres/lock.sql";
 import marked from "../../../../../core/src/fence/sql/postgres/marked.sql";
-import migrate from "../../../../../core/src/fence/sql/postgres/migrate.sql";
 import take from "../../../../../core/src/fence/sql/postgres/take.sql";
 import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { type Class, type Dialect, shapeOf } from "./dialect.js";
+import type { Dialect, ErrorClass } from "./dialect.js";
 import { text } from "./steps.js";
 
 /** As `core/src/fence/sql/postgres.rs` has it, with the same statements. */
@@ -40,11 +39,10 @@ export const postgres: Dialect = {
       throw error;
     }
   },
-  // So that two programs do not create or migrate the table at the same time.
-  lockShape: lock,
   *shape() {
-    const [row] = (yield { sql: inspect }).rows;
-    return shapeOf(row, migrate);
+    // So that two programs do not create the table at the same time.
+    yield { sql: lock };
+    return (yield { sql: shape }).rows;
   },
   create,
   classify,
@@ -56,7 +54,7 @@ function sqlState(error: unknown): string | undefined {
   return typeof code === "string" && typeof severity === "string" ? code : undefined;
 }
 
-function classify(error: unknown): Class | undefined {
+function classify(error: unknown): ErrorClass | undefined {
   const code = sqlState(error);
   return code === undefined ? undefined : meaningOf(codes, code, messageOf(error));
 }

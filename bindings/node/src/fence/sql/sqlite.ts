@@ -1,13 +1,13 @@
+import mark from "../../../../../core/src/fence/sql/mark.sql";
 import codes from "../../../../../core/src/fence/sql/sqlite/codes.txt";
 import create from "../../../../../core/src/fence/sql/sqlite/create.sql";
 import highest from "../../../../../core/src/fence/sql/sqlite/highest.sql";
-import inspect from "../../../../../core/src/fence/sql/sqlite/inspect.sql";
-import mark from "../../../../../core/src/fence/sql/sqlite/mark.sql";
-import marked from "../../../../../core/src/fence/sql/sqlite/marked.sql";
+import shape from "../../../../../core/src/fence/sql/sqlite/shape.sql";
 import take from "../../../../../core/src/fence/sql/sqlite/take.sql";
 import { messageOf } from "../../common/printable.js";
 import { meaningOf } from "./codes.js";
-import { type Class, type Dialect, shapeOf } from "./dialect.js";
+import type { Dialect, ErrorClass } from "./dialect.js";
+import { hasSavepoint } from "./savepoint.js";
 
 /** As `core/src/fence/sql/sqlite.rs` has it, with the same statements. */
 export const sqlite: Dialect = {
@@ -21,18 +21,7 @@ export const sqlite: Dialect = {
     return { highest: typeof row?.[0] === "bigint" ? row[0] : undefined, transaction: "" };
   },
   mark,
-  // Every end of the transaction takes its savepoints with it, whatever begins afterwards.
-  *isMarked() {
-    try {
-      yield { sql: marked };
-      return true;
-    } catch (error) {
-      if (messageOf(error).includes("no such savepoint")) {
-        return false;
-      }
-      throw error;
-    }
-  },
+  isMarked: () => hasSavepoint((error) => messageOf(error).includes("no such savepoint")),
   /** Transactions do not nest: if one can be opened, none was open. */
   *mustBeOpen() {
     try {
@@ -44,10 +33,7 @@ export const sqlite: Dialect = {
     return false;
   },
   *shape() {
-    const [row] = (yield { sql: inspect }).rows;
-    // Only a column's affinity counts here: lengths and sizes are not looked at by SQLite, so that there
-    // is nothing to migrate.
-    return shapeOf(row);
+    return (yield { sql: shape }).rows;
   },
   create,
   classify,
@@ -75,7 +61,7 @@ const NAMES: Record<string, number> = {
   AUTH: 23,
 };
 
-function classify(error: unknown): Class | undefined {
+function classify(error: unknown): ErrorClass | undefined {
   const code = primary(error);
   return code === undefined ? undefined : meaningOf(codes, String(code), messageOf(error));
 }

@@ -63,8 +63,3 @@ export function driveSync<R>(steps: Steps<R>, query: (statement: Statement) => A
 export function text(cell: Cell): string {
   return cell === null || cell === undefined ? "" : String(cell);
 }
-
-/** Whether a value is true, in any way that drivers show that. */
-export function isTrue(cell: Cell): boolean {
-  return cell === true || cell === "true" || cell === "t" || text(cell) === "1";
-}

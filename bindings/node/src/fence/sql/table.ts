@@ -1,53 +1,42 @@
-import { tableChanges } from "../../../../../core/src/limits.jsonc";
 import { LeaseholdError } from "../../common/errors.js";
-import type { Shape } from "./dialect.js";
+import { printable } from "../../common/printable.js";
+import type { Dialect } from "./dialect.js";
 import type { Driver } from "./drivers.js";
-import type { Steps } from "./steps.js";
+import { type Steps, text } from "./steps.js";
 import { inSyncTransaction, inTransaction } from "./transaction.js";
 
-/** Looks at the fence table, and changes it until it is right. */
+/** Creates the fence table, and refuses another table of its name. */
 export async function makeTable(driver: Driver): Promise<void> {
-  for (let changes = 0; !(await isRight(driver)); changes += 1) {
-    // Somebody else may make another table of this name each time.
-    if (changes === tableChanges) {
-      throw notOurs("it does not take the right shape");
-    }
+  // The second look is at what was created: by another program, if that was faster.
+  if (!(await lookOrCreate(driver)) && !(await lookOrCreate(driver))) {
+    throw new LeaseholdError("unavailable", "the table leasehold_fence was dropped while it was created");
   }
 }
 
 /**
- * Whether the table is right; if it is not, it is changed. Only another transaction can see what it has
- * become, because in MySQL a change of a table ends this one.
+ * Resolves to true if there is a fence table, and creates it otherwise. Only another transaction can look at
+ * what was created: in MySQL `CREATE TABLE` ends this one.
  */
-async function isRight(driver: Driver): Promise<boolean> {
+async function lookOrCreate(driver: Driver): Promise<boolean> {
   const { dialect } = driver;
-  function* look(): Steps<boolean> {
-    if (dialect.lockShape !== undefined) {
-      yield { sql: dialect.lockShape };
+  function* first(): Steps<boolean> {
+    const [found] = yield* dialect.shape();
+    if (found === undefined) {
+      yield { sql: dialect.create };
+    } else if (text(found[0]) !== "") {
+      throw refused(text(found[0]), dialect);
     }
-    const sql = change(yield* dialect.shape(), dialect.create);
-    if (sql !== undefined) {
-      yield { sql };
-    }
-    return sql === undefined;
+    return found !== undefined;
   }
-  const steps = { first: look, work: (_: object, right: boolean) => right };
+  const steps = { first, work: (_: object, found: boolean) => found };
   return driver.sync ? inSyncTransaction(driver, steps) : inTransaction(driver, undefined, steps);
 }
 
-function change(shape: Shape, create: string): string | undefined {
-  switch (shape.is) {
-    case "current":
-      return undefined;
-    case "missing":
-      return create;
-    case "older":
-      return shape.migrate;
-    case "alien":
-      throw notOurs(shape.why);
-  }
-}
-
-function notOurs(why: string): LeaseholdError {
-  return new LeaseholdError("config", `the table leasehold_fence is not a fence table: ${why}`);
+function refused(found: string, { create }: Dialect): LeaseholdError {
+  return new LeaseholdError(
+    "config",
+    `the table leasehold_fence is not a fence table: the database has \`${printable(found)}\`; find out who made it, ` +
+      "because its triggers and defaults run with the rights of its users, drop it while nobody holds a lease, and " +
+      `call createFenceTable again, which runs: ${create.replace("\n", " ")}`,
+  );
 }

@@ -1,5 +1,5 @@
 /** What an error of TLS means, by its code of Node's or OpenSSL's; nothing if it is none of trust. */
-export function distrust(code: string, message: string): string | undefined {
+export function tlsErrorMeaning(code: string, message: string): string | undefined {
   const known = MEANINGS.find(([codes]) => codes.test(code));
   return known?.[1].replace("$&", () => message);
 }

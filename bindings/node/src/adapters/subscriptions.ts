@@ -3,7 +3,7 @@ import { answered, failure } from "./failure.js";
 import { errorOf, grown, keepTimer, later, now, stopTimer, type Timer, within } from "./shared.js";
 
 /** A connection of ours that hears one channel. When it breaks a new one takes its place. */
-export interface Ear {
+export interface Subscriber {
   /** Resolves once the server has confirmed the subscription; to the connection's id if it was asked, or to why there is none. */
   readonly ready: Promise<number | Unheard | undefined>;
   /** Asks the server anything; a refusal is a reply, too. */
@@ -13,12 +13,12 @@ export interface Ear {
 }
 
 /** Makes a new connection; `onEnd` is called when that ends. Without `onChange` its id is not asked. */
-export type OpenEar = (
+export type OpenSubscriber = (
   channel: string,
   onMessage: (text: string) => void,
   onEnd: (error: unknown) => void,
   onChange?: (key: string) => void,
-) => Ear;
+) => Subscriber;
 
 const OPEN_LIMIT = 10_000;
 /** How often the connection is asked whether it still hears anything, and how long that may take. */
@@ -31,36 +31,36 @@ const FIRST_RETRY_IF_REFUSED = 500;
 const SLOWEST_RETRY_IF_REFUSED = 30_000;
 
 /** What an adapter listens with, and whether the process stays alive for it. */
-export class Listeners {
-  readonly #open: OpenEar;
-  readonly #listeners = new Set<Listener>();
+export class Subscriptions {
+  readonly #open: OpenSubscriber;
+  readonly #subscriptions = new Set<Subscription>();
   #alive = false;
 
-  constructor(open: OpenEar) {
+  constructor(open: OpenSubscriber) {
     this.#open = open;
   }
 
   listen(channel: string, hearing: Hearing): () => void {
-    const listener = new Listener(this.#open, channel, hearing, this.#alive);
-    this.#listeners.add(listener);
+    const subscription = new Subscription(this.#open, channel, hearing, this.#alive);
+    this.#subscriptions.add(subscription);
     return () => {
-      this.#listeners.delete(listener);
-      listener.stop();
+      this.#subscriptions.delete(subscription);
+      subscription.stop();
     };
   }
 
   keepAlive(alive: boolean): void {
     this.#alive = alive;
-    for (const listener of this.#listeners) {
-      listener.keepAlive(alive);
+    for (const subscription of this.#subscriptions) {
+      subscription.keepAlive(alive);
     }
   }
 
   close(): void {
-    for (const listener of this.#listeners) {
-      listener.stop();
+    for (const subscription of this.#subscriptions) {
+      subscription.stop();
     }
-    this.#listeners.clear();
+    this.#subscriptions.clear();
   }
 }
 
@@ -68,18 +68,18 @@ export class Listeners {
  * Hears one channel until it is stopped. The client does not reconnect by itself: with a new connection
  * each time every subscription is confirmed, and in a cluster the next may be to another node.
  */
-class Listener {
-  readonly #open: OpenEar;
+class Subscription {
+  readonly #open: OpenSubscriber;
   readonly #channel: string;
   readonly #hearing: Hearing;
   #alive: boolean;
-  #ear: Ear | undefined;
+  #subscriber: Subscriber | undefined;
   #timer: Timer | undefined;
   #tries = 0;
   #since = Number.POSITIVE_INFINITY;
   #stopped = false;
 
-  constructor(open: OpenEar, channel: string, hearing: Hearing, alive: boolean) {
+  constructor(open: OpenSubscriber, channel: string, hearing: Hearing, alive: boolean) {
     this.#open = open;
     this.#channel = channel;
     this.#hearing = hearing;
@@ -89,26 +89,26 @@ class Listener {
 
   keepAlive(alive: boolean): void {
     this.#alive = alive;
-    this.#ear?.keepAlive(alive);
+    this.#subscriber?.keepAlive(alive);
     keepTimer(this.#timer, alive);
   }
 
   stop(): void {
     this.#stopped = true;
     stopTimer(this.#timer);
-    this.#ear?.close();
-    this.#ear = undefined;
+    this.#subscriber?.close();
+    this.#subscriber = undefined;
   }
 
   #start(): void {
-    const current = () => this.#ear === ear;
+    const current = () => this.#subscriber === subscriber;
     const onMessage = (text: string) => current() && this.#hearing.message(text);
     const onEnd = (error: unknown) => current() && this.#broke(error);
     const onChange = (key: string) => current() && this.#hearing.changed?.(key);
-    const ear = this.#open(this.#channel, onMessage, onEnd, this.#hearing.changed && onChange);
-    this.#ear = ear;
-    ear.keepAlive(this.#alive);
-    const ready = within(OPEN_LIMIT, ear.ready, "the server confirmed no subscription");
+    const subscriber = this.#open(this.#channel, onMessage, onEnd, this.#hearing.changed && onChange);
+    this.#subscriber = subscriber;
+    subscriber.keepAlive(this.#alive);
+    const ready = within(OPEN_LIMIT, subscriber.ready, "the server confirmed no subscription");
     ready.then((id) => current() && this.#subscribed(id), onEnd);
   }
 
@@ -124,15 +124,15 @@ class Listener {
 
   /** A half-open connection hears nothing, without any error. */
   async #check(): Promise<void> {
-    const ear = this.#ear;
+    const subscriber = this.#subscriber;
     try {
-      const answer = answered(ear?.check() ?? Promise.resolve());
+      const answer = answered(subscriber?.check() ?? Promise.resolve());
       await within(CHECK_LIMIT, answer, "the subscriber's connection did not answer");
-      if (ear === this.#ear && !this.#stopped) {
+      if (subscriber === this.#subscriber && !this.#stopped) {
         this.#checkLater();
       }
     } catch (error) {
-      if (ear === this.#ear && !this.#stopped) {
+      if (subscriber === this.#subscriber && !this.#stopped) {
         this.#broke(error);
       }
     }
@@ -141,8 +141,8 @@ class Listener {
   #broke(reason: unknown): void {
     const error = errorOf(reason);
     stopTimer(this.#timer);
-    this.#ear?.close();
-    this.#ear = undefined;
+    this.#subscriber?.close();
+    this.#subscriber = undefined;
     // After a connection that did not last the pauses go on growing.
     if (now() - this.#since > CHECK) {
       this.#tries = 0;

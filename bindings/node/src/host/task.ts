@@ -1,0 +1,17 @@
+/** What an engine wants of its host: the names and numbers of `task` in `bindings/wasm/src/engine/output.rs`. */
+export const enum Task {
+  Send = 1,
+  Acquired = 2,
+  Done = 3,
+  Busy = 4,
+  Answer = 5,
+  Failed = 6,
+  Deadline = 7,
+  Lost = 8,
+  Released = 9,
+  Subscribe = 10,
+  Wake = 11,
+  Silent = 12,
+  Demoted = 13,
+  Watch = 14,
+}

@@ -1,1 +1,0 @@
-SELECT EXISTS (SELECT 1 FROM leasehold_fence WHERE OCTET_LENGTH(resource) > 512) > 0
