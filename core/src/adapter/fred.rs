@@ -5,6 +5,7 @@ mod errors;
 mod link;
 mod listener;
 mod nodes;
+mod own_task;
 mod sentinels;
 mod target;
 #[cfg(feature = "tls-rustls")]
@@ -34,8 +35,9 @@ pub(crate) use self::target::{Dial, Target};
 
 use self::endpoint::Endpoint;
 use self::errors::is_answer;
-use self::link::{Follower, OwnTask};
+use self::link::Follower;
 use self::listener::{Listener, Shards};
+use self::own_task::OwnTask;
 use super::{
     Adapter, CallError, Calling, Command, Hearing, Link, Pairing, Script, Suspicion, Task, Way,
     unanswered,

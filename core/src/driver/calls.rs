@@ -122,6 +122,21 @@ impl Driver {
 
 type Execution = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// The calls of a lease.
+impl Share {
+    /// Gives the lease up and waits for the store to confirm it.
+    pub(crate) fn release(&mut self) -> Pending<()> {
+        self.given_up = true;
+        self.tenure.give_up();
+        self.driver.release((self.lock, self.tenure.lease))
+    }
+
+    /// Extends the lease now; by another time to live from now on, if one is given.
+    pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
+        self.driver.renew((self.lock, self.tenure.lease), ttl)
+    }
+}
+
 /// The future of a call.
 pub(crate) struct Pending<T: Kind> {
     driver: Arc<Driver>,
@@ -141,7 +156,7 @@ impl<T: Kind> Future for Pending<T> {
         let Self { own, slot, .. } = &mut *self;
         if let Some(execution) = own {
             // What this very poll brings need not wake this task: it is looked for below.
-            drop(slot.as_ref().and_then(|slot| slot.hush()));
+            drop(slot.as_ref().and_then(|slot| slot.forget_waker()));
             if execution.as_mut().poll(context).is_ready() {
                 *own = None;
             }
@@ -207,7 +222,7 @@ impl<T> Slot<T> {
     }
 
     /// Nobody is to be woken for now. Returns who would have been.
-    fn hush(&self) -> Option<Waker> {
+    fn forget_waker(&self) -> Option<Waker> {
         let mut post = self.post();
         match std::mem::replace(&mut *post, Post::Empty) {
             Post::Awaited(waker) => Some(waker),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::calls::Pending;
 use super::{Driver, Input, LockId};
 use crate::clock::Clock;
 use crate::engine::{Acquired, Table};
@@ -23,14 +22,14 @@ pub(crate) struct Share {
     began: Timestamp,
     /// How many nanoseconds the call waited for it.
     waited: u64,
-    driver: Arc<Driver>,
-    lock: LockId,
-    given_up: bool,
+    pub(super) driver: Arc<Driver>,
+    pub(super) lock: LockId,
+    pub(super) given_up: bool,
 }
 
 /// What a tenure's leases know of it without asking the engine.
 pub(crate) struct SharedTenure {
-    lease: LeaseId,
+    pub(super) lease: LeaseId,
     pub(crate) token: FencingToken,
     deadline: AtomicU64,
     /// The place of the reason in the list of all of them; `HELD` if it is not lost.
@@ -102,18 +101,6 @@ impl Share {
         };
         async move { tenure.until(over).await }
     }
-
-    /// Gives the lease up and waits for the store to confirm it.
-    pub(crate) fn release(&mut self) -> Pending<()> {
-        self.given_up = true;
-        self.tenure.give_up();
-        self.driver.release((self.lock, self.tenure.lease))
-    }
-
-    /// Extends the lease now; by another time to live from now on, if one is given.
-    pub(crate) fn renew(&self, ttl: Option<Duration>) -> Pending<()> {
-        self.driver.renew((self.lock, self.tenure.lease), ttl)
-    }
 }
 
 impl Drop for Share {
@@ -163,7 +150,7 @@ impl SharedTenure {
         }
     }
 
-    fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         if self.leases.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
         }

@@ -19,7 +19,6 @@ mod leave;
 mod line;
 mod link;
 mod network;
-mod parts;
 mod push;
 mod query;
 mod reclaim;

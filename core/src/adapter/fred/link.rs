@@ -1,18 +1,14 @@
 //! Watches the command connection, and finds out why it is down.
 
 use std::future::pending;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::PoisonError;
-use std::task::Poll;
 use std::time::Duration;
 
-use ::fred::clients::Client;
-use ::fred::error::Error as FredError;
 use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::Server;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use tokio::task::AbortHandle;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Fred, sentinels};
@@ -236,37 +232,4 @@ fn is_vague(error: &Error) -> bool {
         error.kind(),
         Kind::Unavailable | Kind::Timeout | Kind::Store | Kind::Tls
     )
-}
-
-/// The connection task of a client that this crate made. Dropping it ends the connection.
-pub(super) struct OwnTask(AbortHandle);
-
-impl OwnTask {
-    /// Connects like fred's `init`, which leaves its task behind if the future is dropped.
-    pub(super) async fn connect(client: &Client) -> Result<Self, FredError> {
-        let mut connected = pin!(client.wait_for_connect());
-        // The first poll subscribes to the outcome, before connecting begins.
-        let early = futures::poll!(&mut connected);
-        let task = Self::start(client);
-        match early {
-            Poll::Ready(result) => result?,
-            Poll::Pending => connected.await?,
-        }
-        Ok(task)
-    }
-
-    /// Starts connecting, in the background.
-    pub(super) fn start(client: &Client) -> Self {
-        Self(client.connect().abort_handle())
-    }
-
-    pub(super) fn abort(&self) {
-        self.0.abort();
-    }
-}
-
-impl Drop for OwnTask {
-    fn drop(&mut self) {
-        self.abort();
-    }
 }

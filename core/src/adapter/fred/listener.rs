@@ -19,7 +19,7 @@ pub(super) use self::shards::Shards;
 
 use self::shards::Changes;
 use super::Fred;
-use super::link::OwnTask;
+use super::own_task::OwnTask;
 use crate::adapter::Hearing;
 use crate::clock::Clock;
 use crate::protocol::{LockKey, shard_channel};

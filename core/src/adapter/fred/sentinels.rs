@@ -10,7 +10,7 @@ use ::fred::types::{ClusterHash, CustomCommand};
 use tokio::time::timeout;
 
 use super::errors::Secrets;
-use super::link::OwnTask;
+use super::own_task::OwnTask;
 use super::plain_client;
 use crate::error::{Error, ErrorKind};
 use crate::protocol;
