@@ -107,6 +107,13 @@ impl<'a> Cmd<'a> {
             (program, _) => program.into(),
         };
         let mut command = Command::new(program);
+        // Build scripts, such as ring's, look at what cargo told this program of its own package, and would run again
+        // whenever a command was typed by hand meanwhile.
+        for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(name);
+            }
+        }
         command
             .args(self.args)
             .envs(self.env.iter().copied())
@@ -241,6 +248,17 @@ mod tests {
         );
         drop(sender);
         copy().expect("the output is closed");
+    }
+
+    /// Catches crates that are built anew because the command before was not xtask's.
+    #[test]
+    fn a_command_does_not_see_the_package_of_this_program() {
+        assert!(std::env::var("CARGO_PKG_NAME").is_ok());
+        let seen = Cmd::new("env", &[]).probe().expect("there is env");
+        assert!(
+            !seen.contains("CARGO_PKG_") && !seen.contains("CARGO_MANIFEST_"),
+            "{seen}"
+        );
     }
 
     #[test]

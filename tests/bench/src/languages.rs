@@ -237,6 +237,12 @@ fn run(program: &str, args: &[&str], folder: &str) -> Result<()> {
 /// Runs a command in a folder of the repository, with its errors on this terminal, and returns what it prints.
 pub(crate) fn output(command: &mut Command, folder: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
+    // Build scripts, such as ring's, look at these, and would run again.
+    for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
     let output = command
         .current_dir(root().join(folder))
         .stderr(Stdio::inherit())
