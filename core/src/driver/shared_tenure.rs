@@ -1,4 +1,4 @@
-//! SharedTenures, and the leases that share them.
+//! Tenures, and the leases that share them.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
