@@ -163,6 +163,14 @@ impl Book {
         self.attempts.get(&lease).map(|attempt| attempt.lock)
     }
 
+    /// The acquisition that a server knows by this id. Each member of a quorum has an id of its own for
+    /// it, of which half is the same.
+    pub(crate) fn whole(&self, lease: LeaseId) -> Option<LeaseId> {
+        let from = LeaseId(lease.0 >> 64 << 64);
+        let mut from = self.attempts.range(from..).map(|(lease, _)| *lease);
+        from.next().filter(|found| found.half() == lease.half())
+    }
+
     pub(crate) fn is_pending(&self, call: CallId) -> bool {
         self.calls.contains_key(&call)
     }
