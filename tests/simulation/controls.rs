@@ -22,7 +22,7 @@ macro_rules! controls {
 }
 
 controls! {
-    servers,
+    single,
     a_server_that_acts_late_is_caught: NotAfterIgnored breaks "I6",
     a_program_that_goes_on_after_its_deadline_is_caught: DeadlinesIgnored breaks "I1",
     clocks_that_drift_apart_are_caught: SlowClocks breaks "I1",
@@ -38,6 +38,10 @@ controls! {
     a_subscription_that_is_reported_too_early_is_caught: EarlyBarrier breaks "I7",
     a_forced_release_that_names_no_tenure_is_caught: ForceReleasesAnybody breaks "I1",
     an_owner_that_names_no_tenure_is_caught: ReclaimsAnyTenure breaks "I1",
+}
+
+controls! {
+    cluster,
     a_clock_that_is_taken_for_another_servers_is_caught: AnswersMisnamed breaks "I6",
     a_push_by_another_servers_clock_is_caught: PushesMisnamed breaks "I1",
 }

@@ -105,13 +105,12 @@ impl World {
 
     /// Where each name may be: at the server that has its keys, or at each member of a quorum.
     fn places(&self) -> Vec<(usize, LockKey)> {
-        let servers = |key: &LockKey| {
-            let servers = 0..self.servers.len();
-            let key = key.clone();
-            servers
-                .filter_map(move |server| self.serves(server, &key).then(|| (server, key.clone())))
-        };
-        self.plan.keys().iter().flat_map(servers).collect()
+        let mut places = Vec::new();
+        for key in self.plan.keys() {
+            let servers = (0..self.servers.len()).filter(|server| self.serves(*server, &key));
+            places.extend(servers.map(|server| (server, key.clone())));
+        }
+        places
     }
 
     /// No engine holds or wants anything: what the store still has, nobody knows of. It may be

@@ -17,8 +17,10 @@ use crate::sabotage::Sabotage;
 /// Which servers make up the store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Topology {
-    /// One that is alone, or several of a cluster, each of which has some of the names.
-    Servers,
+    /// One.
+    Single,
+    /// The nodes of a cluster, each of which has some of the names.
+    Cluster,
     /// The members of a quorum, each of which has all names.
     Quorum,
 }
@@ -80,14 +82,19 @@ pub(crate) struct Plan {
 
 /// What the plans of one kind of store are like.
 impl Plan {
-    /// Of one server or a cluster.
-    pub(crate) fn servers(random: &mut Random, sabotage: Sabotage) -> Self {
-        let calm = sabotage
-            .calm(Topology::Servers)
-            .unwrap_or_else(|| random.chance(30));
+    pub(crate) fn single(random: &mut Random, sabotage: Sabotage) -> Self {
+        Self::of_servers(Topology::Single, random, sabotage)
+    }
+
+    pub(crate) fn cluster(random: &mut Random, sabotage: Sabotage) -> Self {
+        Self::of_servers(Topology::Cluster, random, sabotage)
+    }
+
+    fn of_servers(topology: Topology, random: &mut Random, sabotage: Sabotage) -> Self {
+        let calm = sabotage.calm(topology).unwrap_or_else(|| random.chance(30));
         let mut faults = Faults::of_servers(random, sabotage, calm);
         let crowded = random.chance(20);
-        let clocks = clocks_of_servers(random, sabotage);
+        let clocks = clocks_of_servers(topology, random, sabotage);
         // In a cluster so many that each server has some.
         let names = if clocks.len() > 1 {
             names(usize::try_from(random.between(2, 5)).unwrap_or(2))
@@ -118,7 +125,7 @@ impl Plan {
             3 + usize::from(random.chance(40))
         };
         Self {
-            topology: Topology::Servers,
+            topology,
             sabotage,
             hosts: hosts * if crowded { 3 } else { 1 },
             names,
@@ -245,7 +252,7 @@ impl Plan {
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        self.clocks.len() > 1 && !self.is_quorum()
+        self.topology == Topology::Cluster
     }
 
     /// Whether each name is at one server, and everybody must be served at once.
@@ -348,8 +355,8 @@ impl Plan {
     /// The longest time that a program asks for: a renewal by hand may want more than its lock has.
     pub(crate) fn longest_lease(&self) -> Duration {
         match self.topology {
-            Topology::Servers => self.longest_ttl() * 2,
             Topology::Quorum => self.longest,
+            Topology::Single | Topology::Cluster => self.longest_ttl() * 2,
         }
     }
 
@@ -393,17 +400,17 @@ fn drift_margin(random: &mut Random, sabotage: Sabotage) -> u32 {
     }
 }
 
-/// How often a run has a cluster, in per cent.
-const CLUSTERS: u64 = 30;
-
 /// Those of a cluster may be as far apart as nobody cares for, and run at rates of their own.
-fn clocks_of_servers(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
-    let (least, most) = match sabotage.servers() {
-        Some(bounds) => bounds,
-        None if random.chance(CLUSTERS) => (2, 4),
-        None => (1, 1),
+fn clocks_of_servers(
+    topology: Topology,
+    random: &mut Random,
+    sabotage: Sabotage,
+) -> Vec<ServerClock> {
+    let servers = match (topology, sabotage) {
+        (Topology::Single, _) => 1,
+        (_, Sabotage::PushesMisnamed) => 2,
+        _ => random.between(2, 4),
     };
-    let servers = random.between(least, most);
     clocks(
         random,
         sabotage,

@@ -8,7 +8,7 @@ use leasehold::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News,
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
-use crate::plan::{Pushes, Topology};
+use crate::plan::Pushes;
 use crate::sabotage::Sabotage;
 use crate::world::{Happening, Process, World};
 
@@ -156,7 +156,9 @@ impl World {
             ..
         } = self;
         let store = &mut servers[server].store;
-        hosts.iter().for_each(|host| store.unsubscribe(host.client));
+        for host in hosts {
+            store.unsubscribe(host.client);
+        }
         checks.listeners.retain(|(at, client)| {
             if *at == server {
                 store.unsubscribe(*client);
@@ -241,9 +243,9 @@ impl World {
     fn check_push(&mut self, host: usize, push: &Push) {
         let mut leases = self.hosts[host].book.attempts.keys();
         // Each member of a quorum knows a lease by an id of its own, of which half is the same.
-        let is_of = |lease: &LeaseId| match self.plan.topology {
-            Topology::Quorum => lease.half() == push.lease,
-            _ => push.open(*lease).is_some(),
+        let is_quorum = self.plan.is_quorum();
+        let is_of = |lease: &LeaseId| {
+            is_quorum && lease.half() == push.lease || push.open(*lease).is_some()
         };
         let own = leases.any(is_of);
         self.checks.ensure("I7", own, || {

@@ -100,16 +100,6 @@ impl Sabotage {
         matches!(self, Self::WrongAnchor | Self::PushesMisnamed)
     }
 
-    /// Between how many servers it may have.
-    pub(crate) fn servers(self) -> Option<(u64, u64)> {
-        match self {
-            Self::None => None,
-            Self::AnswersMisnamed => Some((2, 4)),
-            Self::PushesMisnamed => Some((2, 2)),
-            _ => Some((1, 1)),
-        }
-    }
-
     pub(crate) fn pushes(self) -> Option<Pushes> {
         match self {
             Self::HeartbeatsForgotten => Some(Pushes::Lost),

@@ -71,7 +71,7 @@ fn slewing_is_noticed_and_then_does_no_harm() {
 /// the clock no longer gets faster.
 fn slewed(seed: u64) -> (World, u64) {
     let mut random = Random::new(seed);
-    let mut plan = Plan::servers(&mut random, Sabotage::None);
+    let mut plan = Plan::single(&mut random, Sabotage::None);
     plan.faults = Faults {
         black_holes: 4,
         lost_requests: 5,
@@ -84,7 +84,6 @@ fn slewed(seed: u64) -> (World, u64) {
     plan.drift_margin = DRIFT_MARGIN;
     (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
     (plan.chaos, plan.pace) = (END, 300 * MILLI);
-    plan.clocks.truncate(1);
     let gradually = random.between(GRADUALLY.0, GRADUALLY.1);
     plan.clocks[0].slewing = Some(Slewing {
         from: FROM,

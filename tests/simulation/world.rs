@@ -89,7 +89,7 @@ pub(crate) struct World {
 impl World {
     /// One run; what it saw, or what was not kept.
     pub(crate) fn run(
-        plan: impl Fn(&mut Random, Sabotage) -> Plan,
+        plan: fn(&mut Random, Sabotage) -> Plan,
         seed: u64,
         sabotage: Sabotage,
         tracing: bool,
