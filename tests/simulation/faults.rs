@@ -95,11 +95,15 @@ impl Faults {
     }
 
     pub(crate) fn of_quorum(random: &mut Random, must_forget: bool) -> Self {
-        let losses = if must_forget || random.chance(40) {
+        let losses = if must_forget {
+            6
+        } else if random.chance(40) {
             3
         } else {
             0
         };
+        // By a bad link one host gets no more of the members than it needs, and others get the last one.
+        let bad_links = if must_forget { 100 } else { 30 };
         let faults = Self::some(random, 2);
         let mut some = |percent| if random.chance(50) { percent } else { 0 };
         Self {
@@ -113,7 +117,7 @@ impl Faults {
             failovers: if losses > 0 { 0 } else { some(1) },
             losses,
             late_clocks: some(60).max(if must_forget { 100 } else { 0 }),
-            bad_link: random.chance(30).then(|| BadLink::new(random)),
+            bad_link: random.chance(bad_links).then(|| BadLink::new(random)),
             ..faults
         }
     }
