@@ -79,7 +79,7 @@ pub(crate) struct Look {
     pub(crate) excused: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) host: usize,
     /// The longest that a call may take which does not wait for a lock.
@@ -105,15 +105,7 @@ impl Book {
         Self {
             host,
             limit,
-            handles: BTreeMap::new(),
-            locks: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            attempts: BTreeMap::new(),
-            ended: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
-            left: Vec::new(),
-            shutdown: false,
-            noticed: None,
+            ..Self::default()
         }
     }
 

@@ -16,7 +16,7 @@ use crate::host::{Sent, SharedSent};
 use crate::sabotage::Sabotage;
 use crate::world::{Happening, Process, World};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) store: MemoryServer,
     pub(crate) clock: ServerClock,
@@ -42,17 +42,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(clock: ServerClock) -> Self {
         Self {
-            store: MemoryServer::new(),
             clock,
-            behind: 0,
-            late_by: 0,
-            out_until: 0,
-            frozen: false,
-            inbox: VecDeque::new(),
-            saved: None,
-            lost: None,
-            is_known: false,
-            claims: BTreeMap::new(),
+            ..Self::default()
         }
     }
 }
