@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::protocol::{LeaseId, News, Push, Reply};
+use leasehold::protocol::{News, Push, Reply};
 use leasehold::time::ServerTime;
 
 use crate::plan::Plan;
+use crate::world::World;
 
 impl Plan {
     /// An answer as this run's server tells it.
@@ -20,18 +21,26 @@ impl Plan {
         reply
     }
 
-    /// A push as this run's server tells it.
-    pub(crate) fn pushed(&self, lease: LeaseId, push: Push) -> Push {
-        let mut news = push.news;
-        if let News::Granted { grant, .. } = &mut news {
-            self.boast(&mut grant.expires);
-        }
-        Push::new(lease, news)
-    }
-
     fn boast(&self, expires: &mut ServerTime) {
         if self.boasts {
             *expires = *expires + Duration::from_secs(3_600);
+        }
+    }
+}
+
+impl World {
+    /// A push to a host as this run's server tells it.
+    pub(crate) fn pushed(&self, host: usize, push: Push) -> Push {
+        let mut leases = self.hosts[host].book.attempts.keys();
+        let mut of = || leases.find(|lease| push.open(**lease).is_some());
+        match push.news {
+            News::Granted { mut grant, time } if self.plan.boasts => {
+                self.plan.boast(&mut grant.expires);
+                of().map_or(push, |lease| {
+                    Push::new(*lease, News::Granted { grant, time })
+                })
+            }
+            _ => push,
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Look {
     pub(crate) excused: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) host: usize,
     /// The longest that a call may take which does not wait for a lock.
@@ -105,15 +105,7 @@ impl Book {
         Self {
             host,
             limit,
-            handles: BTreeMap::new(),
-            locks: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            attempts: BTreeMap::new(),
-            ended: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
-            left: Vec::new(),
-            shutdown: false,
-            noticed: None,
+            ..Self::default()
         }
     }
 
@@ -161,6 +153,14 @@ impl Book {
     /// Who contends with this lease id.
     pub(crate) fn contender(&self, lease: LeaseId) -> Option<LockId> {
         self.attempts.get(&lease).map(|attempt| attempt.lock)
+    }
+
+    /// The acquisition that a server knows by this id. Each member of a quorum has an id of its own for
+    /// it, of which half is the same.
+    pub(crate) fn whole(&self, lease: LeaseId) -> Option<LeaseId> {
+        let from = LeaseId(lease.0 >> 64 << 64);
+        let mut from = self.attempts.range(from..).map(|(lease, _)| *lease);
+        from.next().filter(|found| found.half() == lease.half())
     }
 
     pub(crate) fn is_pending(&self, call: CallId) -> bool {

@@ -1,33 +1,43 @@
-//! What must be true, and what was seen of it: the server's side.
+//! What must be true, and what was seen of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use leasehold::FencingToken;
 use leasehold::engine::LockId;
 use leasehold::protocol::{
-    Acquire, ClientId, Command, ForceRelease, Grant, LeaseId, LockKey, Release, Renew, Reply,
+    Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
+    Release, Renew, Reply,
 };
-use leasehold::time::Timestamp;
+use leasehold::time::{ServerTime, Timestamp};
 
+use crate::book::Call;
 use crate::clock::Moment;
 use crate::line::{Lines, Step};
+use crate::quorum::seized::Seized;
+use crate::quorum::votes::Lingering;
+use crate::sabotage::Sabotage;
 use crate::stats::{Stats, Violation};
+use crate::world::World;
 
-/// One token that the server gave out.
-#[derive(Debug)]
+/// One token that the server gave out, or by which a quorum's lease was told to have begun.
+#[derive(Copy, Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) lease: LeaseId,
     pub(crate) token: FencingToken,
     at: Moment,
     /// When an operator, a loss of data or its owner's next incarnation took the lock away.
     disturbed: Option<Moment>,
+    /// It was taken away already when its holder was told.
+    pub(crate) is_late: bool,
 }
 
-/// A lease on one side of a comparison.
+/// A lease that its program may act under.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Valid {
     pub(crate) host: usize,
     pub(crate) lock: LockId,
+    pub(crate) lease: LeaseId,
     pub(crate) token: FencingToken,
 }
 
@@ -39,6 +49,7 @@ pub(crate) struct Checks {
     pub(crate) now: Moment,
     pub(crate) violation: Option<Violation>,
     pub(crate) stats: Stats,
+    /// In the order in which they began.
     granted: BTreeMap<LockKey, Vec<Granted>>,
     pub(crate) lines: Lines,
     /// When acquisitions first asked again that knew whose the lock was.
@@ -54,6 +65,11 @@ pub(crate) struct Checks {
     pub(crate) slewed: bool,
     /// And still gets faster.
     pub(crate) slews_faster: bool,
+    /// When those who wait asked.
+    pub(crate) asked: BTreeMap<LeaseId, Moment>,
+    pub(crate) lingering: Vec<Lingering>,
+    /// A quorum's leases that were taken away at some server.
+    pub(crate) seized: BTreeMap<HalfId, Seized>,
 }
 
 impl Checks {
@@ -83,8 +99,13 @@ impl Checks {
         self.dead.contains(&lease) || self.stray.contains(&lease)
     }
 
+    /// All that began, in order.
+    pub(crate) fn all_granted(&self, key: &LockKey) -> &[Granted] {
+        self.granted.get(key).map(Vec::as_slice).unwrap_or_default()
+    }
+
     pub(crate) fn granted(&self, key: &LockKey, token: FencingToken) -> Option<&Granted> {
-        let mut granted = self.granted.get(key)?.iter().rev();
+        let mut granted = self.all_granted(key).iter().rev();
         granted.find(|granted| granted.token == token)
     }
 
@@ -98,9 +119,12 @@ impl Checks {
         }
     }
 
+    /// It was taken away, at one of a quorum's servers perhaps, or such a server may have forgotten it.
     pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
-        self.granted(key, token)
-            .is_some_and(|granted| granted.disturbed.is_some())
+        let granted = self.granted(key, token);
+        let is_seized = |granted: &Granted| self.seized.contains_key(&granted.lease.half());
+        granted.is_some_and(|granted| granted.disturbed.is_some() || is_seized(granted))
+            || self.stats.count("a server forgot") > 0
     }
 
     /// I1: two leases that are both valid now by their own deadlines.
@@ -201,19 +225,29 @@ impl Checks {
     }
 
     fn grants(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
-        let last = self.granted.get(key).and_then(|granted| granted.last());
+        let last = self.all_granted(key).last();
         let last = last.map(|granted| granted.token);
         self.ensure("I2", last.is_none_or(|last| last < token), || {
             format!("token {token} was granted after {last:?} on {key:?}")
         });
+        self.begins(key, (lease, token), false);
+        self.saw("granted");
+    }
+
+    pub(crate) fn begins(
+        &mut self,
+        key: &LockKey,
+        (lease, token): (LeaseId, FencingToken),
+        is_late: bool,
+    ) {
         let granted = Granted {
             lease,
             token,
             at: self.now,
             disturbed: None,
+            is_late,
         };
         self.granted.entry(key.clone()).or_default().push(granted);
-        self.saw("granted");
     }
 
     /// I6: a command had an effect when the host had given it up.
@@ -221,6 +255,97 @@ impl Checks {
         self.ensure("I6", now <= bound, || {
             let late = now.since(bound);
             format!("{late:?} after it was given up the server executed {command:?}")
+        });
+    }
+}
+
+/// Of all hosts together.
+impl World {
+    /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
+    /// that is somebody's step.
+    pub(crate) fn check_exclusion(&mut self, host: usize) {
+        let mut of_key = BTreeMap::<_, Vec<_>>::new();
+        let lingering = self.lingering();
+        let valid = (0..self.hosts.len()).flat_map(|host| self.valid_leases(host));
+        for (key, lease) in valid.chain(lingering) {
+            of_key.entry(key).or_default().push(lease);
+        }
+        for (key, mut leases) in of_key {
+            if self.plan.is_quorum() {
+                self.check_holders(&key, leases);
+                continue;
+            }
+            leases.sort_by_key(|lease| lease.token);
+            let newer = leases.iter().enumerate();
+            let pairs =
+                newer.flat_map(|(place, new)| leases[..place].iter().map(|old| (*old, *new)));
+            for (old, new) in pairs.filter(|(old, new)| [old.host, new.host].contains(&host)) {
+                self.meet(&key, old, new);
+            }
+        }
+    }
+
+    fn meet(&mut self, key: &LockKey, old: Valid, new: Valid) {
+        let book = &self.hosts[old.host].book;
+        let lock = book.locks.get(&old.lock);
+        let held = lock.and_then(|lock| lock.held.as_ref());
+        if held.is_some_and(|held| self.checks.nobody_could_know(book, held)) {
+            self.checks
+                .saw("two leases at once before slewing was noticed");
+        } else {
+            self.checks.both_valid(key, old, new);
+        }
+    }
+
+    fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
+        let host = &self.hosts[id];
+        let now = host.clock.at(self.now);
+        let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
+        host.book.locks.iter().filter_map(move |(lock, state)| {
+            let held = state.held.as_ref()?;
+            let more = if ignored {
+                state.spec.ttl
+            } else {
+                Duration::ZERO
+            };
+            let valid = Valid {
+                host: id,
+                lock: *lock,
+                lease: held.lease,
+                token: held.token,
+            };
+            (now < held.deadline + more).then(|| (state.spec.key.clone(), valid))
+        })
+    }
+
+    /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
+    pub(crate) fn check_sent(&mut self, host: usize, op: &Op) {
+        let command = &op.command;
+        // Too late by any clock: it does nothing but tell the time of the server that has the keys.
+        let probes = op.not_after == ServerTime::from_micros(0);
+        if probes && self.is_cluster() && matches!(command, Command::Inspect(_)) {
+            return self.checks.saw("a server's clock was asked for");
+        }
+        if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
+            // A quorum's members that are slow are still asked when the others have answered.
+            let mut calls = self.hosts[host].book.calls.values();
+            let wanted = self.plan.is_quorum() || calls.any(|pending| pending.call == Call::Query);
+            return self.checks.ensure("I6", wanted, || {
+                format!("nobody waits for what host {host} sends: {command:?}")
+            });
+        }
+        let Command::Acquire(acquire) = command else {
+            return;
+        };
+        if acquire.reclaims != Reclaim::Ask {
+            let first = self.checks.answered.entry(acquire.claim.lease);
+            first.or_insert(self.now);
+        }
+        let book = &self.hosts[host].book;
+        let whole = book.whole(acquire.claim.lease);
+        let over = whole.is_some_and(|lease| book.ended.contains(&lease));
+        self.checks.ensure("I5", !over, || {
+            format!("host {host} asks again for {acquire:?}")
         });
     }
 }

@@ -53,7 +53,7 @@ impl HostClock {
 
 /// A server's wall clock. Of one that is alone it runs at the true rate, unless it is slewed; hosts
 /// are measured against it.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct ServerClock {
     pub(crate) origin_micros: u64,
     /// How many of its seconds pass in a million true ones.

@@ -1,96 +1,72 @@
 //! Negative controls: each breaks one promise on purpose, and the checks must see it.
 
-use crate::plan::Sabotage;
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::world::World;
 
-#[test]
-fn a_server_that_acts_late_is_caught() {
-    must_be_caught(Sabotage::NotAfterIgnored, "I6");
+/// A test of each, for one kind of store.
+macro_rules! controls {
+    ($plan:ident, $($name:ident: $sabotage:ident breaks $promise:literal,)*) => {
+        mod $plan {
+            use super::{Plan, Sabotage, must_be_caught};
+
+            $(
+                #[test]
+                fn $name() {
+                    must_be_caught(Plan::$plan, Sabotage::$sabotage, $promise);
+                }
+            )*
+        }
+    };
 }
 
-#[test]
-fn a_program_that_goes_on_after_its_deadline_is_caught() {
-    must_be_caught(Sabotage::DeadlinesIgnored, "I1");
+controls! {
+    single,
+    a_server_that_acts_late_is_caught: NotAfterIgnored breaks "I6",
+    a_program_that_goes_on_after_its_deadline_is_caught: DeadlinesIgnored breaks "I1",
+    clocks_that_drift_apart_are_caught: SlowClocks breaks "I1",
+    a_lease_that_lasts_longer_than_its_program_asked_for_is_caught: RenewalsForLonger breaks "I8",
+    renewals_that_take_the_lock_again_are_caught: RenewalsTake breaks "I5",
+    tokens_that_fall_back_are_caught: TokensFallBack breaks "I2",
+    a_loss_that_is_told_late_is_caught: TicksWithheld breaks "I4",
+    locks_that_are_not_given_back_are_caught: ReleasesForgotten breaks "I6",
+    a_line_that_serves_the_last_first_is_caught: LastFirst breaks "I7",
+    a_wrong_notion_of_the_servers_clock_is_caught: WrongAnchor breaks "I1",
+    places_that_are_not_given_up_are_caught: LeavesForgotten breaks "I6",
+    waiters_that_are_silent_and_told_nothing_starve: HeartbeatsForgotten breaks "liveness",
+    a_subscription_that_is_reported_too_early_is_caught: EarlyBarrier breaks "I7",
+    a_forced_release_that_names_no_tenure_is_caught: ForceReleasesAnybody breaks "I1",
+    an_owner_that_names_no_tenure_is_caught: ReclaimsAnyTenure breaks "I1",
 }
 
-#[test]
-fn clocks_that_drift_apart_are_caught() {
-    must_be_caught(Sabotage::SlowClocks, "I1");
+controls! {
+    cluster,
+    a_clock_that_is_taken_for_another_servers_is_caught: AnswersMisnamed breaks "I6",
+    a_push_by_another_servers_clock_is_caught: PushesMisnamed breaks "I1",
 }
 
-#[test]
-fn a_lease_that_lasts_longer_than_its_program_asked_for_is_caught() {
-    must_be_caught(Sabotage::RenewalsForLonger, "I8");
-}
-
-#[test]
-fn renewals_that_take_the_lock_again_are_caught() {
-    must_be_caught(Sabotage::RenewalsTake, "I5");
-}
-
-#[test]
-fn tokens_that_fall_back_are_caught() {
-    must_be_caught(Sabotage::TokensFallBack, "I2");
-}
-
-#[test]
-fn a_loss_that_is_told_late_is_caught() {
-    must_be_caught(Sabotage::TicksWithheld, "I4");
-}
-
-#[test]
-fn locks_that_are_not_given_back_are_caught() {
-    must_be_caught(Sabotage::ReleasesForgotten, "I6");
-}
-
-#[test]
-fn a_line_that_serves_the_last_first_is_caught() {
-    must_be_caught(Sabotage::LastFirst, "I7");
-}
-
-#[test]
-fn a_wrong_notion_of_the_servers_clock_is_caught() {
-    must_be_caught(Sabotage::WrongAnchor, "I1");
-}
-
-#[test]
-fn places_that_are_not_given_up_are_caught() {
-    must_be_caught(Sabotage::LeavesForgotten, "I6");
-}
-
-#[test]
-fn waiters_that_are_silent_and_told_nothing_starve() {
-    must_be_caught(Sabotage::HeartbeatsForgotten, "liveness");
-}
-
-#[test]
-fn a_subscription_that_is_reported_too_early_is_caught() {
-    must_be_caught(Sabotage::EarlyBarrier, "I7");
-}
-
-#[test]
-fn a_forced_release_that_names_no_tenure_is_caught() {
-    must_be_caught(Sabotage::ForceReleasesAnybody, "I1");
-}
-
-#[test]
-fn an_owner_that_names_no_tenure_is_caught() {
-    must_be_caught(Sabotage::ReclaimsAnyTenure, "I1");
-}
-
-#[test]
-fn a_clock_that_is_taken_for_another_servers_is_caught() {
-    must_be_caught(Sabotage::AnswersMisnamed, "I6");
-}
-
-#[test]
-fn a_push_by_another_servers_clock_is_caught() {
-    must_be_caught(Sabotage::PushesMisnamed, "I1");
+controls! {
+    quorum,
+    the_latest_of_the_deadlines_is_caught: LatestDeadline breaks "I1",
+    counters_that_are_not_raised_are_caught: NothingRaised breaks "I2",
+    releases_of_what_was_given_since_are_caught: ReleasesMixedUp breaks "I1",
+    servers_whose_clocks_are_too_fast_are_caught: FastServers breaks "I1",
+    locks_that_are_not_given_back_are_caught: ReleasesForgotten breaks "I6",
+    servers_that_act_late_are_caught: NotAfterIgnored breaks "I6",
+    a_loss_that_is_told_late_is_caught: TicksWithheld breaks "I4",
+    a_line_that_serves_the_last_first_is_caught: LastFirst breaks "I7",
+    servers_that_vote_at_once_though_they_forgot_are_caught: NoQuarantine breaks "I1",
+    a_quarantine_that_is_measured_by_the_clock_of_one_server_is_caught: OneClock breaks "I1",
+    servers_that_are_asked_only_at_connecting_whether_they_forgot_are_caught: NothingChecked breaks "I1",
+    servers_that_do_not_tell_one_process_from_another_are_caught: ProcessesMixedUp breaks "I1",
+    a_forced_release_that_names_no_tenure_is_caught: ForceReleasesAnybody breaks "I1",
+    an_owner_that_takes_what_is_not_its_own_is_caught: ReclaimsAnyTenure breaks "I1",
 }
 
 /// The checks see a promise broken, within some runs.
-fn must_be_caught(sabotage: Sabotage, promise: &str) {
-    let violations = (0..1_000).filter_map(|seed| World::run(seed, sabotage, false).err());
+fn must_be_caught(plan: fn(&mut Random, Sabotage) -> Plan, sabotage: Sabotage, promise: &str) {
+    let violations = (0..4_000).filter_map(|seed| World::run(plan, seed, sabotage, false).err());
     let mut others = Vec::new();
     for violation in violations {
         if violation.promise == promise {

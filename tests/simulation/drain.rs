@@ -27,13 +27,14 @@ const SLACK: Moment = 300 * MILLI;
 /// How long answers that were delayed while things went wrong may still be under way, and how
 /// long retries may be backed off.
 const SETTLE: Moment = 9 * SECOND;
+const SETTLE_OF_QUORUM: Moment = 10 * SECOND;
 
 /// How soon whoever hears knows that it was handed the lock, in calm runs: a push, or asking once
 /// what was asked already.
 pub(crate) const AT_ONCE: Moment = 15 * MILLI;
 
-/// The pace of the auditor while the line drains.
-const PACE: Moment = 20 * MILLI;
+/// How often it is looked how far a run's end is.
+pub(crate) const PACE: Moment = 20 * MILLI;
 
 /// A lock that nobody uses while somebody wants it.
 #[derive(Debug)]
@@ -56,21 +57,19 @@ enum Whose {
 impl World {
     /// Nobody asks anew and holders let go soon: everybody who waits must be served.
     pub(crate) fn drain(&mut self) {
-        let calm = self.now + SETTLE;
-        self.calm_since = self.calm_since.or(Some(calm));
         let waiting = self.hosts.iter().map(|host| host.book.waiting().len());
         let waiting = Moment::try_from(waiting.sum::<usize>()).unwrap_or(0);
-        let window = nanos(self.plan.longest_window());
-        let dead = nanos(self.plan.longest_lease()).max(window) + 2 * window + self.behind();
-        let each = nanos(self.plan.longest_heartbeat()) + SLACK + SECOND;
-        let until = calm + dead + (waiting + 1) * each;
+        let until = self.now + self.longest_drain(waiting);
+        if !self.plan.is_quorum() {
+            self.calm_since = self.calm_since.or(Some(self.now + SETTLE));
+        }
         while !self.failed() && self.now < until && self.anybody_waits() {
             self.advance(self.now + PACE);
             self.let_go();
             self.audit();
         }
-        let (served, now) = (!self.anybody_waits(), self.now);
-        self.checks.ensure("liveness", served || now < until, || {
+        let served = !self.anybody_waits();
+        self.checks.ensure("liveness", served, || {
             "somebody waits in vain though everything works".to_owned()
         });
         if waiting > 0 {
@@ -80,6 +79,21 @@ impl World {
                 "a line was served to its end"
             });
         }
+    }
+
+    /// How long it may take until so many are served. Each of those who wait at a quorum may have to
+    /// wait for its heartbeat, 5 s at the most, if nobody is told of anything.
+    fn longest_drain(&self, waiting: Moment) -> Moment {
+        let (ttl, window) = (self.plan.longest_lease(), self.plan.longest_window());
+        let (settle, dead, each) = if self.plan.is_quorum() {
+            let silent = self.plan.pushes == Pushes::Lost;
+            let each = if silent { 6 * SECOND } else { SECOND };
+            (SETTLE_OF_QUORUM, 5 * ttl, each)
+        } else {
+            let each = nanos(self.plan.longest_heartbeat()) + SLACK + SECOND;
+            (SETTLE, ttl.max(window) + 2 * window, each)
+        };
+        settle + nanos(dead) + (waiting + 1) * each + self.behind()
     }
 
     fn anybody_waits(&self) -> bool {
@@ -187,14 +201,13 @@ impl World {
 impl World {
     /// Whoever was just given up must be gone from the server soon, if nothing goes wrong.
     pub(crate) fn watch_leaving(&mut self, host: usize) {
-        let left = std::mem::take(&mut self.hosts[host].book.left);
-        if !self.plan.calm {
+        if !self.plan.is_prompt() {
             return;
         }
-        for (key, lease) in left {
+        for (key, lease) in std::mem::take(&mut self.hosts[host].book.left) {
             // What was sent before it and it itself, with the answers that it may have to wait for.
             let at = self.now + 60 * MILLI;
-            self.schedule(at, Happening::Gone { key, lease });
+            self.schedule(at, Happening::Gone(key, lease));
         }
     }
 
@@ -203,7 +216,7 @@ impl World {
             return;
         }
         let stored = self.stored(key);
-        let waits = self.arrival(key, lease).is_some();
+        let waits = self.arrival(self.server_of(key), key, lease).is_some();
         let gone = stored.is_none_or(|(holder, _)| holder != lease) && !waits;
         self.checks.ensure("I6", gone, || {
             format!("{lease} was given up, and is still there: {stored:?}, in line: {waits}")
@@ -212,8 +225,9 @@ impl World {
     }
 
     /// When the server's own line says that this lease came, in microseconds.
-    pub(crate) fn arrival(&self, key: &LockKey, lease: LeaseId) -> Option<u64> {
-        let (line, _) = self.store_of(key).line_value(self.time_at(key), key)?;
+    pub(crate) fn arrival(&self, server: usize, key: &LockKey, lease: LeaseId) -> Option<u64> {
+        let store = &self.servers[server].store;
+        let (line, _) = store.line_value(self.time_of(server), key)?;
         let mut line = line.iter();
         line.find(|(claim, ..)| lease_of_claim(claim) == Some(lease))
             .map(|(_, arrival, _)| *arrival)
@@ -225,10 +239,10 @@ impl World {
     pub(crate) fn watch_handover(&mut self, step: &Step) {
         let handed = |(lease, _): &Offer| step.asker() != Some(*lease);
         let (offer, key) = (step.granted().filter(handed), step.command.key());
-        let hears = self.plan.calm && self.plan.pushes != Pushes::Lost;
+        let hears = self.plan.is_prompt() && self.plan.pushes != Pushes::Lost;
         if let (Some(offer), Some(key), true) = (offer, key, hears) {
             let key = key.clone();
-            self.schedule(self.now + AT_ONCE, Happening::TakenUp { key, offer });
+            self.schedule(self.now + AT_ONCE, Happening::TakenUp(key, offer));
         }
     }
 
@@ -242,11 +256,11 @@ impl World {
         }
         let mut hosts = self.hosts.iter();
         let host = hosts.find(|host| host.book.attempts.contains_key(&lease));
-        let reported = host.and_then(|host| host.ear.reported);
+        let reported = host.and_then(|host| host.ears[0].reported);
         let due = reported.unwrap_or(self.now) + AT_ONCE;
         if due > self.now {
             let key = key.clone();
-            return self.schedule(due, Happening::TakenUp { key, offer });
+            return self.schedule(due, Happening::TakenUp(key, offer));
         }
         self.checks.ensure("I7", false, || {
             format!("{lease} was handed the lock, with {token}, hears, and does not know of it")

@@ -1,45 +1,190 @@
-//! What goes wrong, and how a run ends.
+//! What goes wrong.
 
-use std::time::Duration;
-
-use leasehold::engine::Input;
-use leasehold::protocol::{ClientId, LeaseId, LockKey};
-use leasehold::time::ServerTime;
+use leasehold::engine::{Input, ServerId};
 use leasehold::{Error, ErrorKind};
 
-use crate::clock::{MILLI, Moment, SECOND};
-use crate::drain::nanos;
-use crate::line::lease_of_claim;
-use crate::plan::{Faults, Sabotage};
+use crate::clock::{MILLI, Moment};
+use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::world::{Happening, World};
 
-/// How long the engines may take to come to rest once everything works again: the longest stall
-/// of a connection and a command's time, with some retries.
-const REST: Moment = 16 * SECOND;
+/// Chances of faults, in per cent of what they may happen to; 0 turns one off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) slow: u64,
+    pub(crate) stall: u64,
+    pub(crate) lost_requests: u64,
+    pub(crate) lost_replies: u64,
+    pub(crate) refusals: u64,
+    /// Of one host's link to one server, at times and at sending.
+    pub(crate) cuts: u64,
+    pub(crate) cuts_at_sending: u64,
+    pub(crate) black_holes: u64,
+    pub(crate) pauses: u64,
+    pub(crate) crashes: u64,
+    pub(crate) force_releases: u64,
+    pub(crate) slow_pushes: u64,
+    pub(crate) lost_pushes: u64,
+    pub(crate) broken_subscriptions: u64,
+    pub(crate) deletions: u64,
+    pub(crate) flushes: u64,
+    /// Another server takes over, whose clock is behind.
+    pub(crate) failovers: u64,
+    /// Batches that reach the server twice.
+    pub(crate) repeats: u64,
+    /// Slots of a cluster that go to another server.
+    pub(crate) moves: u64,
+    /// A quorum's member cannot be reached by anybody for a while.
+    pub(crate) outages: u64,
+    /// A member does nothing for a while, and then all that came meanwhile.
+    pub(crate) freezes: u64,
+    /// A member forgets what it had, or goes back to what it had before.
+    pub(crate) losses: u64,
+    /// One that comes back empty begins with a clock that is behind, which is set while it may not vote.
+    pub(crate) late_clocks: u64,
+    pub(crate) bad_link: Option<BadLink>,
+}
+
+/// A link to one server that is bad for as long as things go wrong.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct BadLink {
+    /// Whose; that of all hosts, if `None`.
+    host: Option<usize>,
+    server: usize,
+    /// How much longer each way takes.
+    slower: Moment,
+    /// Requests come through, and nothing comes back.
+    one_sided: bool,
+}
+
+impl BadLink {
+    fn new(random: &mut Random) -> Self {
+        let host = usize::try_from(random.below(3)).ok();
+        Self {
+            host: host.filter(|_| random.chance(60)),
+            server: usize::try_from(random.below(3)).unwrap_or(0),
+            slower: random.between(5, 400) * MILLI,
+            one_sided: random.chance(40),
+        }
+    }
+}
+
+impl Faults {
+    pub(crate) fn of_servers(random: &mut Random, sabotage: Sabotage, calm: bool) -> Self {
+        let mut faults = Self::some(random, 1);
+        faults.cuts_at_sending = faults.cuts;
+        match sabotage {
+            Sabotage::TokensFallBack => faults.flushes = 5,
+            // Nothing but slow pushes.
+            _ if sabotage.holds_long() => {
+                faults = Self {
+                    slow_pushes: 100,
+                    ..Self::default()
+                };
+            }
+            _ => {}
+        }
+        if calm {
+            return Self {
+                force_releases: faults.force_releases,
+                crashes: faults.crashes,
+                ..Self::default()
+            };
+        }
+        faults
+    }
+
+    pub(crate) fn of_quorum(random: &mut Random, must_forget: bool) -> Self {
+        let losses = if must_forget {
+            6
+        } else if random.chance(40) {
+            3
+        } else {
+            0
+        };
+        // By a bad link one host gets no more of the members than it needs, and others get the last one.
+        let bad_links = if must_forget { 100 } else { 30 };
+        let faults = Self::some(random, 2);
+        let mut some = |percent| if random.chance(50) { percent } else { 0 };
+        Self {
+            deletions: 0,
+            flushes: 0,
+            repeats: 0,
+            moves: 0,
+            outages: some(2),
+            freezes: some(2),
+            // Tokens begin at the clock where they were forgotten.
+            failovers: if losses > 0 { 0 } else { some(1) },
+            losses,
+            late_clocks: some(60).max(if must_forget { 100 } else { 0 }),
+            bad_link: random.chance(bad_links).then(|| BadLink::new(random)),
+            ..faults
+        }
+    }
+
+    /// Some of what may happen to any server. As many faults as one has are shared by several.
+    fn some(random: &mut Random, share: u64) -> Self {
+        let cutting = if random.chance(30) { 6 } else { 1 };
+        let mut some = |percent: u64| {
+            if random.chance(50) {
+                percent.div_ceil(share)
+            } else {
+                0
+            }
+        };
+        Self {
+            slow: some(15),
+            stall: some(2),
+            lost_requests: some(5),
+            lost_replies: some(8),
+            refusals: some(3),
+            cuts: some(6) * cutting,
+            black_holes: some(4),
+            pauses: some(8),
+            deletions: some(3),
+            flushes: some(2),
+            failovers: some(2),
+            force_releases: some(4),
+            slow_pushes: some(15),
+            lost_pushes: some(20),
+            broken_subscriptions: some(4),
+            crashes: some(1),
+            repeats: some(20),
+            moves: some(4),
+            ..Self::default()
+        }
+    }
+
+    fn bad_link(&self, host: usize, server: usize) -> Option<BadLink> {
+        let is = |bad: &BadLink| bad.server == server && bad.host.is_none_or(|own| own == host);
+        self.bad_link.filter(is)
+    }
+
+    /// How much longer each way of this link takes.
+    pub(crate) fn slower(&self, host: usize, server: usize) -> Moment {
+        self.bad_link(host, server).map_or(0, |bad| bad.slower)
+    }
+
+    /// Whether nothing comes back on this link.
+    pub(crate) fn is_one_sided(&self, host: usize, server: usize) -> bool {
+        self.bad_link(host, server).is_some_and(|bad| bad.one_sided)
+    }
+}
 
 /// How often something may go wrong.
 const TROUBLE: Moment = 40 * MILLI;
 
-/// Troubles.
 impl World {
     pub(crate) fn trouble(&mut self) {
         let faults = self.plan.faults.clone();
         for host in 0..self.hosts.len() {
-            self.read_some(host);
-            if self.random.chance(faults.pauses) && self.random.chance(40) {
-                self.pause(host);
-            }
-            for server in 0..self.servers.len() {
-                self.trouble_link(&faults, host, server);
-            }
-            if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
-                self.break_ear(host);
-            }
-            if self.random.chance(faults.crashes) && self.random.chance(40) {
-                self.crash(host);
-            }
+            self.trouble_host(&faults, host);
         }
         for server in 0..self.servers.len() {
+            if self.plan.is_quorum() {
+                self.trouble_member(&faults, server);
+                continue;
+            }
             if self.random.chance(faults.failovers) {
                 self.fail_over(server);
             }
@@ -55,22 +200,27 @@ impl World {
         }
         self.change_nothing();
         self.audit();
-        let next = self.now + TROUBLE;
-        self.schedule(next, Happening::Trouble);
+        self.schedule(self.now + TROUBLE, Happening::Trouble);
     }
+}
 
-    fn trouble_link(&mut self, faults: &Faults, host: usize, server: usize) {
-        let link = &self.hosts[host].links[server];
-        let connection = link.connection;
-        if self.random.chance(faults.cuts) && self.random.chance(30) {
-            self.cut(host, server, connection);
+/// Hosts.
+impl World {
+    fn trouble_host(&mut self, faults: &Faults, host: usize) {
+        self.read_some(host);
+        if self.random.chance(faults.pauses) && self.random.chance(40) {
+            self.pause(host);
         }
-        if self.random.chance(faults.black_holes) && self.random.chance(30) {
-            let until = self.now + self.random.between(50, 3_000) * MILLI;
-            self.hosts[host].links[server].black_hole = until;
-            self.trace(|_| {
-                format!("host {host}: nothing comes through to server {server} until {until}")
-            });
+        for server in 0..self.servers.len() {
+            self.trouble_link(faults, host, server);
+        }
+        for ear in 0..self.hosts[host].ears.len() {
+            if self.random.chance(faults.broken_subscriptions) && self.random.chance(40) {
+                self.break_ear(host, ear);
+            }
+        }
+        if self.random.chance(faults.crashes) && self.random.chance(40) {
+            self.crash(host);
         }
     }
 
@@ -83,12 +233,13 @@ impl World {
     }
 
     /// A client is gone, without a word; another begins in its place. What is on its way may
-    /// still arrive, and its subscription may linger.
+    /// still arrive, and its subscriptions may linger.
     fn crash(&mut self, host: usize) {
         self.trace(|_| format!("host {host} crashes"));
         let Self { checks, hosts, .. } = self;
         checks.dead.extend(hosts[host].book.attempts.keys());
-        let (client, heard) = (hosts[host].client, hosts[host].ear.server);
+        let client = hosts[host].client;
+        let heard: Vec<_> = hosts[host].ears.iter().map(|ear| ear.server).collect();
         for server in 0..self.servers.len() {
             let connection = self.hosts[host].links[server].connection;
             if self.random.chance(50) {
@@ -102,13 +253,15 @@ impl World {
             ..
         } = self;
         hosts[host].restarted(plan, random);
-        self.hang_up(client, heard, 20_000);
+        for server in heard {
+            self.hang_up(client, server, 20_000);
+        }
         self.restore_all(host, 30 * MILLI);
         self.checks.saw("crashed");
     }
 
     fn pause(&mut self, host: usize) {
-        if self.hosts[host].paused {
+        if std::mem::replace(&mut self.hosts[host].paused, true) {
             return;
         }
         let length = match self.random.below(3) {
@@ -116,10 +269,9 @@ impl World {
             1 => self.random.between(100, 800),
             _ => self.random.between(500, 4_000),
         };
-        self.hosts[host].paused = true;
         let until = self.now + length * MILLI;
         self.trace(|_| format!("host {host} is paused until {until}"));
-        self.schedule(until, Happening::Resume { host });
+        self.schedule(until, Happening::Resume(host));
         self.checks.saw("paused");
     }
 
@@ -143,6 +295,23 @@ impl World {
         }
         self.tick(host);
     }
+}
+
+/// Connections.
+impl World {
+    fn trouble_link(&mut self, faults: &Faults, host: usize, server: usize) {
+        let connection = self.hosts[host].links[server].connection;
+        if self.random.chance(faults.cuts) && self.random.chance(30) {
+            self.cut(host, server, connection);
+        }
+        if self.random.chance(faults.black_holes) && self.random.chance(30) {
+            let until = self.now + self.random.between(50, 3_000) * MILLI;
+            self.hosts[host].links[server].black_hole = until;
+            self.trace(|_| {
+                format!("host {host}: nothing comes through to server {server} until {until}")
+            });
+        }
+    }
 
     /// A connection is lost. What was on its way is lost too, or still comes through, later.
     pub(crate) fn cut(&mut self, host: usize, server: usize, connection: u64) {
@@ -164,7 +333,7 @@ impl World {
         let link = &mut self.hosts[host].links[server];
         link.up = false;
         link.connection += 1;
-        let told = self.random.chance(85);
+        let told = self.random.chance(85) || self.servers[server].out_until > self.now;
         self.trace(|_| format!("host {host}: the connection to {server} is cut, told: {told}"));
         let long = self.random.chance(15);
         let down = if !told {
@@ -177,35 +346,52 @@ impl World {
         let at = self.now + down;
         if told {
             let error = Error::new(ErrorKind::Unavailable, "the connection was lost");
-            let name = self.name_of(server);
+            let name = self.name_of(host, server);
             let input = Input::Disconnected {
                 server: name,
                 error,
             };
             self.input(host, input);
-            let connection = connection + 1;
-            let restore = Happening::Restore {
-                host,
-                server,
-                connection,
-            };
-            self.schedule(at, restore);
+            self.schedule(at, Happening::Restore(host, server, connection + 1));
         } else {
             self.restore(host, server, connection + 1);
         }
         self.checks.saw("cut");
     }
 
+    pub(crate) fn cut_all(&mut self, server: usize) {
+        for host in 0..self.hosts.len() {
+            self.cut(host, server, self.hosts[host].links[server].connection);
+            for ear in 0..self.hosts[host].ears.len() {
+                if self.hosts[host].ears[ear].server == server {
+                    self.break_ear(host, ear);
+                }
+            }
+        }
+    }
+
+    /// The engine takes a connection for dead; a quorum's host may replace it.
+    pub(crate) fn suspect(&mut self, host: usize, server: ServerId) {
+        let server = self.index_of(host, server);
+        let Some(server) = server.filter(|_| self.plan.is_quorum()) else {
+            return;
+        };
+        self.checks.saw("suspected");
+        let link = &mut self.hosts[host].links[server];
+        if link.up && self.random.chance(30) {
+            link.up = false;
+            link.connection += 1;
+            let restore = Happening::Restore(host, server, link.connection);
+            let at = self.now + self.random.below(50) * MILLI;
+            self.schedule(at, restore);
+        }
+    }
+
     pub(crate) fn restore_all(&mut self, host: usize, most: Moment) {
         for server in 0..self.servers.len() {
             let connection = self.hosts[host].links[server].connection;
             let at = self.now + self.random.below(most);
-            let restore = Happening::Restore {
-                host,
-                server,
-                connection,
-            };
-            self.schedule(at, restore);
+            self.schedule(at, Happening::Restore(host, server, connection));
         }
     }
 
@@ -215,42 +401,42 @@ impl World {
         if link.up || link.connection != connection {
             return;
         }
+        if self.servers[server].out_until > now {
+            let at = self.servers[server].out_until + self.random.below(100) * MILLI;
+            return self.schedule(at, Happening::Restore(host, server, connection));
+        }
         link.up = true;
         link.connection += 1;
         link.last_arrival = now;
         link.last_reply = now;
-        let server = self.name_of(server);
+        let server = self.name_of(host, server);
         self.input(host, Input::Connected { server });
         self.begin_watch(host, server);
         if self.is_cluster() {
             self.cluster_found(host);
         }
     }
+}
 
+/// Servers.
+impl World {
     /// Another server takes over, with the same data and a clock that is behind. What was under
     /// way to the old one is lost.
-    fn fail_over(&mut self, server: usize) {
+    pub(crate) fn fail_over(&mut self, server: usize) {
         let step = self.random.below(400_000);
         self.trace(|_| format!("another one for server {server}, its clock is {step} µs behind"));
         self.forget_arrivals(server);
-        for host in 0..self.hosts.len() {
-            self.cut(host, server, self.hosts[host].links[server].connection);
-            if self.hosts[host].ear.server == server {
-                self.break_ear(host);
-            }
+        let state = &mut self.servers[server];
+        state.frozen = false;
+        state.inbox.clear();
+        if self.plan.is_quorum() {
+            state.out_until = self.now + 1;
         }
-        let Self {
-            checks, servers, ..
-        } = self;
-        let listens = |(at, _): &(usize, ClientId)| *at == server;
-        let lost: Vec<_> = checks.listeners.iter().copied().filter(listens).collect();
-        let server = &mut servers[server];
-        for (at, client) in lost {
-            checks.listeners.remove(&(at, client));
-            server.store.unsubscribe(client);
-        }
-        server.clock.origin_micros -= step;
-        server.behind += step * 1_000;
+        self.cut_all(server);
+        self.drop_listeners(server);
+        let state = &mut self.servers[server];
+        state.clock.origin_micros -= step;
+        state.behind += step * 1_000;
         self.checks.saw("failed over");
     }
 
@@ -282,126 +468,5 @@ impl World {
         self.servers[server].clock.origin_micros += step;
         self.trace(|_| format!("FLUSHALL at server {server}, and its clock steps by {step} µs"));
         self.checks.saw("flushed");
-    }
-}
-
-/// The end.
-impl World {
-    /// Everything works again, everybody gives everything up; and nothing must remain.
-    pub(crate) fn end(&mut self) {
-        if self.failed() {
-            return;
-        }
-        self.trace(|_| "everything works again".to_owned());
-        self.plan.faults = Faults::none();
-        for host in 0..self.hosts.len() {
-            for link in &mut self.hosts[host].links {
-                link.black_hole = 0;
-            }
-            self.resume(host);
-            self.restore_all(host, 200 * MILLI);
-        }
-        if self.plan.drains {
-            self.drain();
-        }
-        for host in 0..self.hosts.len() {
-            self.give_everything_up(host);
-            self.catch_up(host);
-        }
-        let until = self.now + REST;
-        while !self.failed() && self.now < until && !self.at_rest() {
-            self.advance(self.now + 20 * MILLI);
-        }
-        for id in 0..self.hosts.len() {
-            let host = &self.hosts[id];
-            let (idle, pending) = (host.engine.is_idle(), host.book.pending());
-            self.checks
-                .ensure("I6", idle, || format!("host {id} does not come to rest"));
-            self.checks.ensure("calls", pending == 0, || {
-                format!("host {id} owes {pending} calls")
-            });
-        }
-        self.check_ghosts();
-        self.shut_down_all();
-        let longest = nanos(self.plan.longest_lease().max(self.plan.longest_window()));
-        // The clock of a cluster's server may be slow.
-        let slow = longest / 1_000;
-        // A renewal for less than was promised before asks for what is left, with twice the margin.
-        let promised = longest / 1_000_000 * 2 * u64::from(self.plan.drift_margin);
-        self.advance(self.now + longest + slow + promised + self.behind() + 2 * MILLI);
-        for key in self.plan.keys() {
-            let stored = self.stored(&key);
-            self.checks.ensure("I6", stored.is_none(), || {
-                format!("{stored:?} outlives its time")
-            });
-            let waits = self.live_places(&key);
-            self.checks.ensure("I6", waits.is_empty(), || {
-                format!("{waits:?} outlive their time in line")
-            });
-        }
-    }
-
-    fn at_rest(&self) -> bool {
-        self.hosts.iter().all(|host| host.engine.is_idle()) && !self.anything_on_its_way()
-    }
-
-    /// No engine holds or wants anything: what the store still has, nobody knows of. It may be
-    /// there only if its release was not confirmed before the lease was over anyway, or a failover
-    /// made it live longer than anybody could know.
-    fn check_ghosts(&mut self) {
-        if self.behind() > 0 {
-            return;
-        }
-        for key in self.plan.keys() {
-            let waits = self.live_places(&key);
-            let known = waits.iter().all(|lease| self.checks.is_orphan(*lease));
-            self.checks.ensure("I6", known, || {
-                format!("nobody waits, and the line has {waits:?}")
-            });
-            let stored = self.stored(&key);
-            let Some((lease, _)) = stored else { continue };
-            let owner = self
-                .hosts
-                .iter()
-                .position(|host| host.book.attempts.contains_key(&lease));
-            let mut hosts = self.hosts.iter();
-            let known = self.checks.is_orphan(lease)
-                || hosts.any(|host| host.book.unconfirmed.contains(&lease));
-            self.checks.ensure("I6", known, || {
-                format!("nobody holds a lock, and the store has {stored:?} of host {owner:?}")
-            });
-        }
-    }
-
-    /// Whoever counts as alive in the line, and would be handed the lock.
-    fn live_places(&self, key: &LockKey) -> Vec<LeaseId> {
-        let now = self.time_at(key);
-        let line = self.store_of(key).line_value(now, key);
-        let members = line.map(|(members, _)| members).unwrap_or_default();
-        // The engine's clock, by which it stopped to give up its place, may be a little fast.
-        let alive = |until: ServerTime| until > now + Duration::from_millis(50);
-        let alive = members.iter().filter(|(_, _, until)| alive(*until));
-        alive
-            .filter_map(|(claim, ..)| lease_of_claim(claim))
-            .collect()
-    }
-
-    fn catch_up(&mut self, host: usize) {
-        let Self { hosts, checks, .. } = self;
-        let host = &mut hosts[host];
-        let now = host.clock.at(self.now);
-        host.readers.catch_up(checks, &host.engine, now);
-    }
-
-    fn shut_down_all(&mut self) {
-        for host in 0..self.hosts.len() {
-            if !self.failed() && self.plan.sabotage == Sabotage::None {
-                self.shut_down(host);
-                let pending = self.hosts[host].book.pending();
-                self.checks.ensure("calls", pending == 0, || {
-                    format!("host {host} had nothing to end, and its shutdown waits")
-                });
-            }
-        }
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use leasehold::engine::Wait;
 
 use crate::clock::MILLI;
-use crate::plan::{Faults, Plan, Pushes, Sabotage};
+use crate::faults::Faults;
+use crate::plan::{Plan, Pushes};
 use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::world::World;
 
 /// Whatever the number of those who wait, one handoff is at most three commands at the server (it
@@ -53,10 +55,9 @@ fn a_handoff_costs_three_commands_at_most_and_wakes_one_engine() {
 /// Up to 20 hosts that want one lock, of 30 seconds so that no heartbeat comes in between.
 fn crowd(seed: u64) -> World {
     let mut random = Random::new(seed);
-    let mut plan = Plan::new(&mut random, Sabotage::None);
-    plan.faults = Faults::none();
+    let mut plan = Plan::single(&mut random, Sabotage::None);
+    plan.faults = Faults::default();
     plan.names.truncate(1);
-    plan.clocks.truncate(1);
     plan.ttls = vec![Duration::from_secs(30)];
     plan.hosts = usize::try_from(random.between(2, 20)).unwrap_or(2);
     (plan.reclaimable, plan.locks_per_host) = (0, 1);

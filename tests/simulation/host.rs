@@ -1,4 +1,4 @@
-//! One host: an engine, a clock, a connection, and a program that uses it.
+//! One host: an engine, a clock, connections, and a program that uses it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,13 +25,16 @@ pub(crate) struct Host {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) clock: HostClock,
     pub(crate) book: Book,
+    /// The servers in the order in which it lists them.
+    pub(crate) list: Vec<usize>,
     /// To each server.
     pub(crate) links: Vec<Link>,
     /// Which server has what, as far as it was told.
     pub(crate) routes: Routes,
     /// Whether it has ever been connected to a server of its cluster.
     pub(crate) found: bool,
-    pub(crate) ear: Ear,
+    /// One for all servers, or one for each member of a quorum.
+    pub(crate) ears: Vec<Ear>,
     /// The keys that it has read, and hears of when they change.
     pub(crate) watched: BTreeSet<LockKey>,
     pub(crate) readers: Readers,
@@ -102,8 +105,7 @@ impl Sent {
 impl Host {
     pub(crate) fn new(plan: &Plan, random: &mut Random, id: usize) -> Self {
         let client = ClientId(random.next());
-        let limit = plan.patience + 3 * plan.timeout + std::time::Duration::from_secs(1);
-        let engine = Engine::new(plan.settings(client));
+        let engine = plan.engine(client);
         Self {
             client,
             life: 0,
@@ -111,11 +113,12 @@ impl Host {
             engine,
             wake_at: None,
             clock: plan.clock(random),
-            book: Book::new(id, limit),
+            book: Book::new(id, plan.limit()),
+            list: plan.list(random),
             links: plan.clocks.iter().map(|_| Link::default()).collect(),
             routes: Routes::default(),
             found: false,
-            ear: Ear::default(),
+            ears: plan.ears(),
             watched: BTreeSet::new(),
             fed: 0,
             lateness: plan.lateness(random),
@@ -127,24 +130,16 @@ impl Host {
 
     /// The process dies, and another begins on the same machine.
     pub(crate) fn restarted(&mut self, plan: &Plan, random: &mut Random) {
-        let new = Self::new(plan, random, self.book.host);
-        self.client = new.client;
-        self.engine = new.engine;
-        self.wake_at = None;
-        self.readers = new.readers;
-        self.book = new.book;
-        self.ear = new.ear;
-        self.watched = new.watched;
-        (self.routes, self.found) = (new.routes, new.found);
+        let old = std::mem::replace(self, Self::new(plan, random, self.book.host));
+        (self.clock, self.lateness, self.list) = (old.clock, old.lateness, old.list);
+        (self.life, self.resumed, self.fed) = (old.life + 1, old.resumed, old.fed);
+        self.links = old.links;
         for link in &mut self.links {
             link.up = false;
             link.connection += 1;
             link.told_down = false;
             link.told = link.changes;
         }
-        self.life += 1;
-        self.paused = false;
-        self.inbox.clear();
     }
 
     /// When it is to be told the time next.

@@ -74,12 +74,6 @@ struct Waiting {
 pub(crate) struct Lines(BTreeMap<LockKey, Vec<Waiting>>);
 
 impl Lines {
-    /// The claims that wait for a name, in order.
-    pub(crate) fn claims(&self, key: &LockKey) -> Vec<Claim> {
-        let line = self.0.get(key).into_iter().flatten();
-        line.map(|waiting| waiting.claim.clone()).collect()
-    }
-
     pub(crate) fn place(&self, key: &LockKey, lease: LeaseId) -> Option<usize> {
         let mut line = self.0.get(key)?.iter();
         line.position(|waiting| waiting.claim.lease == lease)

@@ -7,12 +7,11 @@ use leasehold::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Repl
 use leasehold::time::{ServerTime, Timestamp};
 use leasehold::{Error, ErrorKind};
 
-use crate::checks::Stored;
 use crate::clock::{MILLI, Moment};
 use crate::host::{Sent, SharedSent};
 use crate::line::Step;
-use crate::plan::Sabotage;
-use crate::world::{Happening, World};
+use crate::sabotage::Sabotage;
+use crate::world::{Happening, Process, World};
 
 /// To a server.
 impl World {
@@ -20,13 +19,11 @@ impl World {
         &mut self,
         host: usize,
         asked: ServerId,
-        request: RequestId,
-        batch: Vec<Op>,
-        give_up: Timestamp,
+        (request, batch, give_up): (RequestId, Vec<Op>, Timestamp),
     ) {
         let book = &self.hosts[host].book;
         let bound = |op: &Op| match &op.command {
-            Command::Acquire(acquire) => {
+            Command::Acquire(acquire) if !self.plan.is_quorum() => {
                 let attempt = book.attempts.get(&acquire.claim.lease);
                 attempt.map_or(give_up, |attempt| give_up.min(attempt.wanted))
             }
@@ -37,7 +34,7 @@ impl World {
             self.check_sent(host, op);
         }
         let server = self.route(host, asked, &batch);
-        let known = asked == self.name_of(server);
+        let known = asked == self.name_of(host, server);
         let link = &self.hosts[host].links[server];
         let (connection, told) = (link.connection, link.told);
         // What was due before it was told may still be asked for: the server's time alone.
@@ -62,8 +59,8 @@ impl World {
 
     fn depart(&mut self, sent: SharedSent) {
         let (host, server, connection) = (sent.host, sent.server, sent.connection);
-        let known = sent.asked == self.name_of(server);
-        let delay = self.delay();
+        let known = sent.asked == self.name_of(host, server);
+        let delay = self.way(host, server);
         let faults = &self.plan.faults;
         let (lost, refused) = (faults.lost_requests, faults.refusals);
         let behind = self.servers[server].behind > 0;
@@ -100,15 +97,27 @@ impl World {
             let again = arrival + self.random.below(most) * MILLI;
             self.schedule(again, Happening::Again(sent));
         }
-        if self.random.chance(self.plan.faults.cuts) {
+        if self.random.chance(self.plan.faults.cuts_at_sending) {
             let at = self.now + self.random.below(delay + MILLI);
-            let cut = Happening::Cut {
-                host,
-                server,
-                connection,
-            };
-            self.schedule(at, cut);
+            self.schedule(at, Happening::Cut(host, server, connection));
         }
+    }
+
+    /// How long it takes from a host to a server, or back.
+    pub(crate) fn way(&mut self, host: usize, server: usize) -> Moment {
+        let slower = self.plan.faults.slower(host, server);
+        if slower > 0 {
+            self.checks.saw("a link was slow");
+        }
+        slower + self.delay()
+    }
+
+    pub(crate) fn comes_not_back(&mut self, host: usize, server: usize) -> bool {
+        let is_lost = self.plan.faults.is_one_sided(host, server);
+        if is_lost {
+            self.checks.saw("a link was one-sided");
+        }
+        is_lost
     }
 
     pub(crate) fn delay(&mut self) -> Moment {
@@ -122,66 +131,82 @@ impl World {
         self.random.between(20_000, 3 * MILLI)
     }
 
-    /// Nothing comes back; the driver says so when the engine has given up, or somewhat earlier.
+    /// Nothing comes back; the driver says so when the engine has given up, or somewhat earlier. Of a
+    /// quorum's member it may say nothing at all.
     pub(crate) fn no_reply(&mut self, sent: &SharedSent) {
+        self.checks.saw("message lost");
         let give_up = self.hosts[sent.host].clock.when(sent.give_up);
-        let (kind, at) = match self.random.below(3) {
+        let (kind, at) = match self.random.below(if self.plan.is_quorum() { 4 } else { 3 }) {
             0 => (
                 ErrorKind::Unavailable,
                 self.now + self.random.below(50 * MILLI),
             ),
             1 => (ErrorKind::Timeout, give_up),
-            _ => (ErrorKind::Timeout, give_up + self.random.below(300 * MILLI)),
+            2 => (ErrorKind::Timeout, give_up + self.random.below(300 * MILLI)),
+            _ => return,
         };
-        let (by, request) = (None, sent.request);
-        let result = Err(Error::new(kind, "no answer came"));
         let input = Input::Reply {
             server: sent.asked,
-            request,
-            result,
+            request: sent.request,
+            result: Err(Error::new(kind, "no answer came")),
         };
-        self.deliver_at(at, sent.host, by, input);
-        self.checks.saw("message lost");
+        self.deliver_at(at, sent.host, None, input);
     }
 
     fn reply_at(&mut self, at: Moment, sent: &SharedSent, result: Result<BatchReply, Error>) {
         let link = &mut self.hosts[sent.host].links[sent.server];
         let at = link.last_reply.max(at);
         link.last_reply = at;
-        let (by, request) = (Some(sent.clone()), sent.request);
         let input = Input::Reply {
-            server: self.name_told(sent.server),
-            request,
+            server: self.name_told(sent.host, sent.server),
+            request: sent.request,
             result,
         };
-        self.deliver_at(at, sent.host, by, input);
+        self.deliver_at(at, sent.host, Some(sent.clone()), input);
     }
 
-    fn deliver_at(&mut self, at: Moment, host: usize, by: Option<SharedSent>, input: Input) {
-        let life = self.hosts[host].life;
-        let delivery = Happening::Delivery {
-            host,
-            life,
-            by,
-            input,
-        };
+    pub(crate) fn deliver_at(
+        &mut self,
+        at: Moment,
+        host: usize,
+        by: Option<SharedSent>,
+        input: Input,
+    ) {
+        let delivery = Happening::Delivery(self.process(host), by, input);
         self.schedule(at, delivery);
     }
 }
 
 /// At a server.
 impl World {
-    pub(crate) fn arrive(&mut self, sent: &SharedSent) {
+    pub(crate) fn arrive(&mut self, sent: SharedSent) {
+        if self.servers[sent.server].frozen {
+            self.servers[sent.server].inbox.push_back(sent);
+        } else {
+            self.serve(&sent, false);
+        }
+    }
+
+    pub(crate) fn thaw(&mut self, server: usize) {
+        if !std::mem::take(&mut self.servers[server].frozen) {
+            return;
+        }
+        self.trace(|_| format!("server {server} goes on"));
+        for sent in std::mem::take(&mut self.servers[server].inbox) {
+            self.serve(&sent, true);
+        }
+    }
+
+    /// Executes a batch, all at one moment.
+    fn serve(&mut self, sent: &SharedSent, was_frozen: bool) {
         let (host, server) = (sent.host, sent.server);
         let time = self.time_of(server);
         let current = self.hosts[host].links[server].connection == sent.connection;
-        let keys = sent.batch.first().and_then(|op| op.command.key());
-        if let Some(serving) = keys.map(|key| self.server_of(key))
-            && serving != server
-        {
+        let key = sent.batch.first().and_then(|op| op.command.key());
+        if let Some(key) = key.filter(|key| !self.serves(server, key)) {
             // A client that has another connection by now asks nobody again.
             if current {
-                self.redirect(sent, serving);
+                self.redirect(sent, self.server_of(key));
             }
             return;
         }
@@ -194,8 +219,13 @@ impl World {
                 continue;
             }
             let reply = self.execute(sent, &op, bound);
-            if !current && reply != Ok(Reply::Late) {
-                self.checks.saw("executed after a reconnect");
+            if reply != Ok(Reply::Late) {
+                self.look_at_acting(current, was_frozen);
+            }
+            if reply == Ok(Reply::Forgot) {
+                self.checks.saw("a server said that it forgot");
+                replies = vec![reply; sent.batch.len()];
+                break;
             }
             replies.push(self.plan.told(reply));
         }
@@ -203,10 +233,10 @@ impl World {
         if !current {
             return;
         }
-        let delay = self.delay();
+        let delay = self.way(host, server);
         let lost = self.plan.faults.lost_replies;
         let black_hole = self.hosts[host].links[server].black_hole;
-        if black_hole > self.now || self.random.chance(lost) {
+        if black_hole > self.now || self.comes_not_back(host, server) || self.random.chance(lost) {
             return self.no_reply(sent);
         }
         let tells_time = !is_timeless || replies.iter().any(|reply| reply != &Ok(Reply::Released));
@@ -218,6 +248,15 @@ impl World {
             reply.time = Some(ServerTime::from_micros(time.as_micros() - 900_000));
         }
         self.reply_at(self.now + delay, sent, Ok(reply));
+    }
+
+    fn look_at_acting(&mut self, current: bool, was_frozen: bool) {
+        if !current {
+            self.checks.saw("executed after a reconnect");
+        }
+        if was_frozen {
+            self.checks.saw("frozen server acted late");
+        }
     }
 
     /// A batch comes once more, as from a client or a proxy that repeats what was not answered; its
@@ -244,13 +283,14 @@ impl World {
                 _ => true,
             };
             let key = op.command.key();
-            let harmless = harmless && key.is_none_or(|key| self.server_of(key) == server);
+            let harmless = harmless && key.is_none_or(|key| self.serves(server, key));
             if harmless && self.execute(sent, &op, bound) != Ok(Reply::Late) {
                 self.checks.saw("executed twice");
             }
         }
     }
 
+    /// Executes one operation, and looks what it did.
     fn execute(&mut self, sent: &Sent, op: &Op, bound: Timestamp) -> Result<Reply, Error> {
         let (host, server) = (sent.host, sent.server);
         let time = self.time_of(server);
@@ -258,15 +298,12 @@ impl World {
             return Ok(reply);
         }
         let Some(key) = op.command.key() else {
-            let store = &mut self.servers[server].store;
-            return store
-                .execute(time, std::slice::from_ref(op))
-                .replies
-                .remove(0);
+            return self.does(time, server, op.clone());
         };
-        let (before, asker) = (self.stored(key), asker(&op.command));
-        let place = asker.and_then(|lease| self.arrival(key, lease));
-        let reply = self.sabotaged(time, host, op);
+        let (before, asker) = (self.stored_at(server, key), asker(&op.command));
+        let place = asker.and_then(|lease| self.arrival(server, key, lease));
+        let former = self.former(server, key);
+        let reply = self.sabotaged(time, (host, server), op);
         if reply == Ok(Reply::Late) {
             if op.not_after > ServerTime::from_micros(0) {
                 self.checks.saw("came late");
@@ -274,58 +311,71 @@ impl World {
             return reply;
         }
         self.executed += 1;
-        let after = self.stored(key);
-        let now = self.hosts[host].clock.at(self.now);
-        let new_place = asker.and_then(|lease| self.arrival(key, lease));
+        let after = self.stored_at(server, key);
+        let new_place = asker.and_then(|lease| self.arrival(server, key, lease));
         let joined = new_place.is_some() && new_place != place;
-        if joined || before != after || matches!(reply, Ok(Reply::Held(_) | Reply::Renewed { .. }))
-        {
-            if sent.redirected {
-                // By the clock of the server that was asked it may have been in time.
-                if let Some(lease) = lease_of(&op.command).filter(|_| now > bound) {
-                    self.checks.stray.insert(lease);
-                    self.checks.saw("acted late by another server's clock");
-                }
-            } else if !is_release(op) {
-                // A release frees what is its own lease's, however late: nobody counts on that any more.
-                self.checks.in_time(&op.command, now, bound);
-            }
+        let acts = match (&op.command, &reply) {
+            (_, Ok(Reply::Held(_) | Reply::Renewed { .. })) => true,
+            (Command::Acquire(acquire), _) => self.plan.is_quorum() && acquire.waits,
+            _ => false,
+        };
+        if joined || before != after || acts {
+            self.check_in_time(sent, op, bound);
         }
+        let tenure = self.servers[server].store.tenure(time, key);
         let step = Step {
             server,
             time,
             command: &op.command,
             before,
             after,
-            expires: self
-                .store_of(key)
-                .tenure(time, key)
-                .map(|tenure| tenure.expires),
+            expires: tenure.map(|tenure| tenure.expires),
             reply: &reply,
             kept_place: place.is_some() && place == new_place,
         };
-        self.checks.executed(&step);
+        if let Some(former) = former {
+            self.follow_vote(host, &step, former);
+        } else {
+            self.checks.executed(&step);
+            self.check_renewed(host, &step);
+        }
         self.dispatch_pushes(&step);
         self.watch_handover(&step);
         self.watch_holder(&step);
-        if let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. })) =
-            (&op.command, &reply)
-        {
-            self.check_renewed(host, *lease, after);
-        }
         reply
     }
 
+    /// I6: nothing is done once the host has given it up. A release frees what is its own lease's,
+    /// however late: nobody counts on that any more.
+    pub(crate) fn check_in_time(&mut self, sent: &Sent, op: &Op, bound: Timestamp) {
+        let now = self.hosts[sent.host].clock.at(self.now);
+        if sent.redirected {
+            // By the clock of the server that was asked it may have been in time.
+            if let Some(lease) = lease_of(&op.command).filter(|_| now > bound) {
+                self.checks.stray.insert(lease);
+                self.checks.saw("acted late by another server's clock");
+            }
+        } else if !is_release(op) && !self.is_behind(sent.server) {
+            self.checks.in_time(&op.command, now, bound);
+        }
+    }
+
     /// I5: what was renewed is what the host holds.
-    fn check_renewed(&mut self, host: usize, lease: LeaseId, after: Stored) {
+    fn check_renewed(&mut self, host: usize, step: &Step) {
+        let (Command::Renew(Renew { lease, .. }), Ok(Reply::Renewed { .. })) =
+            (step.command, step.reply)
+        else {
+            return;
+        };
+        let after = step.after;
         let book = &self.hosts[host].book;
         let lock = book
             .attempts
-            .get(&lease)
+            .get(lease)
             .and_then(|attempt| book.locks.get(&attempt.lock));
         let held = lock.and_then(|lock| lock.held.as_ref());
         let held = held
-            .filter(|held| held.lease == lease)
+            .filter(|held| held.lease == *lease)
             .map(|held| held.token);
         let same = held.is_none_or(|held| after.is_some_and(|(_, token)| token == held));
         self.checks.ensure("I5", same, || {
@@ -336,15 +386,16 @@ impl World {
 
 /// Back to the host.
 impl World {
-    pub(crate) fn deliver(&mut self, host: usize, life: u64, by: Option<SharedSent>, input: Input) {
+    pub(crate) fn deliver(&mut self, process: Process, by: Option<SharedSent>, input: Input) {
+        let (host, _) = process;
         let state = &self.hosts[host];
         let is_old = |sent: &SharedSent| state.links[sent.server].connection != sent.connection;
-        if state.life != life || by.as_ref().is_some_and(is_old) {
+        if self.process(host) != process || by.as_ref().is_some_and(is_old) {
             return;
         }
         if let Some(sent) = by
             .as_ref()
-            .filter(|sent| sent.asked != self.name_of(sent.server))
+            .filter(|sent| sent.asked != self.name_of(host, sent.server))
         {
             self.learn_from(sent);
         }
@@ -364,7 +415,7 @@ impl World {
         }
     }
 
-    /// The leases that an answer, still waited for, says are gone.
+    /// The leases that an answer, still waited for, says are gone. No member of a quorum says so alone.
     fn refused_renewals(&self, sent: &Sent, input: &Input) -> Vec<LeaseId> {
         let Input::Reply {
             result: Ok(answer), ..
@@ -373,7 +424,7 @@ impl World {
             return Vec::new();
         };
         let host = &self.hosts[sent.host];
-        if sent.redirected || host.links[sent.server].told != sent.told {
+        if self.plan.is_quorum() || sent.redirected || host.links[sent.server].told != sent.told {
             return Vec::new();
         }
         // While the server would still act, the host has not given the command up.

@@ -3,127 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{LockOptions, LockSpec, Settings};
+use leasehold::engine::{Engine, LockOptions, LockSpec, Settings};
 use leasehold::protocol::{ClientId, Counter, LockKey};
 use leasehold::{Name, Owner};
 
 use crate::clock::{HostClock, MILLI, Moment, ServerClock};
-use crate::drain::heartbeat;
+use crate::drain::{heartbeat, nanos};
+use crate::faults::Faults;
+use crate::pushes::Ear;
 use crate::random::Random;
+use crate::sabotage::Sabotage;
 
-/// A promise broken on purpose, to see that the checks notice.
+/// Which servers make up the store.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Sabotage {
-    /// None: the promises must hold.
-    None,
-    /// The server acts however late a command comes.
-    NotAfterIgnored,
-    /// The program goes on for one time to live after its deadline.
-    DeadlinesIgnored,
-    /// A host's clock runs slower than the drift margin allows for.
-    SlowClocks,
-    /// Renewals by hand ask the engine for twice as long as the program wants.
-    RenewalsForLonger,
-    /// A renewal takes a lock that is gone or somebody else's.
-    RenewalsTake,
-    /// Tokens are counted from 1 again after the store lost its data.
-    TokensFallBack,
-    /// The host is told of time half a second late.
-    TicksWithheld,
-    /// No release reaches the server, and all are confirmed.
-    ReleasesForgotten,
-    /// A release hands the lock to whoever came last.
-    LastFirst,
-    /// The host's notion of the server's clock is 0.9 seconds behind; and no renewal is in time, so
-    /// that it matters. Grants are short, as nobody is counted who hears of them: one that is believed that much longer ends
-    /// after the lock has gone on, where otherwise half of the window would make up for it.
-    WrongAnchor,
-    /// Who leaves the line is not taken out of it.
-    LeavesForgotten,
-    /// Nothing that a waiter asks reaches the server after its first ask, nor any push a waiter.
-    HeartbeatsForgotten,
-    /// The subscription is reported, and then made.
-    EarlyBarrier,
-    /// A forced release frees whoever has the lock by then.
-    ForceReleasesAnybody,
-    /// An owner takes over whatever tenure its owner has by then.
-    ReclaimsAnyTenure,
-    /// The answers of each server of a cluster are said to be another one's.
-    AnswersMisnamed,
-    /// The pushes of each of two servers are said to be the other one's, whose clock is 0.9 seconds
-    /// away; and the rest is as in `WrongAnchor`.
-    PushesMisnamed,
-}
-
-impl Sabotage {
-    /// Whether nothing else may go wrong for it to show, or must.
-    fn calm(self) -> Option<bool> {
-        match self {
-            Self::None => None,
-            Self::LastFirst
-            | Self::LeavesForgotten
-            | Self::HeartbeatsForgotten
-            | Self::EarlyBarrier => Some(true),
-            _ => Some(false),
-        }
-    }
-
-    /// Whether it needs programs that hold on to locks, and renewals that come too late.
-    pub(crate) fn holds_long(self) -> bool {
-        matches!(self, Self::WrongAnchor | Self::PushesMisnamed)
-    }
-
-    /// Between how many servers it may have.
-    fn servers(self) -> Option<(u64, u64)> {
-        match self {
-            Self::None => None,
-            Self::AnswersMisnamed => Some((2, 4)),
-            Self::PushesMisnamed => Some((2, 2)),
-            _ => Some((1, 1)),
-        }
-    }
-
-    fn pushes(self) -> Option<Pushes> {
-        match self {
-            Self::HeartbeatsForgotten => Some(Pushes::Lost),
-            Self::WrongAnchor | Self::PushesMisnamed => Some(Pushes::Uncounted),
-            _ => None,
-        }
-    }
-
-    /// Which of the times to live it needs.
-    fn ttl(self) -> Option<u64> {
-        match self {
-            Self::WrongAnchor | Self::PushesMisnamed => Some(5),
-            Self::EarlyBarrier => Some(4),
-            _ => None,
-        }
-    }
-}
-
-/// Chances of faults, in per cent of what they may happen to; 0 turns one off.
-#[derive(Clone, Debug)]
-pub(crate) struct Faults {
-    pub(crate) slow: u64,
-    pub(crate) stall: u64,
-    pub(crate) lost_requests: u64,
-    pub(crate) lost_replies: u64,
-    pub(crate) refusals: u64,
-    pub(crate) cuts: u64,
-    pub(crate) black_holes: u64,
-    pub(crate) pauses: u64,
-    pub(crate) deletions: u64,
-    pub(crate) flushes: u64,
-    pub(crate) failovers: u64,
-    pub(crate) force_releases: u64,
-    pub(crate) slow_pushes: u64,
-    pub(crate) lost_pushes: u64,
-    pub(crate) broken_subscriptions: u64,
-    pub(crate) crashes: u64,
-    /// Batches that reach the server twice.
-    pub(crate) repeats: u64,
-    /// Slots of a cluster that go to another server.
-    pub(crate) moves: u64,
+pub(crate) enum Topology {
+    /// One.
+    Single,
+    /// The nodes of a cluster, each of which has some of the names.
+    Cluster,
+    /// The members of a quorum, each of which has all names.
+    Quorum,
 }
 
 /// What becomes of pushes that nothing else happens to.
@@ -138,18 +37,29 @@ pub(crate) enum Pushes {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) topology: Topology,
     pub(crate) sabotage: Sabotage,
     pub(crate) hosts: usize,
     pub(crate) names: Vec<Name>,
     pub(crate) locks_per_host: u64,
     pub(crate) ttls: Vec<Duration>,
+    /// For so long a member of a quorum that forgot does not vote.
+    pub(crate) longest: Duration,
     pub(crate) counter: Counter,
+    /// How many in a hundred have leases that are not renewed.
+    pub(crate) fixed: u64,
+    /// How many in a hundred are re-entrant.
+    pub(crate) reentrant: u64,
+    /// How many in a hundred have an owner who takes over what is its own, and how many such owners there
+    /// are. Two hosts with the same one take over from one another.
     pub(crate) reclaimable: u64,
+    pub(crate) owners: usize,
     pub(crate) timeout: Duration,
     pub(crate) patience: Duration,
     /// The drift margin of the hosts, in parts per million.
     pub(crate) drift_margin: u32,
-    /// Nothing goes wrong but crashes of clients, so that everybody must be served in time.
+    /// Nothing goes wrong except that clients of one server or a cluster crash, so that everybody must be
+    /// served in time.
     pub(crate) calm: bool,
     pub(crate) pushes: Pushes,
     /// The server says of everything that it lasts longer than it does: nobody may count on more than
@@ -166,17 +76,31 @@ pub(crate) struct Plan {
     /// The mean time between two acts of one host's program.
     pub(crate) pace: Moment,
     pub(crate) faults: Faults,
-    /// Of each server: of one that is alone, or of those of a cluster.
+    /// Of each server.
     pub(crate) clocks: Vec<ServerClock>,
 }
 
+/// What the plans of one kind of store are like.
 impl Plan {
-    pub(crate) fn new(random: &mut Random, sabotage: Sabotage) -> Self {
-        let calm = sabotage.calm().unwrap_or_else(|| random.chance(30));
-        let mut faults = Faults::new(random, sabotage, calm);
+    pub(crate) fn single(random: &mut Random, sabotage: Sabotage) -> Self {
+        Self::of_servers(Topology::Single, random, sabotage)
+    }
+
+    pub(crate) fn cluster(random: &mut Random, sabotage: Sabotage) -> Self {
+        Self::of_servers(Topology::Cluster, random, sabotage)
+    }
+
+    fn of_servers(topology: Topology, random: &mut Random, sabotage: Sabotage) -> Self {
+        let calm = sabotage.calm(topology).unwrap_or_else(|| random.chance(30));
+        let mut faults = Faults::of_servers(random, sabotage, calm);
         let crowded = random.chance(20);
-        let clocks = clocks(random, sabotage);
-        let names = names(random, clocks.len() > 1);
+        let clocks = clocks_of_servers(topology, random, sabotage);
+        // In a cluster so many that each server has some.
+        let names = if clocks.len() > 1 {
+            names(usize::try_from(random.between(2, 5)).unwrap_or(2))
+        } else {
+            names(1 + usize::from(random.chance(40)))
+        };
         let retention = match random.below(3) {
             0 => Duration::from_millis(20),
             1 => Duration::from_secs(1),
@@ -201,16 +125,21 @@ impl Plan {
             3 + usize::from(random.chance(40))
         };
         Self {
+            topology,
             sabotage,
             hosts: hosts * if crowded { 3 } else { 1 },
             names,
             locks_per_host: random.between(1, 3),
             ttls: ttls(random, sabotage),
+            longest: Duration::ZERO,
             counter: if dense {
                 Counter::Dense
             } else {
                 Counter::ClockFloor { retention }
             },
+            fixed: 20,
+            reentrant: 40,
+            owners: 1,
             reclaimable: if random.chance(25) || sabotage == Sabotage::ReclaimsAnyTenure {
                 60
             } else {
@@ -221,10 +150,7 @@ impl Plan {
                 _ => millis(random.between(150, 2_000)),
             },
             patience: Duration::from_millis(random.between(500, 4_000)),
-            drift_margin: match sabotage {
-                Sabotage::None => random.pick(&MARGINS).unwrap_or(DRIFT_MARGIN),
-                _ => DRIFT_MARGIN,
-            },
+            drift_margin: drift_margin(random, sabotage),
             calm,
             pushes: sabotage.pushes().unwrap_or(match random.below(5) {
                 0 => Pushes::Lost,
@@ -244,6 +170,101 @@ impl Plan {
         }
     }
 
+    pub(crate) fn quorum(random: &mut Random, sabotage: Sabotage) -> Self {
+        let calm = sabotage
+            .calm(Topology::Quorum)
+            .unwrap_or_else(|| random.chance(20));
+        let faults = if calm {
+            Faults::default()
+        } else {
+            Faults::of_quorum(random, sabotage.loses())
+        };
+        let millis = Duration::from_millis;
+        let ttls = match random.below(4) {
+            0 => vec![millis(500)],
+            1 => vec![millis(300), millis(1_500)],
+            2 => vec![millis(2_000)],
+            _ => vec![millis(4_000)],
+        };
+        let slow = random.between(1, 3);
+        let longest = ttls.iter().max().copied().unwrap_or_default() + millis(random.below(300));
+        let reclaims = random.chance(30) || sabotage == Sabotage::ReclaimsAnyTenure;
+        Self {
+            topology: Topology::Quorum,
+            sabotage,
+            hosts: usize::try_from(random.between(2, 4)).unwrap_or(2),
+            names: names(1 + usize::from(random.chance(25))),
+            locks_per_host: random.between(1, 3),
+            ttls,
+            longest,
+            // A quorum has no dense tokens.
+            counter: Counter::ClockFloor {
+                retention: Duration::from_secs(7 * 24 * 60 * 60),
+            },
+            fixed: 15,
+            reentrant: 20,
+            owners: 2,
+            reclaimable: if reclaims && !calm { 60 } else { 0 },
+            timeout: millis(random.between(150, 1_000)),
+            patience: millis(random.between(500, 4_000)),
+            drift_margin: drift_margin(random, sabotage),
+            calm,
+            pushes: if random.chance(85) {
+                Pushes::Come
+            } else {
+                Pushes::Lost
+            },
+            boasts: false,
+            changes: 0,
+            drains: true,
+            slow_push: (100, 5_000),
+            chaos: random.between(2_000, 5_000) * MILLI * slow,
+            pace: random.between(40, 250) * MILLI * slow,
+            clocks: clocks_of_quorum(random, sabotage, faults.losses > 0),
+            faults,
+        }
+    }
+
+    /// Of a quorum where nothing goes wrong, except that servers restart one after another; and what is
+    /// acquired is held.
+    pub(crate) fn rolling(random: &mut Random) -> Self {
+        let ttl = Duration::from_secs(4);
+        // Clocks of servers that may forget are not far apart.
+        let plan = Self::quorum(random, Sabotage::NoQuarantine);
+        Self {
+            sabotage: Sabotage::None,
+            names: names(6),
+            locks_per_host: 6,
+            faults: Faults::default(),
+            ttls: vec![ttl],
+            longest: ttl,
+            fixed: 0,
+            reclaimable: 0,
+            chaos: 0,
+            ..plan
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.topology == Topology::Quorum
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.topology == Topology::Cluster
+    }
+
+    /// Whether each name is at one server, and everybody must be served at once.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.calm && !self.is_quorum()
+    }
+
+    /// Of so many members one is enough for a majority with the others.
+    pub(crate) fn majority(&self) -> usize {
+        self.clocks.len() / 2 + 1
+    }
+
     pub(crate) fn clock(&self, random: &mut Random) -> HostClock {
         let mut clock = HostClock::within(self.drift_margin, random);
         if self.sabotage == Sabotage::SlowClocks {
@@ -252,13 +273,46 @@ impl Plan {
         clock
     }
 
-    pub(crate) fn settings(&self, client: ClientId) -> Settings {
+    /// The servers as one host lists them: nobody has to list a quorum's in the order of another.
+    pub(crate) fn list(&self, random: &mut Random) -> Vec<usize> {
+        let mut list: Vec<_> = (0..self.clocks.len()).collect();
+        if self.is_quorum() {
+            for at in (1..list.len()).rev() {
+                let below = u64::try_from(at + 1).unwrap_or(1);
+                list.swap(at, usize::try_from(random.below(below)).unwrap_or(0));
+            }
+        }
+        list
+    }
+
+    /// One for all servers, or for each of a quorum.
+    pub(crate) fn ears(&self) -> Vec<Ear> {
+        let members = if self.is_quorum() {
+            self.clocks.len()
+        } else {
+            1
+        };
+        (0..members).map(Ear::new).collect()
+    }
+
+    pub(crate) fn engine(&self, client: ClientId) -> Engine {
         let mut settings = Settings::new(client);
         settings.command_timeout = self.timeout;
         settings.patience = self.patience;
         settings.drift_margin = self.drift_margin;
-        settings.clustered = self.clocks.len() > 1;
-        settings
+        settings.clustered = self.is_cluster();
+        if !self.is_quorum() {
+            return Engine::new(settings);
+        }
+        settings.longest_ttl = self.longest;
+        Engine::quorum(settings, self.clocks.len()).expect("an odd number of members")
+    }
+
+    /// The longest that a call may take which does not wait for a lock. At a quorum each of its rounds may
+    /// have to wait for a member that is silent.
+    pub(crate) fn limit(&self) -> Duration {
+        let rounds = if self.is_quorum() { 2 } else { 1 };
+        self.patience + (3 * self.timeout + Duration::from_secs(1)) * rounds
     }
 
     /// How late a host is told the time: less than what the engine allows for at the shortest
@@ -275,7 +329,7 @@ impl Plan {
         let name = random.below(u64::try_from(self.names.len()).unwrap_or(1));
         let name = &self.names[usize::try_from(name).unwrap_or(0)];
         let owner = if random.chance(self.reclaimable) {
-            Owner::reclaimable("job")
+            Owner::reclaimable(format!("job-{}", host % self.owners))
         } else {
             Owner::labelled(format!("host-{host}"))
         };
@@ -283,8 +337,8 @@ impl Plan {
             ttl: random
                 .pick(&self.ttls)
                 .expect("every plan has times to live"),
-            fixed: random.chance(20),
-            reentrant: random.chance(40),
+            fixed: random.chance(self.fixed),
+            reentrant: random.chance(self.reentrant),
             owner: owner.expect("the label is short"),
             counter: self.counter,
             durability: None,
@@ -300,7 +354,15 @@ impl Plan {
 
     /// The longest time that a program asks for: a renewal by hand may want more than its lock has.
     pub(crate) fn longest_lease(&self) -> Duration {
-        self.longest_ttl() * 2
+        match self.topology {
+            Topology::Quorum => self.longest,
+            Topology::Single | Topology::Cluster => self.longest_ttl() * 2,
+        }
+    }
+
+    /// The longest that a quorum's lease lasts, by the slowest clock.
+    pub(crate) fn longest_held(&self) -> Moment {
+        nanos(self.longest) / 100 * 101 + 10 * MILLI
     }
 
     /// Returns the time that an engine is asked for when a program wants a renewal for this one.
@@ -326,96 +388,58 @@ impl Plan {
     }
 }
 
-impl Faults {
-    fn new(random: &mut Random, sabotage: Sabotage, calm: bool) -> Self {
-        let cutting = if random.chance(30) { 6 } else { 1 };
-        let mut some = |percent| if random.chance(50) { percent } else { 0 };
-        let mut faults = Self {
-            slow: some(15),
-            stall: some(2),
-            lost_requests: some(5),
-            lost_replies: some(8),
-            refusals: some(3),
-            cuts: some(6) * cutting,
-            black_holes: some(4),
-            pauses: some(8),
-            deletions: some(3),
-            flushes: some(2),
-            failovers: some(2),
-            force_releases: some(4),
-            slow_pushes: some(15),
-            lost_pushes: some(20),
-            broken_subscriptions: some(4),
-            crashes: some(1),
-            repeats: some(20),
-            moves: some(4),
-        };
-        match sabotage {
-            Sabotage::TokensFallBack => faults.flushes = 5,
-            // Nothing but slow pushes.
-            _ if sabotage.holds_long() => {
-                faults = Self {
-                    slow_pushes: 100,
-                    ..Self::none()
-                };
-            }
-            _ => {}
-        }
-        if calm {
-            let (crashes, force_releases) = (faults.crashes, faults.force_releases);
-            return Self {
-                force_releases,
-                crashes,
-                ..Self::none()
-            };
-        }
-        faults
-    }
-
-    /// Everything works from now on.
-    pub(crate) fn none() -> Self {
-        Self {
-            slow: 0,
-            stall: 0,
-            lost_requests: 0,
-            lost_replies: 0,
-            refusals: 0,
-            cuts: 0,
-            black_holes: 0,
-            pauses: 0,
-            deletions: 0,
-            flushes: 0,
-            failovers: 0,
-            force_releases: 0,
-            slow_pushes: 0,
-            lost_pushes: 0,
-            broken_subscriptions: 0,
-            crashes: 0,
-            repeats: 0,
-            moves: 0,
-        }
-    }
-}
-
 /// The default, twice; what the documentation has for clocks that chrony slews, and almost all that
 /// may be set.
 const MARGINS: [u32; 4] = [DRIFT_MARGIN, DRIFT_MARGIN, 90_000, 170_000];
 pub(crate) const DRIFT_MARGIN: u32 = 2_000;
 
-/// How often a run has a cluster, in per cent.
-const CLUSTERS: u64 = 30;
+fn drift_margin(random: &mut Random, sabotage: Sabotage) -> u32 {
+    match sabotage {
+        Sabotage::None => random.pick(&MARGINS).unwrap_or(DRIFT_MARGIN),
+        _ => DRIFT_MARGIN,
+    }
+}
 
-/// Those of a cluster may be as far apart as nobody cares for them, and run at rates of their own.
-fn clocks(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
-    let (least, most) = match sabotage.servers() {
-        Some(bounds) => bounds,
-        None if random.chance(CLUSTERS) => (2, 4),
-        None => (1, 1),
+/// Those of a cluster may be as far apart as nobody cares for, and run at rates of their own.
+fn clocks_of_servers(
+    topology: Topology,
+    random: &mut Random,
+    sabotage: Sabotage,
+) -> Vec<ServerClock> {
+    let servers = match (topology, sabotage) {
+        (Topology::Single, _) => 1,
+        (_, Sabotage::PushesMisnamed) => 2,
+        _ => random.between(2, 4),
     };
-    let servers = random.between(least, most);
-    let apart = random
-        .pick(&[20_000, 3_000_000, 1_000_000_000])
-        .unwrap_or(1);
+    clocks(
+        random,
+        sabotage,
+        (servers, &[20_000, 3_000_000, 1_000_000_000]),
+    )
+}
+
+/// So are those of a quorum, unless members may forget.
+fn clocks_of_quorum(random: &mut Random, sabotage: Sabotage, loses: bool) -> Vec<ServerClock> {
+    let servers = match random.below(100) {
+        0..60 => 3,
+        60..90 => 5,
+        _ => 7,
+    };
+    let apart: &[u64] = if loses {
+        &[200, 20_000, 200_000]
+    } else {
+        &[200, 20_000, 3_000_000, 1_000_000_000]
+    };
+    clocks(random, sabotage, (servers, apart))
+}
+
+/// Each pair of a server and a host is within the drift margin.
+fn clocks(
+    random: &mut Random,
+    sabotage: Sabotage,
+    (servers, apart): (u64, &[u64]),
+) -> Vec<ServerClock> {
+    let apart = random.pick(apart).unwrap_or(1);
     let clock = |server| ServerClock {
         origin_micros: 1_700_000_000_000_000
             + match sabotage {
@@ -423,24 +447,18 @@ fn clocks(random: &mut Random, sabotage: Sabotage) -> Vec<ServerClock> {
                 _ if servers == 1 => random.below(1_000_000_000),
                 _ => random.below(apart),
             },
-        rate: if servers == 1 {
-            1_000_000
-        } else {
-            random.between(999_100, 1_000_900)
+        rate: match sabotage {
+            Sabotage::FastServers => 1_300_000,
+            _ if servers == 1 => 1_000_000,
+            _ => random.between(999_100, 1_000_900),
         },
         slewing: None,
     };
     (0..servers).map(clock).collect()
 }
 
-/// In a cluster so many that each server has some.
-fn names(random: &mut Random, clustered: bool) -> Vec<Name> {
+fn names(count: usize) -> Vec<Name> {
     let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let count = if clustered {
-        usize::try_from(random.between(2, 5)).unwrap_or(2)
-    } else {
-        1 + usize::from(random.chance(40))
-    };
     let name = |name: &&str| Name::new(*name).expect("the name is short");
     all.iter().take(count).map(name).collect()
 }

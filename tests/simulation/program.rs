@@ -16,7 +16,7 @@ impl World {
             return;
         }
         let next = self.now + 1 + self.random.below(2 * self.plan.pace);
-        self.schedule(next, Happening::Act { host });
+        self.schedule(next, Happening::Act(host));
         if self.hosts[host].paused {
             return;
         }

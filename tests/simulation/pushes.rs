@@ -1,14 +1,16 @@
 //! What servers tell hosts without being asked: on a connection of its own, which keeps its order,
 //! loses messages with and without a notice, and breaks. It may lead to another server of a group
-//! or of a cluster: then the one that publishes does not know that anybody hears.
+//! or of a cluster: then the one that publishes does not know that anybody hears. Each member of a
+//! quorum has one of its own.
 
 use leasehold::engine::{Input, ServerId};
 use leasehold::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;
-use crate::plan::{Pushes, Sabotage};
-use crate::world::{Happening, World};
+use crate::plan::Pushes;
+use crate::sabotage::Sabotage;
+use crate::world::{Happening, Process, World};
 
 /// A host's subscription.
 #[derive(Debug, Default)]
@@ -25,77 +27,102 @@ pub(crate) struct Ear {
     last: Moment,
 }
 
+impl Ear {
+    pub(crate) fn new(server: usize) -> Self {
+        Self {
+            server,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+}
+
 impl World {
+    /// By which of its subscriptions a host hears a server.
+    fn ear_of(&self, server: usize) -> usize {
+        if self.plan.is_quorum() { server } else { 0 }
+    }
+
     /// The engine wants to hear.
     pub(crate) fn subscribe(&mut self, host: usize, server: ServerId) {
-        let ear = &mut self.hosts[host].ear;
-        ear.asked.push(server);
-        if ear.asked.len() > 1 {
+        let ear = self.ear_of(self.index_of(host, server).unwrap_or(0));
+        let asked = &mut self.hosts[host].ears[ear].asked;
+        let twice = asked.contains(&server);
+        self.checks.ensure("progress", !twice, || {
+            format!("host {host} subscribes twice to {server:?}")
+        });
+        asked.push(server);
+        if asked.len() > 1 {
             // One subscription does for all.
             let at = self.now + self.delay();
-            if self.hosts[host].ear.up {
-                self.hear_at(at, host, Input::Subscribed { server });
+            if self.hosts[host].ears[ear].up {
+                self.hear_at(at, (host, ear), Input::Subscribed { server });
             }
             return;
         }
         let most = if self.plan.calm { 500 } else { 2_000 };
         let delay = self.random.below(most) * self.random.below(MILLI + 1);
-        let life = self.hosts[host].life;
         let at = self.now + delay;
+        let listen = Happening::Listen(self.process(host), ear);
         if self.plan.sabotage == Sabotage::EarlyBarrier {
             // The one before is told, the other happens much later.
-            self.hear_again(at, host);
-            return self.schedule(at + 15 * SECOND, Happening::Listen { host, life });
+            self.hear_again(at, (host, ear));
+            return self.schedule(at + 15 * SECOND, listen);
         }
-        self.schedule(at, Happening::Listen { host, life });
+        self.schedule(at, listen);
     }
 
     /// The subscription is there; the host is told so after it.
-    pub(crate) fn listen(&mut self, host: usize, life: u64) {
-        let state = &mut self.hosts[host];
-        if state.life != life || std::mem::replace(&mut state.ear.up, true) {
+    pub(crate) fn listen(&mut self, process: Process, ear: usize) {
+        let (host, _) = process;
+        if self.process(host) != process || self.hosts[host].ears[ear].up {
             return;
         }
+        let server = if self.plan.is_quorum() {
+            ear
+        } else {
+            let servers = u64::try_from(self.servers.len()).unwrap_or(1);
+            usize::try_from(self.random.below(servers)).unwrap_or(0)
+        };
+        if self.servers[server].out_until > self.now {
+            let at = self.servers[server].out_until;
+            return self.schedule(at, Happening::Listen(process, ear));
+        }
+        let state = &mut self.hosts[host];
+        (state.ears[ear].up, state.ears[ear].server) = (true, server);
         let client = state.client;
-        let servers = u64::try_from(self.servers.len()).unwrap_or(1);
-        let server = usize::try_from(self.random.below(servers)).unwrap_or(0);
-        self.hosts[host].ear.server = server;
         self.trace(|_| format!("server {server}: host {host} has subscribed"));
         if self.plan.pushes != Pushes::Uncounted {
             self.servers[server].store.subscribe(client);
             self.checks.listeners.insert((server, client));
         }
-        let at = self.now + self.delay();
-        self.hear_again(at, host);
+        let at = self.now + self.way(host, server);
+        self.hear_again(at, (host, ear));
     }
 
     /// A subscription breaks. The server may go on for a while as if it were there, and the host
     /// may notice only when it is there again.
-    pub(crate) fn break_ear(&mut self, host: usize) {
-        let ear = &mut self.hosts[host].ear;
-        if !std::mem::take(&mut ear.up) {
+    pub(crate) fn break_ear(&mut self, host: usize, ear: usize) {
+        let state = &mut self.hosts[host].ears[ear];
+        if !std::mem::take(&mut state.up) {
             return;
         }
-        ear.connection += 1;
-        self.trace(|_| format!("host {host}: the subscription breaks"));
-        let (client, life) = (self.hosts[host].client, self.hosts[host].life);
-        self.hang_up(client, self.hosts[host].ear.server, 3_000);
+        state.connection += 1;
+        let server = state.server;
+        self.trace(|_| format!("host {host}: the subscription to server {server} breaks"));
+        self.hang_up(self.hosts[host].client, server, 3_000);
         let mut at = self.now + self.random.below(1_500) * MILLI;
         if self.random.chance(60) {
-            for server in self.hosts[host].ear.asked.clone() {
-                let (by, input) = (None, Input::Unsubscribed { server });
-                let notice = Happening::Delivery {
-                    host,
-                    life,
-                    by,
-                    input,
-                };
-                self.schedule(at, notice);
+            for server in self.hosts[host].ears[ear].asked.clone() {
+                self.deliver_at(at, host, None, Input::Unsubscribed { server });
             }
             at += self.random.below(2_500) * MILLI;
         }
         // Later than the notice, though both are due at the same moment.
-        self.schedule(at, Happening::Listen { host, life });
+        self.schedule(at, Happening::Listen(self.process(host), ear));
         self.checks.saw("subscription broke");
     }
 
@@ -106,7 +133,7 @@ impl World {
         if late == 0 {
             self.forget_listener(client, server);
         } else {
-            self.schedule(at, Happening::Forget { client, server });
+            self.schedule(at, Happening::Forget(client, server));
             self.checks.saw("half-open subscription");
         }
     }
@@ -114,10 +141,30 @@ impl World {
     pub(crate) fn forget_listener(&mut self, client: ClientId, server: usize) {
         let mut hosts = self.hosts.iter();
         let hears = |ear: &Ear| ear.up && ear.server == server;
-        if !hosts.any(|host| host.client == client && hears(&host.ear)) {
+        if !hosts.any(|host| host.client == client && host.ears.iter().any(hears)) {
             self.servers[server].store.unsubscribe(client);
             self.checks.listeners.remove(&(server, client));
         }
+    }
+
+    /// A server has no subscriptions any more, and neither has what it may have begun anew with.
+    pub(crate) fn drop_listeners(&mut self, server: usize) {
+        let Self {
+            checks,
+            hosts,
+            servers,
+            ..
+        } = self;
+        let store = &mut servers[server].store;
+        for host in hosts {
+            store.unsubscribe(host.client);
+        }
+        checks.listeners.retain(|(at, client)| {
+            if *at == server {
+                store.unsubscribe(*client);
+            }
+            *at != server
+        });
     }
 
     /// What a command made a server tell.
@@ -136,11 +183,13 @@ impl World {
             let faults = &self.plan.faults;
             let (lost, slow) = (faults.lost_pushes, faults.slow_pushes);
             let (low, high) = self.plan.slow_push;
-            if self.plan.pushes == Pushes::Lost || !self.hosts[host].ear.up {
+            let (server, ear) = (step.server, self.ear_of(step.server));
+            let deaf = self.plan.pushes == Pushes::Lost || !self.hosts[host].ears[ear].up;
+            if deaf || self.comes_not_back(host, server) {
                 self.checks.saw("push lost");
                 continue;
             }
-            let mut at = self.now + self.delay();
+            let mut at = self.now + self.way(host, server);
             if self.random.chance(slow) {
                 at += self.random.between(low, high) * MILLI;
             }
@@ -148,14 +197,13 @@ impl World {
                 self.checks.saw("push lost");
                 if self.random.chance(50) {
                     at += self.random.below(1_000) * MILLI;
-                    self.hear_again(at, host);
+                    self.hear_again(at, (host, ear));
                 }
                 continue;
             }
-            let lease = self.lease_of(host, &push);
-            let push = lease.map_or(push, |lease| self.plan.pushed(lease, push));
-            let server = self.pusher(step.server);
-            self.hear_at(at, host, Input::Push { server, push });
+            let push = self.pushed(host, push);
+            let server = self.pusher(host, server);
+            self.hear_at(at, (host, ear), Input::Push { server, push });
         }
     }
 
@@ -193,46 +241,46 @@ impl World {
 
     /// Nobody is woken by what concerns others.
     fn check_push(&mut self, host: usize, push: &Push) {
-        let own = self.lease_of(host, push);
-        self.checks.ensure("I7", own.is_some(), || {
+        let mut leases = self.hosts[host].book.attempts.keys();
+        // Each member of a quorum knows a lease by an id of its own, of which half is the same.
+        let is_quorum = self.plan.is_quorum();
+        let is_of = |lease: &LeaseId| {
+            is_quorum && lease.half() == push.lease || push.open(*lease).is_some()
+        };
+        let own = leases.any(is_of);
+        self.checks.ensure("I7", own, || {
             format!("host {host} is told of somebody else's lease: {push:?}")
         });
     }
 
-    /// The host's lease that it opens for.
-    fn lease_of(&self, host: usize, push: &Push) -> Option<LeaseId> {
-        let mut leases = self.hosts[host].book.attempts.keys();
-        leases.find(|lease| push.open(**lease).is_some()).copied()
-    }
-
     /// The host is told that it can hear, for the first time or again.
-    fn hear_again(&mut self, at: Moment, host: usize) {
-        for server in self.hosts[host].ear.asked.clone() {
-            self.hear_at(at, host, Input::Subscribed { server });
+    fn hear_again(&mut self, at: Moment, (host, ear): (usize, usize)) {
+        for server in self.hosts[host].ears[ear].asked.clone() {
+            self.hear_at(at, (host, ear), Input::Subscribed { server });
         }
     }
 
-    /// On the subscription's connection nothing overtakes.
-    fn hear_at(&mut self, at: Moment, host: usize, input: Input) {
-        let state = &mut self.hosts[host];
-        state.ear.last = state.ear.last.max(at);
-        let (at, life, connection) = (state.ear.last, state.life, state.ear.connection);
-        let heard = Happening::Heard {
-            host,
-            life,
-            connection,
-            input,
-        };
-        self.schedule(at, heard);
+    /// On a subscription's connection nothing overtakes.
+    fn hear_at(&mut self, at: Moment, (host, ear): (usize, usize), input: Input) {
+        let process = self.process(host);
+        let state = &mut self.hosts[host].ears[ear];
+        state.last = state.last.max(at);
+        let (at, connection) = (state.last, state.connection);
+        self.schedule(at, Happening::Heard(process, (ear, connection), input));
     }
 
-    pub(crate) fn heard(&mut self, host: usize, life: u64, connection: u64, input: Input) {
-        let state = &mut self.hosts[host];
-        if state.life != life || state.ear.connection != connection {
+    pub(crate) fn heard(
+        &mut self,
+        process: Process,
+        (ear, connection): (usize, u64),
+        input: Input,
+    ) {
+        let (host, _) = process;
+        if self.process(host) != process || self.hosts[host].ears[ear].connection != connection {
             return;
         }
         if let Input::Subscribed { .. } = &input {
-            state.ear.reported = Some(self.now);
+            self.hosts[host].ears[ear].reported = Some(self.now);
         }
         self.checks.saw(match input {
             Input::Push { .. } => "push came",

@@ -14,8 +14,10 @@ use leasehold::{FencingToken, LeaseEvent, Name};
 use crate::book::Handle;
 use crate::checks::Checks;
 use crate::clock::{MILLI, SECOND};
-use crate::plan::{Faults, Plan, Sabotage};
+use crate::faults::Faults;
+use crate::plan::Plan;
 use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::stats::Stats;
 use crate::world::World;
 
@@ -150,10 +152,9 @@ fn everybody_is_told_of_losses_in_masses() {
 /// One host, whose program does nothing by itself.
 fn quiet(seed: u64) -> World {
     let mut random = Random::new(seed);
-    let mut plan = Plan::new(&mut random, Sabotage::None);
-    plan.faults = Faults::none();
+    let mut plan = Plan::single(&mut random, Sabotage::None);
+    plan.faults = Faults::default();
     plan.names.clear();
-    plan.clocks.truncate(1);
     plan.ttls = vec![Duration::from_secs(30)];
     (plan.calm, plan.hosts, plan.chaos) = (false, 1, 0);
     let mut world = World::new(plan, random, false);

@@ -1,16 +1,124 @@
-//! Promises that are broken on purpose at the server, to see that the checks notice.
+//! Promises that are broken on purpose, to see that the checks notice.
 
 use std::num::NonZeroU32;
 
 use leasehold::Error;
 use leasehold::protocol::{
-    Acquire, Claim, Command, ForceRelease, LockKey, Op, Reclaim, Release, Renew, Reply,
+    Acquire, Claim, ClientId, Command, LeaseId, LockKey, Op, Reclaim, Release, Renew, Reply,
 };
 use leasehold::time::ServerTime;
 
-use crate::plan::Sabotage;
+use crate::line::lease_of_claim;
+use crate::plan::{Pushes, Topology};
 use crate::world::World;
 
+/// A promise broken on purpose, to see that the checks notice.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Sabotage {
+    /// None: the promises must hold.
+    None,
+    /// The server acts however late a command comes.
+    NotAfterIgnored,
+    /// The program goes on for one time to live after its deadline.
+    DeadlinesIgnored,
+    /// A host's clock runs slower than the drift margin allows for.
+    SlowClocks,
+    /// The servers' clocks run faster than that.
+    FastServers,
+    /// Renewals by hand ask the engine for twice as long as the program wants.
+    RenewalsForLonger,
+    /// A renewal takes a lock that is gone or somebody else's.
+    RenewalsTake,
+    /// Tokens are counted from 1 again after the store lost its data.
+    TokensFallBack,
+    /// The host is told of time half a second late.
+    TicksWithheld,
+    /// No release reaches the server, and all are confirmed.
+    ReleasesForgotten,
+    /// A release hands the lock to whoever came last.
+    LastFirst,
+    /// The host's notion of the server's clock is 0.9 seconds behind; and no renewal is in time, so
+    /// that it matters. Grants are short, as nobody is counted who hears of them: one that is believed that much longer ends
+    /// after the lock has gone on, where otherwise half of the window would make up for it.
+    WrongAnchor,
+    /// Who leaves the line is not taken out of it.
+    LeavesForgotten,
+    /// Nothing that a waiter asks reaches the server after its first ask, nor any push a waiter.
+    HeartbeatsForgotten,
+    /// The subscription is reported, and then made.
+    EarlyBarrier,
+    /// A forced release frees whoever has the lock by then.
+    ForceReleasesAnybody,
+    /// An owner takes over whatever tenure its owner has by then; of a quorum's members, from anybody.
+    ReclaimsAnyTenure,
+    /// The answers of each server of a cluster are said to be another one's.
+    AnswersMisnamed,
+    /// The pushes of each of two servers are said to be the other one's, whose clock is 0.9 seconds
+    /// away; and the rest is as in `WrongAnchor`.
+    PushesMisnamed,
+    /// Programs go on for as long as any server still has their lease.
+    LatestDeadline,
+    /// Renewals raise no counter, and say so of none.
+    NothingRaised,
+    /// A server takes what a host asks it for anew for what it gave back before.
+    ReleasesMixedUp,
+    /// A server that forgot says that it did so long ago.
+    NoQuarantine,
+    /// The others say of a server that forgot for how long it has been there by its own clock.
+    OneClock,
+    /// What a server forgot it only says to those who connect.
+    NothingChecked,
+    /// A server that begins anew with old data takes itself for the one before.
+    ProcessesMixedUp,
+}
+
+impl Sabotage {
+    /// Whether nothing else may go wrong for it to show, or must.
+    pub(crate) fn calm(self, topology: Topology) -> Option<bool> {
+        match self {
+            Self::None => None,
+            // What could not be given back is looked for at a quorum if nothing else went wrong.
+            Self::ReleasesForgotten => Some(topology == Topology::Quorum),
+            Self::LastFirst
+            | Self::LeavesForgotten
+            | Self::HeartbeatsForgotten
+            | Self::EarlyBarrier => Some(true),
+            _ => Some(false),
+        }
+    }
+
+    /// Whether servers have to forget for it to show.
+    pub(crate) fn loses(self) -> bool {
+        matches!(
+            self,
+            Self::NoQuarantine | Self::OneClock | Self::NothingChecked | Self::ProcessesMixedUp
+        )
+    }
+
+    /// Whether it needs programs that hold on to locks, and renewals that come too late.
+    pub(crate) fn holds_long(self) -> bool {
+        matches!(self, Self::WrongAnchor | Self::PushesMisnamed)
+    }
+
+    pub(crate) fn pushes(self) -> Option<Pushes> {
+        match self {
+            Self::HeartbeatsForgotten => Some(Pushes::Lost),
+            Self::WrongAnchor | Self::PushesMisnamed => Some(Pushes::Uncounted),
+            _ => None,
+        }
+    }
+
+    /// Which of the times to live it needs.
+    pub(crate) fn ttl(self) -> Option<u64> {
+        match self {
+            Self::WrongAnchor | Self::PushesMisnamed => Some(5),
+            Self::EarlyBarrier => Some(4),
+            _ => None,
+        }
+    }
+}
+
+/// What a server does wrong.
 impl World {
     /// What is answered without the server, and without the checks, in a run that is to do it
     /// wrong.
@@ -37,51 +145,42 @@ impl World {
     pub(crate) fn sabotaged(
         &mut self,
         time: ServerTime,
-        host: usize,
+        (host, server): (usize, usize),
         op: &Op,
     ) -> Result<Reply, Error> {
-        let Op { command, not_after } = op;
+        if let Command::Acquire(Acquire { claim, waits, .. }) = &op.command
+            && *waits
+            && self.plan.sabotage == Sabotage::LastFirst
+        {
+            let claims = &mut self.servers[server].claims;
+            claims.insert(claim.lease, claim.clone());
+        }
         let mut op = op.clone();
-        match (self.plan.sabotage, command) {
+        match (self.plan.sabotage, &mut op.command) {
             (Sabotage::NotAfterIgnored, _) => op.not_after = time,
-            (
-                Sabotage::ForceReleasesAnybody,
-                Command::ForceRelease(ForceRelease { key, token }),
-            ) => {
-                let holder = self.stored(key).map(|(_, token)| token);
-                op.command = Command::ForceRelease(ForceRelease {
-                    key: key.clone(),
-                    token: holder.unwrap_or(*token),
-                });
+            (_, Command::Enter(enter)) => {
+                let enter = enter.clone();
+                let reply = self.does(time, server, op)?;
+                return Ok(self.mistaken(&enter, reply));
+            }
+            (Sabotage::ForceReleasesAnybody, Command::ForceRelease(force)) => {
+                let holder = self.stored_at(server, &force.key);
+                force.token = holder.map_or(force.token, |(_, token)| token);
             }
             (Sabotage::ReclaimsAnyTenure, Command::Acquire(acquire)) => {
-                let holder = self.stored(&acquire.key).map(|(_, token)| token);
-                op.command = Command::Acquire(Acquire {
-                    reclaims: holder.map_or(acquire.reclaims, Reclaim::From),
-                    ..acquire.clone()
-                });
+                self.reclaims_any(server, acquire);
             }
-            (
-                Sabotage::RenewalsTake,
-                Command::Renew(Renew {
-                    key, lease, ttl, ..
-                }),
-            ) if time <= *not_after => {
-                let spec = self.plan.spec(&mut self.random, host);
-                op.command = Command::Acquire(Acquire {
-                    key: key.clone(),
-                    claim: Claim {
-                        lease: *lease,
-                        client: leasehold::protocol::ClientId(1),
-                        owner: spec.owner.clone(),
-                        counter: spec.counter,
-                        ttl: *ttl,
-                        window: *ttl,
-                    },
-                    waits: false,
-                    reclaims: Reclaim::Never,
-                });
-                return match self.server_does(time, op) {
+            (Sabotage::NothingRaised, Command::Renew(renew)) => renew.floor = None,
+            (Sabotage::ReleasesMixedUp, Command::Release(release)) => {
+                let stored = self.stored_at(server, &release.key).map(|(lease, _)| lease);
+                let same = |lease: &LeaseId| lease.half() == release.claim.lease.half();
+                release.claim.lease = stored.filter(same).unwrap_or(release.claim.lease);
+                // It would save the tenure: it is of the one that was meant.
+                release.token = None;
+            }
+            (Sabotage::RenewalsTake, Command::Renew(renew)) if time <= op.not_after => {
+                op.command = self.acquire_instead(host, renew);
+                return match self.does(time, server, op) {
                     Ok(Reply::Held(held)) => Ok(Reply::Renewed {
                         expires: held.expires,
                     }),
@@ -91,43 +190,79 @@ impl World {
             (Sabotage::ReleasesForgotten, Command::Release(_)) => return Ok(Reply::Released),
             (Sabotage::LastFirst, Command::Release(Release { key, claim, .. }))
                 if self
-                    .stored(key)
+                    .stored_at(server, key)
                     .is_some_and(|(holder, _)| holder == claim.lease) =>
             {
                 let key = key.clone();
-                return self.last_first(time, &key, op);
+                return self.last_first(time, server, (&key, op));
             }
             _ => {}
         }
-        self.server_does(time, op)
+        self.does(time, server, op)
     }
 
-    fn server_does(&mut self, time: ServerTime, op: Op) -> Result<Reply, Error> {
-        let server = op.command.key().map_or(0, |key| self.server_of(key));
+    /// Any tenure of its owner; at a quorum anybody's.
+    fn reclaims_any(&self, server: usize, acquire: &mut Acquire) {
+        let is_quorum = self.plan.is_quorum();
+        let takes = !is_quorum || acquire.claim.owner.is_reclaimable();
+        if let Some(holder) = self.holder(server, &acquire.key).filter(|_| takes) {
+            acquire.reclaims = Reclaim::From(holder.token);
+            if is_quorum {
+                acquire.claim.owner = holder.owner;
+            }
+        }
+    }
+
+    fn acquire_instead(&mut self, host: usize, renew: &Renew) -> Command {
+        let spec = self.plan.spec(&mut self.random, host);
+        Command::Acquire(Acquire {
+            key: renew.key.clone(),
+            claim: Claim {
+                lease: renew.lease,
+                client: ClientId(1),
+                owner: spec.owner.clone(),
+                counter: spec.counter,
+                ttl: renew.ttl,
+                window: renew.ttl,
+            },
+            waits: false,
+            reclaims: Reclaim::Never,
+        })
+    }
+
+    pub(crate) fn does(&mut self, time: ServerTime, server: usize, op: Op) -> Result<Reply, Error> {
         let store = &mut self.servers[server].store;
         store.execute(time, &[op]).replies.remove(0)
     }
 
     /// A release, while all but the last in line are away.
-    fn last_first(&mut self, time: ServerTime, key: &LockKey, op: Op) -> Result<Reply, Error> {
-        let mut claims = self.checks.lines.claims(key);
+    fn last_first(
+        &mut self,
+        time: ServerTime,
+        server: usize,
+        (key, op): (&LockKey, Op),
+    ) -> Result<Reply, Error> {
+        let line = self.servers[server].store.line_value(time, key);
+        let members = line.map(|(members, _)| members).unwrap_or_default();
+        let claims = &self.servers[server].claims;
+        let of = |claim: &str| claims.get(&lease_of_claim(claim)?).cloned();
+        let mut claims: Vec<_> = members.iter().filter_map(|(claim, ..)| of(claim)).collect();
         claims.pop();
         let not_after = op.not_after;
         for claim in &claims {
             let (key, claim, token) = (key.clone(), claim.clone(), None);
             let command = Command::Release(Release { key, claim, token });
-            let _ = self.server_does(time, Op { command, not_after });
+            let _ = self.does(time, server, Op { command, not_after });
         }
-        let reply = self.server_does(time, op);
+        let reply = self.does(time, server, op);
         for claim in claims {
-            let acquire = Acquire {
+            let command = Command::Acquire(Acquire {
                 key: key.clone(),
                 claim,
                 waits: true,
                 reclaims: Reclaim::Never,
-            };
-            let command = Command::Acquire(acquire);
-            let _ = self.server_does(time, Op { command, not_after });
+            });
+            let _ = self.does(time, server, Op { command, not_after });
         }
         reply
     }

@@ -1,33 +1,49 @@
-//! The servers of the store: one that is alone, or those of a cluster, each with a clock of its own,
-//! which share the slots and pass them on to one another while hosts ask.
+//! The servers of the store: one that is alone, those of a cluster, which share the slots and pass them
+//! on to one another while hosts ask, or the members of a quorum, which all have every name. Each has a
+//! clock of its own.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
 use leasehold::MemoryServer;
 use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::{LockKey, Op};
+use leasehold::protocol::{Claim, LeaseId, LockKey, Op};
 use leasehold::time::ServerTime;
 
 use crate::checks::Stored;
 use crate::clock::{MILLI, Moment, ServerClock};
 use crate::host::{Sent, SharedSent};
-use crate::plan::Sabotage;
-use crate::world::{Happening, World};
+use crate::sabotage::Sabotage;
+use crate::world::{Happening, Process, World};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Server {
     pub(crate) store: MemoryServer,
     pub(crate) clock: ServerClock,
     /// How much longer its locks live since failovers set its clock back.
     pub(crate) behind: Moment,
+    /// How far it is behind because it began late, in microseconds; that is set right soon.
+    pub(crate) late_by: u64,
+    /// Until when nobody can reach it.
+    pub(crate) out_until: Moment,
+    /// It does nothing, and this came meanwhile.
+    pub(crate) frozen: bool,
+    pub(crate) inbox: VecDeque<SharedSent>,
+    /// What it would begin anew with.
+    pub(crate) saved: Option<MemoryServer>,
+    /// When it last forgot something.
+    pub(crate) lost: Option<Moment>,
+    /// It is known to have forgotten nothing since.
+    pub(crate) is_known: bool,
+    /// Of those that wait for a lock.
+    pub(crate) claims: BTreeMap<LeaseId, Claim>,
 }
 
 impl Server {
     pub(crate) fn new(clock: ServerClock) -> Self {
         Self {
-            store: MemoryServer::new(),
             clock,
-            behind: 0,
+            ..Self::default()
         }
     }
 }
@@ -55,21 +71,28 @@ impl Routes {
 /// Who is asked for what.
 impl World {
     pub(crate) fn is_cluster(&self) -> bool {
-        self.servers.len() > 1
+        self.plan.is_cluster()
     }
 
-    /// As engines know it. No server of a cluster has the name of one that is alone.
-    pub(crate) fn name_of(&self, server: usize) -> ServerId {
-        if self.is_cluster() {
-            ServerId(u32::try_from(server + 1).expect("there are few servers"))
-        } else {
-            ServerId::ONLY
-        }
+    /// As a host's engine knows it: by the place in its list, counted from 1 in a cluster, of which no
+    /// server has the name of one that is alone.
+    pub(crate) fn name_of(&self, host: usize, server: usize) -> ServerId {
+        let mut list = self.hosts[host].list.iter();
+        let place = list.position(|listed| *listed == server);
+        let place = place.expect("each host lists every server") + usize::from(self.is_cluster());
+        ServerId(u32::try_from(place).expect("there are few servers"))
     }
 
     /// Which one an engine means, if it is a certain one.
-    pub(crate) fn index_of(&self, server: ServerId) -> Option<usize> {
-        (0..self.servers.len()).find(|index| self.name_of(*index) == server)
+    pub(crate) fn index_of(&self, host: usize, server: ServerId) -> Option<usize> {
+        let place = server.0.checked_sub(u32::from(self.is_cluster()))?;
+        let list = &self.hosts[host].list;
+        list.get(usize::try_from(place).ok()?).copied()
+    }
+
+    /// Whether a server has a lock's keys: each member of a quorum has them all.
+    pub(crate) fn serves(&self, server: usize, key: &LockKey) -> bool {
+        self.plan.is_quorum() || self.server_of(key) == server
     }
 
     /// Which server has a lock's keys.
@@ -98,8 +121,20 @@ impl World {
 
     /// Whose a lock is in the store.
     pub(crate) fn stored(&self, key: &LockKey) -> Stored {
-        let tenure = self.store_of(key).tenure(self.time_at(key), key)?;
+        self.stored_at(self.server_of(key), key)
+    }
+
+    pub(crate) fn stored_at(&self, server: usize, key: &LockKey) -> Stored {
+        let tenure = self.servers[server]
+            .store
+            .tenure(self.time_of(server), key)?;
         Some((tenure.lease, tenure.token))
+    }
+
+    /// Whether nobody can know what a quorum's member's clock says.
+    pub(crate) fn is_behind(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        self.plan.is_quorum() && (server.behind > 0 || server.late_by > 0)
     }
 
     /// How much longer locks live since failovers set clocks back, at the most.
@@ -111,10 +146,11 @@ impl World {
     /// know. A client finds the server of a slot that it has not named yet by itself.
     pub(crate) fn route(&mut self, host: usize, asked: ServerId, batch: &[Op]) -> usize {
         if !self.is_cluster() {
-            self.checks.ensure("route", asked == ServerId::ONLY, || {
-                format!("host {host} asks {asked:?}, and there is one server alone")
+            let server = self.index_of(host, asked);
+            self.checks.ensure("route", server.is_some(), || {
+                format!("host {host} asks {asked:?}, and there is no such server")
             });
-            return 0;
+            return server.unwrap_or(0);
         }
         let key = batch.first().and_then(|op| op.command.key());
         let slot = key.map(LockKey::slot);
@@ -128,7 +164,7 @@ impl World {
         self.checks.ensure("route", asked == known, || {
             format!("host {host} asks {asked:?} for what {known:?} has: {batch:?}")
         });
-        if let Some(server) = self.index_of(asked) {
+        if let Some(server) = self.index_of(host, asked) {
             self.checks.saw("asked a cluster");
             return server;
         }
@@ -139,17 +175,17 @@ impl World {
 
 /// Whose answer it is said to be, and whose push, unless this run is to name another server.
 impl World {
-    pub(crate) fn name_told(&self, server: usize) -> ServerId {
+    pub(crate) fn name_told(&self, host: usize, server: usize) -> ServerId {
         let further = usize::from(self.plan.sabotage == Sabotage::AnswersMisnamed);
-        self.name_of((server + further) % self.servers.len())
+        self.name_of(host, (server + further) % self.servers.len())
     }
 
-    pub(crate) fn pusher(&self, server: usize) -> Option<ServerId> {
+    pub(crate) fn pusher(&self, host: usize, server: usize) -> Option<ServerId> {
         match self.plan.sabotage {
-            Sabotage::PushesMisnamed => Some(self.name_of((server + 1) % self.servers.len())),
+            Sabotage::PushesMisnamed => Some(self.name_of(host, (server + 1) % self.servers.len())),
             // Any of them may pass it on.
             _ if self.is_cluster() => None,
-            _ => Some(self.name_of(server)),
+            _ => Some(self.name_of(host, server)),
         }
     }
 }
@@ -173,7 +209,7 @@ impl World {
         let first = |server: usize| u16::try_from((server * slots).div_ceil(servers)).unwrap_or(0);
         for server in 0..servers {
             let slots = first(server)..=first(server + 1) - 1;
-            let server = self.name_of(server);
+            let server = self.name_of(host, server);
             self.input(host, Input::Slots { slots, server });
         }
         let moved: Vec<_> = self.moved.keys().copied().collect();
@@ -183,9 +219,9 @@ impl World {
     }
 
     /// A client looks where a slot is by now.
-    pub(crate) fn learn(&mut self, host: usize, life: u64, slot: u16) {
-        if self.hosts[host].life == life {
-            self.tell_slot(host, slot);
+    pub(crate) fn learn(&mut self, process: Process, slot: u16) {
+        if self.process(process.0) == process {
+            self.tell_slot(process.0, slot);
         }
     }
 
@@ -193,14 +229,14 @@ impl World {
     pub(crate) fn learn_from(&mut self, sent: &SharedSent) {
         let key = sent.batch.first().and_then(|op| op.command.key());
         if let Some(slot) = key.map(LockKey::slot) {
-            let (slots, server) = (slot..=slot, self.name_of(sent.server));
+            let (slots, server) = (slot..=slot, self.name_of(sent.host, sent.server));
             self.input(sent.host, Input::Slots { slots, server });
         }
     }
 
     fn tell_slot(&mut self, host: usize, slot: u16) {
         if let Some(server) = self.moved.get(&slot) {
-            let (slots, server) = (slot..=slot, self.name_of(*server));
+            let (slots, server) = (slot..=slot, self.name_of(host, *server));
             self.input(host, Input::Slots { slots, server });
         }
     }
@@ -233,8 +269,8 @@ impl World {
         self.checks.saw("a slot moved");
         for host in 0..self.hosts.len() {
             if self.random.chance(30) {
-                let (life, at) = (self.hosts[host].life, self.random.below(3_000) * MILLI);
-                self.schedule(self.now + at, Happening::Learn { host, life, slot });
+                let at = self.now + self.random.below(3_000) * MILLI;
+                self.schedule(at, Happening::Learn(self.process(host), slot));
             }
         }
     }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use crate::book::{Book, Tenure};
 use crate::checks::Checks;
 use crate::clock::{MILLI, SECOND, Slewing};
-use crate::plan::{DRIFT_MARGIN, Faults, Plan, Sabotage};
+use crate::faults::Faults;
+use crate::plan::{DRIFT_MARGIN, Plan};
 use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::stats::Stats;
 use crate::world::World;
 
@@ -69,12 +71,12 @@ fn slewing_is_noticed_and_then_does_no_harm() {
 /// the clock no longer gets faster.
 fn slewed(seed: u64) -> (World, u64) {
     let mut random = Random::new(seed);
-    let mut plan = Plan::new(&mut random, Sabotage::None);
+    let mut plan = Plan::single(&mut random, Sabotage::None);
     plan.faults = Faults {
         black_holes: 4,
         lost_requests: 5,
         lost_replies: 5,
-        ..Faults::none()
+        ..Faults::default()
     };
     plan.names.truncate(1);
     plan.ttls = vec![Duration::from_secs(4)];
@@ -82,7 +84,6 @@ fn slewed(seed: u64) -> (World, u64) {
     plan.drift_margin = DRIFT_MARGIN;
     (plan.calm, plan.drains, plan.reclaimable) = (false, false, 0);
     (plan.chaos, plan.pace) = (END, 300 * MILLI);
-    plan.clocks.truncate(1);
     let gradually = random.between(GRADUALLY.0, GRADUALLY.1);
     plan.clocks[0].slewing = Some(Slewing {
         from: FROM,

@@ -18,9 +18,9 @@ const ON_ITS_WAY: Duration = Duration::from_millis(10);
 /// A lock that was handed over is good for the time to take it up alone, until it is renewed.
 impl World {
     pub(crate) fn watch_acquired(&mut self, host: usize, lease: LeaseId) {
-        if self.plan.calm {
+        if self.plan.is_prompt() {
             let (since, at) = (self.now, self.now + AT_ONCE);
-            self.schedule(at, Happening::Confirmed { host, lease, since });
+            self.schedule(at, Happening::Confirmed(host, lease, since));
         }
     }
 
@@ -59,10 +59,10 @@ impl World {
             Command::ForceRelease(_) => step.before != step.after,
             _ => step.is_reclaim() && step.granted().is_some(),
         };
-        let hears = self.plan.calm && self.plan.pushes != Pushes::Lost;
+        let hears = self.plan.is_prompt() && self.plan.pushes != Pushes::Lost;
         if let (Some(lost), true) = (step.before, taken && hears) {
             let (since, at) = (self.now, self.now + AT_ONCE);
-            self.schedule(at, Happening::TakenAway { lost, since });
+            self.schedule(at, Happening::TakenAway(lost, since));
         }
     }
 
@@ -75,7 +75,7 @@ impl World {
         let mut locks = host.book.locks.values();
         let is_it = |held: &Tenure| (held.lease, held.token) == lost;
         let holds = locks.find(|lock| lock.held.as_ref().is_some_and(is_it));
-        let missed = host.ear.reported.is_none_or(|at| at > since);
+        let missed = host.ears[0].reported.is_none_or(|at| at > since);
         let Some(lock) = holds else {
             return self.checks.saw(if missed {
                 "told of what was missed at once"
@@ -87,9 +87,9 @@ impl World {
         if missed && lock.spec.fixed {
             return;
         }
-        let due = host.ear.reported.unwrap_or(self.now).max(since) + AT_ONCE;
+        let due = host.ears[0].reported.unwrap_or(self.now).max(since) + AT_ONCE;
         if due > self.now {
-            return self.schedule(due, Happening::TakenAway { lost, since });
+            return self.schedule(due, Happening::TakenAway(lost, since));
         }
         self.checks.ensure("I4", false, || {
             let millis = (self.now - since) / MILLI;

@@ -4,7 +4,7 @@ use leasehold::engine::{Input, ServerId};
 use leasehold::protocol::LockKey;
 
 use crate::clock::MILLI;
-use crate::world::{Happening, World};
+use crate::world::World;
 
 impl World {
     /// From now on the server says what is changed, in most cases.
@@ -49,12 +49,6 @@ impl World {
 
     fn hears(&mut self, host: usize, key: Option<LockKey>, most: u64) {
         let at = self.now + self.random.below(most * MILLI);
-        let delivery = Happening::Delivery {
-            host,
-            life: self.hosts[host].life,
-            by: None,
-            input: Input::Changed { key },
-        };
-        self.schedule(at, delivery);
+        self.deliver_at(at, host, None, Input::Changed { key });
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use leasehold::LeaseEvent;
-use leasehold::engine::{Input, Output};
-use leasehold::protocol::{ClientId, Command, LeaseId, LockKey, Op, Reclaim};
-use leasehold::time::ServerTime;
+use leasehold::engine::{Input, Output, Wait};
+use leasehold::protocol::{ClientId, LeaseId, LockKey};
 
-use crate::book::Call;
-use crate::checks::{Checks, Valid};
-use crate::clock::Moment;
+use crate::book::Look;
+use crate::checks::Checks;
+use crate::clock::{MILLI, Moment};
 use crate::drain::{Idle, Offer};
 use crate::host::{Host, SharedSent};
-use crate::plan::{Plan, Sabotage};
+use crate::plan::Plan;
 use crate::random::Random;
+use crate::sabotage::Sabotage;
 use crate::servers::Server;
 use crate::stats::{Stats, Violation};
 
@@ -21,82 +21,45 @@ use crate::stats::{Stats, Violation};
 const MAX_STEPS: u64 = 200_000;
 const MAX_OUTPUTS: u32 = 5_000;
 
+/// A process: its host, and how often that has crashed.
+pub(crate) type Process = (usize, u64);
+
 #[derive(Debug)]
 pub(crate) enum Happening {
-    /// A batch reaches the server.
+    /// A batch reaches a server.
     Arrival(SharedSent),
     /// The same batch reaches it once more.
     Again(SharedSent),
-    /// An input reaches a host; if it came by a connection, only while that is the current one.
-    Delivery {
-        host: usize,
-        life: u64,
-        by: Option<SharedSent>,
-        input: Input,
-    },
+    /// An input reaches a process; if it came by a connection, only while that is the current one.
+    Delivery(Process, Option<SharedSent>, Input),
     /// A host's program does something.
-    Act {
-        host: usize,
-    },
-    Resume {
-        host: usize,
-    },
-    /// A connection is lost, if it is still this one.
-    Cut {
-        host: usize,
-        server: usize,
-        connection: u64,
-    },
-    /// A connection is made again, if it is still the one that was lost.
-    Restore {
-        host: usize,
-        server: usize,
-        connection: u64,
-    },
-    /// A host's subscription is there.
-    Listen {
-        host: usize,
-        life: u64,
-    },
-    /// Something comes on a host's subscription, if it is still this one.
-    Heard {
-        host: usize,
-        life: u64,
-        connection: u64,
-        input: Input,
-    },
-    /// A server notices that a subscription is over.
-    Forget {
-        client: ClientId,
-        server: usize,
-    },
-    /// A host is told where a slot is.
-    Learn {
-        host: usize,
-        life: u64,
-        slot: u16,
-    },
-    /// Whoever gave up must be gone.
-    Gone {
-        key: LockKey,
-        lease: LeaseId,
-    },
-    /// Whoever was handed the lock must know.
-    TakenUp {
-        key: LockKey,
-        offer: Offer,
-    },
-    /// Whoever was told that it has the lock must have it for its time to live.
-    Confirmed {
-        host: usize,
-        lease: LeaseId,
-        since: Moment,
-    },
-    /// Whoever had the lock must know that it was taken away.
-    TakenAway {
-        lost: Offer,
-        since: Moment,
-    },
+    Act(usize),
+    /// A host's pause is over.
+    Resume(usize),
+    /// A host's connection to a server is lost, if it is still this one.
+    Cut(usize, usize, u64),
+    /// A host's connection to a server is made again, if it is still the one that was lost.
+    Restore(usize, usize, u64),
+    /// One of a process's subscriptions is there.
+    Listen(Process, usize),
+    /// Something comes on a process's subscription, if that still has this connection.
+    Heard(Process, (usize, u64), Input),
+    /// A server notices that a client's subscription is over.
+    Forget(ClientId, usize),
+    /// A process learns where a slot is.
+    Learn(Process, u16),
+    /// A lease that was given up must be gone.
+    Gone(LockKey, LeaseId),
+    /// A lease that was handed the lock must know.
+    TakenUp(LockKey, Offer),
+    /// A host's lease must have the lock for its time to live since it was told so.
+    Confirmed(usize, LeaseId, Moment),
+    /// A lease must know that the lock was taken from it then.
+    TakenAway(Offer, Moment),
+    /// A server that did nothing goes on.
+    Thaw(usize),
+    /// The clock of a server that began late is set right.
+    SetForward(usize),
     /// Something goes wrong, perhaps.
     Trouble,
 }
@@ -112,7 +75,7 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) checks: Checks,
     pub(crate) last_id: u64,
-    /// Since when nothing goes wrong and everybody must be served.
+    /// Since when nothing goes wrong and everybody must be served at once.
     pub(crate) calm_since: Option<Moment>,
     pub(crate) idle: BTreeMap<LockKey, Idle>,
     pub(crate) offers: BTreeMap<LockKey, Offer>,
@@ -125,9 +88,14 @@ pub(crate) struct World {
 
 impl World {
     /// One run; what it saw, or what was not kept.
-    pub(crate) fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Result<Stats, Violation> {
+    pub(crate) fn run(
+        plan: fn(&mut Random, Sabotage) -> Plan,
+        seed: u64,
+        sabotage: Sabotage,
+        tracing: bool,
+    ) -> Result<Stats, Violation> {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random, sabotage);
+        let plan = plan(&mut random, sabotage);
         let mut world = Self::new(plan, random, tracing);
         world.begin();
         world.advance(world.plan.chaos);
@@ -144,7 +112,7 @@ impl World {
             random,
             servers: plan.clocks.iter().copied().map(Server::new).collect(),
             moved: BTreeMap::new(),
-            calm_since: plan.calm.then_some(0),
+            calm_since: plan.is_prompt().then_some(0),
             plan,
             hosts,
             checks: Checks::default(),
@@ -169,9 +137,9 @@ impl World {
 
     pub(crate) fn begin(&mut self) {
         for host in 0..self.hosts.len() {
-            self.restore_all(host, 30 * crate::clock::MILLI);
+            self.restore_all(host, 30 * MILLI);
             let first = self.random.below(self.plan.pace);
-            self.schedule(first, Happening::Act { host });
+            self.schedule(first, Happening::Act(host));
         }
         self.schedule(0, Happening::Trouble);
     }
@@ -193,6 +161,10 @@ impl World {
             .insert((at.max(self.now), self.last_id), happening);
     }
 
+    pub(crate) fn process(&self, host: usize) -> Process {
+        (host, self.hosts[host].life)
+    }
+
     /// Takes what is on its way by a connection out of the agenda.
     pub(crate) fn take_arrivals(
         &mut self,
@@ -212,6 +184,7 @@ impl World {
         taken
     }
 
+    /// What is on its way to a server is lost.
     pub(crate) fn forget_arrivals(&mut self, server: usize) {
         self.agenda.retain(|_, happening| match happening {
             Happening::Arrival(sent) | Happening::Again(sent) => sent.server != server,
@@ -254,47 +227,34 @@ impl World {
         if let Some(host) = self.hosts.iter().position(|host| host.wake() == Some(next)) {
             return self.tick(host);
         }
-        let Some(((_, _), happening)) = self.agenda.pop_first() else {
+        let Some((_, happening)) = self.agenda.pop_first() else {
             return;
         };
         match happening {
-            Happening::Arrival(sent) => self.arrive(&sent),
+            Happening::Arrival(sent) => self.arrive(sent),
             Happening::Again(sent) => self.arrive_again(&sent),
-            Happening::Delivery {
-                host,
-                life,
-                by,
-                input,
-            } => self.deliver(host, life, by, input),
-            Happening::Act { host } => self.act(host),
-            Happening::Resume { host } => self.resume(host),
-            Happening::Cut {
-                host,
-                server,
-                connection,
-            } => self.cut(host, server, connection),
-            Happening::Restore {
-                host,
-                server,
-                connection,
-            } => self.restore(host, server, connection),
-            Happening::Listen { host, life } => self.listen(host, life),
-            Happening::Heard {
-                host,
-                life,
-                connection,
-                input,
-            } => self.heard(host, life, connection, input),
-            Happening::Forget { client, server } => self.forget_listener(client, server),
-            Happening::Learn { host, life, slot } => self.learn(host, life, slot),
-            Happening::Gone { key, lease } => self.check_gone(&key, lease),
-            Happening::TakenUp { key, offer } => self.check_taken_up(&key, offer),
-            Happening::Confirmed { host, lease, since } => self.check_confirmed(host, lease, since),
-            Happening::TakenAway { lost, since } => self.check_taken_away(lost, since),
+            Happening::Delivery(process, by, input) => self.deliver(process, by, input),
+            Happening::Act(host) => self.act(host),
+            Happening::Resume(host) => self.resume(host),
+            Happening::Cut(host, server, connection) => self.cut(host, server, connection),
+            Happening::Restore(host, server, connection) => self.restore(host, server, connection),
+            Happening::Listen(process, ear) => self.listen(process, ear),
+            Happening::Heard(process, ear, input) => self.heard(process, ear, input),
+            Happening::Forget(client, server) => self.forget_listener(client, server),
+            Happening::Learn(process, slot) => self.learn(process, slot),
+            Happening::Gone(key, lease) => self.check_gone(&key, lease),
+            Happening::TakenUp(key, offer) => self.check_taken_up(&key, offer),
+            Happening::Confirmed(host, lease, since) => self.check_confirmed(host, lease, since),
+            Happening::TakenAway(lost, since) => self.check_taken_away(lost, since),
+            Happening::Thaw(server) => self.thaw(server),
+            Happening::SetForward(server) => self.set_forward(server),
             Happening::Trouble => self.trouble(),
         }
     }
+}
 
+/// A host takes something in.
+impl World {
     pub(crate) fn tick(&mut self, host: usize) {
         self.feed(host, Input::Tick);
         let host = &self.hosts[host];
@@ -309,7 +269,7 @@ impl World {
     /// Hands an input to a host, now or when its pause is over.
     pub(crate) fn input(&mut self, host: usize, input: Input) {
         if let Input::Connected { server } | Input::Disconnected { server, .. } = &input
-            && let Some(server) = self.index_of(*server)
+            && let Some(server) = self.index_of(host, *server)
         {
             self.hosts[host].links[server].changes += 1;
         }
@@ -330,42 +290,11 @@ impl World {
         loop {
             let output = self.hosts[id].engine.poll();
             self.trace(|_| format!("    {output:?}"));
-            let Host { book, readers, .. } = &mut self.hosts[id];
-            match output {
-                Output::Send {
-                    server,
-                    request,
-                    batch,
-                    give_up,
-                    ..
-                } => {
-                    self.send(id, server, request, batch, give_up);
-                }
-                Output::Answer { call, answer } => {
-                    book.completed(&mut self.checks, look, call, &answer);
-                }
-                Output::Event {
-                    lock,
-                    lease,
-                    event,
-                    deadline,
-                } => {
-                    readers.publish(lock, lease, &event);
-                    book.event(&mut self.checks, look, (lock, lease), &event, deadline);
-                    if let LeaseEvent::Acquired { .. } = event {
-                        self.watch_acquired(id, lease);
-                    }
-                }
-                Output::Notice { event } => book.notice(&mut self.checks, look, &event),
-                Output::Closed { lock } => book.closed(&mut self.checks, lock),
-                Output::Subscribe { server } => self.subscribe(id, server),
-                Output::Suspect { .. } => {}
-                Output::Watch { keys, .. } => self.watch(id, keys),
-                Output::Wait { until } => {
-                    self.hosts[id].wake_at = until;
-                    break;
-                }
+            if let Output::Wait { until } = output {
+                self.hosts[id].wake_at = until;
+                break;
             }
+            self.take(id, look, output);
             outputs += 1;
             if outputs > MAX_OUTPUTS {
                 return self
@@ -389,93 +318,61 @@ impl World {
 
     /// What an engine knows from now on.
     fn note(&mut self, id: usize, input: &Input) {
-        if let Input::Connected { server } | Input::Disconnected { server, .. } = input
-            && let Some(server) = self.index_of(*server)
-        {
-            let link = &mut self.hosts[id].links[server];
-            link.told_down = matches!(input, Input::Disconnected { .. });
-            link.told += 1;
-        }
-        if let Input::Slots { slots, server } = input {
-            self.hosts[id].routes.learn(slots.clone(), *server);
-        }
-    }
-
-    /// I1, of one host's leases with everybody else's. Only a lease's beginning can break it, and
-    /// that is somebody's step.
-    fn check_exclusion(&mut self, host: usize) {
-        let mut of_key = BTreeMap::<_, Vec<_>>::new();
-        for (key, lease) in (0..self.hosts.len()).flat_map(|host| self.valid_leases(host)) {
-            of_key.entry(key).or_default().push(lease);
-        }
-        for (key, mut leases) in of_key {
-            leases.sort_by_key(|lease| lease.token);
-            let newer = leases.iter().enumerate();
-            let pairs =
-                newer.flat_map(|(place, new)| leases[..place].iter().map(|old| (*old, *new)));
-            for (old, new) in pairs.filter(|(old, new)| [old.host, new.host].contains(&host)) {
-                self.meet(&key, old, new);
+        match input {
+            Input::Connected { server } | Input::Disconnected { server, .. } => {
+                if let Some(server) = self.index_of(id, *server) {
+                    let link = &mut self.hosts[id].links[server];
+                    link.told_down = matches!(input, Input::Disconnected { .. });
+                    link.told += 1;
+                }
             }
+            Input::Slots { slots, server } => {
+                self.hosts[id].routes.learn(slots.clone(), *server);
+            }
+            Input::Acquire { lease, wait, .. } if *wait != Wait::Never => self.checks.asks(*lease),
+            _ => {}
         }
     }
 
-    fn meet(&mut self, key: &LockKey, old: Valid, new: Valid) {
-        let book = &self.hosts[old.host].book;
-        let lock = book.locks.get(&old.lock);
-        let held = lock.and_then(|lock| lock.held.as_ref());
-        if held.is_some_and(|held| self.checks.nobody_could_know(book, held)) {
-            self.checks
-                .saw("two leases at once before slewing was noticed");
-        } else {
-            self.checks.both_valid(key, old, new);
+    /// Does what an engine wants.
+    fn take(&mut self, id: usize, look: Look, output: Output) {
+        if let Output::Event {
+            lock, lease, event, ..
+        } = &output
+            && self.plan.is_quorum()
+        {
+            self.before_event(id, (*lock, *lease), event);
         }
-    }
-
-    fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
-        let host = &self.hosts[id];
-        let now = host.clock.at(self.now);
-        let ignored = self.plan.sabotage == Sabotage::DeadlinesIgnored;
-        host.book.locks.iter().filter_map(move |(lock, state)| {
-            let held = state.held.as_ref()?;
-            let more = if ignored {
-                state.spec.ttl
-            } else {
-                std::time::Duration::ZERO
-            };
-            let valid = Valid {
-                host: id,
-                lock: *lock,
-                token: held.token,
-            };
-            (now < held.deadline + more).then(|| (state.spec.key.clone(), valid))
-        })
-    }
-
-    /// I5: what is sent for leases that are over; I6: or for queries that nobody waits for.
-    pub(crate) fn check_sent(&mut self, host: usize, op: &Op) {
-        let command = &op.command;
-        // Too late by any clock: it does nothing but tell the time of the server that has the keys.
-        let probes = op.not_after == ServerTime::from_micros(0);
-        if probes && self.is_cluster() && matches!(command, Command::Inspect(_)) {
-            return self.checks.saw("a server's clock was asked for");
+        let Host { book, readers, .. } = &mut self.hosts[id];
+        match output {
+            Output::Send {
+                server,
+                request,
+                batch,
+                give_up,
+                ..
+            } => self.send(id, server, (request, batch, give_up)),
+            Output::Answer { call, answer } => {
+                book.completed(&mut self.checks, look, call, &answer);
+            }
+            Output::Event {
+                lock,
+                lease,
+                event,
+                deadline,
+            } => {
+                readers.publish(lock, lease, &event);
+                book.event(&mut self.checks, look, (lock, lease), &event, deadline);
+                if let LeaseEvent::Acquired { .. } = event {
+                    self.watch_acquired(id, lease);
+                }
+            }
+            Output::Notice { event } => book.notice(&mut self.checks, look, &event),
+            Output::Closed { lock } => book.closed(&mut self.checks, lock),
+            Output::Subscribe { server } => self.subscribe(id, server),
+            Output::Suspect { server, .. } => self.suspect(id, server),
+            Output::Watch { keys, .. } => self.watch(id, keys),
+            Output::Wait { .. } => {}
         }
-        if let Command::ForceRelease(_) | Command::Inspect(_) | Command::List(_) = command {
-            let calls = &self.hosts[host].book.calls;
-            let wanted = calls.values().any(|pending| pending.call == Call::Query);
-            return self.checks.ensure("I6", wanted, || {
-                format!("nobody waits for what host {host} sends: {command:?}")
-            });
-        }
-        let Command::Acquire(acquire) = command else {
-            return;
-        };
-        if acquire.reclaims != Reclaim::Ask {
-            let first = self.checks.answered.entry(acquire.claim.lease);
-            first.or_insert(self.now);
-        }
-        let over = self.hosts[host].book.ended.contains(&acquire.claim.lease);
-        self.checks.ensure("I5", !over, || {
-            format!("host {host} asks again for {acquire:?}")
-        });
     }
 }

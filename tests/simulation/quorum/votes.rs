@@ -1,115 +1,46 @@
-//! What must be true of all hosts together, and what was seen.
+//! What must be true of a quorum's leases, of which the members know no more than their own votes.
 
-use std::collections::BTreeMap;
-
-use leasehold::FencingToken;
 use leasehold::engine::{LockId, Wait};
-use leasehold::protocol::{HalfId, LeaseId, LockKey};
+use leasehold::protocol::{Acquire, Command, LeaseId, LockKey, Release};
+use leasehold::{FencingToken, LeaseEvent};
 
-use crate::book::{Book, Call, Tenure};
+use crate::book::{Call, LockState};
+use crate::checks::{Checks, Valid};
 use crate::clock::{MILLI, Moment};
 use crate::host::Host;
-use crate::plan::Sabotage;
-use crate::stats::{Stats, Violation};
-use crate::taken::Taken;
+use crate::line::Step;
+use crate::plan::Pushes;
+use crate::quorum::seized::Holder;
+use crate::sabotage::Sabotage;
 use crate::world::World;
 
 /// By so much earlier one must have asked than another to be surely before it in line: each asks all
 /// servers first, and stands in line then.
 const SURELY: Moment = 200 * MILLI;
 
-/// A tenure that was told to have begun.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Granted {
-    pub(crate) lease: LeaseId,
-    pub(crate) token: FencingToken,
-    /// It was taken away already.
-    is_late: bool,
-}
-
-/// A lease that its program may act under.
-#[derive(Copy, Clone, Debug)]
-struct Valid {
-    host: usize,
-    lock: LockId,
-    lease: LeaseId,
-    token: FencingToken,
-}
-
 /// A lease that is over, and that its program does not let go of as long as a server has it. Only of
 /// a run that is to do it wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Lingering {
     key: LockKey,
-    lease: LeaseId,
     valid: Valid,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Checks {
-    pub(crate) now: Moment,
-    pub(crate) violation: Option<Violation>,
-    pub(crate) stats: Stats,
-    /// In the order in which they began.
-    granted: BTreeMap<LockKey, Vec<Granted>>,
-    /// When those who wait asked.
-    asked: BTreeMap<LeaseId, Moment>,
-    lingering: Vec<Lingering>,
-    /// Leases that were taken away at some server.
-    pub(crate) taken: BTreeMap<HalfId, Taken>,
-}
+/// What a member had before an operation: the lock's holder, and the last token that it knew.
+pub(crate) type Former = (Option<Holder>, Option<u64>);
 
 impl Checks {
-    /// Keeps the first violation; the run ends with it.
-    pub(crate) fn ensure(
-        &mut self,
-        promise: &'static str,
-        holds: bool,
-        message: impl FnOnce() -> String,
-    ) {
-        if !holds && self.violation.is_none() {
-            let (at, message) = (self.now, message());
-            self.violation = Some(Violation {
-                promise,
-                at,
-                message,
-            });
-        }
-    }
-
-    pub(crate) fn saw(&mut self, what: &'static str) {
-        self.stats.saw(self.now, what);
-    }
-
-    pub(crate) fn granted(&self, key: &LockKey, token: FencingToken) -> Option<&Granted> {
-        let mut granted = self.granted.get(key)?.iter().rev();
-        granted.find(|granted| granted.token == token)
-    }
-
     /// By which token this lease was told to have begun.
     pub(crate) fn token_of(&self, key: &LockKey, lease: LeaseId) -> Option<FencingToken> {
-        let mut granted = self.granted.get(key)?.iter().rev();
+        let mut granted = self.all_granted(key).iter().rev();
         let of = granted.find(|granted| granted.lease.half() == lease.half())?;
         Some(of.token)
     }
 
-    /// A server may have forgotten the lock, or it was taken away there.
-    pub(crate) fn is_disturbed(&self, key: &LockKey, token: FencingToken) -> bool {
-        let lease = self.granted(key, token).map(|granted| granted.lease);
-        let is_taken = lease.is_some_and(|lease| self.taken.contains_key(&lease.half()));
-        is_taken || self.stats.count("a server forgot") > 0
-    }
-
-    /// No clock is slewed by more than is said.
-    #[expect(clippy::unused_self, reason = "the other simulation slews clocks")]
-    pub(crate) fn nobody_could_know(&self, _: &Book, _: &Tenure) -> bool {
-        false
-    }
-
     /// Some of it was freed by force before anybody knew that it is held.
     fn is_early(&self, lease: LeaseId) -> bool {
-        let taken = self.taken.get(&lease.half());
-        taken.is_some_and(|taken| taken.is_forced_early)
+        let seized = self.seized.get(&lease.half());
+        seized.is_some_and(|seized| seized.is_forced_early)
     }
 
     pub(crate) fn asks(&mut self, lease: LeaseId) {
@@ -118,13 +49,115 @@ impl Checks {
     }
 }
 
+/// What a member does.
+impl World {
+    pub(crate) fn former(&self, server: usize, key: &LockKey) -> Option<Former> {
+        let store = &self.servers[server].store;
+        let last = store.last_token(self.time_of(server), key);
+        let is_member = self.plan.is_quorum();
+        is_member.then(|| (self.holder(server, key), last))
+    }
+
+    /// Looks what an operation did at a member.
+    pub(crate) fn follow_vote(&mut self, host: usize, step: &Step, (holder, last): Former) {
+        self.look_at_taking(step, holder);
+        let Some(key) = step.command.key() else {
+            return;
+        };
+        let server = step.server;
+        match step.command {
+            Command::Enter(_) => {
+                if let Ok(reply) = step.reply {
+                    self.look_at_entry(server, reply);
+                }
+            }
+            Command::Acquire(Acquire { claim, waits, .. }) => {
+                if *waits {
+                    self.checks.saw("stood in line");
+                }
+                if step.granted().is_some_and(|(by, _)| by == claim.lease) {
+                    self.is_given(server, key, claim.lease);
+                    self.look_at_grant(host, claim.lease);
+                }
+            }
+            Command::Renew(_) if self.servers[server].store.last_token(step.time, key) > last => {
+                self.checks.saw("raised");
+            }
+            Command::Release(Release { claim, .. })
+                if step.before.is_some_and(|(by, _)| by == claim.lease) =>
+            {
+                self.look_at_return(host, claim.lease);
+            }
+            _ => {}
+        }
+    }
+
+    /// A server gave its lock to a host.
+    fn look_at_grant(&mut self, host: usize, lease: LeaseId) {
+        let book = &self.hosts[host].book;
+        let Some(lease) = book.whole(lease) else {
+            return;
+        };
+        let of = |lock: &LockState| {
+            let held = lock.held.as_ref();
+            held.is_some_and(|held| held.lease == lease)
+        };
+        let contender = book.contender(lease).and_then(|id| book.locks.get(&id));
+        let gave_up = book.left.iter().any(|(_, left)| *left == lease);
+        if contender.is_some_and(of) {
+            self.checks.saw("taken in again");
+        } else if gave_up {
+            self.checks.saw("cancelled in doubt");
+        }
+    }
+
+    /// A server was given back what never was a lease.
+    fn look_at_return(&mut self, host: usize, lease: LeaseId) {
+        let book = &self.hosts[host].book;
+        let Some(lease) = book.whole(lease) else {
+            return;
+        };
+        let contender = book.contender(lease).and_then(|id| book.locks.get(&id));
+        let is_used = contender.is_some_and(|lock| lock.held.is_some() || lock.releasing.is_some());
+        if !is_used && !book.ended.contains(&lease) {
+            self.checks.saw("short of a majority");
+        }
+    }
+}
+
 /// As a host's program is told that it holds a lock.
 impl World {
+    /// Looks at what a host's program is about to be told.
+    pub(crate) fn before_event(
+        &mut self,
+        id: usize,
+        (lock, lease): (LockId, LeaseId),
+        event: &LeaseEvent,
+    ) {
+        let book = &self.hosts[id].book;
+        let contender = book.contender(lease).unwrap_or(lock);
+        let Some(key) = book.locks.get(&contender).map(|lock| lock.spec.key.clone()) else {
+            return;
+        };
+        match event {
+            LeaseEvent::Acquired { token, .. } => {
+                self.begins(&key, lease, *token);
+                self.look_at_overtaking(id, &key, lease);
+                if self.plan.calm {
+                    self.check_order(id, lease);
+                }
+            }
+            LeaseEvent::Lost { .. } if self.plan.sabotage == Sabotage::LatestDeadline => {
+                self.lingers(id, &key, lease);
+            }
+            _ => {}
+        }
+    }
+
     /// I2, in the order in which tenures begin.
-    pub(crate) fn begins(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
-        let granted = self.checks.granted.get(key).map(Vec::as_slice);
-        let granted = granted.unwrap_or_default();
-        let last = granted.iter().max_by_key(|granted| granted.token).copied();
+    fn begins(&mut self, key: &LockKey, lease: LeaseId, token: FencingToken) {
+        let granted = self.checks.all_granted(key).iter();
+        let last = granted.max_by_key(|granted| granted.token).copied();
         // What was taken away before its holder heard that it has it comes too late; and who counts on what was
         // freed by force meanwhile, and has not heard of it, may have too low a token.
         let grows = last.is_none_or(|last| last.token < token);
@@ -136,12 +169,7 @@ impl World {
         self.checks.ensure("I2", grows || is_late, || {
             format!("{lease} has token {token}, and before it was {last:?}")
         });
-        let granted = self.checks.granted.entry(key.clone()).or_default();
-        granted.push(Granted {
-            lease,
-            token,
-            is_late,
-        });
+        self.checks.begins(key, (lease, token), is_late);
         let have = self.servers_with(key, lease);
         let (all, majority) = (self.servers.len(), self.plan.majority());
         self.checks.saw(match have {
@@ -154,7 +182,7 @@ impl World {
             Sabotage::None | Sabotage::ReleasesMixedUp
         );
         // One that gave it may have forgotten that by now, also before everything was repaired, or it was taken away.
-        let is_taken = self.checks.taken.contains_key(&lease.half());
+        let is_taken = self.checks.seized.contains_key(&lease.half());
         let enough = have >= majority || !looks || is_taken || self.forgot_lately();
         self.checks.ensure("I1", enough, || {
             format!("{lease} began, and only {have} servers have it")
@@ -163,7 +191,7 @@ impl World {
 
     /// How many servers have a lock for this lease. They know it by ids of which half is the same.
     pub(crate) fn servers_with(&self, key: &LockKey, lease: LeaseId) -> usize {
-        let stored = (0..self.servers.len()).filter_map(|server| self.stored(server, key));
+        let stored = (0..self.servers.len()).filter_map(|server| self.stored_at(server, key));
         stored
             .filter(|(holder, _)| holder.half() == lease.half())
             .count()
@@ -171,7 +199,7 @@ impl World {
 
     /// In runs in which something goes wrong who does not wait may come before those who do, but each of them has its
     /// turn: see the end of a run.
-    pub(crate) fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
+    fn look_at_overtaking(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         if self.hosts[host].book.contender(lease).is_none()
             || self.checks.asked.contains_key(&lease)
         {
@@ -185,7 +213,7 @@ impl World {
 
     /// I7, in calm runs: nobody who asked later is served before one who waits, in whatever order each lists the
     /// servers. Whoever does not wait asked just now.
-    pub(crate) fn check_order(&mut self, host: usize, lease: LeaseId) {
+    fn check_order(&mut self, host: usize, lease: LeaseId) {
         let asked = self.checks.asked.get(&lease).copied();
         let asked = asked.unwrap_or(self.now);
         let of = self.hosts[host].book.contender(lease);
@@ -200,7 +228,7 @@ impl World {
         // A waiter that does not hear of its turn is late, and may be overtaken.
         let hears = |host: &&Host| {
             let mut ears = host.ears.iter();
-            self.plan.pushes && ears.all(|ear| ear.up || !ear.wanted)
+            self.plan.pushes == Pushes::Come && ears.all(|ear| ear.up || !ear.is_asked())
         };
         for host in self.hosts.iter().filter(hears) {
             let now = host.clock.at(self.now);
@@ -232,50 +260,35 @@ impl World {
 
 /// I1.
 impl World {
-    /// Of one host's leases with everybody else's. Only a lease's beginning can break it, and that is
-    /// somebody's step.
-    pub(crate) fn check_exclusion(&mut self) {
-        let mut of_key = BTreeMap::<_, Vec<_>>::new();
-        for (key, valid) in (0..self.hosts.len()).flat_map(|host| self.valid_leases(host)) {
-            of_key.entry(key).or_default().push(valid);
+    pub(crate) fn lingering(&self) -> Vec<(LockKey, Valid)> {
+        let lingering = self.checks.lingering.iter();
+        lingering
+            .filter(|lost| self.servers_with(&lost.key, lost.valid.lease) > 0)
+            .map(|lost| (lost.key.clone(), lost.valid))
+            .collect()
+    }
+
+    /// Of those who may act by their own deadlines only one is not yet to hear that it was taken away.
+    pub(crate) fn check_holders(&mut self, key: &LockKey, mut leases: Vec<Valid>) {
+        for valid in &leases {
+            self.check_taken(valid.lease);
         }
-        for lingering in &self.checks.lingering {
-            if self.servers_with(&lingering.key, lingering.lease) > 0 {
-                let key = lingering.key.clone();
-                of_key.entry(key).or_default().push(lingering.valid);
-            }
+        let all = leases.len();
+        leases.retain(|valid| !self.is_taken(key, valid.lease));
+        if leases.len() < all {
+            self.checks.saw("taken from a holder");
         }
-        for (key, leases) in of_key {
-            for valid in &leases {
-                self.check_taken(valid.lease);
-            }
-            // Whom it was taken from has not heard of it yet.
-            let all = leases.len();
-            let is_taken = |valid: &Valid| self.is_taken(&key, valid.lease);
-            let leases: Vec<_> = leases
-                .into_iter()
-                .filter(|valid| !is_taken(valid))
-                .collect();
-            if leases.len() < all {
-                self.checks.saw("taken from a holder");
-            }
-            let holders = leases
-                .iter()
-                .map(|valid| (valid.host, valid.lock, valid.token));
-            let holders: Vec<_> = holders.collect();
-            self.checks.ensure("I1", holders.len() < 2, || {
-                format!("these hosts, locks and tokens hold a valid lease on {key:?}: {holders:?}")
-            });
-            for valid in &leases {
-                self.check_latest(&key, valid);
-            }
+        self.checks.ensure("I1", leases.len() < 2, || {
+            format!("these hold a valid lease on {key:?}: {leases:?}")
+        });
+        for valid in &leases {
+            self.check_latest(key, valid);
         }
     }
 
     /// I2: nobody goes on, or takes the lock back, once there is a later lease.
     fn check_latest(&mut self, key: &LockKey, valid: &Valid) {
-        let granted = self.checks.granted.get(key).map(Vec::as_slice);
-        let mut granted = granted.unwrap_or_default().iter();
+        let mut granted = self.checks.all_granted(key).iter();
         let later = granted.rfind(|granted| !granted.is_late && granted.token > valid.token);
         let (later, is_excused) = (later.copied(), self.checks.is_early(valid.lease));
         self.checks.ensure("I2", later.is_none() || is_excused, || {
@@ -283,23 +296,8 @@ impl World {
         });
     }
 
-    fn valid_leases(&self, id: usize) -> impl Iterator<Item = (LockKey, Valid)> + '_ {
-        let host = &self.hosts[id];
-        let now = host.clock.at(self.now);
-        host.book.locks.iter().filter_map(move |(lock, state)| {
-            let held = state.held.as_ref()?;
-            let valid = Valid {
-                host: id,
-                lock: *lock,
-                lease: held.lease,
-                token: held.token,
-            };
-            (now < held.deadline).then(|| (state.spec.key.clone(), valid))
-        })
-    }
-
     /// A lease is lost, and its program will not have it, in a run that is to do it wrong.
-    pub(crate) fn lingers(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
+    fn lingers(&mut self, host: usize, key: &LockKey, lease: LeaseId) {
         let mut locks = self.hosts[host].book.locks.iter();
         let held = locks.find_map(|(lock, state)| {
             let held = state.held.as_ref().filter(|held| held.lease == lease)?;
@@ -313,7 +311,7 @@ impl World {
                 token,
             };
             let key = key.clone();
-            self.checks.lingering.push(Lingering { key, lease, valid });
+            self.checks.lingering.push(Lingering { key, valid });
         }
     }
 }

@@ -3,7 +3,8 @@
 use leasehold::MemoryServer;
 use leasehold::engine::Wait;
 
-use crate::clock::{MILLI, Moment, SECOND};
+use crate::clock::{MILLI, SECOND};
+use crate::drain::nanos;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::seeds;
@@ -43,12 +44,13 @@ impl World {
         world.checks.ensure("I4", lost == [0; 3], || {
             format!("leases were lost though servers restarted one after another: {lost:?}")
         });
-        world.ended()
+        world.end();
+        world.result()
     }
 
     /// All hosts are connected and have said of each server that was in quarantine that it is back.
     fn wait_until_all_are_back(&mut self) {
-        let longest = Moment::try_from(self.plan.longest.as_nanos()).unwrap_or(Moment::MAX);
+        let longest = nanos(self.plan.longest);
         let (begin, most) = (self.now, 3 * longest);
         while !self.failed() {
             self.advance(self.now + 5 * MILLI);

@@ -1,33 +1,63 @@
-//! Servers that forget: that is all that they do wrong which others cannot see.
+//! What goes wrong at one server of a quorum. It may forget: that is all that it does wrong which others
+//! cannot see.
 
 use leasehold::MemoryServer;
 use leasehold::protocol::{Command, Enter, Entered, Incarnation, Op, Reply, Terms};
 
 use crate::clock::{MILLI, Moment};
-use crate::plan::Sabotage;
+use crate::drain::nanos;
+use crate::faults::Faults;
+use crate::sabotage::Sabotage;
 use crate::world::{Happening, World};
 
 /// Nobody has this as a process.
 const FIRST: u64 = 1 << 32;
 
 impl World {
-    pub(crate) fn trouble_data(&mut self) {
-        let losses = self.plan.faults.losses;
-        for server in 0..self.servers.len() {
-            if self.random.chance(losses) && self.random.chance(40) {
-                self.lose(server);
-            }
-            if self.random.chance(losses) && self.random.chance(80) {
-                let server = &mut self.servers[server];
-                server.saved = Some(server.store.clone());
-            }
+    /// What goes wrong at one of a quorum's servers.
+    pub(crate) fn trouble_member(&mut self, faults: &Faults, server: usize) {
+        if self.random.chance(faults.outages) && self.random.chance(40) {
+            self.outage(server);
         }
+        if self.random.chance(faults.freezes) && self.random.chance(40) {
+            self.freeze(server);
+        }
+        if self.random.chance(faults.failovers) && self.random.chance(40) {
+            self.fail_over(server);
+        }
+        if self.random.chance(faults.losses) && self.random.chance(40) {
+            self.lose(server);
+        }
+        if self.random.chance(faults.losses) && self.random.chance(80) {
+            let server = &mut self.servers[server];
+            server.saved = Some(server.store.clone());
+        }
+    }
+
+    /// Nobody can reach a server.
+    fn outage(&mut self, server: usize) {
+        let until = self.now + self.random.between(50, 4_000) * MILLI;
+        self.trace(|_| format!("nobody can reach server {server} until {until}"));
+        self.servers[server].out_until = until;
+        self.cut_all(server);
+        self.checks.saw("a server was out of reach");
+    }
+
+    /// A server does nothing for a while.
+    fn freeze(&mut self, server: usize) {
+        if std::mem::replace(&mut self.servers[server].frozen, true) {
+            return;
+        }
+        let until = self.now + self.random.between(50, 4_000) * MILLI;
+        self.trace(|_| format!("server {server} is frozen until {until}"));
+        self.schedule(until, Happening::Thaw(server));
+        self.checks.saw("a server was frozen");
     }
 
     /// Fewer than a majority forget within the time that a lease may live, and those that nobody knew
     /// yet count, too: that is what a quorum is promised.
     fn may_lose(&self, server: usize) -> bool {
-        let since = nanos(self.plan.longest) / 100 * 101 + 10 * MILLI;
+        let since = self.plan.longest_held();
         let forgetful = self.servers.iter().enumerate().filter(|(other, state)| {
             let lately = state.lost.is_some_and(|lost| lost + since > self.now);
             *other == server || lately || !state.is_known
@@ -37,7 +67,7 @@ impl World {
 
     /// Some may have forgotten a lease that lives.
     pub(crate) fn forgot_lately(&self) -> bool {
-        let since = nanos(self.plan.longest) / 100 * 101 + 10 * MILLI;
+        let since = self.plan.longest_held();
         let lost = |lost: Moment| lost + since > self.now;
         let mut servers = self.servers.iter();
         servers.any(|server| server.lost.is_some_and(lost))
@@ -54,7 +84,7 @@ impl World {
             _ => self.random.below(4),
         };
         match (how, saved) {
-            (0, _) => self.flush(server),
+            (0, _) => self.forget(server),
             (1, _) => {
                 let votes = self.is_known_to_all(server);
                 self.restart(server, "a server came back empty", MemoryServer::new());
@@ -80,13 +110,11 @@ impl World {
         let process = FIRST + self.last_id;
         let away = self.random.below(200) * MILLI;
         let is_told = self.plan.sabotage != Sabotage::ProcessesMixedUp;
+        self.servers[server].store = store;
+        self.drop_listeners(server);
         let state = &mut self.servers[server];
-        state.store = store;
         if is_told {
             state.store.begin_anew(process);
-        }
-        for host in &self.hosts {
-            state.store.unsubscribe(host.client);
         }
         state.store.take_pushes();
         state.frozen = false;
@@ -115,7 +143,7 @@ impl World {
         };
         let at = self.servers[server].out_until + self.random.below(most);
         self.trace(|_| format!("server {server} is {late_by} µs late until {at}"));
-        self.schedule(at, Happening::SetForward { server });
+        self.schedule(at, Happening::SetForward(server));
     }
 
     /// The clock of a server that began late is set right.
@@ -158,7 +186,7 @@ impl World {
     }
 
     /// Nobody notices, unless it asks.
-    fn flush(&mut self, server: usize) {
+    fn forget(&mut self, server: usize) {
         self.trace(|_| format!("server {server} is flushed"));
         self.servers[server].store.flush();
         self.was_lost(server);
@@ -201,8 +229,4 @@ impl World {
             (_, _, reply) => reply,
         }
     }
-}
-
-fn nanos(duration: std::time::Duration) -> Moment {
-    Moment::try_from(duration.as_nanos()).unwrap_or(Moment::MAX)
 }

@@ -1,12 +1,12 @@
 //! Leases that are taken from their holders: by force, or by their own owner at another client.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use leasehold::protocol::{Acquire, Command, LeaseId, LockKey, Reply};
-use leasehold::{Error, FencingToken, Owner};
+use leasehold::{FencingToken, Owner};
 
 use crate::clock::{MILLI, Moment};
+use crate::line::Step;
 use crate::world::World;
 
 /// The servers that are asked by one forced release do what they are asked for within so long; unless
@@ -15,7 +15,7 @@ const TOGETHER: Moment = 20 * MILLI;
 
 /// What became of one lease.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct Seized {
     /// Where it was taken away and not given again.
     servers: BTreeSet<usize>,
     /// Where it was taken away by force, and when.
@@ -41,8 +41,8 @@ pub(crate) struct Holder {
 
 impl World {
     pub(crate) fn holder(&self, server: usize, key: &LockKey) -> Option<Holder> {
-        let state = &self.servers[server];
-        let tenure = state.store.tenure(state.clock.at(self.now), key)?;
+        let store = &self.servers[server].store;
+        let tenure = store.tenure(self.time_of(server), key)?;
         Some(Holder {
             lease: tenure.lease,
             token: tenure.token,
@@ -57,20 +57,13 @@ impl World {
     }
 
     /// Looks whether an operation took the lock from somebody, and whether it may.
-    pub(crate) fn look_at_taking(
-        &mut self,
-        server: usize,
-        (command, reply): (&Command, &Result<Reply, Error>),
-        before: Option<Holder>,
-    ) {
-        let Some((before, key)) = before.zip(command.key()) else {
+    pub(crate) fn look_at_taking(&mut self, step: &Step, before: Option<Holder>) {
+        let Some((before, key)) = before.zip(step.command.key()) else {
             return;
         };
-        let after = self.holder(server, key);
-        let is_kept = after
-            .as_ref()
-            .is_some_and(|after| after.lease == before.lease);
-        match command {
+        let (server, after) = (step.server, step.after);
+        let is_kept = after.is_some_and(|(lease, _)| lease == before.lease);
+        match step.command {
             Command::ForceRelease(force) if !is_kept => {
                 self.checks.ensure("I1", force.token == before.token, || {
                     format!("a forced release of {} freed {before:?}", force.token)
@@ -79,7 +72,7 @@ impl World {
                 self.taken(server, key, &before, true);
             }
             Command::Acquire(Acquire { claim, .. })
-                if !is_kept && matches!(reply, Ok(Reply::Held(_))) =>
+                if !is_kept && matches!(step.reply, Ok(Reply::Held(_))) =>
             {
                 let is_own = claim.owner.is_reclaimable() && claim.owner == before.owner;
                 self.checks
@@ -93,7 +86,7 @@ impl World {
 
     /// A server gave the lock to this lease: again, perhaps.
     pub(crate) fn is_given(&mut self, server: usize, key: &LockKey, lease: LeaseId) {
-        if !self.checks.taken.contains_key(&lease.half()) {
+        if !self.checks.seized.contains_key(&lease.half()) {
             return;
         }
         // Those that have it by no greater token than it has were no part of a later lease; unless its owner takes
@@ -103,7 +96,7 @@ impl World {
             |holder: &Holder| !holder.owner.is_reclaimable() && token >= Some(holder.token);
         let have = self.holders_of(key, lease).filter(shows_that);
         let is_back = have.count() >= self.plan.majority();
-        if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
+        if let Some(taken) = self.checks.seized.get_mut(&lease.half()) {
             taken.servers.remove(&server);
             taken.over = taken.over.filter(|_| !is_back);
         }
@@ -124,7 +117,7 @@ impl World {
             let held = lock.held.as_ref();
             held.is_some_and(|held| held.lease.half() == lease)
         });
-        let taken = self.checks.taken.entry(lease).or_default();
+        let taken = self.checks.seized.entry(lease).or_default();
         taken.servers.insert(server);
         taken.is_forced_early |= by_force && !is_held;
         if is_over && is_held {
@@ -145,20 +138,20 @@ impl World {
     /// Whether servers were taken from a lease, so that its holder can only go on until it hears.
     pub(crate) fn is_taken(&self, key: &LockKey, lease: LeaseId) -> bool {
         let few = || self.servers_with(key, lease) < self.plan.majority();
-        let taken = self.checks.taken.get(&lease.half());
+        let taken = self.checks.seized.get(&lease.half());
         taken.is_some_and(|taken| taken.over.is_some() || !taken.servers.is_empty() && few())
     }
 
     /// Whether so few had it once, by this token, that it was over before its holder heard that it has it.
     pub(crate) fn was_over(&self, lease: LeaseId, token: FencingToken) -> bool {
-        let of = self.checks.taken.get(&lease.half());
+        let of = self.checks.seized.get(&lease.half());
         of.is_some_and(|taken| taken.over_early.contains(&token))
     }
 
     /// It was told to have begun, and is over already.
     pub(crate) fn began_late(&mut self, lease: LeaseId) {
         let now = self.now;
-        if let Some(taken) = self.checks.taken.get_mut(&lease.half()) {
+        if let Some(taken) = self.checks.seized.get_mut(&lease.half()) {
             taken.over.get_or_insert(now);
         }
     }
@@ -166,11 +159,11 @@ impl World {
     /// A lease that fewer than a majority have ends with its deadline at the latest (I2), as does one that was
     /// taken from a majority by force (I4).
     pub(crate) fn check_taken(&mut self, lease: LeaseId) {
-        let Some(taken) = self.checks.taken.get(&lease.half()) else {
+        let Some(taken) = self.checks.seized.get(&lease.half()) else {
             return;
         };
         let (gone, over) = (taken.gone, taken.over);
-        let (now, longest) = (self.now, longest(self.plan.longest));
+        let (now, longest) = (self.now, self.plan.longest_held());
         let ends = over.is_none_or(|over| now - over <= longest);
         self.checks.ensure("I2", ends, || {
             format!("{lease} goes on, and fewer than a majority had it at {over:?}")
@@ -184,9 +177,4 @@ impl World {
             )
         });
     }
-}
-
-/// By the slowest clock.
-fn longest(ttl: Duration) -> Moment {
-    Moment::try_from(ttl.as_nanos()).unwrap_or(Moment::MAX) / 100 * 101 + 10 * MILLI
 }
