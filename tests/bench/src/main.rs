@@ -19,6 +19,7 @@ mod topologies;
 use std::error::Error;
 use std::process::ExitCode;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
@@ -41,16 +42,16 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 struct Options {
     benchmark: Benchmark,
     /// Rounds after one that warms up; not of `many` and `report`.
-    #[arg(long, value_name = "N", default_value_t = 11)]
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = some())]
     rounds: usize,
     /// `pairs`, `quorum`: only so many callers.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = some())]
     callers: Option<usize>,
     /// `pairs`, `quorum`: nothing but the lock, for a profiler.
     #[arg(long)]
     alone: bool,
     /// `many`: how many leases.
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = some())]
     leases: usize,
     /// `guards`: how long a round takes.
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
@@ -90,6 +91,11 @@ enum Benchmark {
     /// All of it beside peers in Rust, Node, Java, Go and Python, whose toolchains are there: Markdown, JSON and
     /// plots in target/bench. What the peers need is fetched from the package registries.
     Report,
+}
+
+/// A number from 1 up.
+fn some() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 fn main() -> ExitCode {

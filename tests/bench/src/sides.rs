@@ -94,7 +94,7 @@ impl Rounds {
 
 /// Prints the head of a table with a line for each side.
 pub(crate) fn head(callers: usize) {
-    let what = format!("{callers} callers");
+    let what = crate::stats::callers(callers);
     println!(
         "{what:<36} {:>10} {:>7}   {:>15} {:>14}",
         "thousand/s", "ratio", "µs here+servers", "script calls"

@@ -73,6 +73,14 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// Shows a number of callers.
+pub(crate) fn callers(count: usize) -> String {
+    match count {
+        1 => "1 caller".to_owned(),
+        _ => format!("{count} callers"),
+    }
+}
+
 /// Prints one line: what was measured, beside what it should be.
 pub(crate) fn line(what: &str, figure: &str, aim: &str) {
     let aim = if aim.is_empty() {

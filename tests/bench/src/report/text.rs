@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::measure::{CALLERS, CONFIGURATIONS, configuration};
 use super::results::{Handoff, Measured, Results};
 use super::{DOCS, Plan, plot};
-use crate::stats::{median, number, spread};
+use crate::stats::{callers, median, number, spread};
 
 /// What README shows: how many times as fast as each peer.
 pub(super) fn readme(plan: &Plan, results: &Results) -> String {
@@ -19,7 +19,7 @@ pub(super) fn readme(plan: &Plan, results: &Results) -> String {
     );
     let shapes = CONFIGURATIONS.map(configuration);
     let mut head = vec![String::new()];
-    head.extend(CALLERS.map(callers_text));
+    head.extend(CALLERS.map(callers));
     head.extend(shapes.iter().map(|shape| format!("one name, {shape}")));
     let peers = results.sides.iter().filter(|side| !side.is_own());
     let rows = peers.map(|side| {
@@ -71,19 +71,12 @@ pub(super) fn report(plan: &Plan, results: &Results) -> String {
     text
 }
 
-fn callers_text(callers: usize) -> String {
-    match callers {
-        1 => "1 caller".to_owned(),
-        _ => format!("{callers} callers"),
-    }
-}
-
 fn pairs(text: &mut String, results: &Results) {
     text.push_str(
         "\n## Acquire and release, a name for each caller\n\nThousand pairs a second (ratio).\n\n",
     );
     let mut head = vec![String::new()];
-    head.extend(CALLERS.map(callers_text));
+    head.extend(CALLERS.map(callers));
     let measured = results.sides.iter().filter(|side| !side.pairs.is_empty());
     let rows = measured.map(|side| {
         let mut row = vec![title(side)];
