@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::counts::Counts;
 use crate::setup::Need;
-use crate::steps::{STEPS, Step};
+use crate::steps::{MORE, STEPS, Step};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -20,9 +20,12 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "STEP",
-        value_parser = PossibleValuesParser::new(STEPS.iter().map(|step| step.name)),
+        value_parser = PossibleValuesParser::new(STEPS.iter().chain(MORE).map(|step| step.name)),
     )]
     only: Vec<String>,
+    /// Run the further steps, too, which check the code that measures.
+    #[arg(long)]
+    all: bool,
     /// Run all the steps even if one fails.
     #[arg(long)]
     keep_going: bool,
@@ -30,9 +33,10 @@ pub(crate) struct Options {
 
 /// Runs the steps that were asked for. The last line printed is the count of tests.
 pub(crate) fn main(options: &Options) -> ExitCode {
-    let chosen =
-        |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
-    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+    let is_named = |step: &&Step| options.only.iter().any(|name| name == step.name);
+    let is_chosen = |step: &&Step| options.only.is_empty() || is_named(step);
+    let more = MORE.iter().filter(|step| options.all || is_named(step));
+    let steps: Vec<&Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
     if options.list {
         for Step {
             name, what, cmd, ..
