@@ -20,7 +20,7 @@ impl Engine {
     /// there are, these among them; when to come back if nothing happens before, infinity for never;
     /// and the address of the bytes. Then, one after another, a task's number and what belongs to it:
     ///
-    /// | [`task`] | what | numbers after that |
+    /// | `task` | what | numbers after that |
     /// |---|---|---|
     /// | `SEND` | execute a batch | request, place, keys, parts, begin, end; replicas to wait for, for how many milliseconds (0 for not at all), and whether for the disk; of texts: the end of each part |
     /// | `ACQUIRED` | a call acquired the lock | call, lease (4), token, deadline, began, waited |
