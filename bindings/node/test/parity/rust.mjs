@@ -57,6 +57,7 @@ const IMPL = /^impl(?:<.+?(?<!-)>)? (\w+)(?:<.*>)?(?: \{)?$/;
 const OF_TYPE = /^ {4}pub (?:(?:const )?(?:async )?fn |const )?(\w+)(?=[(<:])/;
 const VARIANT = /^ {4}([A-Z]\w*)(?=[,({ ])/;
 const OF_VARIANT = /^ {8}(\w+):/;
+const HIDDEN = /^ {4}#\[doc\(hidden\)\]/;
 
 /** The public items of one file, and those among them that are types. */
 function itemsOf(text, isPublic, types) {
@@ -65,6 +66,7 @@ function itemsOf(text, isPublic, types) {
   let kind;
   let type;
   let variant;
+  let isHidden = false;
   for (const line of text.split("\n")) {
     const item = ITEM.exec(line);
     const impl = IMPL.exec(line);
@@ -81,8 +83,10 @@ function itemsOf(text, isPublic, types) {
       type = undefined;
     } else if (type !== undefined) {
       const named = kind === "enum" ? VARIANT.exec(line) : OF_TYPE.exec(line);
+      isHidden ||= HIDDEN.test(line);
       if (named !== null) {
-        items.push(`${type}::${named[1]}`);
+        if (!isHidden) items.push(`${type}::${named[1]}`);
+        isHidden = false;
         variant = named[1];
       } else if (kind === "enum" && OF_VARIANT.test(line)) {
         items.push(`${type}::${variant}.${OF_VARIANT.exec(line)[1]}`);
