@@ -224,7 +224,10 @@ pub(crate) const STEPS: &[Step] = &[
     },
 ];
 
-/// The steps that only `--all` runs: they check what no promise depends on.
+/// The steps of `--quick`, for daily work.
+pub(crate) const QUICK: &[&str] = &["fmt", "clippy", "clippy-core", "wasm", "quick"];
+
+/// Further steps. `--all` runs them, too: they check what no promise depends on.
 pub(crate) const MORE: &[Step] = &[
     Step {
         name: "clippy-bench",
@@ -250,11 +253,26 @@ pub(crate) const MORE: &[Step] = &[
         needs: &[],
         tests: true,
     },
+    Step {
+        name: "quick",
+        what: "unit tests, and the scenarios on a server and in memory",
+        cmd: Cmd::cargo(&[
+            "test",
+            "--workspace",
+            "--lib",
+            "--test",
+            "scenarios",
+            "--locked",
+            "--no-fail-fast",
+        ]),
+        needs: &[Need::Redis],
+        tests: true,
+    },
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::{MORE, STEPS};
+    use super::{MORE, QUICK, STEPS};
 
     #[test]
     fn names_are_unique() {
@@ -263,5 +281,6 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), steps().count());
+        assert!(QUICK.iter().all(|name| names.contains(name)));
     }
 }

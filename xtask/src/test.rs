@@ -9,9 +9,13 @@ use clap::builder::PossibleValuesParser;
 
 use crate::counts::Counts;
 use crate::setup::Need;
-use crate::steps::{MORE, STEPS, Step};
+use crate::steps::{MORE, QUICK, STEPS, Step};
 
 #[derive(Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 pub(crate) struct Options {
     /// Print the steps and their commands, and run nothing.
     #[arg(long)]
@@ -24,8 +28,11 @@ pub(crate) struct Options {
     )]
     only: Vec<String>,
     /// Run the further steps, too, which check the code that measures.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only")]
     all: bool,
+    /// Run formatting, lints, unit tests and scenarios alone, which takes a few minutes.
+    #[arg(long, conflicts_with_all = ["only", "all"])]
+    quick: bool,
     /// Run all the steps even if one fails.
     #[arg(long)]
     keep_going: bool,
@@ -33,9 +40,19 @@ pub(crate) struct Options {
 
 /// Runs the steps that were asked for. The last line printed is the count of tests.
 pub(crate) fn main(options: &Options) -> ExitCode {
-    let is_named = |step: &&Step| options.only.iter().any(|name| name == step.name);
-    let is_chosen = |step: &&Step| options.only.is_empty() || is_named(step);
-    let more = MORE.iter().filter(|step| options.all || is_named(step));
+    let is_default = options.only.is_empty() && !options.all && !options.quick;
+    let more = if is_default { &[] } else { MORE };
+    let is_chosen = |step: &&Step| {
+        if !options.only.is_empty() {
+            return options.only.iter().any(|name| name == step.name);
+        }
+        // The tests of the step `quick` are among those of the step `test`.
+        if options.quick {
+            QUICK.contains(&step.name)
+        } else {
+            step.name != "quick"
+        }
+    };
     let steps: Vec<&Step> = STEPS.iter().chain(more).filter(is_chosen).collect();
     if options.list {
         for Step {
