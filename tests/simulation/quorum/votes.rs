@@ -65,6 +65,10 @@ impl World {
             return;
         };
         let server = step.server;
+        // By its own request, or handed over by another one.
+        if let Some((lease, _)) = step.granted() {
+            self.is_given(server, key, lease);
+        }
         match step.command {
             Command::Enter(_) => {
                 if let Ok(reply) = step.reply {
@@ -76,7 +80,6 @@ impl World {
                     self.checks.saw("stood in line");
                 }
                 if step.granted().is_some_and(|(by, _)| by == claim.lease) {
-                    self.is_given(server, key, claim.lease);
                     self.look_at_grant(host, claim.lease);
                 }
             }
