@@ -100,8 +100,8 @@ pub trait Adapter: Send + Sync + 'static {
     }
 
     /// The connection for commands may be of no use: replies do not come in time, or it leads to a server that
-    /// is a replica now. An adapter that made the connection replaces it. Nothing else is sent meanwhile than before;
-    /// called again if it does not get better.
+    /// is a replica now. An adapter that made the connection replaces it. The lock goes on sending meanwhile, and calls
+    /// again while nothing improves.
     fn suspect(&self, why: Suspicion) -> Task<'_> {
         let _ = why;
         Box::pin(std::future::ready(()))

@@ -108,7 +108,7 @@ async fn watch(args: &WatchArgs, voice: &Voice) -> Result<u8, Failure> {
     }
 }
 
-/// What happened to a lock, in a word, and how the tenure before ended, if it did.
+/// Describes a change of a lock in a word, and how the tenure before it ended, if it did.
 type Happened = (&'static str, Option<ChangeKind>);
 
 /// Returns what is different, for people who look; renewals are not.

@@ -1,4 +1,4 @@
-//! What must have happened to a lock between two inspections.
+//! Infers what happened to a lock between two inspections.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +16,7 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Observation {
-    /// What the inspection found.
+    /// The result of the inspection.
     pub inspection: Inspection,
     /// When it was found.
     pub at: Instant,
@@ -30,7 +30,7 @@ pub struct Observation {
     pub idle_since: Option<Instant>,
 }
 
-/// What happened to a lock.
+/// A change of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeKind {
@@ -68,7 +68,7 @@ impl ChangeKind {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Change {
-    /// What happened.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The token of the tenure.
     pub token: FencingToken,

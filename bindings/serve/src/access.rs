@@ -22,7 +22,7 @@ pub(crate) struct Access {
     pub(crate) hosts: Vec<String>,
 }
 
-/// What a browser uses instead of the token. Browsers send a cookie to every port of its host, so a program at another
+/// The session that a browser uses instead of the token. Browsers send a cookie to every port of its host, so a program at another
 /// port would get it. But they also compare the path, and nobody else knows this one.
 pub(crate) struct Session {
     secret: String,
@@ -38,7 +38,7 @@ impl Session {
     }
 }
 
-/// What is done with a request.
+/// The decision on a request.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     Allow,

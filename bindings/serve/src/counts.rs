@@ -1,4 +1,4 @@
-//! What is counted for the page and for /metrics.
+//! Counts of observations, for the page and for /metrics.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Histogram {
     }
 }
 
-/// What was observed since the page was started.
+/// Counts since the page was started.
 #[derive(Clone, Default, Debug, Serialize)]
 pub(crate) struct Counts {
     pub(crate) acquired: u64,

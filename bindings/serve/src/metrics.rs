@@ -1,4 +1,4 @@
-//! What was observed of the locks, in the text format of Prometheus. It has no names of locks: there may be many, and
+//! Writes observations of the locks in the text format of Prometheus. It has no names of locks: there may be many, and
 //! they belong to others.
 
 use std::fmt::Write;

@@ -134,8 +134,7 @@ impl Cluster {
         let target = self.nodes.node(node);
         let (shown, timeout) = (target.shown.clone(), target.timeout);
         let Some(client) = seed else {
-            let client = Arc::new(Fred::make(target, true)?);
-            let remote = Remote::of_fred(client.clone(), true, timeout);
+            let (client, remote) = Remote::unconnected(target, true, true)?;
             remote.open(&client, &shown).await?;
             return Ok((client, remote));
         };
@@ -146,10 +145,7 @@ impl Cluster {
     }
 
     fn connect_node_lazily(&self, node: &Node) -> Result<Connected, Error> {
-        let target = self.nodes.node(node);
-        let timeout = target.timeout;
-        let client = Arc::new(Fred::make(target, false)?);
-        Ok((client.clone(), Remote::of_fred(client, true, timeout)))
+        Remote::unconnected(self.nodes.node(node), true, false)
     }
 
     /// Returns the inputs that the engine starts with.

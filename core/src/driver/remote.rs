@@ -55,9 +55,8 @@ enum Texts {
 impl Remote {
     /// Connects to a standalone server.
     pub(super) async fn connect(target: Target) -> Result<Self, Error> {
-        let (shown, timeout) = (target.shown.clone(), target.timeout);
-        let fred = Arc::new(Fred::make(target, true)?);
-        let remote = Self::of_fred(fred.clone(), false, timeout);
+        let shown = target.shown.clone();
+        let (fred, remote) = Self::unconnected(target, false, true)?;
         remote.open(&fred, &shown).await?;
         Ok(remote)
     }
@@ -68,13 +67,19 @@ impl Remote {
         Box::pin(fred.open(shown, async || self.check().await)).await
     }
 
-    /// Creates a store that connects once its link is [watched](Self::watch_link), with retries.
-    pub(super) fn connect_lazily(target: Target) -> Result<Self, Error> {
+    /// Creates a store, and its client. It connects by [`open`](Self::open), or, with retries unless it fails fast, once
+    /// its link is [watched](Self::watch_link).
+    pub(super) fn unconnected(
+        target: Target,
+        is_node: bool,
+        fail_fast: bool,
+    ) -> Result<(Arc<Fred>, Self), Error> {
         let timeout = target.timeout;
-        let fred = Fred::make(target, false)?;
-        Ok(Self::of_fred(Arc::new(fred), false, timeout))
+        let fred = Arc::new(Fred::make(target, fail_fast)?);
+        Ok((fred.clone(), Self::of_fred(fred, is_node, timeout)))
     }
 
+    /// Uses a client that is connected already.
     pub(super) fn of_fred(fred: Arc<Fred>, is_node: bool, timeout: Duration) -> Self {
         Self::new(fred.clone(), Some(fred), (is_node, timeout))
     }

@@ -57,7 +57,7 @@ impl Store {
             Kind::Memory => Self::Memory(MemoryStore::named(&url.name)),
             Kind::Cluster => Self::of_cluster(Cluster::connect_lazily(Nodes::new(url, dial)?)?),
             Kind::Server | Kind::Socket | Kind::Sentinel => {
-                Self::of_remote(Remote::connect_lazily(Target::new(url, dial)?)?)
+                Self::of_remote(Remote::unconnected(Target::new(url, dial)?, false, false)?.1)
             }
         })
     }

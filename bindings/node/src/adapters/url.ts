@@ -1,7 +1,7 @@
 import { LeaseholdError } from "../common/errors.js";
 
 /**
- * What a URL names. The grammar is that of `core/src/url.rs`: `tests/vectors/urls.json` has
+ * Reads the URL of a store. The grammar is that of `core/src/url.rs`: `tests/vectors/urls.json` has
  * what both take and refuse. No error shows more of a URL than its scheme, hosts and ports, or its socket,
  * and where something may be a piece of a password not even that.
  */

@@ -1,4 +1,4 @@
-/** What an engine wants of its host: the names and numbers of `task` in `bindings/wasm/src/engine/output.rs`. */
+/** The kinds of tasks that an engine gives to its host: the names and numbers of `task` in `bindings/wasm/src/engine/output.rs`. */
 export const enum Task {
   Send = 1,
   Acquired = 2,

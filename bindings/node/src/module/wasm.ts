@@ -38,7 +38,7 @@ export interface EngineShape {
   readonly clustered: boolean;
   /** How many servers decide by majority, in an instance with quorums; nothing of a store that is alone. */
   readonly members: number | undefined;
-  /** Whether the host gets of a batch the command as a client sends it, or its keys and arguments. */
+  /** True if the host is given a batch as a whole command; false if as its keys and arguments. */
   readonly command: boolean;
 }
 
@@ -70,7 +70,7 @@ export function checkSettings(settings: Settings, owner: string | undefined): vo
   }
 }
 
-/** What has to have a lock, besides the server that gives it, before it counts. */
+/** The copies that a lock needs, besides the one at the server that grants it, before it counts. */
 export interface Copies {
   readonly replicas: number;
   readonly fsynced: boolean;
@@ -78,7 +78,7 @@ export interface Copies {
   readonly timeout: number;
 }
 
-/** What an engine knows of a lock. */
+/** The options of a lock, as the engine takes them. */
 export interface LockSpec {
   readonly name: string;
   /** Milliseconds. */
