@@ -108,7 +108,6 @@ impl Anchor {
     }
 
     /// What the server's clock says about when a request that leaves at this moment reaches it.
-    #[cfg(feature = "quorum")]
     pub(crate) fn about(&self, at: Timestamp) -> ServerTime {
         self.answered + at.since(self.sent)
     }

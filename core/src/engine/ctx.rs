@@ -39,7 +39,6 @@ pub(super) enum Whose {
     Release(HalfId),
     Query(CallId),
     /// Of a quorum, which incarnation it is in.
-    #[cfg(feature = "quorum")]
     Entry,
 }
 

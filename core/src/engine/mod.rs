@@ -53,17 +53,21 @@
 //! # Ok::<(), leasehold::Error>(())
 //! ```
 
-mod attempt;
+#![cfg_attr(
+    not(feature = "quorum"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "parts are for quorums alone, which a page in a browser may leave out"
+    )
+)]
+
 mod clock;
 mod ctx;
-#[cfg(feature = "quorum")]
-mod entry;
-mod env;
+mod front;
 mod hub;
 mod io;
-mod lock;
 mod pace;
-mod query;
 mod queue;
 #[cfg(feature = "quorum")]
 mod quorum;
@@ -75,7 +79,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timers;
-mod watch;
 
 pub use hub::{Hub, ReaderId};
 pub use io::{
@@ -89,6 +92,7 @@ pub use table::{Id, Table};
 use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::{ServerTime, Timestamp};
+use front::{Backend, Front};
 #[cfg(feature = "quorum")]
 use quorum::Quorum;
 #[cfg(feature = "native")]
@@ -102,10 +106,10 @@ pub struct Engine(Kind);
 /// In boxes, because hosts move an engine about.
 #[derive(Debug)]
 enum Kind {
-    Single(Box<Single>),
+    Single(Box<Front<Single>>),
     // A page in a browser must not load what it does not use.
     #[cfg(feature = "quorum")]
-    Quorum(Box<Quorum>),
+    Quorum(Box<Front<Quorum>>),
 }
 
 /// What both kinds do.
@@ -123,7 +127,7 @@ macro_rules! of {
 impl Engine {
     /// One on one server, or on a cluster, that is not connected yet.
     pub fn new(settings: Settings) -> Self {
-        Self(Kind::Single(Box::new(Single::new(settings))))
+        Self(Kind::Single(Box::new(Front::new(Single::new(settings)))))
     }
 
     /// One on so many independent servers, of which a majority decides; none is connected yet. They are
@@ -142,7 +146,7 @@ impl Engine {
     #[cfg(feature = "quorum")]
     pub fn quorum(settings: Settings, servers: usize) -> Result<Self, crate::error::Error> {
         let quorum = Quorum::new(settings, servers)?;
-        Ok(Self(Kind::Quorum(Box::new(quorum))))
+        Ok(Self(Kind::Quorum(Box::new(Front::new(quorum)))))
     }
 
     /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
@@ -166,19 +170,19 @@ impl Engine {
     /// they are likely to ask again, and what they ask then leaves in one batch with what waits. Until
     /// then [`poll_unsent`](Self::poll_unsent) has all else that there is to do.
     pub fn expects_more(&self) -> bool {
-        of!(&self.0, engine => engine.expects_more())
+        of!(&self.0, engine => engine.env.expects_more())
     }
 
     /// Whether something waits to be sent.
     pub fn has_unsent(&self) -> bool {
-        of!(&self.0, engine => engine.has_unsent())
+        of!(&self.0, engine => engine.env.has_unsent())
     }
 
     /// For a host that follows a cluster's redirection: a time that the clock of `to` reaches no later than
     /// that of `from` reaches `time`. Nothing if one of the clocks is not known, or for a quorum.
     pub fn no_later(&self, time: ServerTime, from: ServerId, to: ServerId) -> Option<ServerTime> {
         match &self.0 {
-            Kind::Single(engine) => engine.no_later(time, from, to),
+            Kind::Single(engine) => engine.env.servers.no_later(time, from, to),
             #[cfg(feature = "quorum")]
             Kind::Quorum(_) => None,
         }
@@ -194,7 +198,7 @@ impl Engine {
 impl Engine {
     /// The leases that are held now, in no order, each with an `Acquired` event that says so.
     pub fn all_held(&self, now: Timestamp) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
-        of!(&self.0, engine => Box::new(engine.all_held(now)))
+        of!(&self.0, engine => Box::new(engine.locks.all_held(now)))
     }
 
     /// As [`all_held`](Self::all_held), of one handle.
@@ -203,20 +207,16 @@ impl Engine {
         now: Timestamp,
         lock: LockId,
     ) -> Box<dyn Iterator<Item = (LeaseId, LeaseEvent)> + '_> {
-        of!(&self.0, engine => Box::new(engine.held(now, lock)))
+        of!(&self.0, engine => Box::new(engine.locks.held(now, lock)))
     }
 
     /// What was counted since it was made.
     pub fn counts(&self) -> Counts {
-        match &self.0 {
-            Kind::Single(engine) => engine.counts().clone(),
-            #[cfg(feature = "quorum")]
-            Kind::Quorum(engine) => engine.counts(),
-        }
+        of!(&self.0, engine => engine.env.counts())
     }
 
     /// The drift margin, if it had to be widened: an event for readers of all locks.
     pub fn clock_drift(&self) -> Option<LeaseEvent> {
-        of!(&self.0, engine => engine.clock_drift())
+        of!(&self.0, engine => engine.env.clock_drift())
     }
 }

@@ -26,14 +26,14 @@
 
 use std::time::Duration;
 
+use super::Quorum;
 use super::calls::Asked;
-use super::env::Env;
-use super::leased::{Leased, Next};
+use super::leased::Leased;
 use super::line::{Lines, Order};
 use super::votes::Vote;
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{Answer, CallId, Wait};
-use crate::engine::lock::callers::{Caller, Callers};
+use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure};
+use crate::engine::io::{Answer, Wait};
 use crate::engine::pace::{Pace, RETRY};
 use crate::error::Error;
 use crate::time::Timestamp;
@@ -60,8 +60,8 @@ const PATIENT_RESTS: u32 = 3;
 const MOST_KEPT: u32 = 10;
 
 #[derive(Debug)]
-pub(super) struct Acquiring {
-    pub(super) callers: Callers,
+pub(in crate::engine) struct Acquiring {
+    callers: Callers,
     stage: Stage,
     /// How all lockers rank the servers for this name.
     order: Order,
@@ -84,6 +84,8 @@ pub(super) struct Acquiring {
     refused: bool,
 }
 
+type Next = front::Next<Quorum>;
+
 /// How it is tried.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
@@ -97,9 +99,24 @@ enum Stage {
     Resting,
 }
 
+impl Acquisition for Acquiring {
+    fn callers(&mut self) -> &mut Callers {
+        &mut self.callers
+    }
+
+    fn wake_at(&self) -> Timestamp {
+        let own = match self.stage {
+            Stage::Together => self.raise_at.min(self.slow_at),
+            Stage::InLine => Timestamp::NEVER,
+            Stage::Yielding | Stage::Resting => self.pace.next,
+        };
+        own.min(self.callers.soonest)
+    }
+}
+
 /// What the program says.
 impl Acquiring {
-    pub(super) fn new(env: &Env, lease: &Leased, caller: Caller) -> Self {
+    pub(super) fn new(env: &Quorum, lease: &Leased, caller: Caller) -> Self {
         Self {
             callers: Callers::of(caller),
             stage: Stage::Resting,
@@ -118,40 +135,21 @@ impl Acquiring {
 
     /// A further call through a re-entrant handle.
     pub(super) fn join(&mut self, cx: &mut Ctx, caller: Caller) {
-        if caller.is_too_late(cx) {
-            return;
+        // The line may be long.
+        if caller.wait == Wait::Never && self.stage == Stage::InLine {
+            cx.answer(caller.call, Answer::Acquire(Ok(None)));
+        } else {
+            self.callers.add(caller);
         }
-        match self.callers.is_full() {
-            Some(full) => caller.fail(cx, full),
-            // The line may be long.
-            None if caller.wait == Wait::Never && self.stage == Stage::InLine => {
-                cx.answer(caller.call, Answer::Acquire(Ok(None)));
-            }
-            None => self.callers.add(caller),
-        }
-    }
-
-    pub(super) fn cancel(&mut self, call: CallId) -> Next {
-        self.callers.remove(|caller| caller.call == call);
-        self.unless_nobody_wants_it()
     }
 
     /// Whether its place in line is the one at this member, or at another one.
-    pub(super) fn is_place(&self, env: &Env, lease: &Leased, at: usize) -> bool {
+    pub(super) fn is_place(&self, env: &Quorum, lease: &Leased, at: usize) -> bool {
         let stands = |at| matches!(lease.votes.get(at), Vote::InLine(_)) && env.members.is_able(at);
         self.order.iter().find(|at| stands(*at)) == Some(at)
     }
 
-    pub(super) fn wake_at(&self) -> Timestamp {
-        let own = match self.stage {
-            Stage::Together => self.raise_at.min(self.slow_at),
-            Stage::InLine => Timestamp::NEVER,
-            Stage::Yielding | Stage::Resting => self.pace.next,
-        };
-        own.min(self.callers.soonest)
-    }
-
-    pub(super) fn time(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+    pub(super) fn time(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         let now = env.cx.now;
         let over = self.callers.remove(|caller| caller.until() <= now);
         for caller in over {
@@ -179,19 +177,11 @@ impl Acquiring {
         }
         next
     }
-
-    fn unless_nobody_wants_it(&self) -> Next {
-        if self.callers.is_empty() {
-            Next::Leave
-        } else {
-            Next::Stay
-        }
-    }
 }
 
 /// Whether a majority has answered, and the lease is not to be had without one that is away: somebody else has
 /// the lock, or a release is on its way to some, and no answer would come before the attempt timed out.
-fn is_refused(env: &Env, lease: &Leased) -> bool {
+fn is_refused(env: &Quorum, lease: &Leased) -> bool {
     let count = |is: &dyn Fn(usize, &Vote) -> bool| {
         let all = 0..env.members.len();
         all.filter(|at| is(*at, lease.votes.get(*at))).count()
@@ -208,12 +198,12 @@ fn is_refused(env: &Env, lease: &Leased) -> bool {
 
 /// Where it stands in line.
 impl Acquiring {
-    fn order(env: &Env, lease: &Leased) -> Order {
+    fn order(env: &Quorum, lease: &Leased) -> Order {
         Order::new(&lease.who.spec.key, env.entries.incarnations())
     }
 
     /// The members where it stands in line, best first, or would if it had to wait.
-    fn lines(&self, env: &Env, lease: &Leased) -> Lines {
+    fn lines(&self, env: &Quorum, lease: &Leased) -> Lines {
         self.order.lines(|at| {
             let is_usable = match lease.votes.get(at) {
                 // What came too late there is asked again.
@@ -228,7 +218,7 @@ impl Acquiring {
     }
 
     /// Takes a place in line where somebody else has the lock, or the lock if that is free by now.
-    fn stand_if_busy(&self, env: &mut Env, lease: &mut Leased, at: usize) {
+    fn stand_if_busy(&self, env: &mut Quorum, lease: &mut Leased, at: usize) {
         if !matches!(lease.votes.get(at), Vote::Busy) {
             return;
         }
@@ -253,7 +243,7 @@ impl Acquiring {
 
 /// Asking, and what the members say.
 impl Acquiring {
-    pub(super) fn ask_all(&mut self, env: &mut Env, lease: &mut Leased) {
+    pub(super) fn ask_all(&mut self, env: &mut Quorum, lease: &mut Leased) {
         self.stage = Stage::Together;
         self.order = Self::order(env, lease);
         self.raise_at = Timestamp::NEVER;
@@ -268,7 +258,7 @@ impl Acquiring {
     }
 
     /// What follows from the votes.
-    pub(super) fn judge(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+    pub(super) fn judge(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         if !self.order.is_agreed() {
             // More may be known by now.
             self.order = Self::order(env, lease);
@@ -285,12 +275,12 @@ impl Acquiring {
         }
     }
 
-    fn ask_others(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+    fn ask_others(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         self.ask_all(env, lease);
         self.judge_together(env, lease)
     }
 
-    fn judge_together(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+    fn judge_together(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         let majority = env.members.majority();
         let (has, asked) = (lease.has(), lease.asked());
         let may_do = has + asked >= majority && !is_refused(env, lease);
@@ -330,7 +320,7 @@ impl Acquiring {
             return Next::Stay;
         };
         if lease.votes.at_least(token) >= majority {
-            return Next::Hold(token);
+            return Tenure::begin(env, lease, token).map_or(Next::Stay, Next::Hold);
         }
         let now = env.cx.now;
         if self.raise_at == Timestamp::NEVER {
@@ -351,7 +341,7 @@ impl Acquiring {
     }
 
     /// A server of the line is waited for a little longer than a majority of all.
-    fn expect_answers(&mut self, env: &Env, lease: &Leased) {
+    fn expect_answers(&mut self, env: &Quorum, lease: &Leased) {
         let (now, members) = (env.cx.now, env.members.len());
         let answered = members - lease.asked();
         if answered >= env.members.majority() && self.slow_at == Timestamp::NEVER && !self.is_slow {
@@ -360,7 +350,7 @@ impl Acquiring {
         }
     }
 
-    fn judge_line(&mut self, env: &mut Env, lease: &mut Leased) -> Next {
+    fn judge_line(&mut self, env: &mut Quorum, lease: &mut Leased) -> Next {
         let lines = self.lines(env, lease);
         let (is_first, later) = Self::turns(lease, lines);
         let waits_at_first =
@@ -377,7 +367,7 @@ impl Acquiring {
 
     /// True if a turn at this server is kept for as long as it takes to get a majority: no other locker can keep one
     /// elsewhere that sees all servers too. Others may, for a while.
-    fn may_keep(&self, env: &Env, at: Option<usize>) -> bool {
+    fn may_keep(&self, env: &Quorum, at: Option<usize>) -> bool {
         let sees_all = self.order.is_agreed() && env.members.able() == env.members.len();
         at == Some(self.order.first()) && (sees_all || self.pace.failures < MOST_KEPT)
     }
@@ -390,7 +380,7 @@ impl Acquiring {
     }
 
     /// Keeps its turn at one later server, and lets whoever has the turn at the first ask the others meanwhile.
-    fn yields(&mut self, env: &mut Env, lease: &mut Leased, lines: Lines) {
+    fn yields(&mut self, env: &mut Quorum, lease: &mut Leased, lines: Lines) {
         let (_, later) = Self::turns(lease, lines);
         lease.give_back_unless(env, &|at| Some(at) == later);
         for at in lines.into_iter().flatten().filter(|_| self.callers.wait()) {
@@ -402,7 +392,7 @@ impl Acquiring {
 
     /// No majority can be had now. What was got is given back, unless it has the turn at the first server of all: then
     /// nobody can wait for it in a circle, and it stands in line for all that it lacks.
-    fn fall_short(&mut self, env: &mut Env, lease: &mut Leased, lines: Lines) -> Next {
+    fn fall_short(&mut self, env: &mut Quorum, lease: &mut Leased, lines: Lines) -> Next {
         let error = lease.unavailable(env);
         let (has_turn, _) = Self::turns(lease, lines);
         let keeps = has_turn && self.callers.wait() && self.may_keep(env, lines[0]);
@@ -435,7 +425,7 @@ impl Acquiring {
         Next::Stay
     }
 
-    fn rest(&mut self, env: &Env, lease: &Leased, base: Duration) {
+    fn rest(&mut self, env: &Quorum, lease: &Leased, base: Duration) {
         (self.stage, self.kept) = (Stage::Resting, lease.has());
         // What it has of a fixed lease must not be over before that.
         let most = (lease.who.spec.ttl / 3).clamp(RETRY.0, RETRY.1);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::admission::Admission;
 use super::members::Members;
-use crate::engine::attempt::Failure;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Output, ServerId};
 use crate::engine::pace::{Pace, retry};
 use crate::engine::settings::Settings;
+use crate::engine::single::Failure;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;

@@ -2,33 +2,22 @@
 
 use std::sync::Arc;
 
+use super::Quorum;
 use super::calls::Asked;
 use super::entries::Standing;
-use super::env::Env;
 use super::members::too_few;
 use super::votes::{Vote, Votes};
+use crate::engine::front::{self, Who};
 use crate::engine::io::{LockSpec, Wait};
-use crate::engine::lock::who::Who;
+
 use crate::error::{Error, ErrorKind};
-use crate::event::LossReason;
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// What becomes of who contends for it.
-#[derive(Debug)]
-pub(super) enum Next {
-    Stay,
-    /// It has the lock, with this token.
-    Hold(FencingToken),
-    /// Nobody wants it any more.
-    Leave,
-    Lose(LossReason),
-}
-
 /// A lease at the members.
 #[derive(Debug)]
-pub(super) struct Leased {
+pub(in crate::engine) struct Leased {
     pub(super) who: Who,
     /// What the members are asked for: the quorum itself shares what is re-entrant.
     spec: Arc<LockSpec>,
@@ -42,6 +31,12 @@ pub(super) struct Leased {
     pub(super) asked_at: Timestamp,
     /// The token that they are asked for.
     proposed: Option<FencingToken>,
+}
+
+impl front::Lease for Leased {
+    fn who(&self) -> &Who {
+        &self.who
+    }
 }
 
 impl Leased {
@@ -70,7 +65,7 @@ impl Leased {
     }
 
     /// Asks this member for it, unless that was done, or cannot be yet.
-    pub(super) fn ask(&mut self, env: &mut Env, at: usize, wait: Wait) {
+    pub(super) fn ask(&mut self, env: &mut Quorum, at: usize, wait: Wait) {
         if self.leaves_to_holders(env, at) {
             let message = "it votes again, and holders get their leases back there first";
             let error = Error::new(ErrorKind::Unavailable, message);
@@ -86,7 +81,7 @@ impl Leased {
 
     /// True if holders come first at this member, and nothing is asked of it yet. A fixed lease is asked for only once:
     /// without that member it would never stand on it.
-    fn leaves_to_holders(&self, env: &Env, at: usize) -> bool {
+    fn leaves_to_holders(&self, env: &Quorum, at: usize) -> bool {
         let is_unasked = matches!(
             self.votes.get(at),
             Vote::None | Vote::Open | Vote::Leaving | Vote::Busy | Vote::Failed(_)
@@ -100,7 +95,7 @@ impl Leased {
     }
 
     /// A token that is as the time is, or as one of them gave.
-    fn propose(&mut self, env: &mut Env) -> Option<FencingToken> {
+    fn propose(&mut self, env: &mut Quorum) -> Option<FencingToken> {
         let given = self.votes.has().map(|(_, has)| has.token).max();
         self.proposed = env.propose(given);
         self.proposed
@@ -108,7 +103,7 @@ impl Leased {
 
     /// The same for a tenure that the others have made already: it takes nothing over from its owner, who may
     /// have begun a later one.
-    pub(super) fn ask_again(&mut self, env: &mut Env, at: usize) {
+    pub(super) fn ask_again(&mut self, env: &mut Quorum, at: usize) {
         // If it agrees with the others at once, it was no part of a later lease.
         self.ask_by(env, at, Wait::Never, |lease, _| {
             lease.proposed.map_or(Reclaim::Never, Reclaim::Propose)
@@ -117,10 +112,10 @@ impl Leased {
 
     fn ask_by(
         &mut self,
-        env: &mut Env,
+        env: &mut Quorum,
         at: usize,
         wait: Wait,
-        reclaims: impl FnOnce(&mut Self, &mut Env) -> Reclaim,
+        reclaims: impl FnOnce(&mut Self, &mut Quorum) -> Reclaim,
     ) {
         if let Vote::Asked(_) | Vote::InLine(_) | Vote::Has(_) = self.votes.get(at) {
             return;
@@ -144,7 +139,7 @@ impl Leased {
     }
 
     /// What there is instead of a vote of a member that cannot be asked now.
-    fn may_not_vote(&self, env: &Env, at: usize, wait: Wait) -> Option<Vote> {
+    fn may_not_vote(&self, env: &Quorum, at: usize, wait: Wait) -> Option<Vote> {
         match env.entries.standing(at) {
             Standing::Votes => {}
             Standing::Open if wait == Wait::Never => return Some(Vote::Open),
@@ -162,7 +157,7 @@ impl Leased {
     }
 
     /// It is known whether this member may vote, or that it may not any more.
-    pub(super) fn stood(&mut self, env: &mut Env, at: usize, holds: bool) {
+    pub(super) fn stood(&mut self, env: &mut Quorum, at: usize, holds: bool) {
         match (self.votes.get(at), env.entries.standing(at)) {
             (Vote::Open, Standing::Votes | Standing::Out) if holds => self.ask_again(env, at),
             (Vote::Open, Standing::Votes | Standing::Out) => self.ask(env, at, Wait::Never),
@@ -177,7 +172,7 @@ impl Leased {
     }
 
     /// Gives back what this member gave, or may have given.
-    pub(super) fn give_back(&mut self, env: &mut Env, at: usize) {
+    pub(super) fn give_back(&mut self, env: &mut Quorum, at: usize) {
         let (lock, lease) = (self.who.lock, self.ids[at]);
         match self.votes.get(at) {
             Vote::Asked(call) | Vote::InLine(call) => {
@@ -191,19 +186,19 @@ impl Leased {
     }
 
     /// Renews what this member gave, if its engine does not by itself.
-    pub(super) fn keep(&self, env: &mut Env, at: usize) {
+    pub(super) fn keep(&self, env: &mut Quorum, at: usize) {
         let (id, asked) = (self.ids[at], Asked::Keep);
         env.members.renew(&env.cx, at, (asked, id), (None, None));
     }
 
-    pub(super) fn give_back_all(&mut self, env: &mut Env) {
+    pub(super) fn give_back_all(&mut self, env: &mut Quorum) {
         for at in 0..env.members.len() {
             self.give_back(env, at);
         }
     }
 
     /// Gives back what members gave, except those of which it is said that they are kept, and keeps all places in line.
-    pub(super) fn give_back_unless(&mut self, env: &mut Env, is_kept: &dyn Fn(usize) -> bool) {
+    pub(super) fn give_back_unless(&mut self, env: &mut Quorum, is_kept: &dyn Fn(usize) -> bool) {
         for at in 0..env.members.len() {
             let keeps = match self.votes.get(at) {
                 Vote::Has(_) => is_kept(at),
@@ -235,7 +230,7 @@ impl Leased {
     }
 
     /// If so many failed that the others are not enough: why.
-    pub(super) fn unavailable(&self, env: &Env) -> Option<Error> {
+    pub(super) fn unavailable(&self, env: &Quorum) -> Option<Error> {
         let (needed, of) = (env.members.majority(), env.members.len());
         let failures = || self.votes.failures();
         let refusal = || failures().find(|(_, error)| !error.is_transient());

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use super::calls::{Asked, Calls};
 use crate::engine::ctx::Ctx;
-use crate::engine::entry::EntryNews;
+use crate::engine::front::{Backend as _, Front, Wanted};
 use crate::engine::io::{
     Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
 };
-use crate::engine::lock::Wanted;
 use crate::engine::settings::Settings;
-use crate::engine::single::Single;
+use crate::engine::single::{EntryNews, Single};
 use crate::engine::stats::Counts;
 use crate::error::{Error, ErrorKind};
 use crate::event::LeaseEvent;
@@ -27,7 +26,7 @@ pub(super) struct Members {
 
 #[derive(Debug)]
 struct Member {
-    engine: Single,
+    engine: Front<Single>,
     /// When its engine is to be told the time.
     wake: Timestamp,
     /// It was fed something since its outputs were last taken.
@@ -58,7 +57,7 @@ pub(super) enum News {
 impl Members {
     pub(super) fn new(settings: &Settings, members: usize) -> Self {
         let member = || Member {
-            engine: Single::new(settings.clone()),
+            engine: Front::new(Single::new(settings.clone())),
             wake: Timestamp::NEVER,
             fed: false,
             down: false,
@@ -95,27 +94,29 @@ impl Members {
     }
 
     pub(super) fn expect_more(&self) -> bool {
-        self.all.iter().any(|member| member.engine.expects_more())
+        self.all
+            .iter()
+            .any(|member| member.engine.env.expects_more())
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.all.iter().any(|member| member.engine.has_unsent())
+        self.all.iter().any(|member| member.engine.env.has_unsent())
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
-        self.all.iter().map(|member| member.engine.counts())
+        self.all.iter().map(|member| &member.engine.env.cx.counts)
     }
 
     /// About what the clocks say now that are known.
     pub(super) fn clocks(&self, now: Timestamp) -> impl Iterator<Item = ServerTime> {
         let all = self.all.iter();
-        all.filter_map(move |member| member.engine.clock(now))
+        all.filter_map(move |member| member.engine.env.servers.clock(ServerId::ONLY, now))
     }
 
     pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
         self.all
             .iter()
-            .find_map(|member| member.engine.clock_drift())
+            .find_map(|member| member.engine.env.clock_drift())
     }
 
     pub(super) fn wake_at(&self) -> Timestamp {
@@ -176,14 +177,16 @@ impl Members {
             wait,
             reclaims,
         };
-        member.engine.acquire(cx.now, wanted);
+        member.engine.begin(cx.now);
+        member.engine.acquire(wanted);
+        member.engine.end();
         member.fed = true;
         call
     }
 
     /// Whether one of them still gives back what was asked for with this lease id.
     pub(super) fn uses(&self, at: usize, lease: LeaseId) -> bool {
-        self.all[at].engine.uses(lease)
+        self.all[at].engine.locks.use_id(lease.half())
     }
 
     /// Nobody wants it there any more; whether it was got by then does not matter.
@@ -240,17 +243,20 @@ impl Members {
         let member = &mut self.all[at];
         // It has to know the time.
         member.feed(cx.now, Input::Tick);
-        member.engine.enter(enter, give_up);
+        let env = &mut member.engine.env;
+        env.entry
+            .begin(&mut env.cx, &mut env.servers, (enter, give_up));
     }
 
     /// It has not said that in time; why.
     pub(super) fn give_up_entry(&mut self, at: usize) -> Option<Error> {
-        self.all[at].engine.give_up_entry()
+        let env = &mut self.all[at].engine.env;
+        env.entry.give_up(&mut env.servers)
     }
 
     /// Acquisitions there are for the incarnation that this checks.
     pub(super) fn mean(&mut self, at: usize, check: Option<Enter>) {
-        self.all[at].engine.mean(check);
+        self.all[at].engine.env.servers.mean(check);
     }
 
     fn call(
@@ -270,12 +276,12 @@ impl Members {
 impl Members {
     /// The next that one of them says. What is for the host goes to it.
     pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
-        self.take(cx, Single::poll_unsent)
+        self.take(cx, Front::poll_unsent)
     }
 
     /// The same, once all is to be sent that waits.
     pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
-        self.take(cx, Single::poll)
+        self.take(cx, Front::poll)
     }
 
     /// Whether some of what waits may leave.
@@ -286,11 +292,11 @@ impl Members {
     fn take(
         &mut self,
         cx: &mut Ctx,
-        poll: impl Fn(&mut Single) -> Output,
+        poll: impl Fn(&mut Front<Single>) -> Output,
     ) -> Option<(usize, News)> {
         for (at, member) in self.all.iter_mut().enumerate() {
             while member.fed {
-                if let Some(news) = member.engine.take_entry_news() {
+                if let Some(news) = member.engine.env.entry.take_news() {
                     return Some((at, News::Entry(news)));
                 }
                 let output = poll(&mut member.engine);

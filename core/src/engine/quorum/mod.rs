@@ -10,9 +10,7 @@
 mod acquiring;
 mod admission;
 mod calls;
-mod contender;
 mod entries;
-mod env;
 mod leased;
 mod line;
 mod locks;
@@ -20,211 +18,285 @@ pub(super) mod members;
 mod proposal;
 mod query;
 mod release;
-mod tenure;
+mod support;
 #[cfg(test)]
 mod tests;
 mod votes;
 
+use std::time::Duration;
+
 use super::ctx::Ctx;
-use super::entry::EntryNews;
-use super::io::{Answer, CallId, Input, LockId, Output, ServerId};
+use super::front::{
+    Backend, Caller, Contender, Front, Handles, Locks, Next, Phase, Queries, Question, Renewal,
+    Tenure, Who,
+};
+use super::io::{Answer, CallId, Input, LockSpec, ServerId};
 use super::settings::Settings;
+use super::single::EntryNews;
 use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::Error;
-use crate::event::LeaseEvent;
-use crate::protocol::{Counter, LeaseId};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{Counter, Reclaim};
 use crate::time::Timestamp;
+use crate::token::FencingToken;
+use acquiring::Acquiring;
 use calls::Asked;
-use entries::Entries;
-use env::Env;
-use locks::Locks;
+use entries::{Entries, Standing};
+use leased::Leased;
 use members::{Members, News, check_members};
 use proposal::Proposals;
-use query::Queries;
+use query::Gathering;
+use release::{Release, Releases};
+use support::Support;
 
-/// The state of one locker on several servers.
+/// What the locks of a quorum share.
 #[derive(Debug)]
 pub(super) struct Quorum {
-    env: Env,
-    locks: Locks,
-    queries: Queries,
-    shutdown: Option<Shutdown>,
+    cx: Ctx,
+    members: Members,
+    entries: Entries,
+    proposals: Proposals,
+    /// How many members are not at their end once the locker is shut down.
+    ending: usize,
 }
 
-#[derive(Debug)]
-struct Shutdown {
-    /// Who waits for its end.
-    calls: Vec<CallId>,
-    /// How many members are not at their end.
-    pending: usize,
-}
-
-/// Inputs and outputs.
 impl Quorum {
-    /// One that is not connected yet. [`ErrorKind::Config`] if there is no number of members of which a
-    /// majority outlives the loss of one: 3, 5 or 7 are right.
+    /// One that is not connected yet. [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no number of members
+    /// of which a majority outlives the loss of one: 3, 5 or 7 are right.
     pub(super) fn new(settings: Settings, members: usize) -> Result<Self, Error> {
         check_members(members)?;
-        let entries = Entries::new(&settings, members);
-        let members = Members::new(&settings, members);
         Ok(Self {
-            env: Env {
-                entries,
-                cx: Ctx::new(settings),
-                members,
-                proposals: Proposals::default(),
-            },
-            locks: Locks::default(),
-            queries: Queries::default(),
-            shutdown: None,
+            entries: Entries::new(&settings, members),
+            members: Members::new(&settings, members),
+            cx: Ctx::new(settings),
+            proposals: Proposals::default(),
+            ending: 0,
         })
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest seen.
-    pub(super) fn handle(&mut self, now: Timestamp, input: Input) {
-        self.env.cx.now = self.env.cx.now.max(now);
-        self.env.members.tick(self.env.cx.now);
-        self.hear_all();
-        self.run_due();
-        self.take_in(input);
-        self.hear_all();
-        self.tidy_timers();
+    /// True if this member is asked by holders alone for now, because the others suffice for everybody else.
+    pub(super) fn is_for_holders(&self, at: usize) -> bool {
+        let is_reserved = |at| self.entries.is_reserved(self.cx.now, at);
+        let is_for_all = |at: &usize| {
+            let votes = self.entries.standing(*at) == Standing::Votes;
+            votes && self.members.is_able(*at) && !is_reserved(*at)
+        };
+        let all = 0..self.members.len();
+        is_reserved(at) && all.filter(is_for_all).count() >= self.members.majority()
     }
 
-    /// The next thing for the host to do; [`Output::Wait`] if there is none.
-    pub(super) fn poll(&mut self) -> Output {
-        if !self.env.cx.has_outputs() {
-            self.env.members.mark_all();
-            while let Some((at, news)) = self.env.members.next_news_of_sending(&mut self.env.cx) {
-                self.hear(at, news);
-            }
-            self.tidy_timers();
-        }
-        self.poll_unsent()
-    }
-
-    /// As [`poll`](Self::poll), but what is to be sent waits for that.
-    pub(super) fn poll_unsent(&mut self) -> Output {
-        let timer = self.env.cx.timers.first().unwrap_or(Timestamp::NEVER);
-        let at = timer.min(self.env.members.wake_at());
-        let until = (at != Timestamp::NEVER).then_some(at);
-        self.env.cx.next_output().unwrap_or(Output::Wait { until })
-    }
-
-    /// What was counted: of locks by itself, of servers by its members.
-    pub(super) fn counts(&self) -> Counts {
-        self.env.cx.counts.with(self.env.members.counts())
-    }
-
-    pub(super) fn expects_more(&self) -> bool {
-        self.env.members.expect_more()
-    }
-
-    pub(super) fn has_unsent(&self) -> bool {
-        self.env.members.has_unsent()
-    }
-
-    /// Whether nothing is held, under way or waiting for an answer.
-    pub(super) fn is_idle(&self) -> bool {
-        self.locks.is_idle() && self.queries.len() == 0 && self.env.members.is_idle()
+    /// A token for all members, of which one may have given this one already.
+    pub(super) fn propose(&mut self, given: Option<FencingToken>) -> Option<FencingToken> {
+        let clocks = self.members.clocks(self.cx.now);
+        self.proposals.next(clocks, given)
     }
 }
 
-/// What there is to know of it, for readers that begin or that missed something.
-impl Quorum {
-    /// The leases that are held now, in no order, each with an `Acquired` event that says so.
-    pub(super) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        self.locks.all_held(now)
+impl Backend for Quorum {
+    type Lease = Leased;
+    type Acquiring = Acquiring;
+    type Keeping = Support;
+    type Releases = Releases;
+    type Query = Gathering;
+
+    fn cx(&mut self) -> &mut Ctx {
+        &mut self.cx
     }
 
-    /// As [`all_held`](Self::all_held), of one handle.
-    pub(super) fn held(
-        &self,
-        now: Timestamp,
-        lock: LockId,
-    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
-        self.locks.held(now, lock)
-    }
-
-    /// The drift margin of a server, if it had to be widened: an event for readers of all locks.
-    pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
-        self.env.members.clock_drift()
-    }
-}
-
-/// What the host says.
-impl Quorum {
-    fn take_in(&mut self, input: Input) {
-        let refused = self.shutdown.as_ref().and_then(|_| input.refused());
-        if let Some((call, answer)) = refused {
-            return self.env.cx.answer(call, answer);
-        }
+    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>) {
         let Self {
-            env,
-            locks,
-            queries,
+            cx,
+            members,
+            entries,
             ..
         } = self;
-        match input {
-            Input::Tick | Input::Slots { .. } | Input::Part { .. } => {}
-            Input::Acquire {
-                call,
-                lock,
-                spec,
-                lease,
-                wait,
-            } => {
-                if spec.counter == Counter::Dense {
-                    let rule = "cannot be kept by a quorum, whose tokens have gaps";
-                    let error = Error::bad_option("dense_tokens", rule);
-                    return env.cx.answer(call, Answer::Acquire(Err(error)));
-                }
-                if spec.durability.is_some() {
-                    let rule = "cannot be waited for by a quorum, which has copies of its own";
-                    let error = Error::bad_option("replicas", rule);
-                    return env.cx.answer(call, Answer::Acquire(Err(error)));
-                }
-                if let Err(error) = check_ttl(&env.cx, spec.ttl) {
-                    return env.cx.answer(call, Answer::Acquire(Err(error)));
-                }
-                if env.entries.begin(env.cx.now, &spec.key) {
-                    stand(env, locks);
-                }
-                locks.acquire(env, (call, wait), (lock, lease, spec));
-            }
-            Input::Renew {
-                call, lease, ttl, ..
-            } => match ttl.map_or(Ok(()), |ttl| check_ttl(&env.cx, ttl)) {
-                Ok(()) => locks.renew(env, lease, (call, ttl)),
-                Err(error) => env.cx.answer(call, Answer::Renew(Err(error))),
-            },
-            Input::Release { call, lease } => locks.release(env, call, lease),
-            Input::Close { lock } => locks.close(env, lock),
-            Input::Cancel { call, of: None } => queries.cancel(env, call),
-            Input::Cancel { call, of: Some(of) } => locks.cancel(env, call, of),
-            Input::Inspect { call, key } => queries.inspect(env, call, &key),
-            Input::ForceRelease { call, key, token } => {
-                queries.force_release(env, call, (&key, token));
-            }
-            Input::List {
-                call,
-                pattern,
-                cursor,
-            } => queries.list(env, call, (pattern, cursor)),
-            Input::Shutdown { call } => self.shut_down(call),
-            changed @ Input::Changed { .. } => env.members.input_to_all(env.cx.now, &changed),
-            input => {
-                if let Some(server) = input
-                    .server()
-                    .filter(|server| place_of(*server) < env.members.len())
-                {
-                    self.take_in_of(server, input);
-                }
-            }
+        let set_for = |what| match what {
+            Timed::Server(server) => entries.wake(server),
+            _ => None,
+        };
+        (cx, members.len(), set_for)
+    }
+
+    fn check(&self, spec: &LockSpec) -> Result<(), Error> {
+        if spec.counter == Counter::Dense {
+            let rule = "cannot be kept by a quorum, whose tokens have gaps";
+            return Err(Error::bad_option("dense_tokens", rule));
+        }
+        if spec.durability.is_some() {
+            let rule = "cannot be waited for by a quorum, which has copies of its own";
+            return Err(Error::bad_option("replicas", rule));
+        }
+        self.check_ttl(spec.ttl)
+    }
+
+    /// A server that forgot a longer lease would vote too early.
+    fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+        let longest = self.cx.settings.longest_ttl;
+        if ttl <= longest {
+            return Ok(());
+        }
+        let rule = format!("is {longest:?}, and a lease of a quorum may not live for {ttl:?}");
+        Err(Error::bad_option("longest_ttl", rule))
+    }
+
+    fn begin(&mut self, who: Who, caller: Caller, _: Reclaim) -> (Contender<Self>, Next<Self>) {
+        if self.entries.begin(self.cx.now, &who.spec.key) {
+            // It is the first lock of this locker, so there is nobody to be told.
+            self.entries.settle(&mut self.cx, &mut self.members);
+        }
+        let mut lease = Leased::new(who, self.members.len());
+        let mut acquiring = Acquiring::new(self, &lease, caller);
+        acquiring.ask_all(self, &mut lease);
+        // Of members that do not vote the answer is here.
+        let next = acquiring.judge(self, &mut lease);
+        (Contender::new(lease, acquiring), next)
+    }
+
+    fn join(&mut self, _: &mut Leased, acquiring: &mut Acquiring, caller: Caller) {
+        acquiring.join(&mut self.cx, caller);
+    }
+
+    fn time(&mut self, contender: &mut Contender<Self>) -> Next<Self> {
+        match &mut contender.phase {
+            Phase::Acquiring(acquiring) => acquiring.time(self, &mut contender.lease),
+            Phase::Held(tenure) => tenure.time(self, &mut contender.lease),
         }
     }
 
+    fn confirm(
+        &mut self,
+        (releases, handles): (&mut Releases, &mut Handles),
+        who: &Who,
+        _: FencingToken,
+    ) {
+        releases.end_those_of(self, handles, &who.spec.key);
+    }
+
+    fn held(
+        &mut self,
+        lease: &mut Leased,
+        _: &mut Acquiring,
+        tenure: &mut Tenure<Support>,
+    ) -> Option<LossReason> {
+        tenure.tell_risk(self, lease, tenure.deadline);
+        None
+    }
+
+    fn ends_at(lease: &Leased, tenure: &Tenure<Support>) -> Timestamp {
+        tenure.ends_at(lease)
+    }
+
+    fn wake_at(lease: &Leased, tenure: &Tenure<Support>) -> Timestamp {
+        tenure.wake_at(lease)
+    }
+
+    fn renew(&mut self, lease: &mut Leased, tenure: &mut Tenure<Support>, renewal: Renewal) {
+        tenure.kept.renew(self, lease, renewal);
+    }
+
+    fn give_up(&mut self, _: &mut Releases, (mut lease, _): (Leased, Box<Acquiring>)) {
+        lease.give_back_all(self);
+    }
+
+    fn lost(&mut self, _: &mut Releases, (mut lease, _): (Leased, Tenure<Support>), _: LossReason) {
+        lease.give_back_all(self);
+    }
+
+    fn release(
+        &mut self,
+        (releases, handles): (&mut Releases, &mut Handles),
+        (lease, tenure): (Leased, Tenure<Support>),
+        call: Option<CallId>,
+    ) {
+        let release = Release::new(self, lease, tenure.token, call);
+        releases.start(self, handles, release);
+    }
+
+    fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question) {
+        queries.ask(self, call, question);
+    }
+
+    fn shut_down(&mut self) {
+        self.ending = self.members.len();
+        for at in 0..self.ending {
+            let ask = |call| Input::Shutdown { call };
+            self.members.ask(&self.cx, at, Asked::Shutdown, ask);
+        }
+    }
+
+    fn is_shut_down(&self, _: &Locks<Self>) -> bool {
+        self.ending == 0
+    }
+
+    fn is_idle(&self) -> bool {
+        self.members.is_idle()
+    }
+
+    fn next_wake(&self) -> Timestamp {
+        let timer = self.cx.timers.first().unwrap_or(Timestamp::NEVER);
+        timer.min(self.members.wake_at())
+    }
+
+    fn expects_more(&self) -> bool {
+        self.members.expect_more()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.members.has_unsent()
+    }
+
+    /// Of locks by itself, of servers by its members.
+    fn counts(&self) -> Counts {
+        self.cx.counts.with(self.members.counts())
+    }
+
+    fn clock_drift(&self) -> Option<LeaseEvent> {
+        self.members.clock_drift()
+    }
+
+    fn input(front: &mut Front<Self>, input: Input) {
+        let members = &mut front.env.members;
+        if let changed @ Input::Changed { .. } = input {
+            members.input_to_all(front.env.cx.now, &changed);
+        } else if let Some(server) = input.server().filter(|at| place_of(*at) < members.len()) {
+            front.take_in_of(server, input);
+        }
+    }
+
+    fn own_time(front: &mut Front<Self>, what: Timed) {
+        if let Timed::Server(server) = what {
+            let Quorum {
+                cx,
+                members,
+                entries,
+                ..
+            } = &mut front.env;
+            entries.time(cx, members, place_of(server));
+            stand(&mut front.env, &mut front.locks);
+        }
+    }
+
+    fn tick(front: &mut Front<Self>) {
+        front.env.members.tick(front.env.cx.now);
+        front.hear_all();
+    }
+
+    fn settle(front: &mut Front<Self>) {
+        front.hear_all();
+    }
+
+    fn flush(front: &mut Front<Self>) {
+        front.env.members.mark_all();
+        while let Some((at, news)) = front.env.members.next_news_of_sending(&mut front.env.cx) {
+            front.hear(at, news);
+        }
+        front.tidy_timers();
+    }
+}
+
+/// What the host and the members say of servers.
+impl Front<Quorum> {
     /// What is about one server.
     fn take_in_of(&mut self, server: ServerId, input: Input) {
         let Self { env, locks, .. } = self;
@@ -250,41 +322,6 @@ impl Quorum {
         }
     }
 
-    fn shut_down(&mut self, call: CallId) {
-        if let Some(shutdown) = &mut self.shutdown {
-            match shutdown.pending {
-                0 => self.env.cx.answer(call, Answer::Shutdown),
-                _ => shutdown.calls.push(call),
-            }
-            return;
-        }
-        let pending = self.env.members.len();
-        self.shutdown = Some(Shutdown {
-            calls: vec![call],
-            pending,
-        });
-        self.locks.shut_down(&mut self.env);
-        self.queries.fail_all(&mut self.env, &Error::shutdown());
-        for at in 0..pending {
-            let ask = |call| Input::Shutdown { call };
-            self.env.members.ask(&self.env.cx, at, Asked::Shutdown, ask);
-        }
-    }
-
-    fn is_shut_down(&mut self) {
-        if let Some(shutdown) = &mut self.shutdown {
-            shutdown.pending = shutdown.pending.saturating_sub(1);
-            if shutdown.pending == 0 {
-                for call in std::mem::take(&mut shutdown.calls) {
-                    self.env.cx.answer(call, Answer::Shutdown);
-                }
-            }
-        }
-    }
-}
-
-/// What the members say.
-impl Quorum {
     fn hear_all(&mut self) {
         while let Some((at, news)) = self.env.members.next_news(&mut self.env.cx) {
             self.hear(at, news);
@@ -336,64 +373,15 @@ impl Quorum {
             }
             (Asked::Release(id), Answer::Release(result)) => locks.released(env, id, result),
             (Asked::Query(call), answer) => queries.landed(env, (call, at), answer),
-            (Asked::Shutdown, _) => self.is_shut_down(),
+            (Asked::Shutdown, _) => env.ending = env.ending.saturating_sub(1),
             _ => {}
         }
-    }
-
-    fn run_due(&mut self) {
-        while let Some(what) = self.next_due() {
-            match what {
-                Timed::Contender(id) => self.locks.time(&mut self.env, id),
-                Timed::Query(call) => self.queries.time(&mut self.env, call),
-                Timed::Server(server) => {
-                    let Self { env, locks, .. } = self;
-                    let Env {
-                        cx,
-                        members,
-                        entries,
-                        ..
-                    } = env;
-                    entries.time(cx, members, place_of(server));
-                    stand(env, locks);
-                }
-                Timed::Release(_) | Timed::Watch | Timed::Shutdown => {}
-            }
-            self.hear_all();
-        }
-    }
-
-    fn next_due(&mut self) -> Option<Timed> {
-        let now = self.env.cx.now;
-        self.env.cx.timers.due(now)?;
-        // Unless it was left behind.
-        self.tidy_timers();
-        self.env.cx.timers.due(now)
-    }
-
-    fn tidy_timers(&mut self) {
-        let Self {
-            env,
-            locks,
-            queries,
-            ..
-        } = self;
-        let set_for = |what| match what {
-            Timed::Contender(id) => locks.wake(id),
-            Timed::Query(call) => queries.wake(call),
-            Timed::Server(server) => env.entries.wake(server),
-            Timed::Release(_) | Timed::Watch | Timed::Shutdown => None,
-        };
-        let set_for = |what| set_for(what).unwrap_or(Timestamp::NEVER);
-        let things = locks.len() + queries.len() + env.members.len();
-        let now = env.cx.now;
-        env.cx.timers.tidy(things, now, set_for);
     }
 }
 
 /// Something is known of who may vote.
-fn stand(env: &mut Env, locks: &mut Locks) {
-    let Env {
+fn stand(env: &mut Quorum, locks: &mut Locks<Quorum>) {
+    let Quorum {
         cx,
         members,
         entries,
@@ -407,16 +395,6 @@ fn stand(env: &mut Env, locks: &mut Locks) {
             env.entries.readmit(&mut env.cx, at);
         }
     }
-}
-
-/// A server that forgot a longer lease would vote too early.
-fn check_ttl(cx: &Ctx, ttl: std::time::Duration) -> Result<(), Error> {
-    let longest = cx.settings.longest_ttl;
-    if ttl <= longest {
-        return Ok(());
-    }
-    let rule = format!("is {longest:?}, and a lease of a quorum may not live for {ttl:?}");
-    Err(Error::bad_option("longest_ttl", rule))
 }
 
 impl Input {

@@ -3,12 +3,11 @@
 use std::mem;
 use std::time::Duration;
 
+use super::Quorum;
 use super::calls::Asked;
-use super::env::Env;
 use super::members::too_few;
+use crate::engine::front::{self, Queries, Question};
 use crate::engine::io::{Answer, CallId, HolderInfo, Input, Inspection, Listing};
-use crate::engine::table::Table;
-use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{LockKey, Pattern};
 use crate::time::Timestamp;
@@ -20,12 +19,9 @@ const LEAST_GRACE: Duration = Duration::from_millis(5);
 /// A walk names the member that it is at in the highest bits of its cursor.
 const CURSOR_BITS: u32 = 56;
 
-/// The questions that are under way.
-#[derive(Debug, Default)]
-pub(super) struct Queries(Table<CallId, Query>);
-
+/// One question whose answers are gathered.
 #[derive(Debug)]
-struct Query {
+pub(in crate::engine) struct Gathering {
     call: CallId,
     goal: Goal,
     asked: Timestamp,
@@ -33,7 +29,8 @@ struct Query {
     members: u8,
     answers: Vec<(usize, Answer)>,
     errors: Vec<(usize, Error)>,
-    wake: Timestamp,
+    /// When it ends with what is known by then.
+    wake_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -46,29 +43,26 @@ enum Goal {
     List(u64),
 }
 
-impl Queries {
-    pub(super) fn inspect(&mut self, env: &mut Env, call: CallId, key: &LockKey) {
-        self.look(env, (call, Goal::Look), key);
-    }
-
-    pub(super) fn force_release(
-        &mut self,
-        env: &mut Env,
-        call: CallId,
-        (key, token): (&LockKey, Option<FencingToken>),
-    ) {
-        if let Some(token) = token {
-            return self.look(env, (call, Goal::Find(key.clone(), token)), key);
+impl Queries<Quorum> {
+    pub(super) fn ask(&mut self, env: &mut Quorum, call: CallId, question: Question) {
+        match question {
+            Question::Inspect(key) => self.look(env, (call, Goal::Look), &key),
+            Question::ForceRelease(key, Some(token)) => {
+                self.look(env, (call, Goal::Find(key.clone(), token)), &key);
+            }
+            Question::ForceRelease(key, token) => {
+                self.ask_all(env, (call, Goal::Free), |call| Input::ForceRelease {
+                    call,
+                    key: key.clone(),
+                    token,
+                });
+            }
+            Question::List(pattern, cursor) => self.list(env, call, (pattern, cursor)),
         }
-        self.ask_all(env, (call, Goal::Free), |call| Input::ForceRelease {
-            call,
-            key: key.clone(),
-            token,
-        });
     }
 
     /// One member after the other is walked through.
-    pub(super) fn list(&mut self, env: &mut Env, call: CallId, (pattern, cursor): (Pattern, u64)) {
+    fn list(&mut self, env: &mut Quorum, call: CallId, (pattern, cursor): (Pattern, u64)) {
         let (member, cursor) = (cursor >> CURSOR_BITS, cursor & ((1 << CURSOR_BITS) - 1));
         let at = usize::try_from(member).unwrap_or(usize::MAX);
         if at >= env.members.len() {
@@ -78,10 +72,10 @@ impl Queries {
             };
             return env.cx.answer(call, Answer::List(Ok(answer)));
         }
-        let mut query = Query::new(env, call, Goal::List(member));
+        let mut query = Gathering::new(env, call, Goal::List(member));
         // The others can do without one that is silent: it has the time of one command, not the call's.
-        query.set_timer(env, env.cx.now + env.cx.settings.command_timeout);
-        self.0.insert(call, query);
+        query.wake_at = env.cx.now + env.cx.settings.command_timeout;
+        self.start(env, call, query);
         let ask = |call| Input::List {
             call,
             pattern,
@@ -90,71 +84,102 @@ impl Queries {
         env.members.ask(&env.cx, at, Asked::Query(call), ask);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    fn look(&mut self, env: &mut Quorum, query: (CallId, Goal), key: &LockKey) {
+        self.ask_all(env, query, |call| Input::Inspect {
+            call,
+            key: key.clone(),
+        });
     }
 
-    pub(super) fn wake(&self, call: CallId) -> Option<Timestamp> {
-        self.0.get(&call).map(|query| query.wake)
-    }
-
-    pub(super) fn cancel(&mut self, env: &mut Env, call: CallId) {
-        self.take(env, call);
-    }
-
-    pub(super) fn fail_all(&mut self, env: &mut Env, error: &Error) {
-        let calls: Vec<_> = self.0.keys().collect();
-        for call in calls {
-            if let Some(query) = self.take(env, call) {
-                env.cx.answer(call, query.failed(error.clone()));
-            }
-        }
-    }
-
-    /// The others had time enough to answer, too.
-    pub(super) fn time(&mut self, env: &mut Env, call: CallId) {
-        if let Some(mut query) = self.take(env, call) {
-            if matches!(query.goal, Goal::Find(..))
-                && query.answers.len() >= env.members.majority()
-                && let Goal::Find(key, token) = mem::replace(&mut query.goal, Goal::Free)
-            {
-                return self.free(env, query, (&key, token));
-            }
-            let answer = query.answer(env);
-            env.cx.answer(call, answer);
+    fn ask_all(
+        &mut self,
+        env: &mut Quorum,
+        (call, goal): (CallId, Goal),
+        input: impl Fn(CallId) -> Input,
+    ) {
+        let query = Gathering::new(env, call, goal);
+        self.start(env, call, query);
+        for at in 0..env.members.len() {
+            env.members.ask(&env.cx, at, Asked::Query(call), &input);
         }
     }
 
     /// A member has answered.
-    pub(super) fn landed(&mut self, env: &mut Env, (call, at): (CallId, usize), answer: Answer) {
-        let majority = env.members.majority();
-        let Some(query) = self.0.get_mut(&call) else {
-            return;
-        };
-        let of = query.members.count_ones() as usize;
-        if query.members & bit(at) == 0 {
-            // It is late to say who has the lock.
-            return;
+    pub(super) fn landed(&mut self, env: &mut Quorum, (call, at): (CallId, usize), answer: Answer) {
+        self.step(env, call, |query, env| query.landed(env, at, answer));
+    }
+}
+
+impl front::Query<Quorum> for Gathering {
+    /// The others had time enough to answer, too.
+    fn time(&mut self, env: &mut Quorum) -> Option<Answer> {
+        if self.answers.len() >= env.members.majority()
+            && let Goal::Find(key, token) = &self.goal
+        {
+            let (key, token) = (key.clone(), *token);
+            self.goal = Goal::Free;
+            return self.free(env, (&key, token));
         }
-        match answer.error() {
-            Some(error) => query.errors.push((at, error.clone())),
-            None => query.answers.push((at, answer)),
-        }
-        let (answers, errors) = (query.answers.len(), query.errors.len());
-        let is_walk = matches!(query.goal, Goal::List(_));
-        if is_walk || answers + errors == of || errors > of - majority {
-            return self.time(env, call);
-        }
-        if answers == majority {
-            let grace = env.cx.now.since(query.asked).max(LEAST_GRACE);
-            query.set_timer(env, env.cx.now + grace);
+        Some(self.answer(env))
+    }
+
+    fn close(&mut self, _: &mut Quorum) {}
+
+    fn failed(&self, error: Error) -> Answer {
+        match self.goal {
+            Goal::Look => Answer::Inspect(Err(error)),
+            Goal::Free | Goal::Find(..) => Answer::ForceRelease(Err(error)),
+            Goal::List(_) => Answer::List(Err(error)),
         }
     }
 
+    fn wake_at(&self) -> Timestamp {
+        self.wake_at
+    }
+}
+
+impl Gathering {
+    fn new(env: &Quorum, call: CallId, goal: Goal) -> Self {
+        Self {
+            call,
+            goal,
+            asked: env.cx.now,
+            members: u8::MAX >> (8 - env.members.len()),
+            answers: Vec::new(),
+            errors: Vec::new(),
+            wake_at: Timestamp::NEVER,
+        }
+    }
+
+    /// A member has answered. Returns the answer of all, once it is known.
+    fn landed(&mut self, env: &mut Quorum, at: usize, answer: Answer) -> Option<Answer> {
+        let majority = env.members.majority();
+        let of = self.members.count_ones() as usize;
+        if self.members & bit(at) == 0 {
+            // It is late to say who has the lock.
+            return None;
+        }
+        match answer.error() {
+            Some(error) => self.errors.push((at, error.clone())),
+            None => self.answers.push((at, answer)),
+        }
+        let (answers, errors) = (self.answers.len(), self.errors.len());
+        let is_walk = matches!(self.goal, Goal::List(_));
+        if is_walk || answers + errors == of || errors > of - majority {
+            return front::Query::time(self, env);
+        }
+        if answers == majority {
+            let grace = env.cx.now.since(self.asked).max(LEAST_GRACE);
+            self.wake_at = env.cx.now + grace;
+        }
+        None
+    }
+
     /// Frees it of what each member was seen to have, if that is of this token at all of them together.
-    fn free(&mut self, env: &mut Env, mut query: Query, (key, token): (&LockKey, FencingToken)) {
-        let call = query.call;
-        let seen = query
+    fn free(&mut self, env: &mut Quorum, (key, token): (&LockKey, FencingToken)) -> Option<Answer> {
+        self.wake_at = Timestamp::NEVER;
+        let call = self.call;
+        let seen = self
             .answers
             .drain(..)
             .filter_map(|(at, answer)| match answer {
@@ -165,76 +190,23 @@ impl Queries {
         let all = seen.iter().map(|(_, holder)| holder.clone()).collect();
         let found = holder(all, env.members.majority());
         let Some(found) = found.filter(|found| found.token == token) else {
-            return env.cx.answer(call, Answer::ForceRelease(Ok(None)));
+            return Some(Answer::ForceRelease(Ok(None)));
         };
-        query.errors.clear();
-        query.members = 0;
+        self.errors.clear();
+        self.members = 0;
         for (at, holder) in seen {
             if holder.owner == found.owner {
-                query.members |= bit(at);
+                self.members |= bit(at);
                 let (key, token) = (key.clone(), Some(holder.token));
                 let free = |call| Input::ForceRelease { call, key, token };
                 env.members.ask(&env.cx, at, Asked::Query(call), free);
             }
         }
-        self.0.insert(call, query);
-    }
-
-    fn look(&mut self, env: &mut Env, query: (CallId, Goal), key: &LockKey) {
-        self.ask_all(env, query, |call| Input::Inspect {
-            call,
-            key: key.clone(),
-        });
-    }
-
-    fn ask_all(
-        &mut self,
-        env: &mut Env,
-        (call, goal): (CallId, Goal),
-        input: impl Fn(CallId) -> Input,
-    ) {
-        self.0.insert(call, Query::new(env, call, goal));
-        for at in 0..env.members.len() {
-            env.members.ask(&env.cx, at, Asked::Query(call), &input);
-        }
-    }
-
-    fn take(&mut self, env: &mut Env, call: CallId) -> Option<Query> {
-        let mut query = self.0.take(&call)?;
-        query.set_timer(env, Timestamp::NEVER);
-        Some(query)
-    }
-}
-
-impl Query {
-    fn new(env: &Env, call: CallId, goal: Goal) -> Self {
-        Self {
-            call,
-            goal,
-            asked: env.cx.now,
-            members: u8::MAX >> (8 - env.members.len()),
-            answers: Vec::new(),
-            errors: Vec::new(),
-            wake: Timestamp::NEVER,
-        }
-    }
-
-    fn set_timer(&mut self, env: &mut Env, at: Timestamp) {
-        env.cx
-            .timers
-            .set(Timed::Query(self.call), &mut self.wake, at);
-    }
-
-    fn failed(&self, error: Error) -> Answer {
-        match self.goal {
-            Goal::Look => Answer::Inspect(Err(error)),
-            Goal::Free | Goal::Find(..) => Answer::ForceRelease(Err(error)),
-            Goal::List(_) => Answer::List(Err(error)),
-        }
+        None
     }
 
     /// What the members say together.
-    fn answer(mut self, env: &Env) -> Answer {
+    fn answer(&mut self, env: &Quorum) -> Answer {
         let (majority, of) = (env.members.majority(), env.members.len());
         if let Goal::List(member) = self.goal {
             return self.next_step(member, env);
@@ -244,7 +216,7 @@ impl Query {
                 (majority, of),
                 self.errors.iter().map(|(at, error)| (*at, error)),
             );
-            return self.failed(error);
+            return front::Query::failed(self, error);
         }
         let answers = mem::take(&mut self.answers).into_iter();
         let answers = answers.map(|(_, answer)| answer);
@@ -263,7 +235,7 @@ impl Query {
     }
 
     /// A member that does not answer is left out of the walk, if the others are enough.
-    fn next_step(&mut self, member: u64, env: &Env) -> Answer {
+    fn next_step(&mut self, member: u64, env: &Quorum) -> Answer {
         let answer = self.answers.pop();
         let (cursor, names) = match answer {
             Some((_, Answer::List(Ok(listing)))) => (listing.cursor, listing.names),

@@ -1,20 +1,26 @@
 //! Giving a tenure back at all members.
 
+use super::Quorum;
 use super::calls::Asked;
-use super::env::Env;
 use super::leased::Leased;
-use super::tenure::Tenure;
 use super::votes::Vote;
+use crate::engine::front::{self, Handles, Who};
 use crate::engine::io::{Answer, CallId};
-use crate::engine::lock::who::Who;
+use crate::engine::table::Table;
 use crate::error::Error;
-use crate::event::{LeaseEvent, LossReason};
+use crate::event::LossReason;
+use crate::protocol::{HalfId, LockKey};
+use crate::time::Timestamp;
 use crate::token::FencingToken;
+
+/// Those that are under way.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Releases(Table<HalfId, Box<Release>>);
 
 /// A release that not enough members have confirmed yet. Each tries it until that or its expiry.
 #[derive(Debug)]
 pub(super) struct Release {
-    pub(super) who: Who,
+    who: Who,
     token: FencingToken,
     call: Option<CallId>,
     /// How many members do not have the lease.
@@ -23,11 +29,75 @@ pub(super) struct Release {
     error: Option<Error>,
 }
 
+impl front::Releases for Releases {
+    fn contains(&self, id: HalfId) -> bool {
+        self.0.contains_key(&id)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Its members have the timers.
+    fn wake(&self, _: HalfId) -> Option<Timestamp> {
+        None
+    }
+}
+
+impl Releases {
+    pub(super) fn start(&mut self, env: &mut Quorum, handles: &mut Handles, release: Release) {
+        let id = release.who.id();
+        self.0.insert(id, Box::new(release));
+        self.step(env, handles, id, |_| {});
+    }
+
+    /// A member has given it back, or not.
+    pub(super) fn landed(
+        &mut self,
+        env: &mut Quorum,
+        handles: &mut Handles,
+        (id, result): (HalfId, Result<(), Error>),
+    ) {
+        self.step(env, handles, id, |release| release.landed(result));
+    }
+
+    /// What a majority gave anew is not held any more, even if nobody has confirmed that.
+    pub(super) fn end_those_of(&mut self, env: &mut Quorum, handles: &mut Handles, key: &LockKey) {
+        let majority = env.members.majority();
+        let releases = self.0.iter();
+        let over = releases.filter(|(_, release)| release.who.spec.key == *key);
+        let over: Vec<_> = over.map(|(id, _)| id).collect();
+        for id in over {
+            self.step(env, handles, id, |release| {
+                release.free = release.free.max(majority);
+            });
+        }
+    }
+
+    fn step(
+        &mut self,
+        env: &mut Quorum,
+        handles: &mut Handles,
+        id: HalfId,
+        act: impl FnOnce(&mut Release),
+    ) {
+        let Some(release) = self.0.get_mut(&id) else {
+            return;
+        };
+        act(release);
+        if release.ends(env)
+            && let Some(release) = self.0.take(&id)
+        {
+            handles.released(&mut env.cx, release.who.lock, id);
+        }
+    }
+}
+
 impl Release {
     pub(super) fn new(
-        env: &mut Env,
+        env: &mut Quorum,
         mut lease: Leased,
-        tenure: &Tenure,
+        token: FencingToken,
         call: Option<CallId>,
     ) -> Self {
         let (mut free, mut pending) = (0, 0);
@@ -44,7 +114,7 @@ impl Release {
         }
         Self {
             who: lease.who,
-            token: tenure.token,
+            token,
             call,
             free,
             pending,
@@ -52,8 +122,7 @@ impl Release {
         }
     }
 
-    /// A member has given it back, or not.
-    pub(super) fn landed(&mut self, result: Result<(), Error>) {
+    fn landed(&mut self, result: Result<(), Error>) {
         self.pending = self.pending.saturating_sub(1);
         match result {
             Err(error) if !error.is_not_held() => self.error = Some(error),
@@ -62,32 +131,18 @@ impl Release {
         }
     }
 
-    /// Somebody else got it.
-    pub(super) fn is_over(&mut self, env: &Env) {
-        self.free = self.free.max(env.members.majority());
-    }
-
     /// Whether it is at its end; if so it was said.
-    pub(super) fn ends(&mut self, env: &mut Env) -> bool {
+    fn ends(&mut self, env: &mut Quorum) -> bool {
         let majority = env.members.majority();
-        let (name, token) = (self.who.spec.name.clone(), self.token);
-        let (answer, event) = if self.free >= majority {
-            (Ok(()), LeaseEvent::Released { name, token })
+        let (answer, lost_by) = if self.free >= majority {
+            (Ok(()), None)
         } else if self.free + self.pending >= majority {
             return false;
         } else {
             let error = self.error.take().unwrap_or_else(Error::no_answer);
-            let reason = LossReason::Expired;
-            (
-                Err(error),
-                LeaseEvent::Lost {
-                    name,
-                    token,
-                    reason,
-                },
-            )
+            (Err(error), Some(LossReason::Expired))
         };
-        self.who.emit(&mut env.cx, event, None);
+        self.who.emit_end(&mut env.cx, self.token, lost_by);
         if let Some(call) = self.call {
             env.cx.answer(call, Answer::Release(answer));
         }

@@ -179,7 +179,6 @@ impl Servers {
 
     /// From now on acquisitions are only for the incarnation of the server that this checks. Of a quorum
     /// it is the only one.
-    #[cfg(feature = "quorum")]
     pub(super) fn mean(&mut self, check: Option<crate::protocol::Enter>) {
         self.servers[0].meant = check;
     }
@@ -297,7 +296,6 @@ impl Servers {
     }
 
     /// About what its clock says now, if that is known.
-    #[cfg(feature = "quorum")]
     pub(super) fn clock(&self, id: ServerId, now: Timestamp) -> Option<ServerTime> {
         Some(self.get(id)?.anchor()?.about(now))
     }

@@ -89,10 +89,6 @@ pub(crate) struct Replied {
     /// Whether the drift margin had to be widened.
     pub(crate) drifted: bool,
     /// It is not in this incarnation any more.
-    #[cfg_attr(
-        not(feature = "quorum"),
-        expect(dead_code, reason = "one server alone has none")
-    )]
     pub(crate) forgot: Option<Incarnation>,
 }
 

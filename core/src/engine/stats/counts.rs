@@ -180,7 +180,6 @@ impl Counts {
     }
 
     /// What these have counted of their servers is counted here, too.
-    #[cfg(feature = "quorum")]
     pub(in crate::engine) fn with<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Self {
         let mut all = self.clone();
         for other in others {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::view::key;
 use crate::engine::Kind;
+use crate::engine::front::Front;
 use crate::engine::single::Single;
 use crate::engine::{
     Acquired, Answer, CallId, Engine, HolderInfo, Input, Inspection, Listing, LockId, LockOptions,
@@ -105,7 +106,7 @@ impl From<Answer> for Result<Done, Error> {
 
 /// A look inside.
 impl Engine {
-    pub(super) fn single(&self) -> &Single {
+    pub(super) fn single(&self) -> &Front<Single> {
         match &self.0 {
             Kind::Single(single) => single,
             #[cfg(feature = "quorum")]
@@ -113,7 +114,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn single_mut(&mut self) -> &mut Single {
+    pub(super) fn single_mut(&mut self) -> &mut Front<Single> {
         match &mut self.0 {
             Kind::Single(single) => single,
             #[cfg(feature = "quorum")]
@@ -122,7 +123,14 @@ impl Engine {
     }
 
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        self.single().wake_at()
+        self.single().env.cx.timers.first()
+    }
+
+    /// Somebody who wants a lock, if anybody does.
+    pub(super) fn acquiring(&self) -> Option<LeaseId> {
+        let mut contenders = self.single().locks.contenders.values();
+        let acquiring = contenders.find(|contender| contender.is_acquiring());
+        acquiring.map(|contender| contender.lease.lease)
     }
 }
 

@@ -18,7 +18,7 @@ impl Host {
         assert_none_fell(&self.numbers, counts.numbers());
         self.numbers = counts.numbers().to_vec();
         let stats = Stats::from(counts);
-        let contenders = self.engine.single().locks.contenders();
+        let contenders = self.engine.single().locks.contenders.len();
         let releases = self.engine.single().locks.len() - contenders;
         assert_eq!(stats.held + stats.waiting, contenders as u64);
         assert_eq!(stats.acquired - stats.held, stats.holding_times.count);

@@ -89,7 +89,7 @@ impl Host {
 
     /// The lease id of one who wants a lock, if anybody does.
     pub(super) fn acquiring(&self) -> Option<LeaseId> {
-        self.engine.single().locks.acquiring()
+        self.engine.acquiring()
     }
 
     /// The deadline of a lock that is held.

@@ -2,7 +2,7 @@
 
 use super::host::{Host, LOCK, Net, SOON, TTL, ms};
 use super::view::key;
-use crate::engine::watch::{MOST_KEYS, MOST_LOOKS};
+use crate::engine::single::{MOST_KEYS, MOST_LOOKS};
 use crate::engine::{Input, LockId, Wait};
 
 /// Within this a key is read that is to be.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::quorum::Quorum;
+use crate::engine::Engine;
 use crate::engine::{
     Acquired, Answer, CallId, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
     Settings, Wait,
@@ -57,7 +57,7 @@ pub(super) struct World {
 }
 
 pub(super) struct Host {
-    pub(super) quorum: Quorum,
+    pub(super) quorum: Engine,
     pub(super) done: BTreeMap<CallId, Answer>,
     pub(super) events: Vec<(LeaseEvent, Option<Timestamp>)>,
     /// Events about no lock.
@@ -128,7 +128,7 @@ impl World {
     fn join_as(&mut self, id: u64, settings: Settings) -> usize {
         let (host, servers) = (self.hosts.len(), self.servers.len());
         self.hosts.push(Host {
-            quorum: Quorum::new(settings, servers).expect("it is odd"),
+            quorum: Engine::quorum(settings, servers).expect("it is odd"),
             done: BTreeMap::new(),
             events: Vec::new(),
             notices: Vec::new(),

@@ -7,7 +7,7 @@ use crate::protocol::HalfId;
 
 /// Those that somebody contends through, or whose last release is not confirmed.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Handles {
+pub(crate) struct Handles {
     all: Table<LockId, Handle>,
     /// Who else believes to have a lock, because the store forgot who had it. Almost always nobody.
     forgotten: Table<LockId, Vec<HalfId>>,
@@ -16,7 +16,7 @@ pub(in crate::engine) struct Handles {
 /// Small, because a large locker has one for each lease: an option of a number would take its double.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
-pub(in crate::engine) struct Handle {
+pub(crate) struct Handle {
     /// Who has the lock, or is to share it with all later calls.
     contender: HalfId,
     is_held: bool,
@@ -30,12 +30,12 @@ pub(in crate::engine) struct Handle {
 }
 
 impl Handles {
-    pub(in crate::engine) fn get(&self, id: LockId) -> Option<&Handle> {
+    pub(crate) fn get(&self, id: LockId) -> Option<&Handle> {
         self.all.get(&id)
     }
 
     /// Who has the lock, or believes so.
-    pub(in crate::engine) fn holders(&self, id: LockId) -> impl Iterator<Item = HalfId> {
+    pub(crate) fn holders(&self, id: LockId) -> impl Iterator<Item = HalfId> {
         let held = self.get(id).filter(|handle| handle.is_held);
         let forgotten = self.forgotten.get(&id).into_iter().flatten();
         let held = held.map(|handle| handle.contender).into_iter();
@@ -43,7 +43,7 @@ impl Handles {
     }
 
     /// Somebody contends through it.
-    pub(in crate::engine) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
+    pub(crate) fn enter(&mut self, id: LockId, contender: HalfId, reentrant: bool) {
         let handle = self.all.get_or_insert_with(id, Handle::new);
         handle.uses += 1;
         if reentrant {
@@ -55,7 +55,7 @@ impl Handles {
     }
 
     /// A contender has the lock from now on.
-    pub(in crate::engine) fn hold(&mut self, id: LockId, contender: HalfId) {
+    pub(crate) fn hold(&mut self, id: LockId, contender: HalfId) {
         let handle = self.all.get_or_insert_with(id, Handle::new);
         let former = handle.forget();
         handle.contender = contender;
@@ -65,7 +65,7 @@ impl Handles {
 
     /// A contender neither wants the lock any more nor has it. The handle has to be
     /// [left](Self::leave) once all is emitted that there is to emit.
-    pub(in crate::engine) fn give_up(&mut self, id: LockId, contender: HalfId) {
+    pub(crate) fn give_up(&mut self, id: LockId, contender: HalfId) {
         let Some(handle) = self.all.get_mut(&id) else {
             return;
         };
@@ -84,7 +84,7 @@ impl Handles {
     }
 
     /// Who had the lock leaves it, and it waits for the release of that tenure before it can be closed.
-    pub(in crate::engine) fn await_release(&mut self, id: LockId, release: HalfId) {
+    pub(crate) fn await_release(&mut self, id: LockId, release: HalfId) {
         let Some(handle) = self.all.get_mut(&id) else {
             return;
         };
@@ -93,17 +93,17 @@ impl Handles {
     }
 
     /// The release of its tenure is over, as far as it is concerned.
-    pub(in crate::engine) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
+    pub(crate) fn released(&mut self, cx: &mut Ctx, id: LockId, release: HalfId) {
         self.end_use(cx, id, Some(release));
     }
 
     /// A contender of it, or the release of its tenure, is at its end.
-    pub(in crate::engine) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
+    pub(crate) fn leave(&mut self, cx: &mut Ctx, id: LockId) {
         self.end_use(cx, id, None);
     }
 
     /// The program has dropped it.
-    pub(in crate::engine) fn close(&mut self, cx: &mut Ctx, id: LockId) {
+    pub(crate) fn close(&mut self, cx: &mut Ctx, id: LockId) {
         match self.all.get_mut(&id) {
             Some(handle) => handle.closed = true,
             None => cx.push(Output::Closed { lock: id }),
@@ -151,12 +151,12 @@ impl Handle {
     }
 
     /// Of a re-entrant handle: whose tenure all its calls share.
-    pub(in crate::engine) fn shared(&self) -> Option<HalfId> {
+    pub(crate) fn shared(&self) -> Option<HalfId> {
         self.is_shared.then_some(self.contender)
     }
 
     /// The release of its last tenure, while that is not confirmed.
-    pub(in crate::engine) fn releasing(&self) -> Option<HalfId> {
+    pub(crate) fn releasing(&self) -> Option<HalfId> {
         self.is_releasing.then_some(self.releasing)
     }
 

@@ -1,13 +1,12 @@
 //! Looking at locks, and freeing other people's.
 
+use super::Single;
 use super::attempt::{Attempt, Due, Failure, Outcome};
-use super::ctx::{Ctx, Whose};
-use super::env::Env;
-use super::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
-use super::pace::retry;
-use super::servers::Flight;
-use super::table::Table;
-use super::timers::Timed;
+use crate::engine::ctx::Whose;
+use crate::engine::front::{self, Queries, Question};
+use crate::engine::io::{Answer, CallId, HolderInfo, Inspection, Listing, ServerId, WaiterInfo};
+use crate::engine::pace::retry;
+use crate::engine::servers::Flight;
 use crate::error::Error;
 use crate::protocol::{
     Command, ForceRelease, Holder, Inspect, Inspected, LeaseId, List, LockKey, Pattern, Reply,
@@ -15,18 +14,14 @@ use crate::protocol::{
 use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
-/// The questions to the store that are under way.
-#[derive(Debug, Default)]
-pub(super) struct Queries(Table<CallId, Query>);
-
+/// One question to the store that is under way.
 #[derive(Debug)]
-struct Query {
+pub(in crate::engine) struct Query {
     call: CallId,
     goal: Goal,
     until: Timestamp,
     attempt: Attempt,
     error: Option<Error>,
-    wake: Timestamp,
 }
 
 /// What the program wants.
@@ -47,118 +42,78 @@ struct Place {
     cursor: u64,
 }
 
-/// What becomes of a query.
-enum Next {
-    Stay,
-    End(Answer),
-}
-
-impl Queries {
-    pub(super) fn inspect(&mut self, env: &mut Env, call: CallId, key: LockKey) {
-        self.start(env, call, Goal::Look(key));
-    }
-
-    pub(super) fn list(&mut self, env: &mut Env, call: CallId, (pattern, cursor): (Pattern, u64)) {
-        let place = Place::of(cursor, env.cx.settings.clustered);
-        self.start(env, call, Goal::List(pattern, place));
-    }
-
-    pub(super) fn force_release(
-        &mut self,
-        env: &mut Env,
-        call: CallId,
-        (key, token): (LockKey, Option<FencingToken>),
-    ) {
-        self.start(env, call, Goal::Free(key, token));
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn wake(&self, call: CallId) -> Option<Timestamp> {
-        self.0.get(&call).map(|query| query.wake)
-    }
-
-    pub(super) fn time(&mut self, env: &mut Env, call: CallId) {
-        self.step(env, call, Query::time);
-    }
-
+impl Queries<Single> {
     /// There is a new link: what failed before is tried at once.
-    pub(super) fn retry_all(&mut self, env: &mut Env) {
+    pub(super) fn retry_all(&mut self, env: &mut Single) {
         for call in self.calls() {
             self.step(env, call, |query, env| {
                 if query.attempt.pace.failures == 0 {
-                    return Next::Stay;
+                    return None;
                 }
                 query.attempt.pace.next = env.cx.now;
-                query.time(env)
+                front::Query::time(query, env)
             });
         }
     }
 
-    pub(super) fn landed(&mut self, env: &mut Env, (call, outcome): (CallId, Outcome)) {
+    pub(super) fn landed(&mut self, env: &mut Single, (call, outcome): (CallId, Outcome)) {
         self.step(env, call, |query, env| query.landed(env, outcome));
     }
+}
 
-    /// The call is given up.
-    pub(super) fn cancel(&mut self, env: &mut Env, call: CallId) {
-        if let Some(query) = self.0.take(&call) {
-            query.close(env);
-        }
-    }
-
-    /// Ends all of them with this error.
-    pub(super) fn fail_all(&mut self, env: &mut Env, error: &Error) {
-        for call in self.calls() {
-            if let Some(query) = self.0.take(&call) {
-                let answer = query.goal.failed(error.clone());
-                query.close(env);
-                env.cx.answer(call, answer);
+impl front::Query<Single> for Query {
+    fn time(&mut self, env: &mut Single) -> Option<Answer> {
+        match self.attempt.due(env.cx.now) {
+            Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
+                Some(error) => self.fell_short(env, flight, Failure::Unknown(error)),
+                None => None,
+            },
+            Due::Now if self.until <= env.cx.now => {
+                let error = self.error.clone().unwrap_or_else(Error::no_answer);
+                Some(self.goal.failed(error))
             }
+            Due::Now => {
+                self.ask(env);
+                None
+            }
+            Due::Later => None,
         }
     }
 
-    fn calls(&self) -> Vec<CallId> {
-        self.0.keys().collect()
+    fn close(&mut self, env: &mut Single) {
+        self.attempt.abandon(&mut env.servers);
     }
 
-    fn start(&mut self, env: &mut Env, call: CallId, goal: Goal) {
-        let mut query = Query {
+    fn failed(&self, error: Error) -> Answer {
+        self.goal.failed(error)
+    }
+
+    fn wake_at(&self) -> Timestamp {
+        self.attempt.wake_at()
+    }
+}
+
+impl Query {
+    pub(super) fn new(env: &mut Single, call: CallId, question: Question) -> Self {
+        let goal = match question {
+            Question::Inspect(key) => Goal::Look(key),
+            Question::List(pattern, cursor) => {
+                Goal::List(pattern, Place::of(cursor, env.cx.settings.clustered))
+            }
+            Question::ForceRelease(key, token) => Goal::Free(key, token),
+        };
+        let mut query = Self {
             call,
             goal,
             until: env.cx.now + env.cx.settings.patience,
             attempt: Attempt::due_at(env.cx.now),
             error: None,
-            wake: Timestamp::NEVER,
         };
         query.ask(env);
-        query.settle(&mut env.cx);
-        self.0.insert(call, query);
+        query
     }
 
-    fn step(
-        &mut self,
-        env: &mut Env,
-        call: CallId,
-        act: impl FnOnce(&mut Query, &mut Env) -> Next,
-    ) {
-        let Some(query) = self.0.get_mut(&call) else {
-            return;
-        };
-        match act(query, env) {
-            Next::Stay => query.settle(&mut env.cx),
-            Next::End(answer) => {
-                query.set_timer(&mut env.cx, Timestamp::NEVER);
-                self.0.take(&call);
-                env.cx.answer(call, answer);
-            }
-        }
-    }
-}
-
-impl Query {
-    fn ask(&mut self, env: &mut Env) {
+    fn ask(&mut self, env: &mut Single) {
         let give_up = (env.cx.now + env.cx.settings.command_timeout).min(self.until);
         let whose = Whose::Query(self.call);
         let (command, place) = (self.goal.command(), self.goal.place());
@@ -166,27 +121,9 @@ impl Query {
             .begin_at(env, whose, (command, place.server), give_up);
     }
 
-    fn time(&mut self, env: &mut Env) -> Next {
-        match self.attempt.due(env.cx.now) {
-            Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
-                Some(error) => self.failed(env, flight, Failure::Unknown(error)),
-                None => Next::Stay,
-            },
-            Due::Now if self.until <= env.cx.now => {
-                let error = self.error.clone().unwrap_or_else(Error::no_answer);
-                Next::End(self.goal.failed(error))
-            }
-            Due::Now => {
-                self.ask(env);
-                Next::Stay
-            }
-            Due::Later => Next::Stay,
-        }
-    }
-
-    fn landed(&mut self, env: &mut Env, outcome: Outcome) -> Next {
+    fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Option<Answer> {
         let Some(flight) = self.attempt.land(&outcome) else {
-            return Next::Stay;
+            return None;
         };
         let answer = match (outcome.result, &self.goal) {
             (Ok((Reply::Inspected(seen), time)), Goal::Look(_)) => {
@@ -203,7 +140,7 @@ impl Query {
                         // Now it is freed of exactly that one.
                         self.goal = Goal::FreeOf(key.clone(), holder_info(holder, time));
                         self.ask(env);
-                        return Next::Stay;
+                        return None;
                     }
                     None => Answer::ForceRelease(Ok(None)),
                 }
@@ -213,21 +150,21 @@ impl Query {
                 Answer::ForceRelease(Ok(Some(holder.clone())))
             }
             (Ok((Reply::Late, _)), _) => {
-                return self.failed(env, flight, Failure::late());
+                return self.fell_short(env, flight, Failure::late());
             }
-            (Ok(_), _) => return self.failed(env, flight, Failure::mismatch()),
+            (Ok(_), _) => return self.fell_short(env, flight, Failure::mismatch()),
             (Err(error), _) => {
-                return self.failed(env, flight, Failure::Unknown(error));
+                return self.fell_short(env, flight, Failure::Unknown(error));
             }
         };
-        Next::End(answer)
+        Some(answer)
     }
 
-    fn failed(&mut self, env: &mut Env, flight: Flight, failure: Failure) -> Next {
+    fn fell_short(&mut self, env: &mut Single, flight: Flight, failure: Failure) -> Option<Answer> {
         self.attempt.failed(&mut env.servers, flight, &failure);
         let error = failure.into_error();
         if !error.is_transient() || self.until <= env.cx.now {
-            return Next::End(self.goal.failed(error));
+            return Some(self.goal.failed(error));
         }
         // The seed only spreads retries; the call's number does for that.
         let seed = LeaseId(u128::from(self.call.0));
@@ -235,21 +172,7 @@ impl Query {
         self.attempt.pace.back_off(env.cx.now, between, seed);
         self.attempt.pace.next = self.attempt.pace.next.min(self.until);
         self.error = Some(error);
-        Next::Stay
-    }
-
-    /// Nobody waits for it any more.
-    fn close(mut self, env: &mut Env) {
-        self.attempt.abandon(&mut env.servers);
-        self.set_timer(&mut env.cx, Timestamp::NEVER);
-    }
-
-    fn settle(&mut self, cx: &mut Ctx) {
-        self.set_timer(cx, self.attempt.wake_at());
-    }
-
-    fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
-        cx.timers.set(Timed::Query(self.call), &mut self.wake, at);
+        None
     }
 }
 

@@ -1,5 +1,7 @@
 //! The calls that wait for one acquisition.
 
+use super::backend::Backend;
+use super::contender::Next;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId, Wait};
 use crate::error::{Error, ErrorKind};
@@ -9,22 +11,22 @@ use crate::time::Timestamp;
 const MAX_CALLERS: usize = 65_536;
 
 #[derive(Debug)]
-pub(in crate::engine) struct Caller {
-    pub(in crate::engine) call: CallId,
-    pub(in crate::engine) wait: Wait,
-    pub(in crate::engine) asked: Timestamp,
+pub(crate) struct Caller {
+    pub(crate) call: CallId,
+    pub(crate) wait: Wait,
+    pub(crate) asked: Timestamp,
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct Callers {
+pub(crate) struct Callers {
     all: Vec<Caller>,
     /// The first and the last moment at which one of them stops waiting.
-    pub(in crate::engine) soonest: Timestamp,
-    pub(in crate::engine) latest: Timestamp,
+    pub(crate) soonest: Timestamp,
+    pub(crate) latest: Timestamp,
 }
 
 impl Caller {
-    pub(in crate::engine) fn until(&self) -> Timestamp {
+    pub(crate) fn until(&self) -> Timestamp {
         match self.wait {
             Wait::Until(until) => until,
             Wait::Never | Wait::Forever => Timestamp::NEVER,
@@ -32,7 +34,7 @@ impl Caller {
     }
 
     /// Whether its time is over already; it is answered then.
-    pub(in crate::engine) fn is_too_late(&self, cx: &mut Ctx) -> bool {
+    pub(crate) fn is_too_late(&self, cx: &mut Ctx) -> bool {
         let over = self.until() <= cx.now;
         if over {
             let message = "there was no time left to ask the store";
@@ -41,12 +43,12 @@ impl Caller {
         over
     }
 
-    pub(in crate::engine) fn fail(&self, cx: &mut Ctx, error: Error) {
+    pub(crate) fn fail(&self, cx: &mut Ctx, error: Error) {
         cx.answer(self.call, Answer::Acquire(Err(error)));
     }
 
     /// It has the lock.
-    pub(in crate::engine) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
+    pub(crate) fn succeed(&self, cx: &mut Ctx, acquired: Acquired) {
         cx.counts.got(cx.now, self.asked);
         let waited = cx.now.since(self.asked);
         let acquired = Acquired { waited, ..acquired };
@@ -55,7 +57,7 @@ impl Caller {
 }
 
 impl Callers {
-    pub(in crate::engine) fn of(caller: Caller) -> Self {
+    pub(crate) fn of(caller: Caller) -> Self {
         let mut callers = Self {
             all: Vec::new(),
             soonest: Timestamp::NEVER,
@@ -65,23 +67,23 @@ impl Callers {
         callers
     }
 
-    pub(in crate::engine) fn is_full(&self) -> Option<Error> {
+    pub(crate) fn is_full(&self) -> Option<Error> {
         (self.all.len() >= MAX_CALLERS).then(|| {
             let message = format!("{MAX_CALLERS} calls wait for this lock already");
             Error::new(ErrorKind::Overloaded, message)
         })
     }
 
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether anybody wants a place in line.
-    pub(in crate::engine) fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         self.all.iter().any(|caller| caller.wait != Wait::Never)
     }
 
-    pub(in crate::engine) fn add(&mut self, caller: Caller) {
+    pub(crate) fn add(&mut self, caller: Caller) {
         let until = caller.until();
         self.soonest = self.soonest.min(until);
         self.latest = self.latest.max(until);
@@ -89,7 +91,7 @@ impl Callers {
     }
 
     /// Takes out those that a condition holds for.
-    pub(in crate::engine) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
+    pub(crate) fn remove(&mut self, condition: impl Fn(&Caller) -> bool) -> Vec<Caller> {
         let removed: Vec<_> = self
             .all
             .extract_if(.., |caller| condition(caller))
@@ -102,12 +104,21 @@ impl Callers {
         removed
     }
 
-    pub(in crate::engine) fn take(&mut self) -> Vec<Caller> {
+    /// What becomes of their contender: it leaves once nobody wants the lock any more.
+    pub(crate) fn next<B: Backend>(&self) -> Next<B> {
+        if self.all.is_empty() {
+            Next::Leave
+        } else {
+            Next::Stay
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Caller> {
         std::mem::take(&mut self.all)
     }
 
     /// Ends the waiting for all.
-    pub(in crate::engine) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
+    pub(crate) fn fail(&mut self, cx: &mut Ctx, error: &Error) {
         for caller in self.take() {
             caller.fail(cx, error.clone());
         }

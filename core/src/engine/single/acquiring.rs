@@ -3,14 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::callers::{Caller, Callers};
-use super::line;
-use super::tenure::Tenure;
-use super::who::Who;
-use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::{Single, line};
 use crate::engine::ctx::{Ctx, Whose};
-use crate::engine::env::Env;
-use crate::engine::io::{Answer, CallId, LockSpec, ServerId, Wait};
+use crate::engine::front::{self, Acquisition, Caller, Callers, Tenure, Who};
+use crate::engine::io::{Answer, LockSpec, ServerId, Wait};
 use crate::engine::pace::{Pace, retry};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
@@ -20,8 +17,8 @@ use crate::time::{ServerTime, Timestamp};
 use crate::token::FencingToken;
 
 #[derive(Debug)]
-pub(super) struct Acquiring {
-    pub(super) callers: Callers,
+pub(crate) struct Acquiring {
+    callers: Callers,
     pub(super) attempt: Attempt,
     /// What is under way will have to be asked once more.
     asks_again: bool,
@@ -40,22 +37,15 @@ pub(super) struct Acquiring {
     silence: Option<(Timestamp, Error)>,
 }
 
-/// What becomes of a contender.
-#[derive(Debug)]
-pub(super) enum Next {
-    Stay,
-    /// It has the lock from now on.
-    Hold(Tenure),
-    /// Nobody wants the lock any more.
-    Leave,
-    /// Its tenure is over, and not because its holder gave it up.
-    Lose(LossReason),
-}
+type Next = front::Next<Single>;
 
-impl Next {
-    /// Of a tenure: it goes on, or is over for this reason.
-    pub(super) fn of(over: Option<LossReason>) -> Self {
-        over.map_or(Self::Stay, Self::Lose)
+impl Acquisition for Acquiring {
+    fn callers(&mut self) -> &mut Callers {
+        &mut self.callers
+    }
+
+    fn wake_at(&self) -> Timestamp {
+        self.attempt.wake_at().min(self.callers.soonest)
     }
 }
 
@@ -76,13 +66,7 @@ impl Acquiring {
     }
 
     /// A further call through a re-entrant handle.
-    pub(super) fn join(&mut self, env: &mut Env, who: &Who, caller: Caller) {
-        if caller.is_too_late(&mut env.cx) {
-            return;
-        }
-        if let Some(full) = self.callers.is_full() {
-            return caller.fail(&mut env.cx, full);
-        }
+    pub(super) fn join(&mut self, env: &mut Single, who: &Who, caller: Caller) {
         let waits = caller.wait != Wait::Never;
         let under_way = self.attempt.is_under_way();
         // What is under way for others may ask for no place in line.
@@ -93,13 +77,8 @@ impl Acquiring {
         }
     }
 
-    pub(super) fn cancel(&mut self, call: CallId) -> Next {
-        self.callers.remove(|caller| caller.call == call);
-        self.unless_nobody_wants_it()
-    }
-
     /// Ends it with this error for everyone who waits.
-    pub(super) fn fail(&mut self, cx: &mut Ctx, error: &Error) -> Next {
+    fn fail(&mut self, cx: &mut Ctx, error: &Error) -> Next {
         self.callers.fail(cx, error);
         Next::Leave
     }
@@ -120,7 +99,7 @@ impl Acquiring {
 
 /// Asking.
 impl Acquiring {
-    pub(super) fn ask(&mut self, env: &mut Env, who: &Who) {
+    pub(super) fn ask(&mut self, env: &mut Single, who: &Who) {
         self.asks_again = false;
         let spec = &who.spec;
         let command = Command::Acquire(Acquire {
@@ -135,7 +114,7 @@ impl Acquiring {
         self.attempt.begin_durably(env, whose, asked, give_up);
     }
 
-    pub(super) fn ask_now(&mut self, env: &mut Env, who: &Who) -> Next {
+    pub(super) fn ask_now(&mut self, env: &mut Single, who: &Who) -> Next {
         let under_way = self.attempt.under_way();
         // What is under way may have been answered before whatever happened now.
         self.asks_again |= under_way.is_some_and(|flight| env.servers.has_left(flight));
@@ -148,11 +127,7 @@ impl Acquiring {
         self.attempt.pace.next = self.attempt.pace.next.min(at);
     }
 
-    pub(super) fn wake_at(&self) -> Timestamp {
-        self.attempt.wake_at().min(self.callers.soonest)
-    }
-
-    pub(super) fn time(&mut self, env: &mut Env, who: &Who) -> Next {
+    pub(super) fn time(&mut self, env: &mut Single, who: &Who) -> Next {
         let next = self.dismiss(env);
         if let Next::Leave = next {
             return next;
@@ -174,7 +149,7 @@ impl Acquiring {
         cx.settings.command_timeout.min(spec.ttl).min(heartbeat) + waits
     }
 
-    fn late(&mut self, env: &mut Env, who: &Who, flight: Flight) -> Next {
+    fn late(&mut self, env: &mut Single, who: &Who, flight: Flight) -> Next {
         // Without a link it is a failure, after which those who wait have patience.
         let waits = env.servers.is_up(flight.server) && self.callers.wait();
         let longer =
@@ -192,7 +167,7 @@ impl Acquiring {
 
 /// Answers.
 impl Acquiring {
-    pub(super) fn landed(&mut self, env: &mut Env, who: &Who, outcome: Outcome) -> Next {
+    pub(super) fn landed(&mut self, env: &mut Single, who: &Who, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
@@ -247,7 +222,7 @@ impl Acquiring {
 
     fn held(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         who: &Who,
         flight: Flight,
         (grant, time): (Grant, ServerTime),
@@ -256,20 +231,22 @@ impl Acquiring {
         let deadline = env
             .servers
             .deadline(flight.server, began, time, (grant.expires, spec.ttl));
-        let mut tenure = Tenure::new(who, grant.token, began, deadline);
+        let mut tenure = Tenure::begin(who, grant.token, (began, deadline));
         if tenure.is_over(spec, env.cx.now) {
             // The answer took longer than the lease lives: ask again with the same lease id.
             let failure = Failure::Unknown(Error::no_answer());
             return self.failed(env, who, flight, &failure);
         }
         self.attempt.settle_doubt(flight.sent);
-        tenure.set_doubt(self.attempt.unanswered().map(Doubt::until));
+        tenure
+            .kept
+            .set_doubt(self.attempt.unanswered().map(Doubt::until));
         Next::Hold(tenure)
     }
 
     fn busy(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         who: &Who,
         flight: Flight,
         (expires, place, time): (ServerTime, Option<NonZeroU32>, ServerTime),
@@ -299,7 +276,7 @@ impl Acquiring {
     /// Those who do not wait have their answer, and the others an error.
     fn line_full(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         flight: Flight,
         (waiting, time): (u32, ServerTime),
     ) -> Next {
@@ -310,7 +287,7 @@ impl Acquiring {
         self.fail(&mut env.cx, &Error::new(ErrorKind::Overloaded, message))
     }
 
-    fn failed(&mut self, env: &mut Env, who: &Who, flight: Flight, failure: &Failure) -> Next {
+    fn failed(&mut self, env: &mut Single, who: &Who, flight: Flight, failure: &Failure) -> Next {
         let (now, patience) = (env.cx.now, env.cx.settings.patience);
         let linked = env.servers.is_up(flight.server);
         self.may_be_known |= self.attempt.failed(&mut env.servers, flight, failure);
@@ -344,7 +321,7 @@ impl Acquiring {
     }
 
     /// Answers the callers whose time to wait is over.
-    fn dismiss(&mut self, env: &mut Env) -> Next {
+    fn dismiss(&mut self, env: &mut Single) -> Next {
         let (now, under_way) = (env.cx.now, self.attempt.under_way());
         // A caller that does not wait is content with the first answer after it asked.
         let answered = under_way.is_none() && self.refused.is_some() && self.silence.is_none();
@@ -354,7 +331,7 @@ impl Acquiring {
             Wait::Forever => false,
         });
         if over.is_empty() {
-            return self.unless_nobody_wants_it();
+            return self.callers.next();
         }
         let result =
             match &self.silence {
@@ -366,15 +343,7 @@ impl Acquiring {
         for caller in over {
             env.cx.answer(caller.call, Answer::Acquire(result.clone()));
         }
-        self.unless_nobody_wants_it()
-    }
-
-    fn unless_nobody_wants_it(&self) -> Next {
-        if self.callers.is_empty() {
-            Next::Leave
-        } else {
-            Next::Stay
-        }
+        self.callers.next()
     }
 }
 
@@ -393,7 +362,7 @@ impl Acquiring {
     /// The lock was handed to this waiter, which need not ask any more: the clocks say its deadline.
     /// After a push it renews at once, because the store gave it only the time to take the lock up.
     /// Of what needs copies it asks, since nobody has waited for any yet.
-    pub(super) fn granted(&mut self, env: &mut Env, who: &Who, granted: Granted) -> Next {
+    pub(super) fn granted(&mut self, env: &mut Single, who: &Who, granted: Granted) -> Next {
         let (
             spec,
             Granted {
@@ -416,12 +385,14 @@ impl Acquiring {
         let deadline = env
             .servers
             .deadline(server, began, time, (grant.expires, most));
-        let mut tenure = Tenure::new(who, grant.token, began, deadline);
+        let mut tenure = Tenure::begin(who, grant.token, (began, deadline));
         if tenure.is_over(spec, env.cx.now) {
             return self.ask_now(env, who);
         }
-        tenure.unconfirmed = asked.is_none();
-        tenure.set_doubt(self.attempt.abandon(&mut env.servers));
+        tenure.kept.unconfirmed = asked.is_none();
+        tenure
+            .kept
+            .set_doubt(self.attempt.abandon(&mut env.servers));
         Next::Hold(tenure)
     }
 

@@ -2,27 +2,26 @@
 
 use std::time::Duration;
 
-use super::handle::{Handle, Handles};
-use super::line;
-use super::tenure::{Tenure, lost};
-use super::who::Who;
-use crate::engine::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::acquiring::Acquiring;
+use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::renewing::Renewing;
+use super::{Single, line};
 use crate::engine::ctx::{Ctx, Serial, Whose};
-use crate::engine::env::Env;
+use crate::engine::front::{self, Handle, Handles, Tenure, Who, lost};
 use crate::engine::io::{Answer, CallId, LockId};
 use crate::engine::pace::{Pace, RETRY};
 use crate::engine::servers::{Flight, Servers};
 use crate::engine::table::Table;
 use crate::engine::timers::Timed;
 use crate::error::{Error, ErrorKind};
-use crate::event::{LeaseEvent, LossReason};
+use crate::event::LossReason;
 use crate::protocol::{self, Command, HalfId, LeaseId, LockKey, Reply};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
 
 /// Those that are under way.
 #[derive(Debug, Default)]
-pub(super) struct Releases {
+pub(in crate::engine) struct Releases {
     all: Table<HalfId, Box<Release>>,
     /// Attempts to acquire whose answer a release would like to know.
     doubted: Table<Serial, HalfId>,
@@ -62,19 +61,21 @@ enum Next {
     Expired,
 }
 
-impl Releases {
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub(super) fn contains(&self, id: HalfId) -> bool {
+impl front::Releases for Releases {
+    fn contains(&self, id: HalfId) -> bool {
         self.all.contains_key(&id)
     }
 
-    pub(super) fn wake(&self, id: HalfId) -> Option<Timestamp> {
-        self.all.get(&id).map(|release| release.wake)
+    fn len(&self) -> usize {
+        self.all.len()
     }
 
+    fn wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.all.get(&id).map(|release| release.wake)
+    }
+}
+
+impl Releases {
     /// The lease that is given up, if it is one of these.
     pub(super) fn lease(&self, id: HalfId) -> Option<LeaseId> {
         self.all.get(&id).map(|release| release.who.lease)
@@ -90,7 +91,7 @@ impl Releases {
     /// Frees whatever a lease may have in the store, for up to so long, and emits nothing.
     pub(super) fn give_back(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         who: Who,
         (doubt, ttl): (Option<Doubt>, Duration),
         proposed: Option<FencingToken>,
@@ -106,25 +107,35 @@ impl Releases {
         self.start(env, release);
     }
 
+    /// Nobody wants the lock any more. If it may have been taken all the same, it is given back; and its place in line
+    /// is given up.
+    pub(super) fn give_up(&mut self, env: &mut Single, who: Who, mut acquiring: Acquiring) {
+        let doubt = acquiring.attempt.abandon(&mut env.servers);
+        if doubt.is_some() || acquiring.may_be_known() {
+            let (remains, proposed) = ((doubt, who.spec.ttl), acquiring.proposed());
+            self.give_back(env, who, remains, proposed);
+        }
+    }
+
     /// Frees a lock that its holder gives up.
     pub(super) fn end_tenure(
         &mut self,
-        env: &mut Env,
-        (who, tenure): (Who, &Tenure),
+        env: &mut Single,
+        (who, tenure): (Who, &Tenure<Renewing>),
         call: Option<CallId>,
     ) {
         let release = Release {
             tenure: Some(tenure.token),
             call: call.map(|call| (call, env.cx.now + env.cx.settings.patience)),
             until: tenure.loss_at(&who.spec),
-            ttl: tenure.longest_ttl(&who.spec),
-            doubt: tenure.doubt(),
+            ttl: tenure.kept.longest_ttl(&who.spec),
+            doubt: tenure.kept.doubt(),
             ..Release::new(&env.cx, who)
         };
         self.start(env, release);
     }
 
-    fn start(&mut self, env: &mut Env, mut release: Release) {
+    fn start(&mut self, env: &mut Single, mut release: Release) {
         let id = release.id();
         if let Some(attempt) = release.doubt.and_then(|doubt| doubt.attempt) {
             self.doubted.insert(attempt, id);
@@ -137,12 +148,12 @@ impl Releases {
 
 /// What happens to them.
 impl Releases {
-    pub(super) fn time(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
+    pub(super) fn time(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         self.step(env, handles, id, Release::time);
     }
 
     /// There is a new link: what failed before is tried at once.
-    pub(super) fn retry(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
+    pub(super) fn retry(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         let release = self.all.get(&id);
         if release.is_some_and(|release| release.attempt.pace.failures > 0) {
             self.hasten(env, handles, id);
@@ -151,13 +162,13 @@ impl Releases {
 
     /// It has to be tried now: the lock may have been handed to a lease that nobody wants any more,
     /// and goes on to the next.
-    pub(super) fn hasten(&mut self, env: &mut Env, handles: &mut Handles, id: HalfId) {
+    pub(super) fn hasten(&mut self, env: &mut Single, handles: &mut Handles, id: HalfId) {
         self.step(env, handles, id, Release::ask_now);
     }
 
     pub(super) fn landed(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         handles: &mut Handles,
         (id, outcome): (HalfId, Outcome),
     ) {
@@ -167,7 +178,12 @@ impl Releases {
     }
 
     /// The answer to an attempt to take the lock has come that was in doubt.
-    pub(super) fn resolve_doubt(&mut self, env: &mut Env, handles: &mut Handles, attempt: Serial) {
+    pub(super) fn resolve_doubt(
+        &mut self,
+        env: &mut Single,
+        handles: &mut Handles,
+        attempt: Serial,
+    ) {
         let Some(id) = self.doubted.take(&attempt) else {
             return;
         };
@@ -186,7 +202,7 @@ impl Releases {
     /// is over in the store.
     pub(super) fn confirm(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         handles: &mut Handles,
         lock: LockId,
         taken: FencingToken,
@@ -206,10 +222,10 @@ impl Releases {
 
     fn step(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         handles: &mut Handles,
         id: HalfId,
-        act: impl FnOnce(&mut Release, &mut Env) -> Next,
+        act: impl FnOnce(&mut Release, &mut Single) -> Next,
     ) {
         let Some(release) = self.all.get_mut(&id) else {
             return;
@@ -263,7 +279,7 @@ impl Release {
         self.ttl.max(line::window(self.who.spec.ttl) * 2)
     }
 
-    fn ask(&mut self, env: &mut Env) {
+    fn ask(&mut self, env: &mut Single) {
         let Who { lease, spec, .. } = &self.who;
         let command = Command::Release(protocol::Release {
             key: spec.key.clone(),
@@ -275,12 +291,12 @@ impl Release {
         self.attempt.begin(env, whose, command, give_up);
     }
 
-    fn ask_now(&mut self, env: &mut Env) -> Next {
+    fn ask_now(&mut self, env: &mut Single) -> Next {
         self.attempt.pace.next = env.cx.now;
         self.time(env)
     }
 
-    fn time(&mut self, env: &mut Env) -> Next {
+    fn time(&mut self, env: &mut Single) -> Next {
         let now = env.cx.now;
         if self.until <= now {
             self.error = Some(self.why_unconfirmed(&mut env.servers));
@@ -303,7 +319,7 @@ impl Release {
         Next::Stay
     }
 
-    fn landed(&mut self, env: &mut Env, outcome: Outcome) -> Next {
+    fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Next {
         let Some(flight) = self.attempt.land(&outcome) else {
             return Next::Stay;
         };
@@ -330,7 +346,7 @@ impl Release {
         Next::Stay
     }
 
-    fn failed(&mut self, env: &mut Env, flight: Flight, failure: Failure) {
+    fn failed(&mut self, env: &mut Single, flight: Flight, failure: Failure) {
         self.attempt.failed(&mut env.servers, flight, &failure);
         self.attempt
             .pace
@@ -395,16 +411,7 @@ impl Release {
         let Some(token) = self.tenure.take() else {
             return;
         };
-        let name = self.who.spec.name.clone();
-        let event = match lost_by {
-            Some(reason) => LeaseEvent::Lost {
-                name,
-                token,
-                reason,
-            },
-            None => LeaseEvent::Released { name, token },
-        };
-        self.who.emit(cx, event, None);
+        self.who.emit_end(cx, token, lost_by);
         handles.released(cx, self.who.lock, self.id());
     }
 

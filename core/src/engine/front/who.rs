@@ -10,23 +10,18 @@ use crate::time::Timestamp;
 
 /// What does not change of a contender.
 #[derive(Debug)]
-pub(in crate::engine) struct Who {
-    pub(in crate::engine) lease: LeaseId,
-    pub(in crate::engine) lock: LockId,
-    pub(in crate::engine) spec: Arc<LockSpec>,
+pub(crate) struct Who {
+    pub(crate) lease: LeaseId,
+    pub(crate) lock: LockId,
+    pub(crate) spec: Arc<LockSpec>,
 }
 
 impl Who {
-    pub(in crate::engine) fn id(&self) -> HalfId {
+    pub(crate) fn id(&self) -> HalfId {
         self.lease.half()
     }
 
-    pub(in crate::engine) fn emit(
-        &self,
-        cx: &mut Ctx,
-        event: LeaseEvent,
-        deadline: Option<Timestamp>,
-    ) {
+    pub(crate) fn emit(&self, cx: &mut Ctx, event: LeaseEvent, deadline: Option<Timestamp>) {
         cx.emit((self.lock, self.lease), event, deadline);
     }
 }

@@ -1,23 +1,22 @@
 //! Asking a server of a quorum in which incarnation it is: one question at a time.
 
 use super::attempt::{Failure, Outcome};
-use super::ctx::{Origin, Whose};
-use super::env::Env;
-use super::io::ServerId;
-use super::servers::{Flight, Queued};
+use crate::engine::ctx::{Ctx, Origin, Whose};
+use crate::engine::io::ServerId;
+use crate::engine::servers::{Flight, Queued, Servers};
 use crate::error::Error;
 use crate::protocol::{Command, Enter, Entered, Incarnation, Reply};
 use crate::time::Timestamp;
 
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     under_way: Option<Flight>,
     news: Option<EntryNews>,
 }
 
 /// What a server says of its incarnation.
 #[derive(Debug)]
-pub(super) enum EntryNews {
+pub(crate) enum EntryNews {
     Entered(Result<Entered, Error>),
     /// The question reached it too late, by a clock that was set perhaps; it did nothing.
     Late,
@@ -27,9 +26,14 @@ pub(super) enum EntryNews {
 
 impl Entry {
     /// Asks, with whatever is under way given up.
-    pub(super) fn begin(&mut self, env: &mut Env, enter: Enter, give_up: Timestamp) {
-        self.give_up(env);
-        let (attempt, sent) = (env.cx.next_serial(), env.cx.now);
+    pub(crate) fn begin(
+        &mut self,
+        cx: &mut Ctx,
+        servers: &mut Servers,
+        (enter, give_up): (Enter, Timestamp),
+    ) {
+        self.give_up(servers);
+        let (attempt, sent) = (cx.next_serial(), cx.now);
         let whose = Whose::Entry;
         let origin = Origin { whose, attempt };
         let queued = Queued {
@@ -38,7 +42,7 @@ impl Entry {
             durability: None,
             give_up,
         };
-        let server = env.servers.send(&env.cx, queued, ServerId::ONLY);
+        let server = servers.send(cx, queued, ServerId::ONLY);
         self.under_way = Some(Flight {
             attempt,
             server,
@@ -48,14 +52,14 @@ impl Entry {
     }
 
     /// Nobody waits for it any longer; why there was no answer, if there was a question.
-    pub(super) fn give_up(&mut self, env: &mut Env) -> Option<Error> {
+    pub(crate) fn give_up(&mut self, servers: &mut Servers) -> Option<Error> {
         let flight = self.under_way.take()?;
-        let error = env.servers.why_no_answer(flight);
-        env.servers.unsend(flight);
+        let error = servers.why_no_answer(flight);
+        servers.unsend(flight);
         Some(error)
     }
 
-    pub(super) fn landed(&mut self, outcome: Outcome) {
+    pub(crate) fn landed(&mut self, outcome: Outcome) {
         let is_this = |flight: &mut Flight| flight.attempt == outcome.attempt;
         if self.under_way.take_if(is_this).is_none() {
             return;
@@ -68,14 +72,14 @@ impl Entry {
         });
     }
 
-    pub(super) fn forgot(&mut self, incarnation: Incarnation) {
+    pub(crate) fn forgot(&mut self, incarnation: Incarnation) {
         // What the question says is newer.
         if self.news.is_none() {
             self.news = Some(EntryNews::Forgot(incarnation));
         }
     }
 
-    pub(super) fn take_news(&mut self) -> Option<EntryNews> {
+    pub(crate) fn take_news(&mut self) -> Option<EntryNews> {
         self.news.take()
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::who::Who;
-use crate::engine::env::Env;
-use crate::engine::watch;
+use super::{Single, watch};
+use crate::engine::front::Who;
 
 /// How far that is, of one tenure.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ impl Watched {
     /// it may be released before. Returns whether it is to be read now.
     pub(super) fn begin(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         who: &Who,
         (ttl, soon): (Duration, bool),
     ) -> bool {
@@ -51,7 +50,7 @@ impl Watched {
 
     /// The time has come to read its key, if that was not done yet; but not while it is being written, after
     /// which it begins anew.
-    pub(super) fn read(&mut self, env: &mut Env, who: &Who, is_written: bool) {
+    pub(super) fn read(&mut self, env: &mut Single, who: &Who, is_written: bool) {
         if std::mem::take(&mut self.to_read) && !is_written {
             let key = &who.spec.key;
             if !std::mem::replace(&mut self.is_read, true) {
@@ -68,7 +67,7 @@ impl Watched {
     }
 
     /// It is over.
-    pub(super) fn end(&self, env: &mut Env, who: &Who) {
+    pub(super) fn end(&self, env: &mut Single, who: &Who) {
         if self.is_read {
             env.watch.forget(&who.spec.key, who.id());
         }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::ctx::Ctx;
-use super::io::{Output, ServerId};
-use super::table::{Id, Table};
-use super::timers::Timed;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Output, ServerId};
+use crate::engine::table::{Id, Table};
+use crate::engine::timers::Timed;
 use crate::protocol::{HalfId, LockKey};
 use crate::time::Timestamp;
 
@@ -15,17 +15,17 @@ pub(super) const LEAST_TTL: Duration = Duration::from_secs(1);
 
 /// How often a lease is looked at from one renewal to the next. Who waits for a lock may change its
 /// key, too, and the holder must not do much for that.
-pub(super) const MOST_LOOKS: u8 = 3;
+pub(crate) const MOST_LOOKS: u8 = 3;
 
 /// So long after its beginning the key of a lease is read. What is released sooner costs nothing, and the
 /// keys of many are read together.
 pub(super) const SOON: Duration = Duration::from_millis(30);
 
 /// The most keys that are read in one command.
-pub(super) const MOST_KEYS: usize = 128;
+pub(crate) const MOST_KEYS: usize = 128;
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// The servers that say of what is read when it changes.
     servers: Vec<ServerId>,
     /// Whose keys are to be read next. They may have been given up by then.
@@ -131,7 +131,7 @@ impl Watch {
 
     /// How many keys there are whose changes are heard.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.read.len()
     }
 }

@@ -1,18 +1,18 @@
 //! One operation, tried until its outcome is known: what is under way, when it is tried again, and
 //! what earlier attempts may still do. Everything that asks the store for something does it by this.
 
-use super::ctx::{Origin, Serial, Whose};
-use super::env::Env;
-use super::io::ServerId;
-use super::pace::Pace;
-use super::servers::{Flight, Queued, Servers};
+use super::Single;
+use crate::engine::ctx::{Origin, Serial, Whose};
+use crate::engine::io::ServerId;
+use crate::engine::pace::Pace;
+use crate::engine::servers::{Flight, Queued, Servers};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Command, Durability, Reply};
 use crate::time::{ServerTime, Timestamp};
 
 /// What came of one attempt.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     pub(super) attempt: Serial,
     /// Who replied.
     pub(super) server: ServerId,
@@ -51,7 +51,7 @@ pub(super) enum Due {
 
 /// Why there is no reply that says what happened.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The server says that it did nothing.
     Idle(Error),
     /// It may have acted, unless the error is a refusal.
@@ -104,7 +104,7 @@ impl Attempt {
     /// Asks, with whatever is under way forgotten.
     pub(super) fn begin(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         whose: Whose,
         command: Command,
         give_up: Timestamp,
@@ -116,7 +116,7 @@ impl Attempt {
     /// The same; without a key it goes to this server.
     pub(super) fn begin_at(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         whose: Whose,
         (command, server): (Command, ServerId),
         give_up: Timestamp,
@@ -127,7 +127,7 @@ impl Attempt {
     /// The same of what counts only with these copies.
     pub(super) fn begin_durably(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         whose: Whose,
         (command, durability): (Command, Option<Durability>),
         give_up: Timestamp,
@@ -138,7 +138,7 @@ impl Attempt {
 
     fn send(
         &mut self,
-        env: &mut Env,
+        env: &mut Single,
         whose: Whose,
         (command, durability, keyless): (Command, Option<Durability>, ServerId),
         give_up: Timestamp,
@@ -249,20 +249,20 @@ impl Attempt {
 }
 
 impl Failure {
-    pub(super) fn error(&self) -> &Error {
+    pub(crate) fn error(&self) -> &Error {
         match self {
             Self::Idle(error) | Self::Unknown(error) => error,
         }
     }
 
-    pub(super) fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Idle(error) | Self::Unknown(error) => error,
         }
     }
 
     /// The request reached the store past its `not_after`.
-    pub(super) fn late() -> Self {
+    pub(crate) fn late() -> Self {
         Self::Idle(Error::new(
             ErrorKind::Timeout,
             "the request reached the store too late, and it did nothing",
@@ -270,7 +270,7 @@ impl Failure {
     }
 
     /// The reply is not one to this operation.
-    pub(super) fn mismatch() -> Self {
+    pub(crate) fn mismatch() -> Self {
         Self::Unknown(Error::new(
             ErrorKind::Store,
             "the store answered something else than was asked",

@@ -1,0 +1,102 @@
+//! One acquisition, from wanting the lock to the end of its tenure.
+
+use super::backend::{Acquisition, Backend, Keeping, Lease};
+use super::tenure::Tenure;
+use super::who::Who;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::CallId;
+use crate::engine::timers::Timed;
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::LeaseId;
+use crate::time::Timestamp;
+
+/// All calls of a re-entrant handle have one contender together, every other call has its own.
+#[derive(Debug)]
+pub(crate) struct Contender<B: Backend> {
+    pub(crate) lease: B::Lease,
+    pub(crate) phase: Phase<B>,
+    pub(crate) wake: Timestamp,
+}
+
+#[derive(Debug)]
+pub(crate) enum Phase<B: Backend> {
+    /// In a box, because most contenders of a large locker hold their lock.
+    Acquiring(Box<B::Acquiring>),
+    Held(Tenure<B::Keeping>),
+}
+
+/// What becomes of a contender.
+#[derive(Debug)]
+pub(crate) enum Next<B: Backend> {
+    Stay,
+    /// It has the lock from now on.
+    Hold(Tenure<B::Keeping>),
+    /// Nobody wants the lock any more.
+    Leave,
+    /// Its tenure is over, and not because its holder gave it up.
+    Lose(LossReason),
+}
+
+impl<B: Backend> Contender<B> {
+    pub(crate) fn new(lease: B::Lease, acquiring: B::Acquiring) -> Self {
+        Self {
+            lease,
+            phase: Phase::Acquiring(Box::new(acquiring)),
+            wake: Timestamp::NEVER,
+        }
+    }
+
+    pub(crate) fn who(&self) -> &Who {
+        self.lease.who()
+    }
+
+    pub(crate) fn is_acquiring(&self) -> bool {
+        matches!(self.phase, Phase::Acquiring(_))
+    }
+
+    /// The tenure, if it has the lock.
+    pub(crate) fn tenure(&mut self) -> Option<(&mut B::Lease, &mut Tenure<B::Keeping>)> {
+        match &mut self.phase {
+            Phase::Held(tenure) => Some((&mut self.lease, tenure)),
+            Phase::Acquiring(_) => None,
+        }
+    }
+
+    /// An event that says that the lock is held, if it is.
+    pub(crate) fn held(&self, now: Timestamp) -> Option<(LeaseId, LeaseEvent)> {
+        let (Phase::Held(tenure), who) = (&self.phase, self.who()) else {
+            return None;
+        };
+        let event = tenure.acquired(&who.spec, now);
+        (now < B::ends_at(&self.lease, tenure)).then_some((who.lease, event))
+    }
+
+    /// The call is given up.
+    pub(crate) fn cancel(&mut self, call: CallId) -> Next<B> {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => {
+                let callers = acquiring.callers();
+                callers.remove(|caller| caller.call == call);
+                callers.next()
+            }
+            Phase::Held(tenure) => {
+                tenure.kept.cancel_renewal(call);
+                Next::Stay
+            }
+        }
+    }
+
+    /// Sets its timer to what its phase needs.
+    pub(crate) fn settle(&mut self, cx: &mut Ctx) {
+        let at = match &self.phase {
+            Phase::Acquiring(acquiring) => acquiring.wake_at(),
+            Phase::Held(tenure) => B::wake_at(&self.lease, tenure),
+        };
+        self.set_timer(cx, at);
+    }
+
+    pub(crate) fn set_timer(&mut self, cx: &mut Ctx, at: Timestamp) {
+        let id = self.who().id();
+        cx.timers.set(Timed::Contender(id), &mut self.wake, at);
+    }
+}

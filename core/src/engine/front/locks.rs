@@ -1,0 +1,313 @@
+//! All locks of a locker: who wants one, who has one, and who gives one back.
+
+use super::Renewal;
+use super::Wanted;
+use super::backend::{Acquisition, Backend, Keeping, Lease, Releases};
+use super::callers::Caller;
+use super::contender::{Contender, Next, Phase};
+use super::handle::{Handle, Handles};
+use super::tenure::{Tenure, lost, not_held};
+use super::who::Who;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Answer, CallId, LockId, LockSpec};
+use crate::engine::table::Table;
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::protocol::{HalfId, LeaseId};
+use crate::time::Timestamp;
+
+/// Contenders are found by the first half of the lease id, as releases are: by chance no two of one
+/// locker are alike, and if they are, the second is refused.
+#[derive(Debug)]
+pub(crate) struct Locks<B: Backend> {
+    pub(crate) contenders: Table<HalfId, Contender<B>>,
+    pub(crate) handles: Handles,
+    pub(crate) releases: B::Releases,
+}
+
+impl<B: Backend> Default for Locks<B> {
+    fn default() -> Self {
+        Self {
+            contenders: Table::default(),
+            handles: Handles::default(),
+            releases: B::Releases::default(),
+        }
+    }
+}
+
+/// What is held.
+impl<B: Backend> Locks<B> {
+    pub(crate) fn all_held(&self, now: Timestamp) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let contenders = self.contenders.values();
+        contenders.filter_map(move |contender| contender.held(now))
+    }
+
+    pub(crate) fn held(
+        &self,
+        now: Timestamp,
+        lock: LockId,
+    ) -> impl Iterator<Item = (LeaseId, LeaseEvent)> {
+        let held = self.handles.holders(lock);
+        held.filter_map(move |id| self.contenders.get(&id)?.held(now))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.contenders.is_empty() && self.are_released()
+    }
+
+    /// Whether the store has confirmed all releases.
+    pub(crate) fn are_released(&self) -> bool {
+        self.releases.len() == 0
+    }
+
+    /// Whether somebody contends with this id, or gives back what that got.
+    pub(crate) fn use_id(&self, id: HalfId) -> bool {
+        self.contenders.contains_key(&id) || self.releases.contains(id)
+    }
+
+    /// How many things may have a timer.
+    pub(crate) fn len(&self) -> usize {
+        self.contenders.len() + self.releases.len()
+    }
+
+    pub(crate) fn contender_wake(&self, id: HalfId) -> Option<Timestamp> {
+        self.contenders.get(&id).map(|contender| contender.wake)
+    }
+
+    /// The lease and the tenure that it is of.
+    fn holder(&mut self, lease: LeaseId) -> Option<&mut Contender<B>> {
+        let contender = self.contenders.get_mut(&lease.half())?;
+        let holds = contender.who().lease == lease && !contender.is_acquiring();
+        holds.then_some(contender)
+    }
+}
+
+/// Calls of the program.
+impl<B: Backend> Locks<B> {
+    pub(crate) fn acquire(&mut self, env: &mut B, wanted: Wanted) {
+        let Wanted {
+            call,
+            lock,
+            spec,
+            lease,
+            wait,
+            reclaims,
+        } = wanted;
+        let asked = env.cx().now;
+        let caller = Caller { call, wait, asked };
+        let shared = self.handles.get(lock).and_then(Handle::shared);
+        if let Some(contender) = shared.and_then(|id| self.contenders.get_mut(&id)) {
+            return contender.join(env, caller);
+        }
+        if caller.is_too_late(env.cx()) {
+            return;
+        }
+        let id = lease.half();
+        if self.use_id(id) {
+            let error = Error::new(ErrorKind::Config, "the lease id is in use already");
+            return caller.fail(env.cx(), error);
+        }
+        self.handles.enter(lock, id, spec.reentrant);
+        env.cx().counts.wanted();
+        let (mut contender, next) = env.begin(Who { lease, lock, spec }, caller, reclaims);
+        contender.settle(env.cx());
+        self.contenders.insert(id, contender);
+        self.follow(env, id, next);
+    }
+
+    /// A call is given up that acquires or renews by this handle and lease id.
+    pub(crate) fn cancel(&mut self, env: &mut B, call: CallId, (lock, lease): (LockId, LeaseId)) {
+        let own = Some(lease.half()).filter(|id| self.contenders.contains_key(id));
+        let shared = || self.handles.get(lock).and_then(Handle::shared);
+        if let Some(id) = own.or_else(shared) {
+            self.step(env, id, |contender, _| contender.cancel(call));
+        }
+    }
+
+    pub(crate) fn renew(&mut self, env: &mut B, lease: LeaseId, renewal: Renewal) {
+        let call = renewal.call;
+        let check = |ttl| LockSpec::check_ttl(ttl).and_then(|()| env.check_ttl(ttl));
+        if let Some(Err(error)) = renewal.ttl.map(check) {
+            return env.cx().answer(call, Answer::Renew(Err(error)));
+        }
+        let Some(contender) = self.holder(lease) else {
+            return env.cx().answer(call, Answer::Renew(Err(not_held())));
+        };
+        if let Some((lease, tenure)) = contender.tenure() {
+            env.renew(lease, tenure, renewal);
+        }
+        contender.settle(env.cx());
+    }
+
+    /// One lease of a tenure is given up by its holder.
+    pub(crate) fn release(&mut self, env: &mut B, call: Option<CallId>, lease: LeaseId) {
+        let answer = |cx: &mut Ctx, result| {
+            if let Some(call) = call {
+                cx.answer(call, Answer::Release(result));
+            }
+        };
+        let Some((_, tenure)) = self.holder(lease).and_then(Contender::tenure) else {
+            return answer(env.cx(), Err(not_held()));
+        };
+        tenure.leases = tenure.leases.saturating_sub(1);
+        if tenure.leases > 0 {
+            return answer(env.cx(), Ok(()));
+        }
+        let id = lease.half();
+        let Some((lease, Phase::Held(mut tenure))) = self.take(env, id) else {
+            return;
+        };
+        let message = "the lease is not held: it was released";
+        let released = || Error::new(ErrorKind::NotHeld, message);
+        refuse_renewals(env.cx(), &mut tenure, released);
+        self.handles.await_release(lease.who().lock, id);
+        let releases = (&mut self.releases, &mut self.handles);
+        env.release(releases, (lease, tenure), call);
+    }
+
+    pub(crate) fn close(&mut self, cx: &mut Ctx, lock: LockId) {
+        self.handles.close(cx, lock);
+    }
+
+    /// Ends everything.
+    pub(crate) fn shut_down(&mut self, env: &mut B) {
+        for id in self.those(&Contender::is_acquiring) {
+            self.step(env, id, |contender, env| match &mut contender.phase {
+                Phase::Acquiring(acquiring) => {
+                    acquiring.callers().fail(env.cx(), &Error::shutdown());
+                    Next::Leave
+                }
+                Phase::Held(_) => Next::Stay,
+            });
+        }
+        for id in self.those(&|_| true) {
+            self.step(env, id, |_, _| Next::Lose(LossReason::Shutdown));
+        }
+    }
+}
+
+impl<B: Backend> Contender<B> {
+    /// A further call through a re-entrant handle.
+    fn join(&mut self, env: &mut B, caller: Caller) {
+        match &mut self.phase {
+            Phase::Held(tenure) => tenure.join(env.cx(), self.lease.who(), caller.call),
+            Phase::Acquiring(acquiring) => {
+                if !caller.is_too_late(env.cx()) {
+                    match acquiring.callers().is_full() {
+                        Some(full) => caller.fail(env.cx(), full),
+                        None => env.join(&mut self.lease, acquiring, caller),
+                    }
+                }
+            }
+        }
+        self.settle(env.cx());
+    }
+}
+
+/// What becomes of contenders.
+impl<B: Backend> Locks<B> {
+    /// The time of its timer has come.
+    pub(crate) fn time(&mut self, env: &mut B, id: HalfId) {
+        self.step(env, id, |contender, env| env.time(contender));
+    }
+
+    /// Does something with a contender, and what follows from it.
+    pub(crate) fn step(
+        &mut self,
+        env: &mut B,
+        id: HalfId,
+        act: impl FnOnce(&mut Contender<B>, &mut B) -> Next<B>,
+    ) {
+        if let Some(contender) = self.contenders.get_mut(&id) {
+            match act(contender, env) {
+                Next::Stay => contender.settle(env.cx()),
+                next => self.follow(env, id, next),
+            }
+        }
+    }
+
+    /// What follows from what was done with a contender.
+    pub(crate) fn follow(&mut self, env: &mut B, id: HalfId, next: Next<B>) {
+        match next {
+            Next::Stay => {}
+            Next::Hold(tenure) => self.hold(env, id, tenure),
+            Next::Lose(reason) => self.lose(env, id, reason),
+            Next::Leave => self.leave(env, id),
+        }
+    }
+
+    /// The lock is held, by all who called for it.
+    fn hold(&mut self, env: &mut B, id: HalfId, mut tenure: Tenure<B::Keeping>) {
+        let Some(contender) = self.contenders.get_mut(&id) else {
+            return;
+        };
+        let Phase::Acquiring(acquiring) = &mut contender.phase else {
+            return;
+        };
+        let who = contender.lease.who();
+        let callers = acquiring.callers().take();
+        tenure.leases = u32::try_from(callers.len()).unwrap_or(u32::MAX);
+        let ended = (&mut self.releases, &mut self.handles);
+        env.confirm(ended, who, tenure.token);
+        let event = tenure.acquired(&who.spec, env.cx().now);
+        who.emit(env.cx(), event, Some(tenure.deadline));
+        for caller in callers {
+            caller.succeed(env.cx(), tenure.lease(who));
+        }
+        self.handles.hold(who.lock, id);
+        let over = env.held(&mut contender.lease, acquiring, &mut tenure);
+        contender.phase = Phase::Held(tenure);
+        match over {
+            Some(reason) => self.lose(env, id, reason),
+            None => contender.settle(env.cx()),
+        }
+    }
+
+    /// A tenure ends without a release by its holder.
+    fn lose(&mut self, env: &mut B, id: HalfId, reason: LossReason) {
+        let Some((lease, Phase::Held(mut tenure))) = self.take(env, id) else {
+            return;
+        };
+        let who = lease.who();
+        who.emit_end(env.cx(), tenure.token, Some(reason));
+        refuse_renewals(env.cx(), &mut tenure, || lost(reason));
+        let lock = who.lock;
+        env.lost(&mut self.releases, (lease, tenure), reason);
+        self.handles.leave(env.cx(), lock);
+    }
+
+    /// Nobody wants the lock any more.
+    fn leave(&mut self, env: &mut B, id: HalfId) {
+        let Some((lease, Phase::Acquiring(acquiring))) = self.take(env, id) else {
+            return;
+        };
+        let lock = lease.who().lock;
+        env.give_up(&mut self.releases, (lease, acquiring));
+        self.handles.leave(env.cx(), lock);
+    }
+
+    /// Takes one out that neither wants the lock any more nor has it. Its handle has to be left.
+    fn take(&mut self, env: &mut B, id: HalfId) -> Option<(B::Lease, Phase<B>)> {
+        let mut contender = self.contenders.take(&id)?;
+        let cx = env.cx();
+        contender.set_timer(cx, Timestamp::NEVER);
+        let held_since = contender.tenure().map(|(_, tenure)| tenure.began);
+        cx.counts.over(cx.now, held_since);
+        self.handles.give_up(contender.who().lock, id);
+        Some((contender.lease, contender.phase))
+    }
+
+    /// Those that a condition holds for, to be gone through one by one.
+    pub(crate) fn those(&self, are: &dyn Fn(&Contender<B>) -> bool) -> Vec<HalfId> {
+        let those = self.contenders.iter();
+        let those = those.filter(|(_, contender)| are(contender));
+        those.map(|(id, _)| id).collect()
+    }
+}
+
+/// A tenure is over: so for all who wait for a renewal.
+fn refuse_renewals<K: Keeping>(cx: &mut Ctx, tenure: &mut Tenure<K>, why: impl Fn() -> Error) {
+    for call in tenure.kept.take_renewals() {
+        cx.answer(call, Answer::Renew(Err(why())));
+    }
+}

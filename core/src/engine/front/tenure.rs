@@ -1,0 +1,139 @@
+//! What every tenure has, however its store keeps it, and what it tells its holder.
+
+use std::time::Duration;
+
+use super::who::Who;
+use crate::engine::ctx::Ctx;
+use crate::engine::io::{Acquired, Answer, CallId, LockSpec};
+use crate::error::{Error, ErrorKind};
+use crate::event::{LeaseEvent, LossReason};
+use crate::time::Timestamp;
+use crate::token::FencingToken;
+
+/// How long before its deadline a loss is emitted. Timers count whole milliseconds and round up: they
+/// are one or two late on a machine that does nothing else. Of the shortest lease this leaves 7 ms,
+/// of which a renewal begins in the fourth or fifth.
+const LEAST_LEAD: Duration = Duration::from_millis(3);
+const MOST_LEAD: Duration = Duration::from_millis(50);
+
+/// A held lock. `K` is how it is kept.
+#[derive(Debug)]
+pub(crate) struct Tenure<K> {
+    pub(crate) token: FencingToken,
+    /// What the holder was last told.
+    pub(crate) deadline: Timestamp,
+    pub(crate) began: Timestamp,
+    /// How many leases of the program share it.
+    pub(crate) leases: u32,
+    pub(crate) kept: K,
+}
+
+impl<K> Tenure<K> {
+    /// One that nobody shares yet, and that began at a local moment no earlier than `began`.
+    pub(crate) fn new(
+        token: FencingToken,
+        (began, deadline): (Timestamp, Timestamp),
+        kept: K,
+    ) -> Self {
+        Self {
+            token,
+            deadline,
+            began,
+            leases: 0,
+            kept,
+        }
+    }
+
+    /// A lease of it.
+    pub(crate) fn lease(&self, who: &Who) -> Acquired {
+        Acquired {
+            lock: who.lock,
+            lease: who.lease,
+            token: self.token,
+            deadline: self.deadline,
+            began: self.began,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// One lease more.
+    pub(crate) fn join(&mut self, cx: &mut Ctx, who: &Who, call: CallId) {
+        let answer = if self.leases == u32::MAX {
+            let message = "4,294,967,295 leases share this tenure already";
+            Err(Error::new(ErrorKind::Overloaded, message))
+        } else {
+            self.leases += 1;
+            Ok(Some(self.lease(who)))
+        };
+        cx.answer(call, Answer::Acquire(answer));
+    }
+
+    /// The event of its beginning, as of now.
+    pub(crate) fn acquired(&self, spec: &LockSpec, now: Timestamp) -> LeaseEvent {
+        LeaseEvent::Acquired {
+            name: spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(now),
+        }
+    }
+
+    pub(crate) fn emit_renewed(&self, cx: &mut Ctx, who: &Who) {
+        let event = LeaseEvent::Renewed {
+            name: who.spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(cx.now),
+        };
+        who.emit(cx, event, Some(self.deadline));
+    }
+
+    /// With the deadline, if that comes sooner than the holder was told before.
+    pub(crate) fn emit_at_risk(
+        &self,
+        cx: &mut Ctx,
+        who: &Who,
+        (error, sooner): (Error, Option<Timestamp>),
+    ) {
+        let event = LeaseEvent::AtRisk {
+            name: who.spec.name.clone(),
+            token: self.token,
+            remaining: self.deadline.since(cx.now),
+            error,
+        };
+        who.emit(cx, event, sooner);
+    }
+}
+
+impl Who {
+    /// Emits the end of a tenure with this token: by a release, or by a loss.
+    pub(crate) fn emit_end(&self, cx: &mut Ctx, token: FencingToken, lost_by: Option<LossReason>) {
+        let name = self.spec.name.clone();
+        let event = match lost_by {
+            Some(reason) => LeaseEvent::Lost {
+                name,
+                token,
+                reason,
+            },
+            None => LeaseEvent::Released { name, token },
+        };
+        self.emit(cx, event, None);
+    }
+}
+
+/// How long before its deadline the loss of a lease with this time to live is emitted.
+pub(crate) fn lead(ttl: Duration) -> Duration {
+    (ttl / 10).clamp(LEAST_LEAD, MOST_LEAD)
+}
+
+pub(crate) fn not_held() -> Error {
+    Error::new(
+        ErrorKind::NotHeld,
+        "the lease is not held: it was lost or released before",
+    )
+}
+
+pub(crate) fn lost(reason: LossReason) -> Error {
+    Error::new(
+        ErrorKind::NotHeld,
+        format!("the lease is not held: {reason}"),
+    )
+}

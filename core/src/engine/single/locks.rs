@@ -1,0 +1,298 @@
+//! What servers say of locks and leases, and what happens to all whose locks a server has.
+
+use super::acquiring::Granted;
+use super::attempt::Outcome;
+use super::renewing::Renewing;
+use super::{Single, line};
+use crate::engine::ctx::Serial;
+use crate::engine::front::{Contender, Locks, Next, Phase, Tenure, Who};
+use crate::engine::io::ServerId;
+use crate::engine::servers::Servers;
+use crate::error::Error;
+use crate::event::LossReason;
+use crate::protocol::{Grant, HalfId, LeaseId, LockKey, News, Push, Reply};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+impl Contender<Single> {
+    /// Whether this attempt is under way.
+    fn awaits(&self, attempt: Serial) -> bool {
+        let own = match &self.phase {
+            Phase::Acquiring(acquiring) => &acquiring.attempt,
+            Phase::Held(tenure) => &tenure.kept.attempt,
+        };
+        let under_way = own.under_way();
+        under_way.is_some_and(|flight| flight.attempt == attempt)
+    }
+
+    /// What is under way has an outcome.
+    fn landed(&mut self, env: &mut Single, outcome: Outcome) -> Next<Single> {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.landed(env, &self.lease, outcome),
+            Phase::Held(tenure) => tenure.landed(env, &self.lease, outcome),
+        }
+    }
+
+    /// Asks at once: what is known of the lock may not be so any more.
+    fn ask_again(&mut self, env: &mut Single) -> Next<Single> {
+        match &mut self.phase {
+            Phase::Acquiring(acquiring) => acquiring.ask_now(env, &self.lease),
+            Phase::Held(_) => Next::Stay,
+        }
+    }
+}
+
+/// What the store says, and the time.
+impl Locks<Single> {
+    pub(super) fn release_time(&mut self, env: &mut Single, id: HalfId) {
+        self.releases.time(env, &mut self.handles, id);
+    }
+
+    pub(super) fn contender_landed(&mut self, env: &mut Single, (id, outcome): (HalfId, Outcome)) {
+        let contender = self.contenders.get_mut(&id);
+        match contender.filter(|contender| contender.awaits(outcome.attempt)) {
+            Some(contender) => match contender.landed(env, outcome) {
+                Next::Stay => contender.settle(&mut env.cx),
+                next => self.follow(env, id, next),
+            },
+            None => {
+                if let Ok((reply, _)) = outcome.result {
+                    self.resolve_doubt(env, id, (outcome.attempt, &reply));
+                }
+            }
+        }
+    }
+
+    pub(super) fn release_landed(&mut self, env: &mut Single, landed: (HalfId, Outcome)) {
+        let (server, asked) = (landed.1.server, landed.1.left);
+        let next = match &landed.1.result {
+            Ok((Reply::HandedOver { lease, grant }, time)) => Some((*lease, *grant, *time)),
+            _ => None,
+        };
+        self.releases.landed(env, &mut self.handles, landed);
+        if let Some(next) = next {
+            self.handed_over(env, (server, asked), next);
+        }
+    }
+
+    /// The answer to an attempt to take a lock has come that was in doubt.
+    fn resolve_doubt(&mut self, env: &mut Single, id: HalfId, (attempt, reply): (Serial, &Reply)) {
+        let contender = self.contenders.get_mut(&id);
+        if let Some((_, tenure)) = contender.and_then(|contender| contender.tenure()) {
+            tenure.resolve_doubt(env.cx.now, attempt, reply);
+        }
+        self.releases.resolve_doubt(env, &mut self.handles, attempt);
+    }
+
+    pub(super) fn pushed(&mut self, env: &mut Single, (server, push): (Option<ServerId>, &Push)) {
+        let id = push.lease;
+        let contender = self.contenders.get(&id).map(|contender| &contender.lease);
+        let lease = contender.map(|who| who.lease);
+        let Some(lease) = lease.or_else(|| self.releases.lease(id)) else {
+            return;
+        };
+        let only = |who: &Who| env.servers.of(&who.spec.key);
+        let server = server
+            .or_else(|| contender.map(only))
+            .unwrap_or(ServerId::ONLY);
+        // What does not open was made by a stranger: anybody may publish.
+        match push.open(lease) {
+            Some(News::Granted { grant, time }) => {
+                self.handed_over(env, (server, None), (lease, grant, time));
+            }
+            Some(News::Revoked { token }) => {
+                self.taken_away(env, id, (token, LossReason::Revoked));
+            }
+            Some(News::Superseded { token }) => {
+                self.taken_away(env, id, (token, LossReason::Superseded));
+            }
+            None => {}
+        }
+    }
+
+    /// The lock was handed to this lease, as a push says, or the reply to a request of that moment.
+    pub(super) fn handed_over(
+        &mut self,
+        env: &mut Single,
+        (server, asked): (ServerId, Option<Timestamp>),
+        (lease, grant, time): (LeaseId, Grant, ServerTime),
+    ) {
+        let granted = Granted {
+            server,
+            grant,
+            time,
+            asked,
+        };
+        let id = lease.half();
+        if !self.contenders.contains_key(&id) {
+            // It was cancelled, and a late attempt of it was handed the lock.
+            return self.releases.hasten(env, &mut self.handles, id);
+        }
+        self.step(env, id, |contender, env| match &mut contender.phase {
+            Phase::Acquiring(acquiring) if contender.lease.lease == lease => {
+                acquiring.granted(env, &contender.lease, granted)
+            }
+            Phase::Acquiring(_) | Phase::Held(_) => Next::Stay,
+        });
+    }
+
+    /// The server says from now on when a key is changed that is read.
+    pub(super) fn watch_all(&mut self, env: &mut Single, server: ServerId) {
+        let held = |contender: &Contender<Single>| !contender.is_acquiring();
+        for id in self.contenders_of(&env.servers, server, &held) {
+            if let Some((who, tenure)) = self.contenders.get_mut(&id).and_then(|held| held.tenure())
+            {
+                tenure.watch(env, who);
+            }
+        }
+    }
+
+    /// The time has come to read keys.
+    pub(super) fn read_due(&mut self, env: &mut Single) {
+        for id in env.watch.take_due(&mut env.cx) {
+            if let Some((who, tenure)) = self.contenders.get_mut(&id).and_then(|held| held.tenure())
+            {
+                tenure.read(env, who);
+            }
+        }
+        env.watch.flush(&mut env.cx);
+    }
+
+    /// Somebody else may have changed this lock, or any.
+    pub(super) fn changed(&mut self, env: &mut Single, key: Option<&LockKey>) {
+        let those = match key {
+            Some(key) => env.watch.changed(key).into_iter().collect(),
+            None => env.watch.all_changed(),
+        };
+        for id in those {
+            self.step(env, id, |contender, env| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.changed(env, who);
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    fn taken_away(
+        &mut self,
+        env: &mut Single,
+        id: HalfId,
+        (token, reason): (FencingToken, LossReason),
+    ) {
+        self.step(env, id, |contender, env| {
+            match &mut contender.phase {
+                Phase::Acquiring(acquiring) => acquiring.taken_away(token, reason),
+                Phase::Held(tenure) if tenure.token == token => {
+                    tenure.kept.doubt_push(env.cx.now);
+                    return Next::Lose(reason);
+                }
+                Phase::Held(_) => {}
+            }
+            Next::Stay
+        });
+    }
+}
+
+/// What happens to a server concerns all whose locks it has.
+impl Locks<Single> {
+    /// There is a new link: everything that was waiting to try again does so now, and every lease is
+    /// renewed, because the server may have lost its data.
+    pub(super) fn retry_all(&mut self, env: &mut Single, server: ServerId) {
+        for id in self.contenders_of(&env.servers, server, &|contender| !contender.is_acquiring()) {
+            self.step(env, id, |contender, env| {
+                if let Some((_, tenure)) = contender.tenure() {
+                    tenure.kept.attempt.pace.next = env.cx.now;
+                }
+                contender.time(env)
+            });
+        }
+        // Releases first: what is wanted may be what they free.
+        for id in self.releases.of(|key| env.servers.of(key) == server) {
+            self.releases.retry(env, &mut self.handles, id);
+        }
+        self.ask_again(env, server);
+    }
+
+    /// Whoever holds a lock learns now that there is no link, and not at its next renewal.
+    pub(super) fn warn_holders(&mut self, env: &mut Single, (server, error): (ServerId, &Error)) {
+        let unwarned = |contender: &Contender<Single>| match &contender.phase {
+            Phase::Held(tenure) => {
+                tenure.is_renewed(&contender.lease.spec) && tenure.kept.attempt.pace.failures == 0
+            }
+            Phase::Acquiring(_) => false,
+        };
+        for id in self.contenders_of(&env.servers, server, &unwarned) {
+            self.step(env, id, |contender, env| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.failed(env, who, None, error.clone());
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// The server can be heard, for the first time, or again after something may have been missed:
+    /// waiters ask, and holders look.
+    pub(super) fn subscribed(&mut self, env: &mut Single, server: ServerId) {
+        self.ask_again(env, server);
+        let now = env.cx.now;
+        self.look(env, server, &|tenure| tenure.began < now);
+    }
+
+    /// Nothing is heard for now: waiters ask soon, though not at once, as this may come often.
+    pub(super) fn unsubscribed(&mut self, env: &mut Single, server: ServerId) {
+        let soon = env.cx.now + line::FASTEST_HEARTBEAT;
+        for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
+            self.step(env, id, |contender, _| {
+                if let Phase::Acquiring(acquiring) = &mut contender.phase {
+                    acquiring.ask_by(soon);
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// What holders were promised by a margin that was too small: the store is asked for it once
+    /// more, and for as much as it takes by the new one.
+    pub(super) fn keep_promises(&mut self, env: &mut Single, server: ServerId) {
+        self.look(env, server, &|_| true);
+    }
+
+    /// Holders learn whether the store still has their locks.
+    fn look(
+        &mut self,
+        env: &mut Single,
+        server: ServerId,
+        which: &dyn Fn(&Tenure<Renewing>) -> bool,
+    ) {
+        let which = |contender: &Contender<Single>| match &contender.phase {
+            Phase::Held(tenure) => which(tenure),
+            Phase::Acquiring(_) => false,
+        };
+        for id in self.contenders_of(&env.servers, server, &which) {
+            self.step(env, id, |contender, env| {
+                if let Some((who, tenure)) = contender.tenure() {
+                    tenure.look(env, who);
+                }
+                Next::Stay
+            });
+        }
+    }
+
+    /// Everyone who wants a lock asks now.
+    fn ask_again(&mut self, env: &mut Single, server: ServerId) {
+        for id in self.contenders_of(&env.servers, server, &Contender::is_acquiring) {
+            self.step(env, id, Contender::ask_again);
+        }
+    }
+
+    fn contenders_of(
+        &self,
+        servers: &Servers,
+        server: ServerId,
+        are: &dyn Fn(&Contender<Single>) -> bool,
+    ) -> Vec<HalfId> {
+        self.those(&|contender| are(contender) && servers.of(&contender.lease.spec.key) == server)
+    }
+}

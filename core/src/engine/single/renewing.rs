@@ -1,0 +1,347 @@
+//! A held lock at one store: its renewals, and its loss.
+
+use std::time::Duration;
+
+use super::attempt::{Attempt, Doubt, Due, Failure, Outcome};
+use super::manual::Manual;
+use super::watched::Watched;
+use super::{Single, watch};
+use crate::engine::ctx::{Serial, Whose};
+use crate::engine::front::{Next, Tenure, Who, lead};
+use crate::engine::io::{Answer, LockSpec};
+use crate::engine::pace::{Pace, jitter_at};
+use crate::engine::servers::Flight;
+use crate::error::{Error, ErrorKind};
+use crate::event::LossReason;
+use crate::protocol::{Command, Durability, LeaseId, Renew, Reply};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+/// How a tenure is kept.
+#[derive(Debug)]
+pub(in crate::engine) struct Renewing {
+    /// Of its renewals.
+    pub(super) attempt: Attempt,
+    /// It was handed over, and the store knows only that it has some time to take the lock up.
+    pub(super) unconfirmed: bool,
+    /// What is under way only looks whether the store still has it, and whether that is to be asked
+    /// once more.
+    pub(super) looks: bool,
+    looks_again: bool,
+    pub(super) watched: Watched,
+    /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
+    /// freed: whoever ends the tenure sees to it. Few have one, or are renewed by hand.
+    doubt: Option<Box<Doubt>>,
+    pub(super) manual: Option<Box<Manual>>,
+}
+
+impl Tenure<Renewing> {
+    /// One that began at a local moment no earlier than the first of these, and that nobody shares yet.
+    pub(super) fn begin(who: &Who, token: FencingToken, times: (Timestamp, Timestamp)) -> Self {
+        let next = next_renewal(who.spec.ttl, who.lease, times.0);
+        let kept = Renewing {
+            attempt: Attempt::due_at(next),
+            unconfirmed: false,
+            looks: false,
+            looks_again: false,
+            watched: Watched::new(),
+            doubt: None,
+            manual: None,
+        };
+        Self::new(token, times, kept)
+    }
+
+    /// When `Lost` is emitted: so long before the deadline that a host which wakes a little late
+    /// is still in time.
+    pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
+        self.deadline - lead(self.kept.ttl(spec))
+    }
+
+    pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
+        now >= self.loss_at(spec)
+    }
+
+    pub(super) fn wake_at(&self, spec: &LockSpec) -> Timestamp {
+        let renews = self.kept.attempt.is_under_way() || self.is_renewed(spec);
+        let renewal = renews.then(|| self.kept.attempt.wake_at());
+        renewal.unwrap_or(Timestamp::NEVER).min(self.loss_at(spec))
+    }
+
+    pub(super) fn is_renewed(&self, spec: &LockSpec) -> bool {
+        !spec.fixed || self.kept.unconfirmed || self.kept.is_asked()
+    }
+
+    /// The answer to an attempt has come that was in doubt.
+    pub(super) fn resolve_doubt(&mut self, now: Timestamp, attempt: Serial, reply: &Reply) {
+        let kept = &mut self.kept;
+        if kept
+            .doubt()
+            .is_some_and(|doubt| doubt.attempt == Some(attempt))
+        {
+            let same = matches!(reply, Reply::Held(grant) if grant.token == self.token);
+            kept.set_doubt((!same).then_some(Doubt::until(now)));
+        }
+    }
+
+    /// What the store is to take back after it was lost, and for how long it may keep that.
+    pub(super) fn remains(
+        &self,
+        who: &Who,
+        reason: LossReason,
+    ) -> Option<(Option<Doubt>, Duration)> {
+        // The store may still have it for a while; others need not wait that long.
+        let kept = matches!(reason, LossReason::Expired | LossReason::Shutdown);
+        let doubt = self.kept.doubt();
+        // Who was granted it by a push may have asked for a place in line once more meanwhile.
+        let remains = doubt.is_some() || kept || self.kept.unconfirmed;
+        remains.then(|| (doubt, self.kept.longest_ttl(&who.spec)))
+    }
+}
+
+impl Renewing {
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        self.doubt.as_deref().copied()
+    }
+
+    pub(super) fn set_doubt(&mut self, doubt: Option<Doubt>) {
+        self.doubt = doubt.map(Box::new);
+    }
+
+    /// A push proves nothing: if the store still has the lock, it need not keep it to its expiry, so
+    /// it is given back at the loss.
+    pub(super) fn doubt_push(&mut self, now: Timestamp) {
+        let doubt = self.doubt().unwrap_or(Doubt::until(now));
+        self.set_doubt(Some(doubt));
+    }
+}
+
+/// What others may do to its key.
+impl Tenure<Renewing> {
+    /// From now on it is heard at once, if it is worth it.
+    pub(super) fn watch(&mut self, env: &mut Single, who: &Who) {
+        let ttl = self.kept.ttl(&who.spec);
+        self.kept.watched.begin(env, who, (ttl, true));
+    }
+
+    /// The same after a renewal: what has been held for a while is likely to be held on. But after a look more
+    /// changes may come.
+    fn watch_on(&mut self, env: &mut Single, who: &Who, looked: bool) {
+        let soon = looked || env.cx.now.since(self.began) < watch::SOON;
+        if self
+            .kept
+            .watched
+            .begin(env, who, (self.kept.ttl(&who.spec), soon))
+        {
+            self.read(env, who);
+        }
+    }
+
+    pub(super) fn read(&mut self, env: &mut Single, who: &Who) {
+        let is_written = self.kept.attempt.is_under_way();
+        self.kept.watched.read(env, who, is_written);
+    }
+
+    /// Somebody else may have changed its key.
+    pub(super) fn changed(&mut self, env: &mut Single, who: &Who) {
+        self.kept.watched.changed();
+        self.look_again(env, who);
+    }
+}
+
+/// Renewals.
+impl Tenure<Renewing> {
+    /// Time passed. Returns whether the tenure goes on.
+    pub(super) fn time(&mut self, env: &mut Single, who: &Who) -> Next<Single> {
+        let spec = &who.spec;
+        if self.is_over(spec, env.cx.now) {
+            return Next::Lose(LossReason::Expired);
+        }
+        match self.kept.attempt.due(env.cx.now) {
+            Due::Late(flight) => {
+                if let Some(error) = self.kept.attempt.late(&mut env.servers, env.cx.now, None) {
+                    self.failed(env, who, Some(flight), error);
+                }
+            }
+            Due::Now if self.is_renewed(spec) => self.renew(env, who),
+            Due::Now | Due::Later => {}
+        }
+        Next::Stay
+    }
+
+    /// Renews it to learn whether the store still has it. Nothing is emitted if so, and neither its
+    /// deadline nor its next renewal changes.
+    pub(super) fn look(&mut self, env: &mut Single, who: &Who) {
+        if who.spec.fixed {
+            return;
+        }
+        self.look_for(env, who, self.kept.wanted_ttl(&who.spec));
+    }
+
+    /// As [`look`](Self::look), also if it is fixed: it asks for no more time than it has.
+    fn look_again(&mut self, env: &mut Single, who: &Who) {
+        let wanted = if who.spec.fixed {
+            Duration::ZERO
+        } else {
+            self.kept.wanted_ttl(&who.spec)
+        };
+        self.look_for(env, who, wanted);
+    }
+
+    fn look_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
+        if self.kept.attempt.is_under_way() {
+            self.kept.looks_again = true;
+        } else {
+            self.renew_for(env, who, ttl);
+            self.kept.looks = true;
+        }
+    }
+
+    pub(super) fn renew(&mut self, env: &mut Single, who: &Who) {
+        self.renew_for(env, who, self.kept.wanted_ttl(&who.spec));
+    }
+
+    fn renew_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
+        let spec = &who.spec;
+        let margin = env.servers.margin(env.servers.of(&spec.key));
+        let command = Command::Renew(Renew {
+            key: spec.key.clone(),
+            lease: who.lease,
+            token: self.token,
+            counter: spec.counter,
+            ttl: self.ask(spec, env.cx.now, (margin, ttl)),
+            floor: self.kept.carry_floor(),
+        });
+        (self.kept.looks, self.kept.looks_again) = (false, false);
+        let third = self.kept.ttl(spec) / 3;
+        let durability = spec.durability(self.kept.ttl(spec));
+        let patience = env.cx.settings.command_timeout.min(third) + Durability::time(durability);
+        let give_up = env.cx.now + patience;
+        let give_up = give_up.min(self.loss_at(spec));
+        let whose = Whose::Contender(who.id());
+        let asked = (command, durability);
+        self.kept.attempt.begin_durably(env, whose, asked, give_up);
+    }
+
+    /// A renewal has an outcome. Returns whether the tenure goes on.
+    pub(super) fn landed(&mut self, env: &mut Single, who: &Who, outcome: Outcome) -> Next<Single> {
+        let Some(flight) = self.kept.attempt.land(&outcome) else {
+            return Next::Stay;
+        };
+        let error = match outcome.result {
+            Ok((Reply::Renewed { expires }, time)) => {
+                let flight = Flight {
+                    server: outcome.server,
+                    ..flight
+                };
+                self.renewed(env, who, flight, (expires, time));
+                return Next::Stay;
+            }
+            Ok((Reply::Gone, _)) => return Next::Lose(LossReason::Deleted),
+            Ok((Reply::Taken, _)) => return Next::Lose(LossReason::Superseded),
+            // Somebody put something else in the lock's place.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                return Next::Lose(LossReason::Superseded);
+            }
+            // By this reply the server's clock is known anew, so asking again at once may succeed: with a wide
+            // margin `not_after` is early if the last reply is long ago.
+            Ok((Reply::Late, _)) if self.kept.attempt.pace.failures == 0 => {
+                self.kept.attempt.pace.failures = 1;
+                if self.kept.looks {
+                    self.look_again(env, who);
+                } else {
+                    self.renew(env, who);
+                }
+                return Next::Stay;
+            }
+            Ok((Reply::Late, _)) => Failure::late().into_error(),
+            // Done, but a failover may lose what was done.
+            Ok((Reply::NotDurable(error), _)) | Err(error) => error,
+            Ok(_) => Failure::mismatch().into_error(),
+        };
+        self.failed(env, who, Some(flight), error);
+        Next::Stay
+    }
+
+    fn renewed(
+        &mut self,
+        env: &mut Single,
+        who: &Who,
+        flight: Flight,
+        expiry: (ServerTime, ServerTime),
+    ) {
+        self.kept.confirm_floor();
+        self.kept.attempt.pace.failures = 0;
+        // Its slot may have moved to a server that this locker has not listened to.
+        env.servers.want_pushes(&mut env.cx, flight.server);
+        let (looked, looks_again) = (self.kept.looks, self.kept.looks_again);
+        if !looked || self.kept.unconfirmed || self.kept.is_asked() {
+            self.extended(env, who, flight, expiry);
+        }
+        if looks_again {
+            self.look_again(env, who);
+        }
+        self.watch_on(env, who, looked);
+    }
+
+    fn extended(
+        &mut self,
+        env: &mut Single,
+        who: &Who,
+        flight: Flight,
+        (expires, time): (ServerTime, ServerTime),
+    ) {
+        let spec = &who.spec;
+        let expiry = (expires, self.kept.counted(spec));
+        let deadline = env
+            .servers
+            .deadline(flight.server, flight.sent, time, expiry);
+        self.deadline = deadline.max(self.deadline);
+        self.kept.unconfirmed = false;
+        self.kept.watched.renewed();
+        let ttl = self.kept.wanted_ttl(spec);
+        self.kept.confirm_ttl();
+        // While more is left than the time to live, a renewal would gain nothing.
+        let since = flight.sent.max(self.deadline - ttl);
+        self.kept.attempt.pace = Pace::due_at(next_renewal(ttl, who.lease, since));
+        self.emit_renewed(&mut env.cx, who);
+        for call in self.kept.take_renewals_under_way() {
+            env.cx.answer(call, Answer::Renew(Ok(())));
+        }
+        self.renew_later(env, who);
+    }
+
+    /// A renewal failed, or will, because there is no link.
+    pub(super) fn failed(
+        &mut self,
+        env: &mut Single,
+        who: &Who,
+        flight: Option<Flight>,
+        error: Error,
+    ) {
+        let ttl = self.kept.ttl(&who.spec);
+        let base = (ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let most = (ttl / 6).clamp(base, Duration::from_secs(1));
+        self.kept
+            .attempt
+            .pace
+            .back_off(env.cx.now, (base, most), who.lease);
+        let flight = self.kept.attempt.forget_flight().or(flight);
+        if let Some(flight) = flight {
+            env.servers.unsend(flight);
+        }
+        for call in self.kept.take_renewals_under_way() {
+            env.cx.answer(call, Answer::Renew(Err(error.clone())));
+        }
+        self.emit_at_risk(&mut env.cx, who, (error, None));
+        self.renew_later(env, who);
+    }
+}
+
+/// After a third of the time to live, with jitter, so that lockers come apart; on a grid, so that
+/// one locker's leases leave together. By then less is left than the time to live less the widest
+/// drift margin.
+fn next_renewal(ttl: Duration, lease: LeaseId, since: Timestamp) -> Timestamp {
+    let next = since + jitter_at(ttl / 3, lease, since);
+    let grid = u64::try_from(ttl.as_nanos() / 64).unwrap_or(u64::MAX);
+    Timestamp::from_nanos(next.as_nanos() - next.as_nanos() % grid.max(1))
+}
