@@ -60,7 +60,7 @@ const PATIENT_RESTS: u32 = 3;
 const MOST_KEPT: u32 = 10;
 
 #[derive(Debug)]
-pub(in crate::engine) struct Acquiring {
+pub(in crate::engine) struct QuorumAcquiring {
     callers: Callers,
     stage: Stage,
     /// How all lockers rank the servers for this name.
@@ -99,7 +99,7 @@ enum Stage {
     Resting,
 }
 
-impl Acquisition for Acquiring {
+impl Acquisition for QuorumAcquiring {
     fn callers(&mut self) -> &mut Callers {
         &mut self.callers
     }
@@ -115,7 +115,7 @@ impl Acquisition for Acquiring {
 }
 
 /// What the program says.
-impl Acquiring {
+impl QuorumAcquiring {
     pub(super) fn new(env: &Quorum, lease: &Leased, caller: Caller) -> Self {
         Self {
             callers: Callers::of(caller),
@@ -197,7 +197,7 @@ fn is_refused(env: &Quorum, lease: &Leased) -> bool {
 }
 
 /// Where it stands in line.
-impl Acquiring {
+impl QuorumAcquiring {
     fn order(env: &Quorum, lease: &Leased) -> Order {
         Order::new(&lease.who.spec.key, env.entries.incarnations())
     }
@@ -242,7 +242,7 @@ impl Acquiring {
 }
 
 /// Asking, and what the members say.
-impl Acquiring {
+impl QuorumAcquiring {
     pub(super) fn ask_all(&mut self, env: &mut Quorum, lease: &mut Leased) {
         self.stage = Stage::Together;
         self.order = Self::order(env, lease);

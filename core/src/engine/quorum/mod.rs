@@ -40,14 +40,14 @@ use crate::event::{LeaseEvent, LossReason};
 use crate::protocol::{Counter, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
-use acquiring::Acquiring;
+use acquiring::QuorumAcquiring;
 use calls::Asked;
 use entries::{Entries, Standing};
 use leased::Leased;
 use members::{Members, News, check_members};
 use proposal::Proposals;
-use query::Gathering;
-use release::{Release, Releases};
+use query::QuorumQuery;
+use release::{QuorumRelease, QuorumReleases};
 use support::Support;
 
 /// What the locks of a quorum share.
@@ -95,10 +95,10 @@ impl Quorum {
 
 impl Backend for Quorum {
     type Lease = Leased;
-    type Acquiring = Acquiring;
+    type Acquiring = QuorumAcquiring;
     type Keeping = Support;
-    type Releases = Releases;
-    type Query = Gathering;
+    type Releases = QuorumReleases;
+    type Query = QuorumQuery;
 
     fn cx(&mut self) -> &mut Ctx {
         &mut self.cx
@@ -146,14 +146,14 @@ impl Backend for Quorum {
             self.entries.settle(&mut self.cx, &mut self.members);
         }
         let mut lease = Leased::new(who, self.members.len());
-        let mut acquiring = Acquiring::new(self, &lease, caller);
+        let mut acquiring = QuorumAcquiring::new(self, &lease, caller);
         acquiring.ask_all(self, &mut lease);
         // Of members that do not vote the answer is here.
         let next = acquiring.judge(self, &mut lease);
         (Contender::new(lease, acquiring), next)
     }
 
-    fn join(&mut self, _: &mut Leased, acquiring: &mut Acquiring, caller: Caller) {
+    fn join(&mut self, _: &mut Leased, acquiring: &mut QuorumAcquiring, caller: Caller) {
         acquiring.join(&mut self.cx, caller);
     }
 
@@ -166,7 +166,7 @@ impl Backend for Quorum {
 
     fn confirm(
         &mut self,
-        (releases, handles): (&mut Releases, &mut Handles),
+        (releases, handles): (&mut QuorumReleases, &mut Handles),
         who: &Who,
         _: FencingToken,
     ) {
@@ -176,7 +176,7 @@ impl Backend for Quorum {
     fn held(
         &mut self,
         lease: &mut Leased,
-        _: &mut Acquiring,
+        _: &mut QuorumAcquiring,
         tenure: &mut Tenure<Support>,
     ) -> Option<LossReason> {
         tenure.tell_risk(self, lease, tenure.deadline);
@@ -195,21 +195,26 @@ impl Backend for Quorum {
         tenure.kept.renew(self, lease, renewal);
     }
 
-    fn give_up(&mut self, _: &mut Releases, (mut lease, _): (Leased, Box<Acquiring>)) {
+    fn give_up(&mut self, _: &mut QuorumReleases, (mut lease, _): (Leased, Box<QuorumAcquiring>)) {
         lease.give_back_all(self);
     }
 
-    fn lost(&mut self, _: &mut Releases, (mut lease, _): (Leased, Tenure<Support>), _: LossReason) {
+    fn lost(
+        &mut self,
+        _: &mut QuorumReleases,
+        (mut lease, _): (Leased, Tenure<Support>),
+        _: LossReason,
+    ) {
         lease.give_back_all(self);
     }
 
     fn release(
         &mut self,
-        (releases, handles): (&mut Releases, &mut Handles),
+        (releases, handles): (&mut QuorumReleases, &mut Handles),
         (lease, tenure): (Leased, Tenure<Support>),
         call: Option<CallId>,
     ) {
-        let release = Release::new(self, lease, tenure.token, call);
+        let release = QuorumRelease::new(self, lease, tenure.token, call);
         releases.start(self, handles, release);
     }
 

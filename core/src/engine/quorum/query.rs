@@ -21,9 +21,9 @@ const CURSOR_BITS: u32 = 56;
 
 /// One question whose answers are gathered.
 #[derive(Debug)]
-pub(in crate::engine) struct Gathering {
+pub(in crate::engine) struct QuorumQuery {
     call: CallId,
-    goal: Goal,
+    goal: QuorumGoal,
     asked: Timestamp,
     /// Who was asked: a bit for each member.
     members: u8,
@@ -34,7 +34,7 @@ pub(in crate::engine) struct Gathering {
 }
 
 #[derive(Debug)]
-enum Goal {
+enum QuorumGoal {
     Look,
     Free,
     /// It is looked at who has the lock, to free it if that is of this token.
@@ -46,12 +46,12 @@ enum Goal {
 impl Queries<Quorum> {
     pub(super) fn ask(&mut self, env: &mut Quorum, call: CallId, question: Question) {
         match question {
-            Question::Inspect(key) => self.look(env, (call, Goal::Look), &key),
+            Question::Inspect(key) => self.look(env, (call, QuorumGoal::Look), &key),
             Question::ForceRelease(key, Some(token)) => {
-                self.look(env, (call, Goal::Find(key.clone(), token)), &key);
+                self.look(env, (call, QuorumGoal::Find(key.clone(), token)), &key);
             }
             Question::ForceRelease(key, token) => {
-                self.ask_all(env, (call, Goal::Free), |call| Input::ForceRelease {
+                self.ask_all(env, (call, QuorumGoal::Free), |call| Input::ForceRelease {
                     call,
                     key: key.clone(),
                     token,
@@ -72,7 +72,7 @@ impl Queries<Quorum> {
             };
             return env.cx.answer(call, Answer::List(Ok(answer)));
         }
-        let mut query = Gathering::new(env, call, Goal::List(member));
+        let mut query = QuorumQuery::new(env, call, QuorumGoal::List(member));
         // The others can do without one that is silent: it has the time of one command, not the call's.
         query.wake_at = env.cx.now + env.cx.settings.command_timeout;
         self.start(env, call, query);
@@ -84,7 +84,7 @@ impl Queries<Quorum> {
         env.members.ask(&env.cx, at, Asked::Query(call), ask);
     }
 
-    fn look(&mut self, env: &mut Quorum, query: (CallId, Goal), key: &LockKey) {
+    fn look(&mut self, env: &mut Quorum, query: (CallId, QuorumGoal), key: &LockKey) {
         self.ask_all(env, query, |call| Input::Inspect {
             call,
             key: key.clone(),
@@ -94,10 +94,10 @@ impl Queries<Quorum> {
     fn ask_all(
         &mut self,
         env: &mut Quorum,
-        (call, goal): (CallId, Goal),
+        (call, goal): (CallId, QuorumGoal),
         input: impl Fn(CallId) -> Input,
     ) {
-        let query = Gathering::new(env, call, goal);
+        let query = QuorumQuery::new(env, call, goal);
         self.start(env, call, query);
         for at in 0..env.members.len() {
             env.members.ask(&env.cx, at, Asked::Query(call), &input);
@@ -110,14 +110,14 @@ impl Queries<Quorum> {
     }
 }
 
-impl front::Query<Quorum> for Gathering {
+impl front::Query<Quorum> for QuorumQuery {
     /// The others had time enough to answer, too.
     fn time(&mut self, env: &mut Quorum) -> Option<Answer> {
         if self.answers.len() >= env.members.majority()
-            && let Goal::Find(key, token) = &self.goal
+            && let QuorumGoal::Find(key, token) = &self.goal
         {
             let (key, token) = (key.clone(), *token);
-            self.goal = Goal::Free;
+            self.goal = QuorumGoal::Free;
             return self.free(env, (&key, token));
         }
         Some(self.answer(env))
@@ -127,9 +127,9 @@ impl front::Query<Quorum> for Gathering {
 
     fn failed(&self, error: Error) -> Answer {
         match self.goal {
-            Goal::Look => Answer::Inspect(Err(error)),
-            Goal::Free | Goal::Find(..) => Answer::ForceRelease(Err(error)),
-            Goal::List(_) => Answer::List(Err(error)),
+            QuorumGoal::Look => Answer::Inspect(Err(error)),
+            QuorumGoal::Free | QuorumGoal::Find(..) => Answer::ForceRelease(Err(error)),
+            QuorumGoal::List(_) => Answer::List(Err(error)),
         }
     }
 
@@ -138,8 +138,8 @@ impl front::Query<Quorum> for Gathering {
     }
 }
 
-impl Gathering {
-    fn new(env: &Quorum, call: CallId, goal: Goal) -> Self {
+impl QuorumQuery {
+    fn new(env: &Quorum, call: CallId, goal: QuorumGoal) -> Self {
         Self {
             call,
             goal,
@@ -164,7 +164,7 @@ impl Gathering {
             None => self.answers.push((at, answer)),
         }
         let (answers, errors) = (self.answers.len(), self.errors.len());
-        let is_walk = matches!(self.goal, Goal::List(_));
+        let is_walk = matches!(self.goal, QuorumGoal::List(_));
         if is_walk || answers + errors == of || errors > of - majority {
             return front::Query::time(self, env);
         }
@@ -208,7 +208,7 @@ impl Gathering {
     /// What the members say together.
     fn answer(&mut self, env: &Quorum) -> Answer {
         let (majority, of) = (env.members.majority(), env.members.len());
-        if let Goal::List(member) = self.goal {
+        if let QuorumGoal::List(member) = self.goal {
             return self.next_step(member, env);
         }
         if self.answers.len() < majority {
@@ -220,7 +220,7 @@ impl Gathering {
         }
         let answers = mem::take(&mut self.answers).into_iter();
         let answers = answers.map(|(_, answer)| answer);
-        if let Goal::Free = self.goal {
+        if let QuorumGoal::Free = self.goal {
             let holders = answers.filter_map(|answer| match answer {
                 Answer::ForceRelease(Ok(holder)) => holder,
                 _ => None,

@@ -15,11 +15,11 @@ use crate::token::FencingToken;
 
 /// Those that are under way.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Releases(Table<HalfId, Box<Release>>);
+pub(in crate::engine) struct QuorumReleases(Table<HalfId, Box<QuorumRelease>>);
 
 /// A release that not enough members have confirmed yet. Each tries it until that or its expiry.
 #[derive(Debug)]
-pub(super) struct Release {
+pub(super) struct QuorumRelease {
     who: Who,
     token: FencingToken,
     call: Option<CallId>,
@@ -29,7 +29,7 @@ pub(super) struct Release {
     error: Option<Error>,
 }
 
-impl front::Releases for Releases {
+impl front::Releases for QuorumReleases {
     fn contains(&self, id: HalfId) -> bool {
         self.0.contains_key(&id)
     }
@@ -44,8 +44,13 @@ impl front::Releases for Releases {
     }
 }
 
-impl Releases {
-    pub(super) fn start(&mut self, env: &mut Quorum, handles: &mut Handles, release: Release) {
+impl QuorumReleases {
+    pub(super) fn start(
+        &mut self,
+        env: &mut Quorum,
+        handles: &mut Handles,
+        release: QuorumRelease,
+    ) {
         let id = release.who.id();
         self.0.insert(id, Box::new(release));
         self.step(env, handles, id, |_| {});
@@ -79,7 +84,7 @@ impl Releases {
         env: &mut Quorum,
         handles: &mut Handles,
         id: HalfId,
-        act: impl FnOnce(&mut Release),
+        act: impl FnOnce(&mut QuorumRelease),
     ) {
         let Some(release) = self.0.get_mut(&id) else {
             return;
@@ -93,7 +98,7 @@ impl Releases {
     }
 }
 
-impl Release {
+impl QuorumRelease {
     pub(super) fn new(
         env: &mut Quorum,
         mut lease: Leased,

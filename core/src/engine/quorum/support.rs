@@ -37,12 +37,12 @@ pub(in crate::engine) struct Support {
     /// The pace of asking members that do not have the lease, and the time until which none of them is asked.
     pace: Pace,
     rests_until: Timestamp,
-    renewals: Vec<Manual>,
+    renewals: Vec<ManualRenewal>,
 }
 
 /// A renewal that the program waits for.
 #[derive(Debug)]
-struct Manual {
+struct ManualRenewal {
     call: CallId,
     renewed: usize,
     pending: usize,
@@ -298,7 +298,7 @@ impl Support {
                 .renew(&env.cx, at, (asked, lease.id_at(at)), (ttl, None));
             pending += 1;
         }
-        self.renewals.push(Manual {
+        self.renewals.push(ManualRenewal {
             call,
             renewed: 0,
             pending,

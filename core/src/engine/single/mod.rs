@@ -33,7 +33,7 @@ use acquiring::Acquiring;
 pub(super) use attempt::{Failure, Outcome};
 use entry::Entry;
 pub(super) use entry::EntryNews;
-use query::Query;
+use query::SingleQuery;
 use release::Releases;
 use renewing::Renewing;
 use watch::Watch;
@@ -72,7 +72,7 @@ impl Backend for Single {
     type Acquiring = Acquiring;
     type Keeping = Renewing;
     type Releases = Releases;
-    type Query = Query;
+    type Query = SingleQuery;
 
     fn cx(&mut self) -> &mut Ctx {
         &mut self.cx
@@ -184,7 +184,7 @@ impl Backend for Single {
     }
 
     fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question) {
-        let query = Query::new(self, call, question);
+        let query = SingleQuery::new(self, call, question);
         queries.start(self, call, query);
     }
 

@@ -16,7 +16,7 @@ use crate::token::FencingToken;
 
 /// One question to the store that is under way.
 #[derive(Debug)]
-pub(in crate::engine) struct Query {
+pub(in crate::engine) struct SingleQuery {
     call: CallId,
     goal: Goal,
     until: Timestamp,
@@ -61,7 +61,7 @@ impl Queries<Single> {
     }
 }
 
-impl front::Query<Single> for Query {
+impl front::Query<Single> for SingleQuery {
     fn time(&mut self, env: &mut Single) -> Option<Answer> {
         match self.attempt.due(env.cx.now) {
             Due::Late(flight) => match self.attempt.late(&mut env.servers, env.cx.now, None) {
@@ -93,7 +93,7 @@ impl front::Query<Single> for Query {
     }
 }
 
-impl Query {
+impl SingleQuery {
     pub(super) fn new(env: &mut Single, call: CallId, question: Question) -> Self {
         let goal = match question {
             Question::Inspect(key) => Goal::Look(key),
