@@ -17,10 +17,10 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
-use crate::protocol::{self, Durability, Op, ScriptCall};
+use leasehold_engine::protocol::{self, Durability, Op, ScriptCall};
+use leasehold_engine::{Error, ErrorKind};
 
-pub use crate::engine::Suspicion;
+pub use leasehold_engine::engine::Suspicion;
 #[cfg(feature = "redis-rs")]
 pub(crate) use redis_rs::failure;
 #[cfg(feature = "redis-rs")]

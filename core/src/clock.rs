@@ -6,11 +6,11 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold_engine::time::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::rt;
-use crate::time::Timestamp;
 
 /// How long [`tick`] takes: a sleep of a real thread, where tokio's timers do not wait.
 const REAL_NAP: Duration = Duration::from_millis(50);

@@ -52,9 +52,10 @@
 //! | log what happens | [`LeaseEvent`] prints as a line; all traces have the target `leasehold` |
 //! | refuse stale holders in front of an HTTP service | `fence::http::FenceLayer`, by the feature `http` |
 //!
-//! The rest is for hosts other than tokio: the [`engine`] decides everything and does no I/O, the
-//! [`protocol`] is what it says to a store, and [`MemoryServer`] is a store without a server. Without the
-//! default feature `native` only these are there, and they compile for WebAssembly.
+//! Without the default feature `native` the crate has only the guards that need no client of Redis.
+//!
+//! To run locks on something other than tokio, use the crate `leasehold-engine`: it decides everything and does
+//! no I/O. Its API is not stable. This crate re-exports those of its types that a program sees.
 //!
 //! # Features
 //!
@@ -71,45 +72,29 @@
 
 #[cfg(feature = "native")]
 pub mod adapter;
-mod advice;
 #[cfg(feature = "native")]
 mod client;
 #[cfg(feature = "native")]
 mod clock;
-mod digits;
 #[cfg(feature = "native")]
 mod driver;
-pub mod engine;
-mod error;
-mod event;
-mod every;
 pub mod fence;
-mod finding;
-mod limits;
-mod memory;
-mod name;
-pub mod protocol;
-mod rows;
 #[cfg(feature = "native")]
 mod rt;
-pub mod time;
 #[cfg(feature = "native")]
 mod tls;
-mod token;
 #[cfg(feature = "native")]
 mod url;
 
 #[cfg(feature = "native")]
 pub use client::{Builder, Lease, LeaseEvents, Lock, Locker, Lost, MemoryStore, Run, Tenures};
-pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
-pub use error::{Error, ErrorKind};
-pub use event::{LeaseEvent, LossReason};
-pub use finding::Finding;
-pub use memory::{MemoryServer, StoredTenure};
-pub use name::{Name, Owner};
+#[doc(inline)]
+pub use leasehold_engine::{
+    Error, ErrorKind, FencingToken, Finding, Histogram, HolderInfo, Inspection, LeaseEvent,
+    LossReason, Losses, Name, Owner, Stats, WaiterInfo,
+};
 #[cfg(feature = "native")]
 pub use tls::Tls;
-pub use token::FencingToken;
 
 /// The programs in the README are compiled and run as tests.
 #[cfg(all(

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Error, ErrorKind};
-use crate::name::Owner;
-use crate::time::{ServerTime, Timestamp};
+use leasehold_engine::time::{ServerTime, Timestamp};
+use leasehold_engine::{Error, ErrorKind, Owner};
 
 /// The monotonic clock. It goes on while the machine sleeps, so that leases which ended meanwhile are
 /// found lost.

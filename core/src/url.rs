@@ -5,9 +5,8 @@
 use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
+use leasehold_engine::{Error, ErrorKind};
 use percent_encoding::percent_decode_str;
-
-use crate::error::{Error, ErrorKind};
 
 /// What a URL says, taken apart and decoded.
 #[derive(Debug, Default)]

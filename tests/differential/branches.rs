@@ -5,11 +5,11 @@ mod raise;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Acquire, BatchReply, Command, Counter, LockKey, Op, Reclaim, Renew, Reply,
 };
-use leasehold::time::ServerTime;
-use leasehold::{Error, FencingToken, StoredTenure};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, FencingToken, StoredTenure};
 
 use crate::model::Model;
 use line::Change;

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold::protocol::{BatchReply, ClientId, LockKey, Op, Push, Reply};
-use leasehold::time::ServerTime;
-use leasehold::{Error, FencingToken};
+use leasehold_engine::protocol::{BatchReply, ClientId, LockKey, Op, Push, Reply};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, FencingToken};
 use tokio::time::sleep;
 
 use crate::branches::Coverage;

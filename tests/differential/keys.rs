@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::protocol::{self, Command, Counter, LockKey, Reply};
-use leasehold::{FencingToken, Name};
+use leasehold_engine::protocol::{self, Command, Counter, LockKey, Reply};
+use leasehold_engine::{FencingToken, Name};
 use leasehold_tests::{Admin, Monitor, RedisServer, Resp};
 
 use crate::real::Real;

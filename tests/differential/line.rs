@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Claim, ClientId, Command, Counter, Inspected, LeaseId, List, LockKey, News, Op, Pattern, Reply,
 };
-use leasehold::time::ServerTime;
-use leasehold::{Error, ErrorKind, MemoryServer, Name};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, ErrorKind, MemoryServer, Name};
 use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::real::{Listener, Real};
@@ -317,7 +317,7 @@ fn walk(pattern: &str, cursor: u64) -> Vec<Op> {
     batch([Command::List(List { pattern, cursor })])
 }
 
-fn step(answer: &leasehold::protocol::BatchReply) -> (Option<u64>, Vec<Name>) {
+fn step(answer: &leasehold_engine::protocol::BatchReply) -> (Option<u64>, Vec<Name>) {
     let [Ok(Reply::Listed { cursor, names })] = &answer.replies[..] else {
         panic!("a step of a list: {answer:?}");
     };

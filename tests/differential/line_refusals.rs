@@ -1,8 +1,8 @@
 //! Keys of the line that hold what is not a line's: each operation that needs the line is refused
 //! and names the key, and a lock is freed and renewed all the same.
 
-use leasehold::protocol::{Command, Counter, LockKey, Reclaim, Reply};
-use leasehold::{ErrorKind, Owner};
+use leasehold_engine::protocol::{Command, Counter, LockKey, Reclaim, Reply};
+use leasehold_engine::{ErrorKind, Owner};
 use leasehold_tests::Resp;
 
 use crate::real::Real;

@@ -1,4 +1,4 @@
-//! The lock script on a real `redis-server` against its model, [`leasehold::MemoryServer`].
+//! The lock script on a real `redis-server` against its model, [`leasehold_engine::MemoryServer`].
 //!
 //! - [`property`]: random sequences of batches, pauses and an administrator's doings run on both,
 //!   which must give the same replies and be left with the same keys; and models that are wrong

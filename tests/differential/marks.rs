@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Enter, Entered, Incarnation, LockKey, Op, Reply, Terms};
-use leasehold::{ErrorKind, MemoryServer};
+use leasehold_engine::protocol::{Command, Enter, Entered, Incarnation, LockKey, Op, Reply, Terms};
+use leasehold_engine::{ErrorKind, MemoryServer};
 use leasehold_tests::{RedisServer, Resp};
 
 use crate::real::Real;

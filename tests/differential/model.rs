@@ -5,11 +5,11 @@ mod flaw;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     BatchReply, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Push, Release, Reply,
 };
-use leasehold::time::ServerTime;
-use leasehold::{FencingToken, MemoryServer, Owner, StoredTenure};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{FencingToken, MemoryServer, Owner, StoredTenure};
 
 use crate::real::Entry;
 use crate::samples::{self, FLOOR, FRACTION};

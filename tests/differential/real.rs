@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold::protocol::{self, BatchReply, ClientId, Op, Push};
-use leasehold::time::ServerTime;
+use leasehold_engine::protocol::{self, BatchReply, ClientId, Op, Push};
+use leasehold_engine::time::ServerTime;
 use leasehold_tests::{Admin, RedisServer, Resp};
 
 use crate::samples::NAMESPACE;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Command, Counter, Grant, Inspected, LockKey, Reply};
-use leasehold::{Error, ErrorKind, FencingToken};
+use leasehold_engine::protocol::{Command, Counter, Grant, Inspected, LockKey, Reply};
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 use leasehold_tests::{RedisServer, Resp, eventually};
 
 use crate::real::{Dump, Entry, Real};

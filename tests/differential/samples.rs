@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Acquire, BatchReply, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List,
     LockKey, Op, Pattern, Reclaim, Release, Renew,
 };
-use leasehold::time::ServerTime;
-use leasehold::{FencingToken, Name, Owner};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{FencingToken, Name, Owner};
 
 /// Needs no escape less than a name does, and has what a glob would take for more than itself.
 pub(crate) const NAMESPACE: &str = "di[ff}er:en*tial%";

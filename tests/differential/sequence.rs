@@ -4,11 +4,11 @@ mod acts;
 
 use std::time::Duration;
 
-use leasehold::Owner;
-use leasehold::protocol::{
+use leasehold_engine::Owner;
+use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, LeaseId, LockKey, Op, Reclaim,
 };
-use leasehold::time::ServerTime;
+use leasehold_engine::time::ServerTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;

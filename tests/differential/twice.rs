@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::FencingToken;
-use leasehold::protocol::{
+use leasehold_engine::FencingToken;
+use leasehold_engine::protocol::{
     Claim, Command, ForceRelease, LeaseId, LockKey, Op, Reclaim, Release, Renew,
 };
-use leasehold::time::ServerTime;
+use leasehold_engine::time::ServerTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -57,7 +57,7 @@ impl Run {
     fn op(&mut self, planned: &Planned, claims: &[Claim]) -> Option<Op> {
         let only = std::slice::from_ref(&self.key);
         let mut op = planned.at(self.now, only, claims, &self.model);
-        if let Command::Acquire(leasehold::protocol::Acquire { claim, .. })
+        if let Command::Acquire(leasehold_engine::protocol::Acquire { claim, .. })
         | Command::Release(Release { claim, .. }) = &mut op.command
         {
             let own = self.of_lease.entry(claim.lease);

@@ -111,9 +111,9 @@ async fn a_command_delayed_past_its_time_changes_nothing() {
 /// The negative control: the same command without `not_after` does act when it comes late.
 #[tokio::test]
 async fn a_delayed_command_without_a_time_takes_the_lock() {
-    use leasehold::protocol::{self, Command, Counter, LockKey, Op};
-    use leasehold::time::ServerTime;
     use leasehold::{Name, Owner};
+    use leasehold_engine::protocol::{self, Command, Counter, LockKey, Op};
+    use leasehold_engine::time::ServerTime;
 
     let server = RedisServer::start().await;
     let key = LockKey::new("leasehold", &Name::new("x").expect("valid")).expect("valid");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::TryStreamExt;
-use leasehold::protocol::{LockKey, Rights};
 use leasehold::{Error, ErrorKind, FencingToken, Locker, LossReason, Name};
+use leasehold_engine::protocol::{LockKey, Rights};
 use leasehold_tests::{Admin, Proxy, RedisServer, Resp, eventually};
 
 use crate::{LIMIT, millis};

@@ -7,8 +7,8 @@ use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use fred::types::config::Config;
 use leasehold::fence::redis::FencedRedis;
-use leasehold::protocol::Rights;
 use leasehold::{ErrorKind, FencingToken, Finding, Locker, LossReason};
+use leasehold_engine::protocol::Rights;
 use leasehold_tests::{Admin, RedisServer, eventually};
 
 use crate::rights::{named, statistic, user};

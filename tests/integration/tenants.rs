@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use leasehold::protocol::{LockKey, Rights};
 use leasehold::{Error, ErrorKind, FencingToken, Lease, Locker, LossReason, Name};
+use leasehold_engine::protocol::{LockKey, Rights};
 use leasehold_tests::{Admin, RedisServer, Resp, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

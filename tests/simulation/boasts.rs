@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::Error;
-use leasehold::protocol::{News, Push, Reply};
-use leasehold::time::ServerTime;
+use leasehold_engine::Error;
+use leasehold_engine::protocol::{News, Push, Reply};
+use leasehold_engine::time::ServerTime;
 
 use crate::plan::Plan;
 use crate::world::World;

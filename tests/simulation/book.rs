@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::FencingToken;
-use leasehold::engine::{CallId, LockId, LockSpec, Wait};
-use leasehold::protocol::{LeaseId, LockKey};
-use leasehold::time::Timestamp;
+use leasehold_engine::FencingToken;
+use leasehold_engine::engine::{CallId, LockId, LockSpec, Wait};
+use leasehold_engine::protocol::{LeaseId, LockKey};
+use leasehold_engine::time::Timestamp;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tenure {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold::FencingToken;
-use leasehold::engine::LockId;
-use leasehold::protocol::{
+use leasehold_engine::FencingToken;
+use leasehold_engine::engine::LockId;
+use leasehold_engine::protocol::{
     Acquire, ClientId, Command, ForceRelease, Grant, HalfId, LeaseId, LockKey, Op, Reclaim,
     Release, Renew, Reply,
 };
-use leasehold::time::{ServerTime, Timestamp};
+use leasehold_engine::time::{ServerTime, Timestamp};
 
 use crate::book::Call;
 use crate::clock::Moment;

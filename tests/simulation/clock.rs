@@ -1,6 +1,6 @@
 //! The true time of a run, and the clocks that disagree about it.
 
-use leasehold::time::{ServerTime, Timestamp};
+use leasehold_engine::time::{ServerTime, Timestamp};
 
 use crate::random::Random;
 

@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-use leasehold::FencingToken;
-use leasehold::protocol::{LeaseId, LockKey};
+use leasehold_engine::FencingToken;
+use leasehold_engine::protocol::{LeaseId, LockKey};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::{Step, lease_of_claim};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{LeaseId, LockKey};
-use leasehold::time::ServerTime;
+use leasehold_engine::protocol::{LeaseId, LockKey};
+use leasehold_engine::time::ServerTime;
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::drain::{PACE, nanos};

@@ -1,7 +1,7 @@
 //! What goes wrong.
 
-use leasehold::engine::{Input, ServerId};
-use leasehold::{Error, ErrorKind};
+use leasehold_engine::engine::{Input, ServerId};
+use leasehold_engine::{Error, ErrorKind};
 
 use crate::clock::{MILLI, Moment};
 use crate::random::Random;

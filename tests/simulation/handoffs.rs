@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::engine::Wait;
+use leasehold_engine::engine::Wait;
 
 use crate::clock::MILLI;
 use crate::faults::Faults;

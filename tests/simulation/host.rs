@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use leasehold::engine::{Engine, Input, RequestId, ServerId};
-use leasehold::protocol::{ClientId, LockKey, Op};
-use leasehold::time::Timestamp;
+use leasehold_engine::engine::{Engine, Input, RequestId, ServerId};
+use leasehold_engine::protocol::{ClientId, LockKey, Op};
+use leasehold_engine::time::Timestamp;
 
 use crate::book::{Book, Look};
 use crate::clock::{HostClock, Moment};

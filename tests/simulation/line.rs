@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply};
-use leasehold::time::ServerTime;
-use leasehold::{Error, FencingToken};
+use leasehold_engine::protocol::{Claim, Command, LeaseId, LockKey, Release, Reply};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, FencingToken};
 
 use crate::checks::{Checks, Stored};
 

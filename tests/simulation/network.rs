@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use leasehold::engine::{Input, RequestId, ServerId};
-use leasehold::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply};
-use leasehold::time::{ServerTime, Timestamp};
-use leasehold::{Error, ErrorKind};
+use leasehold_engine::engine::{Input, RequestId, ServerId};
+use leasehold_engine::protocol::{BatchReply, Command, LeaseId, Op, Release, Renew, Reply};
+use leasehold_engine::time::{ServerTime, Timestamp};
+use leasehold_engine::{Error, ErrorKind};
 
 use crate::clock::{MILLI, Moment};
 use crate::host::{Sent, SharedSent};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{Engine, LockOptions, LockSpec, Settings};
-use leasehold::protocol::{ClientId, Counter, LockKey};
-use leasehold::{Name, Owner};
+use leasehold_engine::engine::{Engine, LockOptions, LockSpec, Settings};
+use leasehold_engine::protocol::{ClientId, Counter, LockKey};
+use leasehold_engine::{Name, Owner};
 
 use crate::clock::{HostClock, MILLI, Moment, ServerClock};
 use crate::drain::{heartbeat, nanos};

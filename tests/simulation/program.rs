@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::engine::{CallId, Input, LockId, LockSpec, Wait};
-use leasehold::protocol::{LeaseId, Pattern};
+use leasehold_engine::engine::{CallId, Input, LockId, LockSpec, Wait};
+use leasehold_engine::protocol::{LeaseId, Pattern};
 
 use crate::book::{Call, Handle, LockState};
 use crate::world::{Happening, World};

@@ -3,8 +3,8 @@
 //! or of a cluster: then the one that publishes does not know that anybody hears. Each member of a
 //! quorum has one of its own.
 
-use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
+use leasehold_engine::engine::{Input, ServerId};
+use leasehold_engine::protocol::{ClientId, Command, ForceRelease, Grant, LeaseId, News, Push};
 
 use crate::clock::{MILLI, Moment, SECOND};
 use crate::line::Step;

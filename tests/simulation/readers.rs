@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::engine::{Engine, Hub, LockId, ReaderId, Wait};
-use leasehold::protocol::{LeaseId, LockKey};
-use leasehold::time::Timestamp;
-use leasehold::{FencingToken, LeaseEvent, Name};
+use leasehold_engine::engine::{Engine, Hub, LockId, ReaderId, Wait};
+use leasehold_engine::protocol::{LeaseId, LockKey};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{FencingToken, LeaseEvent, Name};
 
 use crate::book::Handle;
 use crate::checks::Checks;

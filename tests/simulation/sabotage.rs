@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
-use leasehold::Error;
-use leasehold::protocol::{
+use leasehold_engine::Error;
+use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, LeaseId, LockKey, Op, Reclaim, Release, Renew, Reply,
 };
-use leasehold::time::ServerTime;
+use leasehold_engine::time::ServerTime;
 
 use crate::line::lease_of_claim;
 use crate::plan::{Pushes, Topology};

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
-use leasehold::MemoryServer;
-use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::{Claim, LeaseId, LockKey, Op};
-use leasehold::time::ServerTime;
+use leasehold_engine::MemoryServer;
+use leasehold_engine::engine::{Input, ServerId};
+use leasehold_engine::protocol::{Claim, LeaseId, LockKey, Op};
+use leasehold_engine::time::ServerTime;
 
 use crate::checks::Stored;
 use crate::clock::{MILLI, Moment, ServerClock};

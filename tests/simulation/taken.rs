@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{Command, LeaseId};
+use leasehold_engine::protocol::{Command, LeaseId};
 
 use crate::book::Tenure;
 use crate::clock::{MILLI, Moment};

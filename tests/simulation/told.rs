@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::engine::{Answer, CallId, LockId, Wait};
-use leasehold::protocol::LeaseId;
-use leasehold::time::Timestamp;
-use leasehold::{ErrorKind, FencingToken, LeaseEvent, LossReason};
+use leasehold_engine::engine::{Answer, CallId, LockId, Wait};
+use leasehold_engine::protocol::LeaseId;
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{ErrorKind, FencingToken, LeaseEvent, LossReason};
 
 use crate::book::{Book, Call, Look, Pending, Tenure};
 use crate::checks::Checks;

@@ -1,7 +1,7 @@
 //! What hosts hear of changes that others make to locks: soon, late, never, or in vain.
 
-use leasehold::engine::{Input, ServerId};
-use leasehold::protocol::LockKey;
+use leasehold_engine::engine::{Input, ServerId};
+use leasehold_engine::protocol::LockKey;
 
 use crate::clock::MILLI;
 use crate::world::World;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::LeaseEvent;
-use leasehold::engine::{Input, Output, Wait};
-use leasehold::protocol::{ClientId, LeaseId, LockKey};
+use leasehold_engine::LeaseEvent;
+use leasehold_engine::engine::{Input, Output, Wait};
+use leasehold_engine::protocol::{ClientId, LeaseId, LockKey};
 
 use crate::book::Look;
 use crate::checks::Checks;

@@ -14,7 +14,7 @@ const ROOMS: [(&str, &str); 5] = [
     ("bindings/serve/src", ""),
     ("core/src", "adapter"),
     ("core/src", "driver"),
-    ("core/src", "engine"),
+    ("core/engine/src", "engine"),
 ];
 
 /// The modules of a crate, such as `lock/tenure`, each with those that it imports from.

@@ -9,8 +9,8 @@ use fred::interfaces::{ClientLike, EventInterface, TrackingInterface};
 use fred::types::client::Invalidation;
 use fred::types::config::ReconnectPolicy;
 use fred::types::{Builder, RespVersion};
-use leasehold::protocol::{LockKey, Pattern};
 use leasehold::{Locker, Name};
+use leasehold_engine::protocol::{LockKey, Pattern};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 

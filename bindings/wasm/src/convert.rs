@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::time::Timestamp;
-use leasehold::{Error, ErrorKind};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind};
 
 /// A moment of the host's clock. What is not a time is its origin.
 pub(crate) fn timestamp(millis: f64) -> Timestamp {

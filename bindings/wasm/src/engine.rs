@@ -6,15 +6,15 @@ mod quorum;
 use std::sync::Arc;
 use std::task::Poll;
 
-use leasehold::engine::{
+use leasehold_engine::engine::{
     CallId, Hub, Input, LockId, LockOptions, LockSpec, ReaderId, RequestId, ServerId, Settings,
     Table, Wait,
 };
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     self, BatchReply, ClientId, Counter, Durability, LeaseId, LockKey, Pattern,
 };
-use leasehold::time::Timestamp;
-use leasehold::{Error, FencingToken, Name, Owner};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, FencingToken, Name, Owner};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::{duration, error, number, span, timestamp};
@@ -29,7 +29,7 @@ pub struct Engine {
     client: ClientId,
     namespace: String,
     counter: Counter,
-    inner: leasehold::engine::Engine,
+    inner: leasehold_engine::engine::Engine,
     hub: Hub<ReaderId>,
     locks: Table<LockId, Arc<LockSpec>>,
     /// Those that were set last.
@@ -115,7 +115,7 @@ impl Engine {
             ..settings
         };
         let client = settings.client;
-        let inner = leasehold::engine::Engine::new(settings);
+        let inner = leasehold_engine::engine::Engine::new(settings);
         Ok(Self::of(
             inner,
             (client, namespace, counter),
@@ -464,7 +464,7 @@ impl Engine {
 
 impl Engine {
     fn of(
-        inner: leasehold::engine::Engine,
+        inner: leasehold_engine::engine::Engine,
         (client, namespace, counter): (ClientId, String, Counter),
         clustered: bool,
         command: bool,

@@ -1,6 +1,6 @@
-use leasehold::MemoryServer;
-use leasehold::protocol::{ClientId, Push};
-use leasehold::time::ServerTime;
+use leasehold_engine::MemoryServer;
+use leasehold_engine::protocol::{ClientId, Push};
+use leasehold_engine::time::ServerTime;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::text;

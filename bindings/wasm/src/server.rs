@@ -1,6 +1,6 @@
 //! The script, and what a server says of itself.
 
-use leasehold::{Error, Finding, protocol};
+use leasehold_engine::{Error, Finding, protocol};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// Of errors: a string that is thrown.

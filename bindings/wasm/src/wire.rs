@@ -1,6 +1,6 @@
 //! Batches as bytes and texts that cross the border at once: once per string would cost more.
 
-use leasehold::protocol::{SCRIPT_SHA, ScriptCall};
+use leasehold_engine::protocol::{SCRIPT_SHA, ScriptCall};
 
 use crate::text::units;
 
@@ -49,7 +49,7 @@ fn digits(number: usize, bytes: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::protocol::encode;
+    use leasehold_engine::protocol::encode;
 
     use super::*;
 

@@ -26,6 +26,8 @@ use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::{Config, Options, ReconnectPolicy};
 use ::fred::types::{Builder, ClusterHash, CustomCommand, FromValue, Value};
 use futures::future::{self, Either};
+use leasehold_engine::protocol::LockKey;
+use leasehold_engine::{Error, ErrorKind};
 use tokio::sync::Notify;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -42,8 +44,6 @@ use super::{
     Adapter, CallError, Calling, Command, Hearing, Link, Pairing, Script, Suspicion, Task, Way,
     unanswered,
 };
-use crate::error::{Error, ErrorKind};
-use crate::protocol::LockKey;
 
 /// Connecting takes several questions.
 const INIT_TIMEOUTS: u32 = 2;

@@ -1,6 +1,7 @@
 //! The slot map of a cluster, and its redirections.
 
-use crate::protocol::LockKey;
+use leasehold_engine::protocol::LockKey;
+
 use crate::url::Node;
 
 /// The most masters of a cluster that are connected to; Redis recommends at most 1,000.

@@ -2,12 +2,12 @@ mod connect;
 
 use std::time::Duration;
 
+use leasehold_engine::engine::Settings;
+use leasehold_engine::limits;
+use leasehold_engine::protocol::{ClientId, Counter, LockKey};
+use leasehold_engine::{Error, Name, Owner};
+
 use crate::adapter::fred::Dial;
-use crate::engine::Settings;
-use crate::error::Error;
-use crate::limits;
-use crate::name::{Name, Owner};
-use crate::protocol::{ClientId, Counter, LockKey};
 use crate::rt;
 use crate::tls::Tls;
 

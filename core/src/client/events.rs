@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::Stream;
+use leasehold_engine::LeaseEvent;
+use leasehold_engine::engine::ReaderId;
 use pin_project::{pin_project, pinned_drop};
 
 use crate::driver::Driver;
-use crate::engine::ReaderId;
-use crate::event::LeaseEvent;
 
 /// A stream of what happens to one lock, or to all locks of a locker.
 ///
@@ -47,7 +47,7 @@ pub struct LeaseEvents {
 }
 
 impl LeaseEvents {
-    pub(super) fn new(driver: Arc<Driver>, lock: Option<crate::engine::LockId>) -> Self {
+    pub(super) fn new(driver: Arc<Driver>, lock: Option<leasehold_engine::engine::LockId>) -> Self {
         let reader = driver.subscribe(lock);
         Self { driver, reader }
     }

@@ -4,14 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use leasehold_engine::{Error, ErrorKind, FencingToken, LossReason, Name};
 use pin_project::pin_project;
 
 use super::Lock;
 use crate::driver::Share;
-use crate::error::{Error, ErrorKind};
-use crate::event::LossReason;
-use crate::name::Name;
-use crate::token::FencingToken;
 
 /// The time-limited right to a name, with a fencing token.
 ///

@@ -2,14 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_engine::engine::{LockId, LockOptions, LockSpec, Wait};
+use leasehold_engine::limits;
+use leasehold_engine::protocol::{Counter, Durability, LockKey};
+use leasehold_engine::{Error, Name, Owner};
 use tracing::{Instrument, field::Empty};
 
 use super::{Core, Lease, LeaseEvents, Tenures};
-use crate::engine::{LockId, LockOptions, LockSpec, Wait};
-use crate::error::Error;
-use crate::limits;
-use crate::name::{Name, Owner};
-use crate::protocol::{Counter, Durability, LockKey};
 
 /// A handle on one name with its options. Making one does no I/O. Setting an option makes a new
 /// handle: clones, leases and event streams that were made before stay with the old one.

@@ -2,15 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use leasehold_engine::engine::{HolderInfo, Inspection, Listing, Stats};
+use leasehold_engine::protocol::{LockKey, Pattern};
+use leasehold_engine::{Error, FencingToken, Finding, Name};
 
 use super::{Builder, Core, LeaseEvents, Lock};
 use crate::adapter::Adapter;
-use crate::engine::{HolderInfo, Inspection, Listing, Stats};
-use crate::error::Error;
-use crate::finding::Finding;
-use crate::name::Name;
-use crate::protocol::{LockKey, Pattern};
-use crate::token::FencingToken;
 
 /// A client of the lock service: its identity, its connection, and the background task that
 /// renews every lease it holds. Clones are the same locker; one per process is enough.
@@ -273,8 +270,10 @@ impl Locker {
     /// the last error if it has not replied for the [patience](Builder::patience). Cancel-safe.
     ///
     /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), leasehold::Error> {
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let locker = leasehold::Locker::in_memory();
+    /// let json = serde_json::to_string(&locker.inspect("orders/42").await?)?;
+    /// assert_eq!(json, r#"{"holder":null,"lastToken":null,"waiting":0,"line":[]}"#);
     /// let lease = locker.lock("orders/42")?.acquire().await?;
     /// let holder = locker.inspect("orders/42").await?.holder.expect("it is held");
     /// assert_eq!(holder.token, lease.token());

@@ -2,10 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use leasehold_engine::LossReason;
+use leasehold_engine::engine::{Histogram, Stats};
 use metrics::Unit;
-
-use crate::engine::{Histogram, Stats};
-use crate::event::LossReason;
 
 /// What was handed on before: the recorder gets what is new, so that several lockers add up.
 #[derive(Default)]

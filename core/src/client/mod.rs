@@ -20,8 +20,9 @@ pub use tenures::Tenures;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use leasehold_engine::engine::LockOptions;
+
 use crate::driver::Driver;
-use crate::engine::LockOptions;
 
 /// What all handles of a locker share. When the last of them is dropped, so is this, which closes the
 /// store.

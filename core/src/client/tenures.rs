@@ -4,10 +4,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::Stream;
+use leasehold_engine::{Error, ErrorKind};
 use pin_project::pin_project;
 
 use super::{Lease, Lock};
-use crate::error::{Error, ErrorKind};
 
 /// From a failure to the next try, while the store cannot be reached.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use leasehold_engine::engine::{
+    Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait,
+};
+use leasehold_engine::protocol::{LeaseId, LockKey, Pattern};
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 
 use super::shared_tenure::Share;
 use super::{Batch, Batches, CallId, Deliveries, Driver, Input, LockId};
-use crate::engine::{Acquired, Answer, HolderInfo, Inspection, Listing, LockSpec, Table, Wait};
-use crate::error::{Error, ErrorKind};
-use crate::protocol::{LeaseId, LockKey, Pattern};
-use crate::token::FencingToken;
 
 /// The calls of the program, each with the answer that it waits for.
 impl Driver {

@@ -7,6 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use leasehold_engine::engine::{ServerId, Suspicion};
+use leasehold_engine::protocol::{BatchReply, Durability, LockKey, Op, Reply};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind, Finding};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -17,11 +21,6 @@ use super::{Driver, Input};
 use crate::adapter::fred::{Fred, Nodes};
 use crate::adapter::slots::{MOST_NODES, Map, Redirection, is_about_slots};
 use crate::adapter::{Adapter, Way, is_away};
-use crate::engine::{ServerId, Suspicion};
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::protocol::{BatchReply, Durability, LockKey, Op, Reply};
-use crate::time::Timestamp;
 use crate::url::Node;
 
 /// The most redirections that one attempt follows.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use leasehold_engine::protocol::{BatchReply, ClientId, Op, Push};
+use leasehold_engine::time::{ServerTime, Timestamp};
+use leasehold_engine::{Error, ErrorKind, MemoryServer};
+
 use super::Input;
 use super::sink::ServerSink;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::memory::MemoryServer;
-use crate::protocol::{BatchReply, ClientId, Op, Push};
 use crate::rt;
-use crate::time::{ServerTime, Timestamp};
 
 pub(crate) struct MemoryStore {
     server: Mutex<MemoryServer>,

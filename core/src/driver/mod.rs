@@ -23,6 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use leasehold_engine::engine::{
+    Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
+    Stats, Suspicion,
+};
+use leasehold_engine::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op, channel};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, Finding, LeaseEvent};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -33,16 +40,7 @@ pub(crate) use store::Store;
 pub(crate) use stores::Stores;
 
 use crate::clock::Clock;
-use crate::engine::{
-    Answer, CallId, Engine, Hub, Input, LockId, Output, ReaderId, RequestId, ServerId, Settings,
-    Stats, Suspicion,
-};
-use crate::error::Error;
-use crate::event::LeaseEvent;
-use crate::finding::Finding;
-use crate::protocol::{ClientId, Command, Durability, LeaseId, LockKey, Op, channel};
 use crate::rt::RandomSource;
-use crate::time::Timestamp;
 use calls::{Calls, Delivery};
 use send_order::{SendOrder, Sending};
 use shared_tenure::SharedTenures;

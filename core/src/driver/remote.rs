@@ -7,6 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::fred::bytes::Bytes;
+use leasehold_engine::engine::Input;
+use leasehold_engine::protocol::{self, BatchReply, Durability, LockKey, Op};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind, Finding};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -18,12 +22,7 @@ use crate::adapter::fred::{Fred, Target};
 use crate::adapter::{
     Adapter, CallError, Command, Hearing, Link, Report, Sink, Suspicion, Way, unanswered,
 };
-use crate::engine::Input;
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::protocol::{self, BatchReply, Durability, LockKey, Op};
 use crate::rt;
-use crate::time::Timestamp;
 
 /// The timeout of the first requests through an adapter of the program's.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);

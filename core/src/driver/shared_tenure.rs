@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use leasehold_engine::engine::{Acquired, Table};
+use leasehold_engine::protocol::{HalfId, LeaseId};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{FencingToken, LeaseEvent, LossReason};
 use tokio::sync::Notify;
 
 use super::{Driver, Input, LockId};
 use crate::clock::Clock;
-use crate::engine::{Acquired, Table};
-use crate::event::{LeaseEvent, LossReason};
-use crate::protocol::{HalfId, LeaseId};
-use crate::time::Timestamp;
-use crate::token::FencingToken;
 
 /// One lease's share in a tenure. Dropping it gives it up in the background.
 pub(crate) struct Share {

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use leasehold_engine::Error;
+use leasehold_engine::engine::{Input, ServerId};
+use leasehold_engine::protocol::{self, LockKey};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Driver;
-use crate::engine::{Input, ServerId};
-use crate::error::Error;
-use crate::protocol::{self, LockKey};
 
 /// A handle by which a store reports what happens at one of its servers. It does not keep the locker alive.
 #[derive(Clone)]

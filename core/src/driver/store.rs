@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use ::fred::clients::Client;
 use ::fred::interfaces::ClientLike;
+use leasehold_engine::engine::{RequestId, ServerId, Suspicion};
+use leasehold_engine::protocol::{BatchReply, ClientId, Durability, LockKey, Op};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind, Finding};
 use tokio::runtime::Handle;
 
 use super::cluster::Cluster;
@@ -14,11 +18,6 @@ use super::{Driver, Input};
 use crate::adapter::Adapter;
 use crate::adapter::fred::{Dial, Fred, Nodes, Target};
 use crate::clock::Clock;
-use crate::engine::{RequestId, ServerId, Suspicion};
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::protocol::{BatchReply, ClientId, Durability, LockKey, Op};
-use crate::time::Timestamp;
 use crate::url::Kind;
 
 /// A store that executes the protocol.

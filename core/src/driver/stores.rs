@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use leasehold_engine::engine::{ServerId, check_members, majority, too_few};
+use leasehold_engine::protocol::ClientId;
+use leasehold_engine::{Error, ErrorKind, Finding};
+
 use super::sink::ServerSink;
 use super::store::Store;
 use super::{Driver, Input};
 use crate::adapter::fred::Dial;
 use crate::adapter::is_away;
 use crate::clock::Clock;
-use crate::engine::{ServerId, check_members, majority, too_few};
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::protocol::ClientId;
 use crate::url::Kind;
 
 pub(crate) struct Stores(Vec<Store>);

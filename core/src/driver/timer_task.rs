@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use leasehold_engine::{Error, ErrorKind};
+
 use super::calls::Delivery;
 use super::{CallId, Driver, Input};
-use crate::error::{Error, ErrorKind};
 
 /// Owned by the background task. Without that task nothing times out any more: so if it is dropped before
 /// its end, this fails every call under way.

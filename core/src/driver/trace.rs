@@ -5,15 +5,18 @@
 //! Of what OpenTelemetry's conventions have a name for, fields have that: `error.type`, which is the
 //! error's code, and `exception.message`.
 
-use crate::event::LeaseEvent;
+use leasehold_engine::LeaseEvent;
 
 /// A copy of the event, if anybody collects traces of its level.
 pub(super) fn wanted(event: &LeaseEvent) -> Option<LeaseEvent> {
     let wanted = match event {
-        LeaseEvent::Lost { .. } | LeaseEvent::AtRisk { .. } | LeaseEvent::ClockDrift { .. } => {
-            tracing::enabled!(target: "leasehold", tracing::Level::WARN)
+        LeaseEvent::Waiting { .. }
+        | LeaseEvent::Acquired { .. }
+        | LeaseEvent::Renewed { .. }
+        | LeaseEvent::Released { .. } => {
+            tracing::enabled!(target: "leasehold", tracing::Level::DEBUG)
         }
-        _ => tracing::enabled!(target: "leasehold", tracing::Level::DEBUG),
+        _ => tracing::enabled!(target: "leasehold", tracing::Level::WARN),
     };
     wanted.then(|| event.clone())
 }
@@ -75,5 +78,7 @@ pub(super) fn write(event: &LeaseEvent) {
         }
         // Concerns one reader alone: the hub makes it when that reader is too slow.
         LeaseEvent::Lagged { .. } => {}
+        // One that the engine has gained since.
+        other => tracing::warn!(target: "leasehold", "{other}"),
     }
 }

@@ -1,8 +1,8 @@
 //! A guard of any storage that has a conditional write.
 
-use super::{check_resource, stale};
-use crate::error::{Error, ErrorKind};
-use crate::token::FencingToken;
+use leasehold_engine::{Error, ErrorKind, FencingToken};
+
+use super::check_resource;
 
 /// The state of a resource before a guarded write, as the storage reports it to [`write_if_newer`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ where
                 version,
             } => {
                 if let Some(highest) = highest.filter(|highest| *highest > token) {
-                    return Err(stale(resource, token, highest).into());
+                    return Err(Error::stale(resource, token, highest).into());
                 }
                 Some(version)
             }

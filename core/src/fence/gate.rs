@@ -8,12 +8,11 @@ mod tests;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use leasehold_engine::limits;
+use leasehold_engine::{Error, FencingToken};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::check_resource;
-use crate::error::Error;
-use crate::limits;
-use crate::token::FencingToken;
 #[cfg(feature = "http")]
 pub(super) use enter::Permit;
 pub(super) use enter::{Entering, block_on};

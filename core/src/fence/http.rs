@@ -105,16 +105,7 @@ pub use layer::{FenceFuture, FenceLayer, Fenced, written_path};
 pub use problem::refusal;
 pub use token::{SetToken, TokenLayer};
 
-use ::http::header::{HeaderName, HeaderValue};
-
-use crate::token::FencingToken;
+use ::http::header::HeaderName;
 
 /// The name of the header, `Fencing-Token`.
 pub const FENCING_TOKEN: HeaderName = HeaderName::from_static("fencing-token");
-
-/// In plain digits.
-impl From<FencingToken> for HeaderValue {
-    fn from(token: FencingToken) -> Self {
-        token.get().into()
-    }
-}

@@ -53,57 +53,9 @@ pub mod statements;
 pub use conditional::{Before, CONDITIONAL_ATTEMPTS, write_if_newer};
 pub use gate::{Entered, Gate};
 
-use crate::error::{Error, ErrorKind};
-use crate::name::Name;
-use crate::token::FencingToken;
+pub use leasehold_engine::StaleToken;
 
-/// Why a guard refused a write.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the token {offered} is stale: {highest} was seen for the resource {resource:?}")]
-#[non_exhaustive]
-pub struct StaleToken {
-    /// What was to be written to.
-    pub resource: String,
-    /// The token of the write.
-    pub offered: FencingToken,
-    /// The greatest token that was seen.
-    pub highest: FencingToken,
-}
-
-impl From<StaleToken> for Error {
-    fn from(stale: StaleToken) -> Self {
-        Error::with_source(ErrorKind::StaleToken, stale.to_string(), stale)
-    }
-}
-
-/// What guards say.
-impl Error {
-    /// What a guard refused, if it was that.
-    ///
-    /// ```
-    /// use leasehold::{fence::Gate, FencingToken};
-    ///
-    /// let gate = Gate::new();
-    /// gate.check("account/7", FencingToken::new(34)?)?;
-    /// let error = gate.check("account/7", FencingToken::new(33)?).unwrap_err();
-    /// let stale = error.stale_token().unwrap();
-    /// assert_eq!((stale.offered.get(), stale.highest.get()), (33, 34));
-    /// # Ok::<(), leasehold::Error>(())
-    /// ```
-    pub fn stale_token(&self) -> Option<&StaleToken> {
-        std::error::Error::source(self)?.downcast_ref()
-    }
-}
-
-fn stale(resource: &str, offered: FencingToken, highest: FencingToken) -> Error {
-    let resource = resource.to_owned();
-    StaleToken {
-        resource,
-        offered,
-        highest,
-    }
-    .into()
-}
+use leasehold_engine::{Error, Name};
 
 /// [`ErrorKind::Config`] if it is empty or over-long.
 fn check_resource(resource: &str) -> Result<(), Error> {

@@ -51,6 +51,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+#[cfg(doc)]
+use leasehold_engine::ErrorKind;
+use leasehold_engine::{Error, FencingToken};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error as StoreError, Extensions, GetOptions, ObjectMeta, ObjectStore,
@@ -60,10 +63,6 @@ use object_store::{
 use super::check_resource;
 use super::conditional::{Before, write_within};
 use super::random::random;
-use crate::error::Error;
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::token::FencingToken;
 use error::{no_version, unlike_ours, wrap};
 
 // Letters only: Azure takes no hyphens in the names of metadata.

@@ -70,17 +70,16 @@ use std::fmt;
 use std::time::Duration;
 
 use fred::clients::Client;
+#[cfg(doc)]
+use leasehold_engine::ErrorKind;
+use leasehold_engine::limits;
+use leasehold_engine::{Error, FencingToken};
 
 pub use fenced::Fenced;
 pub use script::Script;
 
 use self::runner::Runner;
 use super::check_resource;
-use crate::error::Error;
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::limits;
-use crate::token::FencingToken;
 
 const DEFAULT_TIMEOUT: Duration = limits::time("guardTimeout");
 const LONGEST_TIMEOUT: Duration = limits::time("longestGuardTimeout");

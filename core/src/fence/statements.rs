@@ -29,9 +29,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-use super::stale;
-use crate::error::{Error, ErrorKind};
-use crate::token::FencingToken;
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 
 /// The statements of one database. See the [module](self) for their order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -103,7 +101,7 @@ pub fn check_resource(resource: &str) -> Result<(), Error> {
 pub(super) fn compare(resource: &str, token: FencingToken, highest: i64) -> Result<(), Error> {
     match u64::try_from(highest).map(FencingToken::new) {
         Ok(Ok(highest)) if highest == token => Ok(()),
-        Ok(Ok(highest)) if highest > token => Err(stale(resource, token, highest)),
+        Ok(Ok(highest)) if highest > token => Err(Error::stale(resource, token, highest)),
         // The column cut or rounded it, or something else wrote what is not a token.
         _ => {
             let message = format!(

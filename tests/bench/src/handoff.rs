@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fred::prelude::*;
 use fred::types::{ClusterHash, CustomCommand};
 use futures::future::try_join_all;
-use leasehold::protocol::LockKey;
+use leasehold_engine::protocol::LockKey;
 use leasehold::{Locker, Name};
 use leasehold_tests::{Admin, RedisServer, Resp, eventually};
 

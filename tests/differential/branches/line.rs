@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Acquire, ClientId, Command, Counter, Inspected, News, Push, Release, Reply,
 };
-use leasehold::time::ServerTime;
-use leasehold::{Error, protocol::Claim};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, protocol::Claim};
 
 use super::Lock;
 use crate::model::{Place, claim, member};

@@ -1,7 +1,7 @@
 //! Ways through what has to do with floors.
 
-use leasehold::protocol::{Acquire, Command, Counter, Renew, Reply};
-use leasehold::{Error, FencingToken};
+use leasehold_engine::protocol::{Acquire, Command, Counter, Renew, Reply};
+use leasehold_engine::{Error, FencingToken};
 
 use super::{Before, Lock};
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, Grant, Inspect, LeaseId, List,
     LockKey, News, Op, Pattern, Push, Reclaim, Release, Renew, Reply,
 };
-use leasehold::time::ServerTime;
-use leasehold::{Error, FencingToken, MemoryServer, Owner};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{Error, FencingToken, MemoryServer, Owner};
 
 use super::{Model, claim, former_token};
 use crate::samples::{self, FLOOR, NAMESPACE};

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::protocol::{
+use leasehold_engine::protocol::{
     Acquire, Claim, ClientId, Command, Counter, ForceRelease, Inspect, LeaseId, List, LockKey, Op,
     Pattern, Reclaim, Release, Renew,
 };
-use leasehold::time::ServerTime;
-use leasehold::{FencingToken, Owner};
+use leasehold_engine::time::ServerTime;
+use leasehold_engine::{FencingToken, Owner};
 use proptest::prelude::*;
 use proptest::sample::select;
 

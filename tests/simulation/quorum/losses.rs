@@ -1,8 +1,8 @@
 //! What goes wrong at one server of a quorum. It may forget: that is all that it does wrong which others
 //! cannot see.
 
-use leasehold::MemoryServer;
-use leasehold::protocol::{Command, Enter, Entered, Incarnation, Op, Reply, Terms};
+use leasehold_engine::MemoryServer;
+use leasehold_engine::protocol::{Command, Enter, Entered, Incarnation, Op, Reply, Terms};
 
 use crate::clock::{MILLI, Moment};
 use crate::drain::nanos;

@@ -1,7 +1,7 @@
 //! Servers that restart one after another, as for an upgrade.
 
-use leasehold::MemoryServer;
-use leasehold::engine::Wait;
+use leasehold_engine::MemoryServer;
+use leasehold_engine::engine::Wait;
 
 use crate::clock::{MILLI, SECOND};
 use crate::drain::nanos;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::protocol::{Acquire, Command, LeaseId, LockKey, Reply};
-use leasehold::{FencingToken, Owner};
+use leasehold_engine::protocol::{Acquire, Command, LeaseId, LockKey, Reply};
+use leasehold_engine::{FencingToken, Owner};
 
 use crate::clock::{MILLI, Moment};
 use crate::line::Step;

@@ -1,8 +1,8 @@
 //! What must be true of a quorum's leases, of which the members know no more than their own votes.
 
-use leasehold::engine::{LockId, Wait};
-use leasehold::protocol::{Acquire, Command, LeaseId, LockKey, Release};
-use leasehold::{FencingToken, LeaseEvent};
+use leasehold_engine::engine::{LockId, Wait};
+use leasehold_engine::protocol::{Acquire, Command, LeaseId, LockKey, Release};
+use leasehold_engine::{FencingToken, LeaseEvent};
 
 use crate::book::{Call, LockState};
 use crate::checks::{Checks, Valid};

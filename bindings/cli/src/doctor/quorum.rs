@@ -5,8 +5,8 @@ use std::slice;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use leasehold::protocol::LockKey;
 use leasehold::{LeaseEvent, LeaseEvents, Locker};
+use leasehold_engine::protocol::LockKey;
 
 use super::{Found, Level, Report, locks, look_at, probe_name, settings, works};
 use crate::args::DoctorArgs;

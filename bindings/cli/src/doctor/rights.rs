@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fred::interfaces::{ClientLike, EventInterface};
 use fred::prelude::PubsubInterface;
-use leasehold::protocol::{ClientId, LockKey, Rights, channel};
+use leasehold_engine::protocol::{ClientId, LockKey, Rights, channel};
 use tokio::time::timeout;
 
 use super::{Found, Level, probe_name};

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use leasehold::protocol::Rights;
+use leasehold_engine::protocol::Rights;
 use leasehold_tests::{Admin, Authority, RedisServer, eventually};
 
 use crate::program::{LIMIT, Output, Program, leasehold, on, output};

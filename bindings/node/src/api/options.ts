@@ -1,4 +1,4 @@
-import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/src/limits.jsonc";
+import { commandTimeout, connectTimeout, driftMargin, longestTtl, patience, timeToLive, tokenRetention } from "../../../../core/engine/src/limits.jsonc";
 import type { OptionKind } from "../common/check.js";
 
 /**

@@ -1,4 +1,4 @@
-import { shownCharacters } from "../../../../core/src/limits.jsonc";
+import { shownCharacters } from "../../../../core/engine/src/limits.jsonc";
 
 /** The words of a server, on one line and not too long, so that it cannot forge lines in a log. */
 export function printable(said: string): string {

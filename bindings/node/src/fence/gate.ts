@@ -1,4 +1,4 @@
-import { gateCapacity, gateWaiting } from "../../../../core/src/limits.jsonc";
+import { gateCapacity, gateWaiting } from "../../../../core/engine/src/limits.jsonc";
 import { attempt, readOptions, SIGNAL_OPTION, shown } from "../common/check.js";
 import { hasMark, LeaseholdError, markOf } from "../common/errors.js";
 import { isAborted, onAbort, reasonOf } from "../common/signals.js";

@@ -1,4 +1,4 @@
-import { nameBytes } from "../../../../core/src/limits.jsonc";
+import { nameBytes } from "../../../../core/engine/src/limits.jsonc";
 import { LeaseholdError } from "../common/errors.js";
 
 /** Throws a {@link LeaseholdError} of code `config` unless it is 1 to 512 bytes of UTF-8. */

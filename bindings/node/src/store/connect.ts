@@ -1,4 +1,4 @@
-import { connectTimeout } from "../../../../core/src/limits.jsonc";
+import { connectTimeout } from "../../../../core/engine/src/limits.jsonc";
 import type { Adapter } from "../adapters/adapter.js";
 import { openIoredis } from "../adapters/own-ioredis.js";
 import { openNodeRedis } from "../adapters/own-node-redis.js";

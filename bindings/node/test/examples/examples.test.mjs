@@ -144,7 +144,7 @@ test("metrics: they are served, right, and named as in Rust", async (t) => {
     assert.ok(page.includes(`\n${line} ${value}\n`), `${line} ${value}: ${page}`);
   }
   assert.match(page, /leasehold_pushes_total\{.*\} [1-9]/);
-  const source = await readFile(`${FOLDER}/../../core/src/engine/stats/prometheus.rs`, "utf8");
+  const source = await readFile(`${FOLDER}/../../core/engine/src/engine/stats/prometheus.rs`, "utf8");
   const [own] = source.split("#[cfg(test)]");
   const names = new Set([...own.matchAll(/"(leasehold_\w+)"/g)].map(([, name]) => name));
   assert.equal(names.size, 16);

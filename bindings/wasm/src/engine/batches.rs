@@ -1,8 +1,8 @@
 //! The batches that were sent, which their answers are read by.
 
-use leasehold::engine::RequestId;
-use leasehold::protocol::{Durability, Op};
-use leasehold::time::Timestamp;
+use leasehold_engine::engine::RequestId;
+use leasehold_engine::protocol::{Durability, Op};
+use leasehold_engine::time::Timestamp;
 
 /// What was sent and not answered yet: few batches.
 #[derive(Default)]

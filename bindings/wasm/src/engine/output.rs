@@ -1,10 +1,10 @@
 //! What the engine wants of its host: numbers in one reused piece of memory, and texts in another.
 
-use leasehold::Error;
-use leasehold::LeaseEvent;
-use leasehold::engine::{Answer, LockId, Output, ReaderId, ServerId, Suspicion};
-use leasehold::protocol::{Durability, LeaseId, LockKey, Op, encode};
-use leasehold::time::Timestamp;
+use leasehold_engine::Error;
+use leasehold_engine::LeaseEvent;
+use leasehold_engine::engine::{Answer, LockId, Output, ReaderId, ServerId, Suspicion};
+use leasehold_engine::protocol::{Durability, LeaseId, LockKey, Op, encode};
+use leasehold_engine::time::Timestamp;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, words};

@@ -1,4 +1,4 @@
-use leasehold::engine::Settings;
+use leasehold_engine::engine::Settings;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, duration, settings};
@@ -35,7 +35,7 @@ impl Engine {
                 ..settings
             }
             .checked()?;
-            let inner = leasehold::engine::Engine::quorum(settings, servers)?;
+            let inner = leasehold_engine::engine::Engine::quorum(settings, servers)?;
             Ok(Self::of(
                 inner,
                 (client, namespace, counter),

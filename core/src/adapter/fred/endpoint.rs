@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use leasehold_engine::{Error, ErrorKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::tls::TlsClient;
-use crate::error::{Error, ErrorKind};
 
 /// A first message of TLS 1.2 or 1.3, which each server of it answers.
 const HELLO: &[u8] = b"\x16\x03\x01\x00\x35\x01\x00\x00\x31\x03\x03\

@@ -4,9 +4,8 @@ use ::fred::clients::Client;
 use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{Config, ServerConfig};
-
-use crate::error::{Error, ErrorKind};
-use crate::protocol::{self, server_error};
+use leasehold_engine::protocol::{self, server_error};
+use leasehold_engine::{Error, ErrorKind};
 
 /// Stands for what must not be shown.
 const HIDDEN: &str = "(its message has the password in it and is not shown)";

@@ -9,12 +9,12 @@ use ::fred::interfaces::{ClientLike, EventInterface};
 use ::fred::types::config::Server;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use leasehold_engine::{Error, ErrorKind};
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::{Fred, sentinels};
 use crate::adapter::{Link, Report};
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
 
 /// The interval at which a broken link is checked while fred reports nothing.
 const LINK_CHECK: Duration = Duration::from_secs(1);

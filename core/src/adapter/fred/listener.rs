@@ -12,6 +12,7 @@ use ::fred::interfaces::{
 use ::fred::types::client::Invalidation;
 use ::fred::types::config::{PerformanceConfig, ReconnectPolicy, Server};
 use ::fred::types::{Builder, Message, RespVersion};
+use leasehold_engine::protocol::{LockKey, shard_channel};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -22,7 +23,6 @@ use super::Fred;
 use super::own_task::OwnTask;
 use crate::adapter::Hearing;
 use crate::clock::Clock;
-use crate::protocol::{LockKey, shard_channel};
 
 /// How many messages may wait to be read before some are missed and everyone asks again.
 const CAPACITY: usize = 4_096;

@@ -3,9 +3,9 @@
 use std::future::Ready;
 
 use ::fred::types::config::{Config, Server};
+use leasehold_engine::{Error, ErrorKind};
 use tokio::net::TcpStream;
 
-use crate::error::{Error, ErrorKind};
 use crate::tls::Tls;
 
 pub(super) fn name_node(_: &Config, _: &mut Server, _: &str) {}

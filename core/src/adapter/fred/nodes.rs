@@ -9,6 +9,8 @@ use ::fred::types::config::{ClusterDiscoveryPolicy, Config, Server, ServerConfig
 use ::fred::types::{RespVersion, Value};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use leasehold_engine::protocol::LockKey;
+use leasehold_engine::{Error, ErrorKind};
 
 use super::endpoint::Endpoint;
 use super::target::config_of;
@@ -16,8 +18,6 @@ use super::tls::{self, TlsClient};
 use super::{Dial, Fred, Target, custom};
 use crate::adapter::slots::{Map, Stretch};
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::protocol::LockKey;
 use crate::url::{Node, StoreUrl};
 
 /// After this time without an answer, the next node is asked as well.

@@ -7,13 +7,13 @@ use ::fred::error::{Error as FredError, ErrorKind as FredErrorKind};
 use ::fred::interfaces::ClientLike;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand};
+use leasehold_engine::protocol;
+use leasehold_engine::{Error, ErrorKind};
 use tokio::time::timeout;
 
 use super::errors::Secrets;
 use super::own_task::OwnTask;
 use super::plain_client;
-use crate::error::{Error, ErrorKind};
-use crate::protocol;
 
 /// How long each of them has to answer.
 const LIMIT: Duration = Duration::from_millis(500);

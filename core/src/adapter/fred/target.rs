@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ::fred::clients::Client;
 use ::fred::types::config::{Config, Server, ServerConfig};
+use leasehold_engine::Error;
 
 use super::client_of;
 use super::endpoint::Endpoint;
 use super::tls::TlsClient;
-use crate::error::Error;
 use crate::tls::Tls;
 use crate::url::{self, Kind, Node, StoreUrl};
 

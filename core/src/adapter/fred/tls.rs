@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::fred::types::config::{Config, Server, ServerConfig, TlsConnector, TlsHostMapping};
+use leasehold_engine::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -21,7 +22,6 @@ use tokio_rustls::rustls::{
     SignatureScheme,
 };
 
-use crate::error::{Error, ErrorKind};
 use crate::tls::{Pem, Tls};
 
 /// How long a server may take to refuse a client's certificate once it has sent its own.

@@ -1,14 +1,13 @@
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
+use leasehold_engine::protocol::ClientId;
+use leasehold_engine::{Error, Owner};
 
 use super::Builder;
 use crate::adapter::Adapter;
 use crate::client::{Core, Lock, Locker};
 use crate::driver::{Driver, Store, Stores};
-use crate::error::Error;
-use crate::name::Owner;
-use crate::protocol::ClientId;
 use crate::rt;
 
 /// From settings to lockers.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use leasehold_engine::{Error, ErrorKind};
+
 use super::{Cluster, Member, nobody};
 use crate::adapter::Adapter;
 use crate::adapter::fred::first_of;
 use crate::adapter::slots::Map;
 use crate::clock::Clock;
 use crate::driver::Input;
-use crate::error::{Error, ErrorKind};
 
 /// While something is wrong the nodes are asked again and again: first after this time, then after twice that,
 /// and so on.

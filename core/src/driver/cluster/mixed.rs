@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use leasehold_engine::engine::{RequestId, ServerId};
+use leasehold_engine::protocol::{self, BatchReply, LockKey, Op};
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind};
 
 use super::{Cluster, Member};
 use crate::adapter::Way;
 use crate::driver::Input;
-use crate::engine::{RequestId, ServerId};
-use crate::error::{Error, ErrorKind};
-use crate::protocol::{self, BatchReply, LockKey, Op};
 use crate::rt;
-use crate::time::Timestamp;
 
 /// For so long a node that refused something of such a call is asked for each slot by itself: its slots are on
 /// their way, or it lets no script use keys that are not named.

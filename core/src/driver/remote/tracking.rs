@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use leasehold_engine::engine::Input;
+use leasehold_engine::protocol::LockKey;
+use leasehold_engine::time::Timestamp;
+use leasehold_engine::{Error, ErrorKind, Finding};
 use tokio::sync::Mutex;
 
 use super::{ServerSink, call, number, pair};
 use crate::adapter::slots::is_about_slots;
 use crate::adapter::{Adapter, Command};
-use crate::engine::Input;
-use crate::error::{Error, ErrorKind};
-use crate::finding::Finding;
-use crate::protocol::LockKey;
 use crate::rt;
-use crate::time::Timestamp;
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The least time between two attempts to turn it on after a read: a client with several connections would try with each

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use leasehold_engine::{Error, FencingToken};
+
 use super::Gate;
 use super::seen::Place;
-use crate::error::Error;
 use crate::fence::check_resource;
-use crate::token::FencingToken;
 
 /// The future of a permit: over a borrowed gate, or a shared one.
 pub(in crate::fence) struct Entering<G: Deref<Target = Gate>, R> {

@@ -6,12 +6,11 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 use serde::{Deserialize, Serialize};
 
 use super::Gate;
-use crate::error::{Error, ErrorKind};
-use crate::fence::{check_resource, stale};
-use crate::token::FencingToken;
+use crate::fence::check_resource;
 
 /// No slot.
 const NONE: usize = usize::MAX;
@@ -109,7 +108,7 @@ impl Seen {
     ) -> Result<Admitted, Error> {
         let Some(&slot) = self.index.get(resource) else {
             if let Some(floor) = self.floor.filter(|floor| token < *floor) {
-                return Err(stale(resource, token, floor));
+                return Err(Error::stale(resource, token, floor));
             }
             let slot = self.remember(resource, token, kept)?;
             let overtaken = Line::new();
@@ -117,7 +116,7 @@ impl Seen {
         };
         let highest = self.slots[slot].highest;
         if token < highest {
-            return Err(stale(resource, token, highest));
+            return Err(Error::stale(resource, token, highest));
         }
         if self.slots[slot].is_idle() {
             self.unlink(slot);
@@ -184,7 +183,7 @@ impl Seen {
             }
             None => {
                 let highest = self.highest(resource).unwrap_or(token);
-                Err(stale(resource, token, highest))
+                Err(Error::stale(resource, token, highest))
             }
         }
     }

@@ -6,10 +6,10 @@ use std::thread;
 
 use futures::FutureExt;
 use futures::executor::block_on;
+use leasehold_engine::ErrorKind;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::ErrorKind;
 
 fn token(number: u64) -> FencingToken {
     FencingToken::new(number).expect("a token of the tests is valid")

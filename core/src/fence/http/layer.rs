@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use ::http::request::Parts;
 use ::http::{Request, Response, StatusCode};
+use leasehold_engine::FencingToken;
 use pin_project::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -17,7 +18,6 @@ use super::problem::Problem;
 use super::{FENCING_TOKEN, FenceBody};
 use crate::fence::Gate;
 use crate::fence::gate::{Entering, Permit};
-use crate::token::FencingToken;
 
 type SharedGate = Arc<Gate>;
 

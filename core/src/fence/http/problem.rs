@@ -4,12 +4,10 @@ use std::borrow::Cow;
 
 use ::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use ::http::{Response, StatusCode};
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 use serde::{Deserialize, Serialize};
 
 use super::FenceBody;
-use crate::error::{Error, ErrorKind};
-use crate::fence::stale;
-use crate::token::FencingToken;
 
 /// Names, not addresses: RFC 9457 recommends absolute URIs, that need not lead anywhere.
 const STALE: &str = "urn:leasehold:stale-token";
@@ -142,9 +140,11 @@ pub fn refusal(status: StatusCode, body: &[u8]) -> Option<Error> {
         return None;
     }
     match (kind, problem.stale) {
-        (ErrorKind::StaleToken, Some(details)) => {
-            Some(stale(&details.resource, details.offered, details.highest))
-        }
+        (ErrorKind::StaleToken, Some(details)) => Some(Error::stale(
+            &details.resource,
+            details.offered,
+            details.highest,
+        )),
         (ErrorKind::StaleToken, None) => None,
         _ => Some(Error::new(kind, problem.detail)),
     }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn every_refusal_is_read_back() {
         let token = |number| FencingToken::new(number).expect("it is a token");
-        let error = stale("a \"b\"", token(1), token(2));
+        let error = Error::stale("a \"b\"", token(1), token(2));
         let (status, _, body) = sent(error.clone().into());
         assert_eq!(status, StatusCode::CONFLICT);
         let read = refusal(status, &body).expect("it is a refusal");

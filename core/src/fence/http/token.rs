@@ -3,11 +3,11 @@
 use std::task::{Context, Poll};
 
 use ::http::Request;
+use leasehold_engine::FencingToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::FENCING_TOKEN;
-use crate::token::FencingToken;
 
 /// Sets the header `Fencing-Token` on every request of a client, in place of any that is there.
 ///

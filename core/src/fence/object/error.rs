@@ -3,10 +3,9 @@
 use std::error::Error as StdError;
 use std::io;
 
+use leasehold_engine::{Error, ErrorKind};
 use object_store::Error as StoreError;
 use object_store::path::Path;
-
-use crate::error::{Error, ErrorKind};
 
 /// An error of the store, with its kind, the object and the source.
 pub(super) fn wrap(path: &Path, error: StoreError) -> Error {

@@ -1,6 +1,7 @@
 //! Finding out whether a store keeps the conditions that it is given.
 
 use bytes::Bytes;
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 use object_store::path::Path;
 use object_store::{
     Attributes, Error as StoreError, ObjectStoreExt, PutMode, PutResult, UpdateVersion,
@@ -8,8 +9,6 @@ use object_store::{
 
 use super::error::wrap;
 use super::{FencedStore, Put, random};
-use crate::error::{Error, ErrorKind};
-use crate::token::FencingToken;
 
 impl FencedStore {
     /// Finds out whether the store can be guarded: whether it keeps metadata, and refuses to put

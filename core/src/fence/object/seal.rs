@@ -1,8 +1,7 @@
 //! The token at the end of an object's content, as blanks and tabs.
 
 use bytes::Bytes;
-
-use crate::token::FencingToken;
+use leasehold_engine::FencingToken;
 
 /// The bits of a token.
 const BITS: usize = 53;

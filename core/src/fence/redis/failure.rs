@@ -1,12 +1,10 @@
 //! What an error of a guarded write means.
 
 use fred::error::Error as FredError;
+use leasehold_engine::protocol::{credentials_refused, printable};
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 
 use super::Fenced;
-use crate::error::{Error, ErrorKind};
-use crate::fence::stale;
-use crate::protocol::{credentials_refused, printable};
-use crate::token::FencingToken;
 
 impl Fenced {
     pub(super) fn failure(&self, error: &FredError) -> Error {
@@ -28,7 +26,7 @@ impl Fenced {
                     .next()
                     .and_then(|word| word.parse::<FencingToken>().ok());
                 if let Some(highest) = highest {
-                    return stale(resource, self.token, highest);
+                    return Error::stale(resource, self.token, highest);
                 }
             }
             "NOTAFENCE" => {

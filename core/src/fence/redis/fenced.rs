@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 use fred::error::Error as FredError;
 use fred::types::{FromValue, Key, MultipleKeys, Value};
 use fred::util::redis_keyslot;
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 
 use super::FencedRedis;
 use super::key::fence_key;
 use super::script::{COMMAND, Script};
-use crate::error::{Error, ErrorKind};
-use crate::token::FencingToken;
 
 /// Writes to one resource under one token, from [`FencedRedis::resource`].
 ///

@@ -1,8 +1,9 @@
 //! What the codes of a database's errors mean: tables that the guards in JavaScript read, too.
 
+use leasehold_engine::ErrorKind;
+use leasehold_engine::rows::{rows, same};
+
 use super::failure::Class;
-use crate::error::ErrorKind;
-use crate::rows::{rows, same};
 
 /// One row.
 #[derive(Copy, Clone)]

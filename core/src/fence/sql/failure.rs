@@ -1,6 +1,6 @@
 //! What went wrong in a database, as an [`Error`].
 
-use crate::error::{Error, ErrorKind};
+use leasehold_engine::{Error, ErrorKind};
 
 /// What a database's own error means to a guard.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

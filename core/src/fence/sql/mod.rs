@@ -88,7 +88,6 @@
 //!
 //! A [`FencingToken`] can be bound to a statement as it is, and read from a `BIGINT` column.
 
-mod bind;
 mod codes;
 mod failure;
 #[cfg(feature = "mysql")]
@@ -104,14 +103,13 @@ mod transaction;
 
 pub use transaction::FencedTransaction;
 
+use leasehold_engine::{Error, ErrorKind, FencingToken};
 use sqlx::{Connection, Pool, SqlSafeStr, SqlStr};
 
 use self::failure::Failure;
 use self::retry::while_raced;
 use self::sealed::Taken;
 use super::statements::{self, check_resource};
-use crate::error::{Error, ErrorKind};
-use crate::token::FencingToken;
 
 /// A database with a guard: [`sqlx::Postgres`], [`sqlx::MySql`] or [`sqlx::Sqlite`], each with its
 /// feature of this crate.
@@ -338,7 +336,7 @@ pub fn accepted(
     let highest = highest.and_then(|highest| u64::try_from(highest).ok());
     match highest {
         Some(highest) if highest > token.get() => {
-            Err(super::stale(resource, token, FencingToken::new(highest)?))
+            Err(Error::stale(resource, token, FencingToken::new(highest)?))
         }
         _ => Ok(false),
     }

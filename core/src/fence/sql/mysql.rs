@@ -1,5 +1,7 @@
 //! MySQL and MariaDB.
 
+use leasehold_engine::FencingToken;
+use leasehold_engine::rows::count;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{Executor, MySql, MySqlConnection, Row};
@@ -8,8 +10,6 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use crate::fence::statements::MYSQL;
-use crate::rows::count;
-use crate::token::FencingToken;
 
 const SHAPE: &str = include_str!("mysql/shape.sql");
 

@@ -1,5 +1,7 @@
 //! Postgres.
 
+use leasehold_engine::FencingToken;
+use leasehold_engine::rows::count;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Executor, PgConnection, Postgres, Row};
 
@@ -7,8 +9,6 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use crate::fence::statements::POSTGRES;
-use crate::rows::count;
-use crate::token::FencingToken;
 
 /// Keeps two programs that create the table at once apart: even `IF NOT EXISTS` fails
 /// in such a race. The number is "leasehld" in ASCII.

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold_engine::Error;
+use leasehold_engine::limits;
+
 use super::failure::{Class, Failure};
-use crate::error::Error;
 use crate::fence::random::random;
-use crate::limits;
 
 /// No try begins later than this after the first.
 const LIMIT: Duration = limits::time("raceLimit");

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 
+use leasehold_engine::FencingToken;
 use sqlx::error::DatabaseError;
 
 use super::failure::Class;
-use crate::token::FencingToken;
 
 /// What was found in a resource's row.
 #[derive(Copy, Clone, Debug)]

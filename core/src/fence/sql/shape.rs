@@ -1,12 +1,12 @@
 //! Creates the fence table, and refuses another table of its name.
 
+use leasehold_engine::protocol::printable;
+use leasehold_engine::{Error, ErrorKind};
 use sqlx::Pool;
 
 use super::failure::Failure;
 use super::retry::while_raced;
 use super::{Database, detached};
-use crate::error::{Error, ErrorKind};
-use crate::protocol::printable;
 
 pub(super) async fn create<DB: Database>(pool: &Pool<DB>) -> Result<(), Error> {
     // The second look is at what was created: by another program, if that was faster.

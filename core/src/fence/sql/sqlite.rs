@@ -1,5 +1,7 @@
 //! SQLite.
 
+use leasehold_engine::FencingToken;
+use leasehold_engine::rows::count;
 use sqlx::error::DatabaseError;
 use sqlx::{Executor, Row, Sqlite, SqliteConnection};
 
@@ -7,8 +9,6 @@ use super::codes::{Meaning, meaning, meanings};
 use super::failure::Class;
 use super::sealed::{Sealed, Taken};
 use crate::fence::statements::SQLITE;
-use crate::rows::count;
-use crate::token::FencingToken;
 
 const SHAPE: &str = include_str!("sqlite/shape.sql");
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use leasehold_engine::{Error, ErrorKind};
 use sqlx::Transaction;
 
 use super::failure::{self, Failure};
 use super::{Database, detached};
-use crate::error::{Error, ErrorKind};
 
 /// A transaction that holds the resource's fence row, from [`begin`](super::begin).
 ///

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Owner;
-use leasehold::engine::{
+use leasehold_engine::engine::{
     Answer, CallId, Engine, Input, LockId, LockOptions, LockSpec, Output, RequestId, ServerId,
     Settings, Wait,
 };
-use leasehold::protocol::{BatchReply, ClientId, Command, Counter, LeaseId, LockKey, Op};
-use leasehold::time::Timestamp;
+use leasehold_engine::protocol::{BatchReply, ClientId, Command, Counter, LeaseId, LockKey, Op};
+use leasehold_engine::time::Timestamp;
 
 use crate::Result;
 use crate::stores::Memory;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::MemoryServer;
-use leasehold::protocol::{self, BatchReply, Op, ScriptCall};
-use leasehold::time::{ServerTime, Timestamp};
+use leasehold_engine::MemoryServer;
+use leasehold_engine::protocol::{self, BatchReply, Op, ScriptCall};
+use leasehold_engine::time::{ServerTime, Timestamp};
 use leasehold_tests::Resp;
 
 use crate::Result;

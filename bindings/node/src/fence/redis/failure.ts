@@ -1,4 +1,4 @@
-import refusals from "../../../../../core/src/protocol/refusals.txt";
+import refusals from "../../../../../core/engine/src/protocol/refusals.txt";
 import { failure } from "../../adapters/index.js";
 import { holdsSecret } from "../../adapters/shared.js";
 import { type ErrorCode, LeaseholdError } from "../../common/errors.js";

@@ -1,4 +1,4 @@
-import { guardTimeout, longestGuardTimeout } from "../../../../../core/src/limits.jsonc";
+import { guardTimeout, longestGuardTimeout } from "../../../../../core/engine/src/limits.jsonc";
 import type { RedisClient } from "../../adapters/index.js";
 import { attempt, readOptions, shown } from "../../common/check.js";
 import { LeaseholdError } from "../../common/errors.js";

@@ -1,4 +1,4 @@
-import { firstRacePause, longestRacePause, raceLimit } from "../../../../../core/src/limits.jsonc";
+import { firstRacePause, longestRacePause, raceLimit } from "../../../../../core/engine/src/limits.jsonc";
 import { now, startTimer } from "../../common/platform.js";
 
 /** Tries again after a race, for a while: as `core/src/fence/sql/retry.rs` does. */

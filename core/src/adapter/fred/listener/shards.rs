@@ -4,9 +4,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use leasehold_engine::protocol::LockKey;
 use tokio::sync::Notify;
-
-use crate::protocol::LockKey;
 
 /// The channels at one node. A lock that was waited for before so many others is heard of by the client's own
 /// channel again.
@@ -79,7 +78,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::name::Name;
+    use leasehold_engine::Name;
 
     fn key(number: usize) -> LockKey {
         let name = Name::new(format!("name-{number}")).expect("a valid name");

@@ -1,0 +1,455 @@
+//! The servers of a quorum, each with an engine of its own, and what is asked of them.
+
+use std::sync::Arc;
+
+use super::calls::{Asked, Calls};
+use crate::engine::ctx::Ctx;
+use crate::engine::front::{Backend as _, Front, Wanted};
+use crate::engine::io::{
+    Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
+};
+use crate::engine::settings::Settings;
+use crate::engine::single::{EntryNews, Single};
+use crate::engine::stats::Counts;
+use crate::error::{Error, ErrorKind};
+use crate::event::LeaseEvent;
+use crate::protocol::{BatchReply, Enter, LeaseId, Reclaim};
+use crate::time::{ServerTime, Timestamp};
+use crate::token::FencingToken;
+
+/// All of them. A member is named by its place.
+#[derive(Debug)]
+pub(super) struct Members {
+    all: Vec<Member>,
+    calls: Calls,
+}
+
+#[derive(Debug)]
+struct Member {
+    engine: Front<Single>,
+    /// When its engine is to be told the time.
+    wake: Timestamp,
+    /// It was fed something since its outputs were last taken.
+    fed: bool,
+    /// It cannot be reached, or nothing is expected of it until it answers again.
+    down: bool,
+    silent: bool,
+    /// When it last answered.
+    heard: Timestamp,
+}
+
+/// What a member's engine says.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The answer to a call of the quorum's.
+    Answer(Asked, Answer),
+    Event {
+        lease: LeaseId,
+        event: LeaseEvent,
+        deadline: Option<Timestamp>,
+    },
+    /// It does not answer any more.
+    Silent,
+    /// Of its incarnation.
+    Entry(EntryNews),
+}
+
+impl Members {
+    pub(super) fn new(settings: &Settings, members: usize) -> Self {
+        let member = || Member {
+            engine: Front::new(Single::new(settings.clone())),
+            wake: Timestamp::NEVER,
+            fed: false,
+            down: false,
+            silent: false,
+            heard: Timestamp::from_nanos(0),
+        };
+        Self {
+            all: std::iter::repeat_with(member).take(members).collect(),
+            calls: Calls::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// More than half of them.
+    pub(super) fn majority(&self) -> usize {
+        majority(self.all.len())
+    }
+
+    /// Whether it is likely to answer.
+    pub(super) fn is_able(&self, at: usize) -> bool {
+        let member = &self.all[at];
+        !member.down && !member.silent
+    }
+
+    pub(super) fn able(&self) -> usize {
+        (0..self.all.len()).filter(|at| self.is_able(*at)).count()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.all.iter().all(|member| member.engine.is_idle())
+    }
+
+    pub(super) fn expect_more(&self) -> bool {
+        self.all
+            .iter()
+            .any(|member| member.engine.env.expects_more())
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.all.iter().any(|member| member.engine.env.has_unsent())
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = &Counts> {
+        self.all.iter().map(|member| &member.engine.env.cx.counts)
+    }
+
+    /// About what the clocks say now that are known.
+    pub(super) fn clocks(&self, now: Timestamp) -> impl Iterator<Item = ServerTime> {
+        let all = self.all.iter();
+        all.filter_map(move |member| member.engine.env.servers.clock(ServerId::ONLY, now))
+    }
+
+    pub(super) fn clock_drift(&self) -> Option<LeaseEvent> {
+        self.all
+            .iter()
+            .find_map(|member| member.engine.env.clock_drift())
+    }
+
+    pub(super) fn wake_at(&self) -> Timestamp {
+        let wakes = self.all.iter().map(|member| member.wake);
+        wakes.min().unwrap_or(Timestamp::NEVER)
+    }
+}
+
+/// What goes in.
+impl Members {
+    /// What concerns one server alone.
+    pub(super) fn input(&mut self, now: Timestamp, server: ServerId, input: Input) {
+        let at = super::place_of(server);
+        let Some(member) = self.all.get_mut(at) else {
+            return;
+        };
+        match &input {
+            Input::Connected { .. } => (member.down, member.silent) = (false, false),
+            Input::Disconnected { .. } => member.down = true,
+            Input::Reply {
+                result: Ok(BatchReply { .. }),
+                ..
+            } => (member.silent, member.heard) = (false, now),
+            _ => {}
+        }
+        member.feed(now, input);
+    }
+
+    /// What may concern any of them.
+    pub(super) fn input_to_all(&mut self, now: Timestamp, input: &Input) {
+        for member in &mut self.all {
+            member.feed(now, input.clone());
+        }
+    }
+
+    /// Those whose time has come.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        for member in self.all.iter_mut().filter(|member| member.wake <= now) {
+            member.feed(now, Input::Tick);
+        }
+    }
+
+    /// Asks for the lock at one of them. Returns the call, to cancel it by.
+    pub(super) fn acquire(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (lock, lease, spec): (LockId, LeaseId, &Arc<LockSpec>),
+        (wait, reclaims): (Wait, Reclaim),
+    ) -> CallId {
+        let call = self.calls.begin(Asked::Acquire(lease.half(), wait));
+        let member = &mut self.all[at];
+        let wanted = Wanted {
+            call,
+            lock,
+            spec: spec.clone(),
+            lease,
+            wait,
+            reclaims,
+        };
+        member.engine.begin(cx.now);
+        member.engine.acquire(wanted);
+        member.engine.end();
+        member.fed = true;
+        call
+    }
+
+    /// Whether one of them still gives back what was asked for with this lease id.
+    pub(super) fn uses(&self, at: usize, lease: LeaseId) -> bool {
+        self.all[at].engine.locks.use_id(lease.half())
+    }
+
+    /// Nobody wants it there any more; whether it was got by then does not matter.
+    pub(super) fn cancel(&mut self, cx: &Ctx, at: usize, call: CallId, of: (LockId, LeaseId)) {
+        self.calls.forget(call);
+        let (lease, of) = (of.1, Some(of));
+        self.all[at].feed(cx.now, Input::Cancel { call, of });
+        // It may have it already, and nobody hears the answer that says so any more.
+        self.all[at].feed(cx.now, Input::Release { call: None, lease });
+    }
+
+    /// Renews a lease there. The counter of its tokens is raised to the floor by that.
+    pub(super) fn renew(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        (asked, lease): (Asked, LeaseId),
+        (ttl, floor): (Option<std::time::Duration>, Option<FencingToken>),
+    ) {
+        self.call(cx, at, asked, |call| Input::Renew {
+            call,
+            lease,
+            ttl,
+            floor,
+        });
+    }
+
+    /// Gives a lease back; somebody may wait for that.
+    pub(super) fn release(&mut self, cx: &Ctx, at: usize, asked: Option<Asked>, lease: LeaseId) {
+        match asked {
+            Some(asked) => {
+                self.call(cx, at, asked, |call| Input::Release {
+                    call: Some(call),
+                    lease,
+                });
+            }
+            None => self.all[at].feed(cx.now, Input::Release { call: None, lease }),
+        }
+    }
+
+    /// Asks one of them what concerns no lease.
+    pub(super) fn ask(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        asked: Asked,
+        input: impl FnOnce(CallId) -> Input,
+    ) {
+        self.call(cx, at, asked, input);
+    }
+
+    /// Asks one of them in which incarnation it is.
+    pub(super) fn enter(&mut self, cx: &Ctx, at: usize, (enter, give_up): (Enter, Timestamp)) {
+        let member = &mut self.all[at];
+        // It has to know the time.
+        member.feed(cx.now, Input::Tick);
+        let env = &mut member.engine.env;
+        env.entry
+            .begin(&mut env.cx, &mut env.servers, (enter, give_up));
+    }
+
+    /// It has not said that in time; why.
+    pub(super) fn give_up_entry(&mut self, at: usize) -> Option<Error> {
+        let env = &mut self.all[at].engine.env;
+        env.entry.give_up(&mut env.servers)
+    }
+
+    /// Acquisitions there are for the incarnation that this checks.
+    pub(super) fn mean(&mut self, at: usize, check: Option<Enter>) {
+        self.all[at].engine.env.servers.mean(check);
+    }
+
+    fn call(
+        &mut self,
+        cx: &Ctx,
+        at: usize,
+        asked: Asked,
+        input: impl FnOnce(CallId) -> Input,
+    ) -> CallId {
+        let call = self.calls.begin(asked);
+        self.all[at].feed(cx.now, input(call));
+        call
+    }
+}
+
+/// What comes out.
+impl Members {
+    /// The next that one of them says. What is for the host goes to it.
+    pub(super) fn next_news(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+        self.take(cx, Front::poll_unsent)
+    }
+
+    /// The same, once all is to be sent that waits.
+    pub(super) fn next_news_of_sending(&mut self, cx: &mut Ctx) -> Option<(usize, News)> {
+        self.take(cx, Front::poll)
+    }
+
+    /// Whether some of what waits may leave.
+    pub(super) fn mark_all(&mut self) {
+        self.all.iter_mut().for_each(|member| member.fed = true);
+    }
+
+    fn take(
+        &mut self,
+        cx: &mut Ctx,
+        poll: impl Fn(&mut Front<Single>) -> Output,
+    ) -> Option<(usize, News)> {
+        for (at, member) in self.all.iter_mut().enumerate() {
+            while member.fed {
+                if let Some(news) = member.engine.env.entry.take_news() {
+                    return Some((at, News::Entry(news)));
+                }
+                let output = poll(&mut member.engine);
+                if let Some(news) = member.hear(cx, (at, &mut self.calls), output) {
+                    return Some((at, news));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Member {
+    fn feed(&mut self, now: Timestamp, input: Input) {
+        self.engine.handle(now, input.for_one());
+        self.fed = true;
+    }
+
+    fn hear(
+        &mut self,
+        cx: &mut Ctx,
+        (at, calls): (usize, &mut Calls),
+        output: Output,
+    ) -> Option<News> {
+        let server = ServerId(u32::try_from(at).unwrap_or(u32::MAX));
+        match output {
+            Output::Wait { until } => {
+                self.wake = until.unwrap_or(Timestamp::NEVER);
+                self.fed = false;
+            }
+            Output::Answer { call, answer } => {
+                let asked = calls.end(call);
+                // What ends with its lease, or when its caller stops waiting, may have had no time for an answer;
+                // and that something came too late there is an answer.
+                let has_time = match (&answer, asked) {
+                    (Answer::Renew(_) | Answer::Release(_), _) => false,
+                    (_, Some(Asked::Acquire(_, Wait::Until(until)))) => until > cx.now,
+                    _ => true,
+                };
+                let is_silent = has_time && self.heard < cx.now;
+                self.silent |= is_silent && answer.error().is_some_and(Error::is_timeout);
+                return asked.map(|asked| News::Answer(asked, answer));
+            }
+            Output::Event {
+                lease,
+                event,
+                deadline,
+                ..
+            } => {
+                return Some(News::Event {
+                    lease,
+                    event,
+                    deadline,
+                });
+            }
+            Output::Suspect { why, .. } => {
+                cx.push(Output::Suspect { server, why });
+                if matches!(why, Suspicion::Silent) {
+                    self.silent = true;
+                    return Some(News::Silent);
+                }
+            }
+            Output::Send {
+                request,
+                batch,
+                durability,
+                give_up,
+                ..
+            } => {
+                cx.push(Output::Send {
+                    server,
+                    request,
+                    batch,
+                    durability,
+                    give_up,
+                });
+            }
+            Output::Subscribe { .. } => cx.push(Output::Subscribe { server }),
+            Output::Watch { keys, .. } => cx.push(Output::Watch { server, keys }),
+            notice @ Output::Notice { .. } => cx.push(notice),
+            // Handles are the quorum's.
+            Output::Closed { .. } => {}
+        }
+        None
+    }
+}
+
+impl Input {
+    /// The same for an engine that knows one server alone.
+    fn for_one(self) -> Self {
+        let only = ServerId::ONLY;
+        match self {
+            Self::Connected { .. } => Self::Connected { server: only },
+            Self::Disconnected { error, .. } => Self::Disconnected {
+                server: only,
+                error,
+            },
+            Self::Reply {
+                request, result, ..
+            } => Self::Reply {
+                server: only,
+                request,
+                result,
+            },
+            Self::Push { push, .. } => Self::Push {
+                server: Some(only),
+                push,
+            },
+            Self::Subscribed { .. } => Self::Subscribed { server: only },
+            Self::Unsubscribed { .. } => Self::Unsubscribed { server: only },
+            Self::Watching { .. } => Self::Watching { server: only },
+            input => input,
+        }
+    }
+}
+
+impl Answer {
+    /// Why there is no answer.
+    pub(super) fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Acquire(result) => result.as_ref().err(),
+            Self::Renew(result) | Self::Release(result) => result.as_ref().err(),
+            Self::Inspect(result) => result.as_ref().err(),
+            Self::List(result) => result.as_ref().err(),
+            Self::ForceRelease(result) => result.as_ref().err(),
+            Self::Shutdown => None,
+        }
+    }
+}
+
+/// [`ErrorKind::Config`] if there is no number of members of which a majority outlives the loss of one.
+pub fn check_members(members: usize) -> Result<(), Error> {
+    if [3, 5, 7].contains(&members) {
+        return Ok(());
+    }
+    let rule = format!("has 3, 5 or 7 servers, not {members}");
+    Err(Error::bad_option("quorum", rule))
+}
+
+/// How many of so many decide.
+pub fn majority(members: usize) -> usize {
+    members / 2 + 1
+}
+
+/// Too few answered: why each of the others did not.
+pub fn too_few<E: std::fmt::Display>(
+    (needed, of): (usize, usize),
+    why: impl Iterator<Item = (usize, E)>,
+) -> Error {
+    let why: Vec<_> = why
+        .map(|(at, error)| format!("server {}: {error}", at + 1))
+        .collect();
+    let (missing, why) = (why.len(), why.join("; "));
+    let message = format!("{missing} of {of} servers are missing, and {needed} are needed: {why}");
+    Error::new(ErrorKind::Unavailable, message)
+}

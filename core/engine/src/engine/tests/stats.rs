@@ -1,0 +1,241 @@
+//! What is counted. Each step of every test of this engine also checks that no counter falls and that each
+//! tenure is somewhere.
+
+use std::time::Duration;
+
+use super::host::{Host, LOCK, Net, SOON, TIMEOUT, TTL, ms};
+use super::view::key;
+use crate::engine::stats::Counts;
+use crate::engine::{Histogram, Input, LockId, Stats, Wait};
+use crate::error::ErrorKind;
+use crate::event::LossReason;
+use crate::time::Timestamp;
+
+impl Host {
+    /// Takes a look at what was counted, and checks that against what was before.
+    pub(super) fn look_at_counts(&mut self) {
+        let counts = self.engine.counts();
+        assert_none_fell(&self.numbers, counts.numbers());
+        self.numbers = counts.numbers().to_vec();
+        let stats = Stats::from(counts);
+        let contenders = self.engine.single().locks.contenders.len();
+        let releases = self.engine.single().locks.len() - contenders;
+        assert_eq!(stats.held + stats.waiting, contenders as u64);
+        assert_eq!(stats.acquired - stats.held, stats.holding_times.count);
+        let over = stats.released + stats.lost.total();
+        let ending = stats.holding_times.count - over;
+        assert!(ending <= releases as u64, "{ending} of {releases}");
+        self.counted = stats;
+    }
+}
+
+/// Of all but the gauges.
+pub(super) fn assert_none_fell(before: &[u64], now: &[u64]) {
+    for (at, (before, now)) in before.iter().zip(now).enumerate().skip(2) {
+        assert!(now >= before, "number {at} fell from {before} to {now}");
+    }
+}
+
+const OTHER: LockId = LockId(7);
+
+#[test]
+fn nothing_is_counted_before_anything_happens() {
+    let host = Host::unconnected();
+    assert_eq!(Stats::from(host.engine.counts()), Stats::default());
+}
+
+#[test]
+fn a_pair_is_counted() {
+    let mut host = Host::new();
+    host.subscribes = false;
+    host.back = ms(3);
+    let lease = host.hold(LOCK).lease;
+    assert_eq!((host.counted.held, host.counted.acquired), (1, 1));
+    host.sleep(SOON);
+    host.back = Duration::ZERO;
+    host.release(lease);
+    let stats = &host.counted;
+    assert_eq!((stats.held, stats.waiting, stats.released), (0, 0, 1));
+    assert_eq!(stats.lost.total(), 0);
+    assert_eq!(
+        (stats.waiting_times.count, stats.waiting_times.sum),
+        (1, ms(3))
+    );
+    assert_eq!(
+        stats.waiting_times.buckets[5], 1,
+        "above 2.5 ms, not above 5"
+    );
+    let held = stats.holding_times.sum;
+    assert_eq!((stats.holding_times.count, held), (1, ms(3) + SOON));
+}
+
+#[test]
+fn script_calls_their_operations_and_round_trips_are_counted() {
+    let mut host = Host::new();
+    let before = host.counted.clone();
+    assert_eq!(
+        (before.script_calls, before.operations),
+        (1, 0),
+        "for the clock"
+    );
+    for id in 0..300 {
+        host.hold(LockId(id));
+    }
+    let calls = host.counted.script_calls;
+    host.sleep(TTL / 3);
+    host.tick();
+    let stats = &host.counted;
+    assert_eq!(stats.script_calls - calls, 3, "batches of 128");
+    assert_eq!((stats.operations, stats.renewals), (600, 300));
+    assert_eq!(stats.round_trips.count, stats.script_calls);
+    assert!(stats.operations_per_call() < 2.0);
+}
+
+#[test]
+fn who_finds_it_taken_is_counted_and_who_waits_in_vain() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL * 10);
+    host.acquire(LOCK, Wait::Never);
+    assert_eq!((host.counted.busy, host.counted.waiting), (1, 0));
+    let call = host.acquire(LOCK, Wait::Until(host.now + TTL));
+    assert_eq!((host.counted.busy, host.counted.waiting), (1, 1));
+    host.advance(TTL + SOON);
+    assert!(!host.is_open(call));
+    let stats = &host.counted;
+    assert_eq!((stats.busy, stats.failed, stats.waiting), (2, 0, 0));
+    assert_eq!(stats.waiting_times.count, 0, "nobody got it");
+}
+
+#[test]
+fn who_gives_up_is_in_no_counter_of_calls() {
+    let mut host = Host::new();
+    host.stranger_acquires(LOCK, TTL * 10);
+    let call = host.acquire(LOCK, Wait::Forever);
+    host.cancel(call);
+    let stats = &host.counted;
+    assert_eq!((stats.waiting, stats.busy, stats.failed), (0, 0, 0));
+}
+
+#[test]
+fn each_call_that_waited_is_counted_but_one_tenure() {
+    let mut host = Host::new();
+    host.net = Net::Hold;
+    for _ in 0..3 {
+        host.acquire(LOCK, Wait::Forever);
+    }
+    assert_eq!(host.counted.waiting, 1, "its handle is re-entrant");
+    host.net = Net::Up;
+    host.answer_all();
+    host.look_at_counts();
+    assert_eq!((host.counted.acquired, host.counted.held), (1, 1));
+    assert_eq!(host.counted.waiting_times.count, 3);
+    host.hold(LOCK);
+    assert_eq!(host.counted.waiting_times.count, 3, "it did not wait");
+}
+
+#[test]
+fn what_does_not_answer_is_counted() {
+    let mut host = Host::new();
+    host.net = Net::LoseRequests;
+    let call = host.acquire(LOCK, Wait::Never);
+    host.advance(TIMEOUT * 3);
+    assert_eq!(host.error(call), ErrorKind::Timeout);
+    assert_eq!(host.counted.failed, 1);
+    // It is known of the next one that the one before was not answered.
+    host.acquire(OTHER, Wait::Never);
+    assert!(host.counted.timeouts >= 1, "{:?}", host.counted);
+    assert_eq!(host.counted.round_trips.count, 1, "for the clock");
+}
+
+#[test]
+fn a_failed_renewal_is_counted() {
+    let mut host = Host::new();
+    host.hold(LOCK);
+    host.disconnect();
+    assert_eq!(
+        (host.counted.renewal_failures, host.counted.renewals),
+        (1, 0)
+    );
+    host.input(Input::CONNECTED);
+    assert_eq!(host.counted.renewals, 1);
+}
+
+/// Each reason once.
+#[test]
+fn losses_are_counted_by_their_reasons() {
+    let mut host = Host::new();
+    host.fixed = true;
+    host.hold(LOCK);
+    host.advance(TTL);
+    host.fixed = false;
+    assert_eq!(host.counted.lost.expired, 1);
+    host.hold(LOCK);
+    host.server.delete(&key(LOCK));
+    host.advance(TTL / 2);
+    assert_eq!(host.counted.lost.deleted, 1);
+    host.hold(LOCK);
+    host.server.delete(&key(LOCK));
+    host.stranger_acquires(LOCK, TTL);
+    host.advance(TTL / 2);
+    assert_eq!(host.counted.lost.superseded, 1);
+    let pushes = host.counted.pushes;
+    host.advance(TTL);
+    host.hold(LOCK);
+    host.force_release(LOCK);
+    assert_eq!(
+        (host.counted.lost.revoked, host.counted.pushes),
+        (1, pushes + 1)
+    );
+    host.hold(LOCK);
+    host.shutdown();
+    assert_eq!(host.counted.lost.shutdown, 1);
+    assert_eq!(host.counted.lost.total(), LossReason::ALL.len() as u64);
+    assert_eq!(host.counted.acquired, LossReason::ALL.len() as u64);
+    assert!(
+        LossReason::ALL
+            .iter()
+            .all(|reason| host.counted.lost.of(*reason) == 1)
+    );
+    host.acquire(LOCK, Wait::Never);
+    assert_eq!(host.counted.failed, 1, "it was shut down");
+}
+
+/// Catches a bound that belongs to the bucket behind it, and a time that is in none.
+#[test]
+fn each_time_is_in_the_bucket_that_ends_with_it_or_later() {
+    let zero = Timestamp::from_nanos(0);
+    for (at, bound) in Histogram::BOUNDS.into_iter().enumerate() {
+        let mut counts = Counts::new();
+        counts.replied(zero + bound, zero);
+        counts.replied(zero + bound + Duration::from_micros(1), zero);
+        let histogram = Stats::from(counts).round_trips;
+        assert_eq!((histogram.buckets[at], histogram.buckets[at + 1]), (1, 1));
+        assert_eq!(histogram.sum, bound * 2 + Duration::from_micros(1));
+    }
+    assert!(Histogram::BOUNDS.is_sorted());
+    let mut counts = Counts::new();
+    counts.replied(Timestamp::NEVER, zero);
+    counts.replied(zero, Timestamp::NEVER);
+    let buckets = Stats::from(counts).round_trips.buckets;
+    assert_eq!((buckets[0], buckets.last()), (1, Some(&1)));
+}
+
+#[derive(serde::Deserialize)]
+struct Vectors {
+    numbers: Vec<u64>,
+    stats: serde_json::Value,
+}
+
+/// What every language makes of the same numbers.
+#[test]
+fn the_numbers_have_their_names() {
+    let text = include_str!("../../../../../tests/vectors/stats.json");
+    let Vectors { numbers, stats } = serde_json::from_str(text).expect("they are of this shape");
+    let json = serde_json::to_value(Stats::from(Counts::of(&numbers)));
+    // JSON has one kind of number.
+    let same = |json: &serde_json::Value| {
+        let text = json.to_string();
+        text.replace(".0,", ",").replace(".0]", "]")
+    };
+    assert_eq!(same(&json.expect("they are numbers")), same(&stats));
+}

@@ -1,0 +1,438 @@
+//! What happens to a lease, as a value.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::time::{MILLIS, in_parts};
+use crate::token::FencingToken;
+
+/// Something that happened to a lock of this locker, or to the locker itself.
+///
+/// As JSON an event is an object with a `type` in camel case; durations are whole milliseconds,
+/// rounded down.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// use leasehold::{FencingToken, LeaseEvent, LossReason, Name};
+///
+/// let event = LeaseEvent::Lost {
+///     name: Name::new("orders/42")?,
+///     token: FencingToken::new(34)?,
+///     reason: LossReason::Deleted,
+/// };
+/// assert_eq!(
+///     serde_json::to_string(&event).unwrap(),
+///     r#"{"type":"lost","name":"orders/42","token":34,"reason":"deleted"}"#,
+/// );
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum LeaseEvent {
+    /// Somebody else holds the lock, and a caller waits for it in line. It comes when the caller joins the
+    /// line, and when one of its heartbeats, every 1 to 5 s, finds that its place has changed.
+    Waiting {
+        /// The lock.
+        name: Name,
+        /// The place in line, 1 for who is next; absent where the store keeps no line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        position: Option<u32>,
+    },
+    /// The lock is held; or was held already when this reader began. A lock that was handed over has at
+    /// first 6 s or less remaining, and is renewed at once.
+    Acquired {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// The lease was extended.
+    Renewed {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the new deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// A renewal failed, or the store cannot be reached. Time is left, and it is tried again.
+    AtRisk {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// The time until the deadline.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+        /// What failed; in JSON its code and message.
+        #[serde(serialize_with = "Error::in_event")]
+        error: Error,
+    },
+    /// The lease ended without a confirmed release: it was lost, or the store did not confirm its
+    /// release before the deadline. The holder must not act under it any more.
+    Lost {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+        /// Why.
+        reason: LossReason,
+    },
+    /// The holder released the lock, and the store confirmed it.
+    Released {
+        /// The lock.
+        name: Name,
+        /// The tenure's fencing token.
+        token: FencingToken,
+    },
+    /// The store's clock and this machine's run apart by more than the
+    /// drift margin (`Builder::drift_margin`): one of them is being steered, for example slewed, or
+    /// is wrong. The margin is wider from now on, and never shrinks while the locker lives.
+    ///
+    /// The store is asked about all held leases at once. Until it replies, and for fixed leases, a
+    /// deadline may be later than the store's expiry. Only readers of all locks get this event, each time
+    /// that the margin grows.
+    ClockDrift {
+        /// The margin from now on, in parts per million.
+        #[serde(rename = "driftMargin")]
+        drift_margin: u32,
+    },
+    /// A server of a quorum may have forgotten locks: it restarted, was flushed, or another one came in its
+    /// place. It does not vote on new leases until none that it may have forgotten is left; those that it
+    /// has go on. Only readers of all locks get this event.
+    Quarantined {
+        /// The place of the server in the list, from 1.
+        server: u32,
+        /// The time until it votes again.
+        #[serde(serialize_with = "as_millis")]
+        remaining: Duration,
+    },
+    /// A server of a quorum that was in quarantine votes again, and the leases that this locker holds stand on it
+    /// again, except one whose lock somebody else has there. Fixed leases (`Lock::fixed`) that began during the
+    /// quarantine are over. Now the next server may be restarted. Only readers of all locks get this event.
+    Readmitted {
+        /// The place of the server in the list, from 1.
+        server: u32,
+    },
+    /// This reader was too slow and missed events. The losses that it has not read follow (the latest 512),
+    /// and an `Acquired` for each lock that is held now.
+    Lagged {
+        /// How many events were missed.
+        missed: u64,
+    },
+}
+
+impl LeaseEvent {
+    /// The name of the event's lock; `None` for those that are about none: `ClockDrift`, `Quarantined`,
+    /// `Readmitted` and `Lagged`.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Waiting { name, .. }
+            | Self::Acquired { name, .. }
+            | Self::Renewed { name, .. }
+            | Self::AtRisk { name, .. }
+            | Self::Lost { name, .. }
+            | Self::Released { name, .. } => Some(name),
+            Self::ClockDrift { .. }
+            | Self::Quarantined { .. }
+            | Self::Readmitted { .. }
+            | Self::Lagged { .. } => None,
+        }
+    }
+
+    /// The tenure's token; `None` for `Waiting`, and for those that are about no lock.
+    pub fn token(&self) -> Option<FencingToken> {
+        match self {
+            Self::Acquired { token, .. }
+            | Self::Renewed { token, .. }
+            | Self::AtRisk { token, .. }
+            | Self::Lost { token, .. }
+            | Self::Released { token, .. } => Some(*token),
+            Self::Waiting { .. }
+            | Self::ClockDrift { .. }
+            | Self::Quarantined { .. }
+            | Self::Readmitted { .. }
+            | Self::Lagged { .. } => None,
+        }
+    }
+}
+
+/// The event as one line of plain English, for logs.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// use leasehold::{FencingToken, LeaseEvent, LossReason, Name};
+///
+/// let (name, token) = (Name::new("orders/42")?, FencingToken::new(34)?);
+/// let event = LeaseEvent::Lost { name, token, reason: LossReason::Expired };
+/// assert_eq!(event.to_string(), "lock \"orders/42\": the lease with token 34 was lost: it expired");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+impl std::fmt::Display for LeaseEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let rounded = |time: &Duration| Duration::from_millis(in_parts(*time, MILLIS));
+        if let Some(name) = self.name() {
+            write!(f, "lock {name:?}: ")?;
+        }
+        if let Some(token) = self.token() {
+            write!(f, "the lease with token {token} ")?;
+        }
+        match self {
+            Self::Waiting { position, .. } => match position {
+                Some(position) => write!(f, "a caller waits in line at place {position}"),
+                None => f.write_str("a caller waits in line"),
+            },
+            Self::Acquired { remaining, .. } => {
+                write!(f, "is held for {:?}", rounded(remaining))
+            }
+            Self::Renewed { remaining, .. } => {
+                write!(f, "was renewed for {:?}", rounded(remaining))
+            }
+            Self::AtRisk {
+                remaining, error, ..
+            } => {
+                let remaining = rounded(remaining);
+                write!(f, "is at risk, with {remaining:?} remaining: {error}")
+            }
+            Self::Lost { reason, .. } => write!(f, "was lost: {reason}"),
+            Self::Released { .. } => f.write_str("was released"),
+            Self::ClockDrift { drift_margin } => write!(
+                f,
+                "the clocks of the store and of this machine run apart: the drift margin is now \
+                 {drift_margin} ppm"
+            ),
+            Self::Quarantined { server, remaining } => write!(
+                f,
+                "server {server} of the quorum may have forgotten locks, and does not vote for {:?}",
+                rounded(remaining)
+            ),
+            Self::Readmitted { server } => {
+                write!(f, "server {server} of the quorum votes again")
+            }
+            Self::Lagged { missed } => {
+                write!(f, "this reader was too slow and missed {missed} events")
+            }
+        }
+    }
+}
+
+/// Why a lease was lost.
+#[non_exhaustive]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LossReason {
+    /// The deadline came, and no renewal had succeeded, or the lease was fixed.
+    Expired,
+    /// The lock's key was gone from the store: deleted, flushed, or lost in a failover; or the lock was
+    /// force-released, and no push reached the holder.
+    Deleted,
+    /// Somebody else holds the lock now.
+    Superseded,
+    /// The lock was taken away by force: `Locker::force_release`. Without a
+    /// push the reason is `Deleted` or `Superseded`, at the next renewal.
+    Revoked,
+    /// The locker was shut down.
+    Shutdown,
+}
+
+impl LossReason {
+    /// All reasons, in the order of their definition.
+    #[doc(hidden)]
+    pub const ALL: &'static [Self] =
+        crate::every::every!(LossReason: Expired, Deleted, Superseded, Revoked, Shutdown);
+
+    /// The reason as a short code, as in the JSON of events.
+    ///
+    /// ```
+    /// # use leasehold_engine as leasehold;
+    /// assert_eq!(leasehold::LossReason::Superseded.code(), "superseded");
+    /// ```
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+            Self::Superseded => "superseded",
+            Self::Revoked => "revoked",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl Serialize for LossReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
+impl std::fmt::Display for LossReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "it expired",
+            Self::Deleted => "its key was deleted",
+            Self::Superseded => "somebody else holds the lock",
+            Self::Revoked => "the lock was force-released",
+            Self::Shutdown => "the locker was shut down",
+        })
+    }
+}
+
+/// Durations are whole milliseconds in JSON, rounded down.
+pub(crate) fn as_millis<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(in_parts(*duration, MILLIS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[derive(serde::Deserialize)]
+    struct Vectors {
+        reasons: Vec<Vector>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        code: String,
+        says: String,
+        #[serde(default)]
+        only: String,
+    }
+
+    /// What every language calls them, and says of them.
+    #[test]
+    fn reasons_have_their_codes_and_words() {
+        let Vectors { reasons } =
+            serde_json::from_str(include_str!("../../../tests/vectors/codes.json"))
+                .expect("the vectors are of this shape");
+        let ours = LossReason::ALL.iter();
+        let ours = ours.map(|reason| (reason.code().to_owned(), reason.to_string()));
+        let theirs = reasons.into_iter().filter(|vector| vector.only.is_empty());
+        let theirs = theirs.map(|vector| (vector.code, vector.says));
+        assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+    }
+
+    /// The JSON is an interface: log readers and the JavaScript binding depend on it. The words are for people.
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "it has a case for each event")]
+    fn the_json_and_the_words_of_every_event_are_fixed() {
+        let name = || Name::new("a/b").expect("a valid name");
+        let token = FencingToken::new(34).expect("a valid token");
+        let remaining = Duration::from_micros(29_940_999);
+        let cases = [
+            (
+                LeaseEvent::Waiting {
+                    name: name(),
+                    position: None,
+                },
+                r#"{"type":"waiting","name":"a/b"}"#,
+                "lock \"a/b\": a caller waits in line",
+            ),
+            (
+                LeaseEvent::Waiting {
+                    name: name(),
+                    position: Some(2),
+                },
+                r#"{"type":"waiting","name":"a/b","position":2}"#,
+                "lock \"a/b\": a caller waits in line at place 2",
+            ),
+            (
+                LeaseEvent::Acquired {
+                    name: name(),
+                    token,
+                    remaining,
+                },
+                r#"{"type":"acquired","name":"a/b","token":34,"remaining":29940}"#,
+                "lock \"a/b\": the lease with token 34 is held for 29.94s",
+            ),
+            (
+                LeaseEvent::Renewed {
+                    name: name(),
+                    token,
+                    remaining,
+                },
+                r#"{"type":"renewed","name":"a/b","token":34,"remaining":29940}"#,
+                "lock \"a/b\": the lease with token 34 was renewed for 29.94s",
+            ),
+            (
+                LeaseEvent::AtRisk {
+                    name: name(),
+                    token,
+                    remaining,
+                    error: Error::new(ErrorKind::Timeout, "no answer"),
+                },
+                r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"timeout","message":"no answer"}}"#,
+                "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: no answer",
+            ),
+            (
+                LeaseEvent::AtRisk {
+                    name: name(),
+                    token,
+                    remaining,
+                    error: Error::bad_option("patience", "is short"),
+                },
+                r#"{"type":"atRisk","name":"a/b","token":34,"remaining":29940,"error":{"code":"config","message":"patience is short"}}"#,
+                "lock \"a/b\": the lease with token 34 is at risk, with 29.94s remaining: patience is short",
+            ),
+            (
+                LeaseEvent::Lost {
+                    name: name(),
+                    token,
+                    reason: LossReason::Superseded,
+                },
+                r#"{"type":"lost","name":"a/b","token":34,"reason":"superseded"}"#,
+                "lock \"a/b\": the lease with token 34 was lost: somebody else holds the lock",
+            ),
+            (
+                LeaseEvent::Released {
+                    name: name(),
+                    token,
+                },
+                r#"{"type":"released","name":"a/b","token":34}"#,
+                "lock \"a/b\": the lease with token 34 was released",
+            ),
+            (
+                LeaseEvent::ClockDrift {
+                    drift_margin: 96_153,
+                },
+                r#"{"type":"clockDrift","driftMargin":96153}"#,
+                "the clocks of the store and of this machine run apart: the drift margin is now 96153 ppm",
+            ),
+            (
+                LeaseEvent::Quarantined {
+                    server: 2,
+                    remaining,
+                },
+                r#"{"type":"quarantined","server":2,"remaining":29940}"#,
+                "server 2 of the quorum may have forgotten locks, and does not vote for 29.94s",
+            ),
+            (
+                LeaseEvent::Readmitted { server: 2 },
+                r#"{"type":"readmitted","server":2}"#,
+                "server 2 of the quorum votes again",
+            ),
+            (
+                LeaseEvent::Lagged { missed: 3 },
+                r#"{"type":"lagged","missed":3}"#,
+                "this reader was too slow and missed 3 events",
+            ),
+        ];
+        for (event, json, words) in cases {
+            assert_eq!(
+                serde_json::to_string(&event).expect("an event serializes"),
+                json
+            );
+            assert_eq!(event.to_string(), words);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is wrong with a store that works.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::protocol::{info_field, printable};
+
+/// What is wrong with a store, though it works, and endangers leases. Whoever runs the store has to put
+/// it right. `Locker::findings` has what connecting found.
+///
+/// As JSON it is an object with a `type` in camel case.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// # use leasehold::Finding;
+/// # fn show(finding: &Finding) {
+/// match finding {
+///     Finding::Eviction { policy } => eprintln!("maxmemory-policy is {policy}"),
+///     other => eprintln!("{other}"),
+/// }
+/// # }
+/// ```
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum Finding {
+    /// A server that is full evicts keys, and among them locks that are held: the next who asks gets
+    /// such a lock. Set `maxmemory-policy` to `noeviction`.
+    Eviction {
+        /// The server's `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server does not say at once that somebody else has changed a lock, by `DEL` or `FLUSHALL` for
+    /// example: its holder learns of that at the next renewal. Found in the background, after the first
+    /// acquisition. Permit what is missing, or turn off `Builder::tracking`.
+    Untracked {
+        /// What the server says, or what is in the way.
+        reason: String,
+    },
+}
+
+impl Finding {
+    /// What the text of a server's `INFO` shows. For hosts of the engine.
+    pub fn all(info: &str) -> Vec<Self> {
+        let policy = info_field(info, "maxmemory_policy");
+        let evicts = policy.filter(|policy| *policy != "noeviction");
+        let found = evicts.map(|policy| Self::Eviction {
+            policy: printable(policy),
+        });
+        found.into_iter().collect()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Eviction { policy } => write!(
+                f,
+                "a server that is full gives held locks away (maxmemory-policy is {policy}); set \
+                 maxmemory-policy to noeviction"
+            ),
+            Self::Untracked { reason } => write!(
+                f,
+                "the server does not say at once that a lock was deleted or overwritten, and its holder \
+                 learns of it at the next renewal: {reason}"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_but_one_is_found() {
+        let found = |policy| Finding::all(&format!("maxmemory:0\r\nmaxmemory_policy:{policy}\r\n"));
+        for policy in ["volatile-ttl", "volatile-lru", "allkeys-lru", "new\u{1b}"] {
+            let [finding] = &found(policy)[..] else {
+                panic!("{policy} was not found");
+            };
+            let shown = finding.to_string();
+            assert!(shown.contains(policy.trim_end_matches('\u{1b}')), "{shown}");
+            assert!(!shown.contains(char::is_control), "{shown:?}");
+        }
+        assert_eq!(found("noeviction"), []);
+        assert_eq!(Finding::all("redis_version:7.0.15\r\n"), []);
+    }
+}

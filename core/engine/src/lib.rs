@@ -1,0 +1,38 @@
+//! The engine of [Leasehold](https://docs.rs/leasehold), a distributed lock, without any I/O.
+//!
+//! This crate is for hosts: the crate `leasehold` and its bindings. Its API may change in any release, as
+//! that of `quinn-proto` does for `quinn`. Programs use `leasehold`, which re-exports the types that they
+//! see.
+//!
+//! - [`engine`] decides everything and does nothing. Its documentation shows how to drive it.
+//! - [`protocol`] is what an engine says to a store, and what the store replies.
+//! - [`time`] has local time and a server's time, which are never compared.
+//! - [`MemoryServer`] is a store without a server.
+//! - The other types at the root are those that programs see.
+
+mod advice;
+mod digits;
+pub mod engine;
+mod error;
+mod event;
+mod every;
+mod finding;
+#[doc(hidden)]
+pub mod limits;
+mod memory;
+mod name;
+pub mod protocol;
+#[doc(hidden)]
+pub mod rows;
+mod stale;
+pub mod time;
+mod token;
+
+pub use engine::{Histogram, HolderInfo, Inspection, Losses, Stats, WaiterInfo};
+pub use error::{Error, ErrorKind};
+pub use event::{LeaseEvent, LossReason};
+pub use finding::Finding;
+pub use memory::{MemoryServer, StoredTenure};
+pub use name::{Name, Owner};
+pub use stale::StaleToken;
+pub use token::FencingToken;

@@ -1,0 +1,199 @@
+//! Names of locks, and the owner that a lock shows to others.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::error::Error;
+use crate::limits;
+
+/// The name of what is locked: 1 to 512 bytes of UTF-8, any characters.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// use leasehold::Name;
+///
+/// let name = Name::new("orders/42")?;
+/// assert_eq!(name.as_str(), "orders/42");
+/// assert!(Name::new("").is_err());
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Name {
+    /// The name behind a colon, as `:orders/42`, or a lock's whole key, `{app:orders/42}`, whose part it is:
+    /// so a lock that is held has one text, and not two.
+    text: Arc<str>,
+}
+
+impl Name {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = limits::count("nameBytes") as usize;
+
+    /// Checks a name. Fails with [`Config`](crate::ErrorKind::Config) if it is empty or too long.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, Error> {
+        let name = name.as_ref();
+        Self::check(name)?;
+        Ok(Self {
+            text: format!(":{name}").into(),
+        })
+    }
+
+    pub(crate) fn check(name: &str) -> Result<(), Error> {
+        Error::check_length("a lock's name", name, Self::MAX_BYTES)
+    }
+
+    /// What stands for a name in a lock's key.
+    pub(crate) fn within(key: &Arc<str>) -> Self {
+        Self { text: key.clone() }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        // In a key's namespace colons are escaped.
+        let (before, name) = self.text.split_once(':').unwrap_or_default();
+        if before.is_empty() {
+            name
+        } else {
+            name.strip_suffix('}').unwrap_or(name)
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self, Error> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// Who holds a lock, as others see it.
+///
+/// ```
+/// # use leasehold_engine as leasehold;
+/// use leasehold::Owner;
+///
+/// let job = Owner::reclaimable("job-7")?;
+/// assert!(job.is_reclaimable());
+/// assert_eq!(job.label(), "job-7");
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Owner {
+    label: Arc<str>,
+    reclaimable: bool,
+}
+
+impl Owner {
+    /// The longest label, in bytes.
+    pub const MAX_BYTES: usize = 128;
+
+    /// An identity that outlives the process: another locker that acquires under the same label
+    /// takes the lock over, with a new token, instead of waiting for it. Fails with
+    /// [`Config`](crate::ErrorKind::Config) if the label is empty or too long.
+    pub fn reclaimable(label: impl AsRef<str>) -> Result<Self, Error> {
+        Self::checked(label.as_ref(), true)
+    }
+
+    /// A label for people who look at the lock; it gives no right to it. Fails as
+    /// [`reclaimable`](Self::reclaimable) does.
+    pub fn labelled(label: impl AsRef<str>) -> Result<Self, Error> {
+        Self::checked(label.as_ref(), false)
+    }
+
+    /// The label.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whether another locker with the same label may take the lock over.
+    pub fn is_reclaimable(&self) -> bool {
+        self.reclaimable
+    }
+
+    /// Its form in the store: `r` if it is reclaimable, `l` if not.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.reclaimable { "r" } else { "l" }
+    }
+
+    fn checked(label: &str, reclaimable: bool) -> Result<Self, Error> {
+        Error::check_length("an owner", label, Self::MAX_BYTES)?;
+        Ok(Self {
+            label: label.into(),
+            reclaimable,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn names_have_1_to_512_bytes_of_anything() {
+        assert!(Name::new("").is_err());
+        assert!(Name::new("x".repeat(512)).is_ok());
+        assert!(Name::new("x".repeat(513)).is_err());
+        assert!(
+            Name::new("€".repeat(171)).is_err(),
+            "513 bytes in 171 characters"
+        );
+        assert!(Name::new("{a}\n\0 🔒").is_ok());
+    }
+
+    #[test]
+    fn a_bad_name_is_told_its_length() {
+        let error = Name::new("x".repeat(600)).expect_err("600 bytes are too many");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("512") && error.to_string().contains("600"));
+    }
+}

@@ -1,0 +1,93 @@
+//! From commands to the script's keys and arguments.
+
+use super::text::Writer;
+use crate::protocol::key::LockKey;
+use crate::protocol::limits::TOKEN_LENGTH;
+use crate::protocol::ops::{Command, Op};
+
+/// The keys and arguments of one call of the [script](crate::protocol::SCRIPT), all in one piece of memory:
+/// a batch may have some hundred of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScriptCall {
+    text: Vec<u8>,
+    /// Where in the text each ends, keys first.
+    ends: Vec<usize>,
+    keys: usize,
+}
+
+/// Encodes a batch, which does nothing past the earliest `not_after` in it, unless it is of releases
+/// alone: these do no harm however late. An empty one only asks for the server's time.
+pub fn encode(batch: &[Op]) -> ScriptCall {
+    let mut call = ScriptCall {
+        text: Vec::with_capacity(batch.iter().map(|op| op.command.size()).sum()),
+        ends: Vec::with_capacity(batch.len() * 3 + 1),
+        keys: 0,
+    };
+    for Op { command, .. } in batch {
+        if let Some(key) = command.key() {
+            for suffix in command.form().keys {
+                call.push_key(key, suffix);
+            }
+        }
+    }
+    call.keys = call.ends.len();
+    let not_after = batch.iter().map(|op| op.not_after.as_micros()).min();
+    if !is_timeless(batch) {
+        Writer(&mut call.text).number(not_after.unwrap_or(u64::MAX), TOKEN_LENGTH);
+    }
+    call.ends.push(call.text.len());
+    for Op { command, .. } in batch {
+        command.write(&mut Writer(&mut call.text));
+        call.ends.push(call.text.len());
+    }
+    call
+}
+
+/// Whether it asks for nothing that depends on the time: a release frees what is its own lease's, and
+/// nobody uses a lease id again.
+pub(crate) fn is_timeless(batch: &[Op]) -> bool {
+    let is_release = |op: &Op| matches!(op.command, Command::Release(_));
+    !batch.is_empty() && batch.iter().all(is_release)
+}
+
+impl ScriptCall {
+    /// `KEYS`.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.range(0, self.keys).map(text)
+    }
+
+    /// `ARGV`.
+    pub fn args(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.range(self.keys, self.ends.len()).map(text)
+    }
+
+    /// `KEYS` and then `ARGV`, as bytes: that costs nothing.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.range(0, self.ends.len())
+    }
+
+    /// The text of all keys and arguments, where in it each ends, and how many of them are keys.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<usize>, usize) {
+        (self.text, self.ends, self.keys)
+    }
+
+    fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &[u8]> {
+        (from..to).map(|index| {
+            let begin = index.checked_sub(1).map_or(0, |last| self.ends[last]);
+            let part = self.text.get(begin..self.ends[index]);
+            part.unwrap_or_default()
+        })
+    }
+
+    fn push_key(&mut self, key: &LockKey, suffix: &str) {
+        let mut text = Writer(&mut self.text);
+        text.text(key.lock());
+        text.text(suffix);
+        self.ends.push(self.text.len());
+    }
+}
+
+/// All that a call is made of is text.
+fn text(part: &[u8]) -> &str {
+    str::from_utf8(part).unwrap_or_default()
+}
