@@ -92,7 +92,7 @@ pub use table::{Id, Table};
 use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::{ServerTime, Timestamp};
-use front::{Backend, Front};
+use front::{Front, ServerSide};
 #[cfg(feature = "quorum")]
 use quorum::Quorum;
 #[cfg(feature = "quorum")]

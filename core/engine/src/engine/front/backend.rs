@@ -3,20 +3,15 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use super::Renewal;
 use super::callers::{Caller, Callers};
-use super::contender::{Contender, Next};
 use super::handle::Handles;
-use super::locks::Locks;
-use super::queries::{Queries, Query, Question};
 use super::tenure::Tenure;
 use super::who::Who;
-use super::{Front, Renewal};
 use crate::engine::ctx::Ctx;
-use crate::engine::io::{CallId, Input, LockSpec};
-use crate::engine::stats::Counts;
-use crate::engine::timers::Timed;
+use crate::engine::io::{CallId, LockSpec};
 use crate::error::Error;
-use crate::event::{LeaseEvent, LossReason};
+use crate::event::LossReason;
 use crate::protocol::{HalfId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
@@ -30,12 +25,8 @@ pub(crate) trait Backend: Debug + Sized {
     type Keeping: Keeping;
     /// The releases that the store has not confirmed yet.
     type Releases: Releases;
-    type Query: Query<Self>;
 
     fn cx(&mut self) -> &mut Ctx;
-
-    /// The context, how many things of its own may have a timer, and what each of these is set for.
-    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>);
 
     /// An error if a lock with these options cannot be had from it.
     fn check(&self, spec: &LockSpec) -> Result<(), Error>;
@@ -43,19 +34,19 @@ pub(crate) trait Backend: Debug + Sized {
     /// An error if a renewal cannot be for so long.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Error>;
 
-    /// Asks for a lock. Returns the contender for it, and what follows at once.
+    /// Asks for a lock. Returns also what follows at once.
     fn begin(
         &mut self,
         who: Who,
         caller: Caller,
         reclaims: Reclaim,
-    ) -> (Contender<Self>, Next<Self>);
+    ) -> (Self::Lease, Self::Acquiring, Next<Self>);
 
     /// A further call waits for the same acquisition.
     fn join(&mut self, lease: &mut Self::Lease, acquiring: &mut Self::Acquiring, caller: Caller);
 
     /// The time of a contender's timer has come.
-    fn time(&mut self, contender: &mut Contender<Self>) -> Next<Self>;
+    fn time(&mut self, lease: &mut Self::Lease, phase: &mut Phase<Self>) -> Next<Self>;
 
     /// The lock was taken with this token, which proves that releases of earlier tenures are over in the store.
     fn confirm(
@@ -105,48 +96,37 @@ pub(crate) trait Backend: Debug + Sized {
         of: (Self::Lease, Tenure<Self::Keeping>),
         call: Option<CallId>,
     );
+}
 
-    /// Asks a question that concerns no lease of this locker.
-    fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question);
+/// How far a contender is.
+#[derive(Debug)]
+pub(crate) enum Phase<B: Backend> {
+    /// In a box, because most contenders of a large locker hold their lock.
+    Acquiring(Box<B::Acquiring>),
+    Held(Tenure<B::Keeping>),
+}
 
-    /// Begins to end what the locker has at the store.
-    fn shut_down(&mut self);
+/// What becomes of a contender.
+#[derive(Debug)]
+pub(crate) enum Next<B: Backend> {
+    Stay,
+    /// It has the lock from now on.
+    Hold(Tenure<B::Keeping>),
+    /// Nobody wants the lock any more.
+    Leave,
+    /// Its tenure is over, and not because its holder gave it up.
+    Lose(LossReason),
+}
 
-    /// True if all is ended that [`shut_down`](Self::shut_down) began.
-    fn is_shut_down(&self, locks: &Locks<Self>) -> bool;
-
-    /// True if nothing is under way besides what the front knows of.
-    fn is_idle(&self) -> bool;
-
-    /// When it has to be told the time.
-    fn next_wake(&self) -> Timestamp;
-
-    /// Whether those who were just answered are likely to ask again.
-    fn expects_more(&self) -> bool;
-
-    /// Whether something waits to be sent.
-    fn has_unsent(&self) -> bool;
-
-    /// What was counted.
-    fn counts(&self) -> Counts;
-
-    /// The drift margin, if it had to be widened.
-    fn clock_drift(&self) -> Option<LeaseEvent>;
-
-    /// What the host says of servers, and that time has passed.
-    fn input(front: &mut Front<Self>, input: Input);
-
-    /// The time has come for a timer that is no contender's and no query's.
-    fn own_time(front: &mut Front<Self>, what: Timed);
-
-    /// Time has passed, before anything else is looked at.
-    fn tick(front: &mut Front<Self>);
-
-    /// Takes in what follows from what was just done.
-    fn settle(front: &mut Front<Self>);
-
-    /// Hands to the host what waits to be sent.
-    fn flush(front: &mut Front<Self>);
+impl<B: Backend> Next<B> {
+    /// What becomes of a contender that waits for these: it leaves once nobody wants the lock any more.
+    pub(crate) fn of(callers: &Callers) -> Self {
+        if callers.is_empty() {
+            Self::Leave
+        } else {
+            Self::Stay
+        }
+    }
 }
 
 /// A contender as the store knows it.

@@ -1,7 +1,5 @@
 //! The calls that wait for one acquisition.
 
-use super::backend::Backend;
-use super::contender::Next;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::{Acquired, Answer, CallId, Wait};
 use crate::error::{Error, ErrorKind};
@@ -102,15 +100,6 @@ impl Callers {
             self.latest = rest.max().unwrap_or(Timestamp::from_nanos(0));
         }
         removed
-    }
-
-    /// What becomes of their contender: it leaves once nobody wants the lock any more.
-    pub(crate) fn next<B: Backend>(&self) -> Next<B> {
-        if self.all.is_empty() {
-            Next::Leave
-        } else {
-            Next::Stay
-        }
     }
 
     pub(crate) fn take(&mut self) -> Vec<Caller> {

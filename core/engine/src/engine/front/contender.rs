@@ -1,12 +1,12 @@
 //! One acquisition, from wanting the lock to the end of its tenure.
 
-use super::backend::{Acquisition, Backend, Keeping, Lease};
+use super::backend::{Acquisition, Backend, Keeping, Lease, Next, Phase};
 use super::tenure::Tenure;
 use super::who::Who;
 use crate::engine::ctx::Ctx;
 use crate::engine::io::CallId;
 use crate::engine::timers::Timed;
-use crate::event::{LeaseEvent, LossReason};
+use crate::event::LeaseEvent;
 use crate::protocol::LeaseId;
 use crate::time::Timestamp;
 
@@ -16,25 +16,6 @@ pub(crate) struct Contender<B: Backend> {
     pub(crate) lease: B::Lease,
     pub(crate) phase: Phase<B>,
     pub(crate) wake: Timestamp,
-}
-
-#[derive(Debug)]
-pub(crate) enum Phase<B: Backend> {
-    /// In a box, because most contenders of a large locker hold their lock.
-    Acquiring(Box<B::Acquiring>),
-    Held(Tenure<B::Keeping>),
-}
-
-/// What becomes of a contender.
-#[derive(Debug)]
-pub(crate) enum Next<B: Backend> {
-    Stay,
-    /// It has the lock from now on.
-    Hold(Tenure<B::Keeping>),
-    /// Nobody wants the lock any more.
-    Leave,
-    /// Its tenure is over, and not because its holder gave it up.
-    Lose(LossReason),
 }
 
 impl<B: Backend> Contender<B> {
@@ -77,7 +58,7 @@ impl<B: Backend> Contender<B> {
             Phase::Acquiring(acquiring) => {
                 let callers = acquiring.callers();
                 callers.remove(|caller| caller.call == call);
-                callers.next()
+                Next::of(callers)
             }
             Phase::Held(tenure) => {
                 tenure.kept.cancel_renewal(call);

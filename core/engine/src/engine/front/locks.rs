@@ -2,9 +2,9 @@
 
 use super::Renewal;
 use super::Wanted;
-use super::backend::{Acquisition, Backend, Keeping, Lease, Releases};
+use super::backend::{Acquisition, Backend, Keeping, Lease, Next, Phase, Releases};
 use super::callers::Caller;
-use super::contender::{Contender, Next, Phase};
+use super::contender::Contender;
 use super::handle::{Handle, Handles};
 use super::tenure::{Tenure, lost, not_held};
 use super::who::Who;
@@ -109,7 +109,8 @@ impl<B: Backend> Locks<B> {
         }
         self.handles.enter(lock, id, spec.reentrant);
         env.cx().counts.wanted();
-        let (mut contender, next) = env.begin(Who { lease, lock, spec }, caller, reclaims);
+        let (lease, acquiring, next) = env.begin(Who { lease, lock, spec }, caller, reclaims);
+        let mut contender = Contender::new(lease, acquiring);
         contender.settle(env.cx());
         self.contenders.insert(id, contender);
         self.follow(env, id, next);
@@ -208,7 +209,9 @@ impl<B: Backend> Contender<B> {
 impl<B: Backend> Locks<B> {
     /// The time of its timer has come.
     pub(crate) fn time(&mut self, env: &mut B, id: HalfId) {
-        self.step(env, id, |contender, env| env.time(contender));
+        self.step(env, id, |contender, env| {
+            env.time(&mut contender.lease, &mut contender.phase)
+        });
     }
 
     /// Does something with a contender, and what follows from it.

@@ -13,24 +13,72 @@ mod who;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ctx::Ctx;
 use super::io::{Answer, CallId, Input, LockId, LockSpec, Output, Wait};
+use super::stats::Counts;
 use super::timers::Timed;
 use crate::error::Error;
+use crate::event::LeaseEvent;
 use crate::protocol::{LeaseId, Reclaim};
 use crate::time::Timestamp;
 use crate::token::FencingToken;
-pub(super) use backend::{Acquisition, Backend, Keeping, Lease, Releases};
+pub(super) use backend::{Acquisition, Backend, Keeping, Lease, Next, Phase, Releases};
 pub(super) use callers::{Caller, Callers};
-pub(super) use contender::{Contender, Next, Phase};
+pub(super) use contender::Contender;
 pub(super) use handle::{Handle, Handles};
 pub(super) use locks::Locks;
-pub(super) use queries::{Queries, Query, Question};
+pub(super) use queries::{Queried, Queries, Query, Question};
 pub(super) use tenure::{Tenure, lead, lost};
 pub(super) use who::Who;
 
+/// What an engine does for its servers: it takes in what they say, and sends what waits.
+pub(super) trait ServerSide: Queried {
+    /// The context, how many things of its own may have a timer, and what each of these is set for.
+    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>);
+
+    /// Begins to end what the locker has at the store.
+    fn shut_down(&mut self);
+
+    /// True if all is ended that [`shut_down`](Self::shut_down) began.
+    fn is_shut_down(&self, locks: &Locks<Self>) -> bool;
+
+    /// True if nothing is under way besides what the front knows of.
+    fn is_idle(&self) -> bool;
+
+    /// When it has to be told the time.
+    fn next_wake(&self) -> Timestamp;
+
+    /// Whether those who were just answered are likely to ask again.
+    fn expects_more(&self) -> bool;
+
+    /// Whether something waits to be sent.
+    fn has_unsent(&self) -> bool;
+
+    /// What was counted.
+    fn counts(&self) -> Counts;
+
+    /// The drift margin, if it had to be widened.
+    fn clock_drift(&self) -> Option<LeaseEvent>;
+
+    /// What the host says of servers, and that time has passed.
+    fn input(front: &mut Front<Self>, input: Input);
+
+    /// The time has come for a timer that is no contender's and no query's.
+    fn own_time(front: &mut Front<Self>, what: Timed);
+
+    /// Time has passed, before anything else is looked at.
+    fn tick(front: &mut Front<Self>);
+
+    /// Takes in what follows from what was just done.
+    fn settle(front: &mut Front<Self>);
+
+    /// Hands to the host what waits to be sent.
+    fn flush(front: &mut Front<Self>);
+}
+
 /// The state of one locker.
 #[derive(Debug)]
-pub(super) struct Front<B: Backend> {
+pub(super) struct Front<B: ServerSide> {
     pub(super) env: B,
     pub(super) locks: Locks<B>,
     pub(super) queries: Queries<B>,
@@ -66,7 +114,7 @@ pub(super) struct Renewal {
 }
 
 /// Inputs and outputs.
-impl<B: Backend> Front<B> {
+impl<B: ServerSide> Front<B> {
     /// One that is not connected yet.
     pub(super) fn new(env: B) -> Self {
         Self {
@@ -128,7 +176,7 @@ impl<B: Backend> Front<B> {
 }
 
 /// Dispatch: the only place that looks things up and hands them on.
-impl<B: Backend> Front<B> {
+impl<B: ServerSide> Front<B> {
     fn take_in(&mut self, input: Input) {
         let refused = self.shutdown.as_ref().and_then(|_| input.refused());
         if let Some((call, answer)) = refused {
@@ -230,7 +278,7 @@ impl<B: Backend> Front<B> {
 }
 
 /// Shutting down.
-impl<B: Backend> Front<B> {
+impl<B: ServerSide> Front<B> {
     fn shut_down(&mut self, call: CallId) {
         match &mut self.shutdown {
             Some(Shutdown { ended: true, .. }) => {

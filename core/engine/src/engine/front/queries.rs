@@ -35,17 +35,25 @@ pub(crate) trait Query<B>: Debug {
     fn wake_at(&self) -> Timestamp;
 }
 
+/// A store that can be asked.
+pub(crate) trait Queried: Backend {
+    type Query: Query<Self>;
+
+    /// Asks a question that concerns no lease of this locker.
+    fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question);
+}
+
 /// The questions that are under way.
 #[derive(Debug)]
-pub(crate) struct Queries<B: Backend>(Table<CallId, (B::Query, Timestamp)>);
+pub(crate) struct Queries<B: Queried>(Table<CallId, (B::Query, Timestamp)>);
 
-impl<B: Backend> Default for Queries<B> {
+impl<B: Queried> Default for Queries<B> {
     fn default() -> Self {
         Self(Table::default())
     }
 }
 
-impl<B: Backend> Queries<B> {
+impl<B: Queried> Queries<B> {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

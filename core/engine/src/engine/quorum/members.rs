@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::calls::{Asked, Calls};
 use crate::engine::ctx::Ctx;
-use crate::engine::front::{Backend as _, Front, Wanted};
+use crate::engine::front::{Front, ServerSide as _, Wanted};
 use crate::engine::io::{
     Answer, CallId, Input, LockId, LockSpec, Output, ServerId, Suspicion, Wait,
 };

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use super::ctx::Ctx;
 use super::front::{
-    Backend, Caller, Contender, Front, Handles, Locks, Next, Phase, Queries, Question, Renewal,
-    Tenure, Who,
+    Backend, Caller, Front, Handles, Locks, Next, Phase, Queried, Queries, Question, Renewal,
+    ServerSide, Tenure, Who,
 };
 use super::io::{Answer, CallId, Input, LockSpec, ServerId};
 use super::settings::Settings;
@@ -98,24 +98,9 @@ impl Backend for Quorum {
     type Acquiring = QuorumAcquiring;
     type Keeping = Support;
     type Releases = QuorumReleases;
-    type Query = QuorumQuery;
 
     fn cx(&mut self) -> &mut Ctx {
         &mut self.cx
-    }
-
-    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>) {
-        let Self {
-            cx,
-            members,
-            entries,
-            ..
-        } = self;
-        let set_for = |what| match what {
-            Timed::Server(server) => entries.wake(server),
-            _ => None,
-        };
-        (cx, members.len(), set_for)
     }
 
     fn check(&self, spec: &LockSpec) -> Result<(), Error> {
@@ -140,7 +125,12 @@ impl Backend for Quorum {
         Err(Error::bad_option("longest_ttl", rule))
     }
 
-    fn begin(&mut self, who: Who, caller: Caller, _: Reclaim) -> (Contender<Self>, Next<Self>) {
+    fn begin(
+        &mut self,
+        who: Who,
+        caller: Caller,
+        _: Reclaim,
+    ) -> (Leased, QuorumAcquiring, Next<Self>) {
         if self.entries.begin(self.cx.now, &who.spec.key) {
             // It is the first lock of this locker, so there is nobody to be told.
             self.entries.settle(&mut self.cx, &mut self.members);
@@ -150,17 +140,17 @@ impl Backend for Quorum {
         acquiring.ask_all(self, &mut lease);
         // Of members that do not vote the answer is here.
         let next = acquiring.judge(self, &mut lease);
-        (Contender::new(lease, acquiring), next)
+        (lease, acquiring, next)
     }
 
     fn join(&mut self, _: &mut Leased, acquiring: &mut QuorumAcquiring, caller: Caller) {
         acquiring.join(&mut self.cx, caller);
     }
 
-    fn time(&mut self, contender: &mut Contender<Self>) -> Next<Self> {
-        match &mut contender.phase {
-            Phase::Acquiring(acquiring) => acquiring.time(self, &mut contender.lease),
-            Phase::Held(tenure) => tenure.time(self, &mut contender.lease),
+    fn time(&mut self, lease: &mut Leased, phase: &mut Phase<Self>) -> Next<Self> {
+        match phase {
+            Phase::Acquiring(acquiring) => acquiring.time(self, lease),
+            Phase::Held(tenure) => tenure.time(self, lease),
         }
     }
 
@@ -217,9 +207,29 @@ impl Backend for Quorum {
         let release = QuorumRelease::new(self, lease, tenure.token, call);
         releases.start(self, handles, release);
     }
+}
+
+impl Queried for Quorum {
+    type Query = QuorumQuery;
 
     fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question) {
         queries.ask(self, call, question);
+    }
+}
+
+impl ServerSide for Quorum {
+    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>) {
+        let Self {
+            cx,
+            members,
+            entries,
+            ..
+        } = self;
+        let set_for = |what| match what {
+            Timed::Server(server) => entries.wake(server),
+            _ => None,
+        };
+        (cx, members.len(), set_for)
     }
 
     fn shut_down(&mut self) {

@@ -331,7 +331,7 @@ impl Acquiring {
             Wait::Forever => false,
         });
         if over.is_empty() {
-            return self.callers.next();
+            return Next::of(&self.callers);
         }
         let result =
             match &self.silence {
@@ -343,7 +343,7 @@ impl Acquiring {
         for caller in over {
             env.cx.answer(caller.call, Answer::Acquire(result.clone()));
         }
-        self.callers.next()
+        Next::of(&self.callers)
     }
 }
 

@@ -5,7 +5,7 @@ use super::attempt::Outcome;
 use super::renewing::Renewing;
 use super::{Single, line};
 use crate::engine::ctx::Serial;
-use crate::engine::front::{Contender, Locks, Next, Phase, Tenure, Who};
+use crate::engine::front::{Backend as _, Contender, Locks, Next, Phase, Tenure, Who};
 use crate::engine::io::ServerId;
 use crate::engine::servers::Servers;
 use crate::error::Error;
@@ -204,7 +204,7 @@ impl Locks<Single> {
                 if let Some((_, tenure)) = contender.tenure() {
                     tenure.kept.attempt.pace.next = env.cx.now;
                 }
-                contender.time(env)
+                env.time(&mut contender.lease, &mut contender.phase)
             });
         }
         // Releases first: what is wanted may be what they free.

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use super::Single;
-use super::renewing::Renewing;
-use crate::engine::clock::Margin;
-use crate::engine::front::{Keeping, Renewal, Tenure, Who};
+use crate::engine::front::Renewal;
 use crate::engine::io::{CallId, LockSpec};
-use crate::time::Timestamp;
 use crate::token::FencingToken;
 
-/// What a tenure has that the program ever renewed by hand.
+/// What the program asked for by hand. Few tenures have any of it.
 #[derive(Debug, Default)]
-pub(super) struct Manual {
+pub(super) struct Manual(Option<Box<Wishes>>);
+
+#[derive(Debug, Default)]
+struct Wishes {
     /// Calls that wait for a renewal.
     renewals: Vec<CallId>,
     /// Calls that wait for the one after it, because it does not ask for what they do.
@@ -29,131 +28,122 @@ pub(super) struct Manual {
     carried: Option<FencingToken>,
 }
 
-impl Keeping for Renewing {
-    fn cancel_renewal(&mut self, call: CallId) {
-        if let Some(manual) = &mut self.manual {
-            manual.renewals.retain(|renewal| *renewal != call);
-            manual.later.retain(|renewal| *renewal != call);
+/// Calls that wait.
+impl Manual {
+    /// A renewal is to be begun, or waits for the one that is under way. `looks` is whether that one asks only for the
+    /// time that is left.
+    pub(super) fn wish(&mut self, renewal: Renewal, is_under_way: bool, looks: bool) {
+        let Renewal { call, ttl, floor } = renewal;
+        let wishes = self.0.get_or_insert_default();
+        wishes.wanted = ttl.or(wishes.wanted);
+        wishes.floor = floor.max(wishes.floor);
+        // What is under way asks for another time to live, or has not got the floor.
+        let asks_less = ttl.is_some() || looks || floor > wishes.carried;
+        if is_under_way && asks_less {
+            wishes.later.push(call);
+        } else {
+            wishes.renewals.push(call);
         }
     }
 
-    fn take_renewals(&mut self) -> Vec<CallId> {
-        let mut calls = self.take_renewals_under_way();
-        if let Some(manual) = &mut self.manual {
-            calls.append(&mut manual.later);
+    pub(super) fn cancel(&mut self, call: CallId) {
+        if let Some(wishes) = &mut self.0 {
+            wishes.renewals.retain(|renewal| *renewal != call);
+            wishes.later.retain(|renewal| *renewal != call);
+        }
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<CallId> {
+        let mut calls = self.take_under_way();
+        if let Some(wishes) = &mut self.0 {
+            calls.append(&mut wishes.later);
         }
         calls
     }
-}
 
-impl Renewing {
-    pub(super) fn take_renewals_under_way(&mut self) -> Vec<CallId> {
-        let manual = self.manual.as_mut();
-        manual
-            .map(|manual| std::mem::take(&mut manual.renewals))
+    pub(super) fn take_under_way(&mut self) -> Vec<CallId> {
+        let wishes = self.0.as_mut();
+        wishes
+            .map(|wishes| std::mem::take(&mut wishes.renewals))
             .unwrap_or_default()
+    }
+
+    /// The renewal that waited for the one before begins, if there is one.
+    pub(super) fn begin_later(&mut self) -> bool {
+        let wishes = self.0.as_mut();
+        let Some(wishes) = wishes.filter(|wishes| !wishes.later.is_empty()) else {
+            return false;
+        };
+        wishes.renewals = std::mem::take(&mut wishes.later);
+        true
     }
 
     /// Whether calls wait for a renewal.
     pub(super) fn is_asked(&self) -> bool {
-        let manual = self.manual.as_ref();
-        manual.is_some_and(|manual| !manual.renewals.is_empty() || !manual.later.is_empty())
+        let wishes = self.0.as_ref();
+        wishes.is_some_and(|wishes| !wishes.renewals.is_empty() || !wishes.later.is_empty())
     }
+}
 
+/// Times to live and floors.
+impl Manual {
     /// The time to live that the store gave it last.
     pub(super) fn ttl(&self, spec: &LockSpec) -> Duration {
-        let changed = self.manual.as_ref().and_then(|manual| manual.ttl);
-        changed.unwrap_or(spec.ttl)
+        self.or_own(spec, |wishes| wishes.ttl)
     }
 
     /// The time to live that renewals ask for.
     pub(super) fn wanted_ttl(&self, spec: &LockSpec) -> Duration {
-        let changed = self.manual.as_ref().and_then(|manual| manual.wanted);
-        changed.unwrap_or(spec.ttl)
-    }
-
-    /// The longest time to live that the store may have given it.
-    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
-        let changed = self.manual.as_ref().map(|manual| manual.longest);
-        changed.unwrap_or_default().max(spec.ttl)
+        self.or_own(spec, |wishes| wishes.wanted)
     }
 
     /// The most that the holder may count on once the last renewal succeeds, from when it was sent.
     pub(super) fn counted(&self, spec: &LockSpec) -> Duration {
-        let changed = self.manual.as_ref().and_then(|manual| manual.counted);
+        self.or_own(spec, |wishes| wishes.counted)
+    }
+
+    /// The longest time to live that the store may have given it.
+    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
+        let longest = self.or_own(spec, |wishes| Some(wishes.longest));
+        longest.max(spec.ttl)
+    }
+
+    fn or_own(&self, spec: &LockSpec, of: impl Fn(&Wishes) -> Option<Duration>) -> Duration {
+        let changed = self.0.as_ref().and_then(|wishes| of(wishes));
         changed.unwrap_or(spec.ttl)
+    }
+
+    /// The store is asked for so long a time, of which the holder may count on what it wanted.
+    pub(super) fn asks(&mut self, spec: &LockSpec, (asked, wanted): (Duration, Duration)) {
+        if asked != spec.ttl || self.0.is_some() {
+            let wishes = self.0.get_or_insert_default();
+            wishes.counted = Some(wanted);
+            wishes.longest = wishes.longest.max(asked);
+        }
     }
 
     /// The floor that a renewal has which leaves now.
     pub(super) fn carry_floor(&mut self) -> Option<FencingToken> {
-        let manual = self.manual.as_mut()?;
-        manual.carried = manual.floor;
-        manual.floor
+        let wishes = self.0.as_mut()?;
+        wishes.carried = wishes.floor;
+        wishes.floor
     }
 
     /// What the last renewal had is done.
     pub(super) fn confirm_floor(&mut self) {
-        if let Some(manual) = &mut self.manual
-            && manual.floor == manual.carried
+        if let Some(wishes) = &mut self.0
+            && wishes.floor == wishes.carried
         {
-            manual.floor = None;
+            wishes.floor = None;
         }
     }
 
     /// What the last renewal asked for is got, unless a later one asks for something else.
     pub(super) fn confirm_ttl(&mut self) {
-        if let Some(manual) = &mut self.manual
-            && manual.later.is_empty()
+        if let Some(wishes) = &mut self.0
+            && wishes.later.is_empty()
         {
-            manual.ttl = manual.wanted;
-        }
-    }
-}
-
-impl Tenure<Renewing> {
-    /// What the store is asked for now. A shorter time to live than before, or a wider margin, must
-    /// not cut short what the holder was promised: the store may act on it while the holder still
-    /// counts on the rest.
-    pub(super) fn ask(
-        &mut self,
-        spec: &LockSpec,
-        now: Timestamp,
-        (margin, wanted): (Margin, Duration),
-    ) -> Duration {
-        let asked = margin.covering(self.deadline.since(now), wanted);
-        if asked != spec.ttl || self.kept.manual.is_some() {
-            let manual = self.kept.manual.get_or_insert_default();
-            manual.counted = Some(wanted);
-            manual.longest = manual.longest.max(asked);
-        }
-        asked
-    }
-
-    pub(super) fn renew_by_hand(&mut self, env: &mut Single, who: &Who, renewal: Renewal) {
-        let Renewal { call, ttl, floor } = renewal;
-        let (under_way, looks) = (self.kept.attempt.is_under_way(), self.kept.looks);
-        let manual = self.kept.manual.get_or_insert_default();
-        manual.wanted = ttl.or(manual.wanted);
-        manual.floor = floor.max(manual.floor);
-        // What is under way asks for another time to live, or only for the one that is left, or has
-        // not got the floor.
-        let asks_less = ttl.is_some() || who.spec.fixed && looks || floor > manual.carried;
-        if under_way && asks_less {
-            manual.later.push(call);
-        } else {
-            manual.renewals.push(call);
-        }
-        if !under_way {
-            self.renew(env, who);
-        }
-    }
-
-    /// Begins the renewal that waited for the one before, which asked for another time to live.
-    pub(super) fn renew_later(&mut self, env: &mut Single, who: &Who) {
-        let manual = self.kept.manual.as_mut();
-        if let Some(manual) = manual.filter(|manual| !manual.later.is_empty()) {
-            manual.renewals = std::mem::take(&mut manual.later);
-            self.renew(env, who);
+            wishes.ttl = wishes.wanted;
         }
     }
 }

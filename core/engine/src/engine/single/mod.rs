@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use super::ctx::{Ctx, Origin, Whose};
 use super::front::{
-    Backend, Caller, Contender, Front, Handles, Lease, Locks, Next, Phase, Queries, Question,
-    Renewal, Tenure, Who,
+    Backend, Caller, Front, Handles, Lease, Locks, Next, Phase, Queried, Queries, Question,
+    Renewal, ServerSide, Tenure, Who,
 };
 use super::io::{CallId, Input, LockSpec, RequestId, ServerId};
 use super::servers::{Replied, Servers};
@@ -72,22 +72,9 @@ impl Backend for Single {
     type Acquiring = Acquiring;
     type Keeping = Renewing;
     type Releases = Releases;
-    type Query = SingleQuery;
 
     fn cx(&mut self) -> &mut Ctx {
         &mut self.cx
-    }
-
-    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>) {
-        let Self {
-            cx, servers, watch, ..
-        } = self;
-        let set_for = |what| match what {
-            Timed::Server(server) => servers.wake(server),
-            Timed::Watch => Some(watch.wake),
-            _ => None,
-        };
-        (cx, servers.len(), set_for)
     }
 
     fn check(&self, _: &LockSpec) -> Result<(), Error> {
@@ -103,18 +90,21 @@ impl Backend for Single {
         who: Who,
         caller: Caller,
         reclaims: Reclaim,
-    ) -> (Contender<Self>, Next<Self>) {
+    ) -> (Who, Acquiring, Next<Self>) {
         let mut acquiring = Acquiring::new(self.cx.now, caller, reclaims);
         acquiring.ask(self, &who);
-        (Contender::new(who, acquiring), Next::Stay)
+        (who, acquiring, Next::Stay)
     }
 
     fn join(&mut self, who: &mut Who, acquiring: &mut Acquiring, caller: Caller) {
         acquiring.join(self, who, caller);
     }
 
-    fn time(&mut self, contender: &mut Contender<Self>) -> Next<Self> {
-        contender.time(self)
+    fn time(&mut self, who: &mut Who, phase: &mut Phase<Self>) -> Next<Self> {
+        match phase {
+            Phase::Acquiring(acquiring) => acquiring.time(self, who),
+            Phase::Held(tenure) => tenure.time(self, who),
+        }
     }
 
     fn confirm(
@@ -182,10 +172,28 @@ impl Backend for Single {
         tenure.kept.watched.end(self, &who);
         releases.end_tenure(self, (who, &tenure), call);
     }
+}
+
+impl Queried for Single {
+    type Query = SingleQuery;
 
     fn ask(&mut self, queries: &mut Queries<Self>, call: CallId, question: Question) {
         let query = SingleQuery::new(self, call, question);
         queries.start(self, call, query);
+    }
+}
+
+impl ServerSide for Single {
+    fn timers(&mut self) -> (&mut Ctx, usize, impl Fn(Timed) -> Option<Timestamp>) {
+        let Self {
+            cx, servers, watch, ..
+        } = self;
+        let set_for = |what| match what {
+            Timed::Server(server) => servers.wake(server),
+            Timed::Watch => Some(watch.wake),
+            _ => None,
+        };
+        (cx, servers.len(), set_for)
     }
 
     fn shut_down(&mut self) {}
@@ -238,15 +246,6 @@ impl Backend for Single {
 
     fn flush(front: &mut Front<Self>) {
         front.flush();
-    }
-}
-
-impl Contender<Single> {
-    fn time(&mut self, env: &mut Single) -> Next<Single> {
-        match &mut self.phase {
-            Phase::Acquiring(acquiring) => acquiring.time(env, &self.lease),
-            Phase::Held(tenure) => tenure.time(env, &self.lease),
-        }
     }
 }
 

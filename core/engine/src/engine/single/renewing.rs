@@ -7,8 +7,8 @@ use super::manual::Manual;
 use super::watched::Watched;
 use super::{Single, watch};
 use crate::engine::ctx::{Serial, Whose};
-use crate::engine::front::{Next, Tenure, Who, lead};
-use crate::engine::io::{Answer, LockSpec};
+use crate::engine::front::{Keeping, Next, Renewal, Tenure, Who, lead};
+use crate::engine::io::{Answer, CallId, LockSpec};
 use crate::engine::pace::{Pace, jitter_at};
 use crate::engine::servers::Flight;
 use crate::error::{Error, ErrorKind};
@@ -26,13 +26,13 @@ pub(in crate::engine) struct Renewing {
     pub(super) unconfirmed: bool,
     /// What is under way only looks whether the store still has it, and whether that is to be asked
     /// once more.
-    pub(super) looks: bool,
+    looks: bool,
     looks_again: bool,
     pub(super) watched: Watched,
     /// An earlier attempt of the acquisition may have taken the lock again by then, after it was
     /// freed: whoever ends the tenure sees to it. Few have one, or are renewed by hand.
     doubt: Option<Box<Doubt>>,
-    pub(super) manual: Option<Box<Manual>>,
+    manual: Manual,
 }
 
 impl Tenure<Renewing> {
@@ -46,7 +46,7 @@ impl Tenure<Renewing> {
             looks_again: false,
             watched: Watched::new(),
             doubt: None,
-            manual: None,
+            manual: Manual::default(),
         };
         Self::new(token, times, kept)
     }
@@ -54,7 +54,7 @@ impl Tenure<Renewing> {
     /// When `Lost` is emitted: so long before the deadline that a host which wakes a little late
     /// is still in time.
     pub(super) fn loss_at(&self, spec: &LockSpec) -> Timestamp {
-        self.deadline - lead(self.kept.ttl(spec))
+        self.deadline - lead(self.kept.manual.ttl(spec))
     }
 
     pub(super) fn is_over(&self, spec: &LockSpec, now: Timestamp) -> bool {
@@ -68,7 +68,7 @@ impl Tenure<Renewing> {
     }
 
     pub(super) fn is_renewed(&self, spec: &LockSpec) -> bool {
-        !spec.fixed || self.kept.unconfirmed || self.kept.is_asked()
+        !spec.fixed || self.kept.unconfirmed || self.kept.manual.is_asked()
     }
 
     /// The answer to an attempt has come that was in doubt.
@@ -94,11 +94,26 @@ impl Tenure<Renewing> {
         let doubt = self.kept.doubt();
         // Who was granted it by a push may have asked for a place in line once more meanwhile.
         let remains = doubt.is_some() || kept || self.kept.unconfirmed;
-        remains.then(|| (doubt, self.kept.longest_ttl(&who.spec)))
+        remains.then(|| (doubt, self.kept.manual.longest_ttl(&who.spec)))
+    }
+}
+
+impl Keeping for Renewing {
+    fn cancel_renewal(&mut self, call: CallId) {
+        self.manual.cancel(call);
+    }
+
+    fn take_renewals(&mut self) -> Vec<CallId> {
+        self.manual.take_all()
     }
 }
 
 impl Renewing {
+    /// The longest time to live that the store may have given it.
+    pub(super) fn longest_ttl(&self, spec: &LockSpec) -> Duration {
+        self.manual.longest_ttl(spec)
+    }
+
     pub(super) fn doubt(&self) -> Option<Doubt> {
         self.doubt.as_deref().copied()
     }
@@ -119,7 +134,7 @@ impl Renewing {
 impl Tenure<Renewing> {
     /// From now on it is heard at once, if it is worth it.
     pub(super) fn watch(&mut self, env: &mut Single, who: &Who) {
-        let ttl = self.kept.ttl(&who.spec);
+        let ttl = self.kept.manual.ttl(&who.spec);
         self.kept.watched.begin(env, who, (ttl, true));
     }
 
@@ -130,7 +145,7 @@ impl Tenure<Renewing> {
         if self
             .kept
             .watched
-            .begin(env, who, (self.kept.ttl(&who.spec), soon))
+            .begin(env, who, (self.kept.manual.ttl(&who.spec), soon))
         {
             self.read(env, who);
         }
@@ -168,13 +183,29 @@ impl Tenure<Renewing> {
         Next::Stay
     }
 
+    pub(super) fn renew_by_hand(&mut self, env: &mut Single, who: &Who, renewal: Renewal) {
+        let is_under_way = self.kept.attempt.is_under_way();
+        let looks = who.spec.fixed && self.kept.looks;
+        self.kept.manual.wish(renewal, is_under_way, looks);
+        if !is_under_way {
+            self.renew(env, who);
+        }
+    }
+
+    /// Begins the renewal that waited for the one before, which asked for another time to live.
+    fn renew_later(&mut self, env: &mut Single, who: &Who) {
+        if self.kept.manual.begin_later() {
+            self.renew(env, who);
+        }
+    }
+
     /// Renews it to learn whether the store still has it. Nothing is emitted if so, and neither its
     /// deadline nor its next renewal changes.
     pub(super) fn look(&mut self, env: &mut Single, who: &Who) {
         if who.spec.fixed {
             return;
         }
-        self.look_for(env, who, self.kept.wanted_ttl(&who.spec));
+        self.look_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
     }
 
     /// As [`look`](Self::look), also if it is fixed: it asks for no more time than it has.
@@ -182,7 +213,7 @@ impl Tenure<Renewing> {
         let wanted = if who.spec.fixed {
             Duration::ZERO
         } else {
-            self.kept.wanted_ttl(&who.spec)
+            self.kept.manual.wanted_ttl(&who.spec)
         };
         self.look_for(env, who, wanted);
     }
@@ -197,23 +228,27 @@ impl Tenure<Renewing> {
     }
 
     pub(super) fn renew(&mut self, env: &mut Single, who: &Who) {
-        self.renew_for(env, who, self.kept.wanted_ttl(&who.spec));
+        self.renew_for(env, who, self.kept.manual.wanted_ttl(&who.spec));
     }
 
     fn renew_for(&mut self, env: &mut Single, who: &Who, ttl: Duration) {
         let spec = &who.spec;
         let margin = env.servers.margin(env.servers.of(&spec.key));
+        // A shorter time to live than before, or a wider margin, must not cut short what the holder was promised: the
+        // store may act on it while the holder still counts on the rest.
+        let asked = margin.covering(self.deadline.since(env.cx.now), ttl);
+        self.kept.manual.asks(spec, (asked, ttl));
         let command = Command::Renew(Renew {
             key: spec.key.clone(),
             lease: who.lease,
             token: self.token,
             counter: spec.counter,
-            ttl: self.ask(spec, env.cx.now, (margin, ttl)),
-            floor: self.kept.carry_floor(),
+            ttl: asked,
+            floor: self.kept.manual.carry_floor(),
         });
         (self.kept.looks, self.kept.looks_again) = (false, false);
-        let third = self.kept.ttl(spec) / 3;
-        let durability = spec.durability(self.kept.ttl(spec));
+        let third = self.kept.manual.ttl(spec) / 3;
+        let durability = spec.durability(self.kept.manual.ttl(spec));
         let patience = env.cx.settings.command_timeout.min(third) + Durability::time(durability);
         let give_up = env.cx.now + patience;
         let give_up = give_up.min(self.loss_at(spec));
@@ -269,12 +304,12 @@ impl Tenure<Renewing> {
         flight: Flight,
         expiry: (ServerTime, ServerTime),
     ) {
-        self.kept.confirm_floor();
+        self.kept.manual.confirm_floor();
         self.kept.attempt.pace.failures = 0;
         // Its slot may have moved to a server that this locker has not listened to.
         env.servers.want_pushes(&mut env.cx, flight.server);
         let (looked, looks_again) = (self.kept.looks, self.kept.looks_again);
-        if !looked || self.kept.unconfirmed || self.kept.is_asked() {
+        if !looked || self.kept.unconfirmed || self.kept.manual.is_asked() {
             self.extended(env, who, flight, expiry);
         }
         if looks_again {
@@ -291,20 +326,20 @@ impl Tenure<Renewing> {
         (expires, time): (ServerTime, ServerTime),
     ) {
         let spec = &who.spec;
-        let expiry = (expires, self.kept.counted(spec));
+        let expiry = (expires, self.kept.manual.counted(spec));
         let deadline = env
             .servers
             .deadline(flight.server, flight.sent, time, expiry);
         self.deadline = deadline.max(self.deadline);
         self.kept.unconfirmed = false;
         self.kept.watched.renewed();
-        let ttl = self.kept.wanted_ttl(spec);
-        self.kept.confirm_ttl();
+        let ttl = self.kept.manual.wanted_ttl(spec);
+        self.kept.manual.confirm_ttl();
         // While more is left than the time to live, a renewal would gain nothing.
         let since = flight.sent.max(self.deadline - ttl);
         self.kept.attempt.pace = Pace::due_at(next_renewal(ttl, who.lease, since));
         self.emit_renewed(&mut env.cx, who);
-        for call in self.kept.take_renewals_under_way() {
+        for call in self.kept.manual.take_under_way() {
             env.cx.answer(call, Answer::Renew(Ok(())));
         }
         self.renew_later(env, who);
@@ -318,7 +353,7 @@ impl Tenure<Renewing> {
         flight: Option<Flight>,
         error: Error,
     ) {
-        let ttl = self.kept.ttl(&who.spec);
+        let ttl = self.kept.manual.ttl(&who.spec);
         let base = (ttl / 30).clamp(Duration::from_millis(1), Duration::from_millis(100));
         let most = (ttl / 6).clamp(base, Duration::from_secs(1));
         self.kept
@@ -329,7 +364,7 @@ impl Tenure<Renewing> {
         if let Some(flight) = flight {
             env.servers.unsend(flight);
         }
-        for call in self.kept.take_renewals_under_way() {
+        for call in self.kept.manual.take_under_way() {
             env.cx.answer(call, Answer::Renew(Err(error.clone())));
         }
         self.emit_at_risk(&mut env.cx, who, (error, None));
